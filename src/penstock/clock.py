@@ -1,0 +1,40 @@
+"""Clocks: `SystemClock` is the only caller of `time.time`; tests and the task use `MockClock`."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Tells the wall-clock time (Kafka class: Time)."""
+
+    def milliseconds(self) -> int:
+        """Return the time in ms since the epoch."""
+        ...
+
+
+class SystemClock:
+    """The clock of this machine."""
+
+    def milliseconds(self) -> int:
+        """Return the machine's time in ms since the epoch."""
+        return int(time.time() * 1000)
+
+
+class MockClock:
+    """A clock that moves only when told (Kafka class: MockTime)."""
+
+    def __init__(self, milliseconds: int = 0) -> None:
+        """Start at `milliseconds` (ms since the epoch)."""
+        self._milliseconds = milliseconds
+
+    def milliseconds(self) -> int:
+        """Return the time in ms since the epoch."""
+        return self._milliseconds
+
+    def advance(self, milliseconds: int) -> None:
+        """Move forward by `milliseconds`; raises ValueError for a negative step."""
+        if milliseconds < 0:
+            raise ValueError(f"A clock cannot go back: expected a step of 0 ms or more, got {milliseconds}.")
+        self._milliseconds += milliseconds

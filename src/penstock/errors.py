@@ -1,0 +1,54 @@
+"""The tree of Penstock's errors; it imports nothing.
+
+`XError` here is `XException` of Kafka Streams. Where Java raises IllegalArgumentException Penstock raises ValueError, for IllegalStateException
+RuntimeError, for NullPointerException TypeError: the types a Python caller expects.
+"""
+
+from __future__ import annotations
+
+
+class StreamsError(Exception):
+    """Root of all errors of Penstock (Kafka class: StreamsException)."""
+
+
+class TopologyError(StreamsError):
+    """The program describes a topology that cannot be; raised while it is built (Kafka class: TopologyException)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"Invalid topology: {message}")
+
+
+class ConfigError(StreamsError, ValueError):
+    """A configuration key is missing, unknown where it must be known, or has a value that cannot be (Kafka class: ConfigException)."""
+
+
+class SerializationError(StreamsError):
+    """A serde cannot write a value or read bytes (Kafka class: SerializationException)."""
+
+
+class ProcessorStateError(StreamsError):
+    """A state store failed or its content is not what it must be (Kafka class: ProcessorStateException)."""
+
+
+class InvalidStateStoreError(StreamsError):
+    """A store is asked for that is closed, unknown or of another kind (Kafka class: InvalidStateStoreException)."""
+
+
+class LockError(StreamsError):
+    """Another process holds a directory that only one may use (Kafka class: LockException)."""
+
+
+class TaskMigratedError(StreamsError):
+    """Another driver or a newer attempt has taken over this work; what this one did is void (Kafka class: TaskMigratedException)."""
+
+
+class TaskCorruptedError(StreamsError):
+    """The state of a task is behind or torn and must be rebuilt (Kafka class: TaskCorruptedException)."""
+
+
+class MissingSourceTopicError(StreamsError):
+    """A topic that the topology reads does not exist (Kafka class: MissingSourceTopicException)."""
+
+
+class IncompatibleCheckpointError(StreamsError):
+    """A checkpoint was made by a topology or a number of tasks that the program no longer has."""

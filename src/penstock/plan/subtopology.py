@@ -1,0 +1,124 @@
+"""A sub-topology as plain, picklable data: what `Topology` hands to the task. It knows nothing of how it was described or lowered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from penstock.processor.api import ProcessorSupplier
+from penstock.record import RecordMetadata
+from penstock.serdes import Serde
+from penstock.state.api import StoreBuilder
+
+
+class TaskId(NamedTuple):
+    """A task: a sub-topology and a partition (Kafka class: TaskId)."""
+
+    subtopology: int
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.subtopology}_{self.partition}"
+
+
+TimestampExtractor = Callable[["ConsumedRecord", int], int]
+"""Called with the record and the partition time (ms, -1 if unknown); returns the record's timestamp in ms, negative to drop it (Kafka class: TimestampExtractor)."""
+
+StreamPartitioner = Callable[[str, Any, Any, int], "set[int] | None"]
+"""Called with topic, key, value and number of partitions; returns the partitions to send to, an empty set to drop, None for the default
+(Kafka class: StreamPartitioner, KIP-837)."""
+
+TopicNameExtractor = Callable[[Any, Any, RecordMetadata], str]
+"""Called with key, value and the metadata of the input record; returns the topic to send to (Kafka class: TopicNameExtractor)."""
+
+
+class ConsumedRecord(NamedTuple):
+    """An input record as a timestamp extractor sees it (Kafka class: ConsumerRecord)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: Any
+    value: Any
+
+
+@dataclass(frozen=True)
+class SourceSpec:
+    """A source node. topics: full names, internal ones with the application's prefix; repartition: whether its topic is an internal repartition topic."""
+
+    name: str
+    topics: tuple[str, ...]
+    pattern: str | None = None
+    key_serde: Serde | None = None
+    value_serde: Serde | None = None
+    timestamp_extractor: TimestampExtractor | None = None
+    offset_reset: str | None = None
+    children: tuple[str, ...] = ()
+    repartition: bool = False
+
+
+@dataclass(frozen=True)
+class ProcessorSpec:
+    """A processor node; stores: the names of those connected to it."""
+
+    name: str
+    supplier: ProcessorSupplier
+    parents: tuple[str, ...]
+    children: tuple[str, ...] = ()
+    stores: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SinkSpec:
+    """A sink node: to one topic (full name) or to the topic that an extractor names; repartition: whether it is an internal repartition topic."""
+
+    name: str
+    parents: tuple[str, ...]
+    topic: str | None = None
+    topic_extractor: TopicNameExtractor | None = None
+    key_serde: Serde | None = None
+    value_serde: Serde | None = None
+    partitioner: StreamPartitioner | None = None
+    repartition: bool = False
+
+
+NodeSpec = SourceSpec | ProcessorSpec | SinkSpec
+
+
+@dataclass(frozen=True)
+class SubtopologySpec:
+    """All nodes of one sub-topology in the order in which they were added (parents before children), and its stores in the order of their first connection.
+
+    source_topics and sink_topics have full names and include the repartition topics; a dynamic sink adds none.
+    changelogs: store name -> (topic, configs) of the stores that log.
+    """
+
+    id: int
+    nodes: tuple[NodeSpec, ...]
+    stores: Mapping[str, StoreBuilder] = field(default_factory=dict)
+    source_topics: tuple[str, ...] = ()
+    sink_topics: tuple[str, ...] = ()
+    changelogs: Mapping[str, tuple[str, Mapping[str, str]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class InternalTopic:
+    """A repartition or changelog topic. partitions: None where it follows from the topology."""
+
+    name: str
+    config: Mapping[str, str]
+    partitions: int | None = None
+
+
+@dataclass(frozen=True)
+class BuiltTopology:
+    """A whole topology as plain, picklable data (Kafka class: the groups of InternalTopologyBuilder).
+
+    repartition_topics: by full name. copartition_groups: sets of full topic names that must have equal numbers of partitions.
+    """
+
+    subtopologies: tuple[SubtopologySpec, ...]
+    repartition_topics: Mapping[str, InternalTopic] = field(default_factory=dict)
+    copartition_groups: tuple[frozenset[str], ...] = ()

@@ -1,0 +1,151 @@
+"""The Processor API: what users write and what they are given. Nothing here runs anything.
+
+A processor lives in one task; its `init` runs before its first record and its `close` after its last. State stores are got in `init` from the context.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any, Protocol
+
+from penstock.record import Record, RecordBatch, RecordMetadata
+from penstock.serdes import Serde
+from penstock.state.api import StateStore, StoreBuilder
+
+
+class PunctuationType(Enum):
+    """Which clock drives a punctuator (Kafka class: PunctuationType)."""
+
+    STREAM_TIME = "stream_time"
+    WALL_CLOCK_TIME = "wall_clock_time"
+
+
+Punctuator = Callable[[int], None]
+"""Called with the time of the punctuation in ms: stream time or wall-clock time (Kafka class: Punctuator)."""
+
+
+class Cancellable(Protocol):
+    """The handle of a schedule (Kafka class: Cancellable)."""
+
+    def cancel(self) -> None:
+        """End the schedule; its punctuator is not called again."""
+        ...
+
+
+class ProcessorContext(Protocol):
+    """What a processor may ask of the task that it runs in (Kafka class: org.apache.kafka.streams.processor.api.ProcessorContext)."""
+
+    @property
+    def application_id(self) -> str:
+        """`application.id` of the configuration."""
+        ...
+
+    @property
+    def task_id(self) -> str:
+        """The task, as `<sub-topology>_<partition>`."""
+        ...
+
+    @property
+    def record_metadata(self) -> RecordMetadata | None:
+        """Topic, partition and offset of the input record; None where no record is being processed (in `init`)."""
+        ...
+
+    @property
+    def key_serde(self) -> Serde | None:
+        """`default.key.serde`, None if not set."""
+        ...
+
+    @property
+    def value_serde(self) -> Serde | None:
+        """`default.value.serde`, None if not set."""
+        ...
+
+    def get_state_store(self, name: str) -> Any:
+        """Return the store `name`; raises StreamsError if it is not connected to this processor."""
+        ...
+
+    def forward(self, record: Record[Any, Any], child_name: str | None = None) -> None:
+        """Hand `record` to every child in the order of their registration, or only to the child named; raises StreamsError for an unknown child."""
+        ...
+
+    def schedule(self, interval_ms: int, punctuation_type: PunctuationType, callback: Punctuator, start_time_ms: int | None = None) -> Cancellable:
+        """Call `callback` every `interval_ms` of the clock chosen, anchored at `start_time_ms` (KIP-1146) if given; raises ValueError below 1 ms."""
+        ...
+
+    def commit(self) -> None:
+        """Ask for a commit soon."""
+        ...
+
+    def current_stream_time_ms(self) -> int:
+        """Return the largest timestamp (ms) that the task has taken, -1 before the first record."""
+        ...
+
+    def current_system_time_ms(self) -> int:
+        """Return the wall-clock time of the task in ms."""
+        ...
+
+    def app_configs(self) -> Mapping[str, Any]:
+        """Return the configuration as the user gave it."""
+        ...
+
+
+class Processor:
+    """A node of one's own: override `process`, and `init` and `close` where needed (Kafka class: org.apache.kafka.streams.processor.api.Processor).
+
+    After the inherited `init`, the context stands in `self.context` (Kafka class: ContextualProcessor).
+    """
+
+    context: ProcessorContext
+
+    def init(self, context: ProcessorContext) -> None:
+        """Prepare for records; keep the context."""
+        self.context = context
+
+    @abstractmethod
+    def process(self, record: Record[Any, Any]) -> None:
+        """Process one record; forward any number of records by `self.context.forward`."""
+        raise NotImplementedError(f"{type(self).__name__} must define process(self, record).")
+
+    def close(self) -> None:
+        """Release what `init` took; records cannot be forwarded any more."""
+
+
+class BatchProcessor(Processor):
+    """A processor whose result on a batch equals that of `process` on each record in turn; the task may then run it column by column.
+
+    Engine-internal: the processors of the DSL derive from it where it serves.
+    """
+
+    @abstractmethod
+    def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
+        """Process all rows of `batch`.
+
+        Returns the rows to hand to every child, and for each of them the row of `batch` that it came from (int64 array, ascending), or None where row i
+        came from row i. A user function's exception for row i is given to `failures(i, error)`, which raises, or returns where that row is to be dropped.
+        """
+        raise NotImplementedError
+
+
+RowOrigin = Any
+"""int64 array of row numbers (ascending), or None for the identity; see `BatchProcessor.process_batch`."""
+
+FailureHandler = Callable[[int, Exception], None]
+"""Called with the row of the batch and the error of the user's function: raises, or returns where the row is to be dropped."""
+
+
+class ProcessorSupplier:
+    """Makes processors and names the stores they own (Kafka classes: ProcessorSupplier, ConnectedStoreProvider).
+
+    Wherever a supplier is expected, any callable without arguments that returns a new Processor (a class, a function) will do.
+    """
+
+    @abstractmethod
+    def get(self) -> Processor:
+        """Return a new processor; called once a task, and twice when the topology is built, to check that it is new each time."""
+        raise NotImplementedError(f"{type(self).__name__} must define get(self).")
+
+    def stores(self) -> Sequence[StoreBuilder]:
+        """Return the stores to be added to the topology and connected to the processor."""
+        return ()

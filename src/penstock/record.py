@@ -1,0 +1,182 @@
+"""What flows: one record, a batch of records as columns, and the small values that travel inside them.
+
+`Record` is what user code sees; `RecordBatch` is what tasks and hosts pass on. Neither knows topics or serdes: a batch may hold bytes (outside a task)
+or objects (inside). Records and batches are immutable by convention: an operator that changes a column makes a new batch that shares the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+Headers = tuple[tuple[str, bytes | None], ...]
+"""Headers of a record: (name, value) pairs in the order in which they were added; a name may occur twice (Kafka class: Headers)."""
+
+Int64Array = npt.NDArray[np.int64]
+
+NO_TIMESTAMP = -1
+
+
+class Record(Generic[K, V]):
+    """A key, a value, a timestamp (ms) and headers (Kafka class: org.apache.kafka.streams.processor.api.Record)."""
+
+    __slots__ = ("headers", "key", "timestamp", "value")
+
+    def __init__(self, key: K, value: V, timestamp: int, headers: Headers = ()) -> None:
+        """Make a record; `timestamp` is in ms since the epoch. Raises StreamsError-compatible ValueError when it is negative."""
+        if timestamp < 0:
+            raise ValueError(f"Timestamp may not be negative. Got: {timestamp}")
+        self.key = key
+        self.value = value
+        self.timestamp = timestamp
+        self.headers = headers
+
+    def with_key(self, key: Any) -> Record[Any, V]:
+        """Return this record with another key."""
+        return Record(key, self.value, self.timestamp, self.headers)
+
+    def with_value(self, value: Any) -> Record[K, Any]:
+        """Return this record with another value."""
+        return Record(self.key, value, self.timestamp, self.headers)
+
+    def with_timestamp(self, timestamp: int) -> Record[K, V]:
+        """Return this record with another timestamp (ms); raises ValueError when it is negative."""
+        return Record(self.key, self.value, timestamp, self.headers)
+
+    def with_headers(self, headers: Iterable[tuple[str, bytes | None]]) -> Record[K, V]:
+        """Return this record with other headers."""
+        return Record(self.key, self.value, self.timestamp, tuple(headers))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Record):
+            return NotImplemented
+        return (self.key, self.value, self.timestamp, self.headers) == (other.key, other.value, other.timestamp, other.headers)
+
+    def __hash__(self) -> int:
+        return hash((self.key, self.value, self.timestamp, self.headers))
+
+    def __repr__(self) -> str:
+        return f"Record(key={self.key!r}, value={self.value!r}, timestamp={self.timestamp}, headers={self.headers!r})"
+
+
+class RecordMetadata(NamedTuple):
+    """Where the input record that is being processed came from; in punctuators topic None, partition -1, offset -1 (Kafka class: RecordMetadata)."""
+
+    topic: str | None
+    partition: int
+    offset: int
+
+
+NO_METADATA = RecordMetadata(None, -1, -1)
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic (Kafka class: TopicPartition)."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Change(NamedTuple):
+    """An update of a table: the new value and, where a child asked for it, the old one (Kafka class: Change)."""
+
+    new_value: Any
+    old_value: Any
+
+
+class ValueAndTimestamp(NamedTuple):
+    """A value of a table and the timestamp (ms) of its last update (Kafka class: ValueAndTimestamp)."""
+
+    value: Any
+    timestamp: int
+
+
+class KeyValue(NamedTuple):
+    """A key and a value (Kafka class: KeyValue)."""
+
+    key: Any
+    value: Any
+
+
+@dataclass(slots=True)
+class RecordBatch:
+    """Records of one topic partition or one edge of the topology, as columns of equal length.
+
+    keys, values: a list, bytes or None outside a task, objects inside. timestamps, offsets: int64 arrays (ms; offset of the input record that a row came
+    from). headers: a list, or None when no record has any.
+    """
+
+    keys: list[Any]
+    values: list[Any]
+    timestamps: Int64Array
+    offsets: Int64Array
+    headers: list[Headers] | None = None
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @staticmethod
+    def of(rows: Sequence[tuple[Any, Any, int, int, Headers]]) -> RecordBatch:
+        """Make a batch from rows of (key, value, timestamp in ms, offset, headers)."""
+        headers = [row[4] for row in rows]
+        return RecordBatch(
+            keys=[row[0] for row in rows],
+            values=[row[1] for row in rows],
+            timestamps=np.fromiter((row[2] for row in rows), np.int64, len(rows)),
+            offsets=np.fromiter((row[3] for row in rows), np.int64, len(rows)),
+            headers=headers if any(headers) else None,
+        )
+
+    def headers_at(self, index: int) -> Headers:
+        """Return the headers of the row `index`."""
+        return () if self.headers is None else self.headers[index]
+
+    def slice(self, start: int, stop: int) -> RecordBatch:
+        """Return the rows from `start` to before `stop`."""
+        return RecordBatch(
+            self.keys[start:stop],
+            self.values[start:stop],
+            self.timestamps[start:stop],
+            self.offsets[start:stop],
+            None if self.headers is None else self.headers[start:stop],
+        )
+
+    def take(self, indices: Int64Array) -> RecordBatch:
+        """Return the rows at `indices` (int64, any order, repeats allowed)."""
+        chosen = indices.tolist()
+        keys, values, headers = self.keys, self.values, self.headers
+        return RecordBatch(
+            [keys[i] for i in chosen],
+            [values[i] for i in chosen],
+            self.timestamps[indices],
+            self.offsets[indices],
+            None if headers is None else [headers[i] for i in chosen],
+        )
+
+    @staticmethod
+    def concat(batches: Sequence[RecordBatch]) -> RecordBatch:
+        """Return the rows of all `batches`, one after the other."""
+        if len(batches) == 1:
+            return batches[0]
+        if not batches:
+            return RecordBatch([], [], np.empty(0, np.int64), np.empty(0, np.int64))
+        headers: list[Headers] | None = None
+        if any(batch.headers is not None for batch in batches):
+            headers = [h for b in batches for h in (b.headers if b.headers is not None else [()] * len(b))]
+        return RecordBatch(
+            [key for batch in batches for key in batch.keys],
+            [value for batch in batches for value in batch.values],
+            np.concatenate([batch.timestamps for batch in batches]),
+            np.concatenate([batch.offsets for batch in batches]),
+            headers,
+        )

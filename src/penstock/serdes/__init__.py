@@ -1,0 +1,14 @@
+"""Serdes: how keys and values become bytes and come back."""
+
+from penstock.serdes.api import Serde
+from penstock.serdes.primitive import (
+    BytesSerde,
+    DoubleSerde,
+    IntegerSerde,
+    LongSerde,
+    Serdes,
+    StringSerde,
+)
+from penstock.serdes.json import JsonSerde
+
+__all__ = ["BytesSerde", "DoubleSerde", "IntegerSerde", "JsonSerde", "LongSerde", "Serde", "Serdes", "StringSerde"]

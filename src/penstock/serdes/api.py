@@ -1,0 +1,33 @@
+"""The protocol of a serde. A serde has no state: one instance may serve several topics, tasks and processes, and it can be pickled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.record import Headers
+
+
+class Serde:
+    """Writes objects of one type as bytes and reads them back; None stands for null and is never passed in (Kafka class: Serde).
+
+    A serde of one's own overrides `serialize` and `deserialize`; the column forms are there to be made faster. Both raise SerializationError
+    (any other exception is wrapped in one) for what they cannot write or read.
+    """
+
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
+        """Return `value` (not None) as bytes, to be written to `topic`."""
+        raise NotImplementedError
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> Any:
+        """Return the object that `data` (not None), read from `topic`, stands for."""
+        raise NotImplementedError
+
+    def serialize_column(self, topic: str, values: list[Any]) -> list[bytes | None]:
+        """Return each of `values` as bytes, None for None."""
+        serialize = self.serialize
+        return [None if value is None else serialize(topic, value) for value in values]
+
+    def deserialize_column(self, topic: str, data: list[bytes | None]) -> list[Any]:
+        """Return each of `data` as an object, None for None."""
+        deserialize = self.deserialize
+        return [None if item is None else deserialize(topic, item) for item in data]

@@ -1,0 +1,211 @@
+"""The protocols of state: what user code calls, what a base must offer, and what the layers need of the task.
+
+A store of a task is a buffer of uncommitted writes over a committed base. The layers of this package call `ChangeSink`, `FlushListener` and
+`RecordContext`, which the task implements; they never see the task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from penstock.record import Headers, RecordMetadata
+from penstock.serdes import Serde
+
+# ---------------------------------------------------------------------------------------------------------------- what users call
+
+
+class StateStore(Protocol):
+    """Any store (Kafka class: StateStore)."""
+
+    @property
+    def name(self) -> str:
+        """The name of the store."""
+        ...
+
+    def flush(self) -> None:
+        """Write cached entries through and forward them."""
+        ...
+
+    def close(self) -> None:
+        """Close the store; later calls raise InvalidStateStoreError."""
+        ...
+
+    def is_open(self) -> bool:
+        """Return whether the store can be used."""
+        ...
+
+    def persistent(self) -> bool:
+        """Return whether the store's base outlives the process."""
+        ...
+
+
+class KeyValueIterator(Protocol):
+    """Iterates over (key, value) pairs; must be closed: a context manager (Kafka class: KeyValueIterator)."""
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]: ...
+    def __next__(self) -> tuple[Any, Any]: ...
+    def __enter__(self) -> KeyValueIterator: ...
+    def __exit__(self, *_: object) -> None: ...
+    def peek_next_key(self) -> Any:
+        """Return the next key without taking it; raises StopIteration at the end."""
+        ...
+
+    def close(self) -> None:
+        """Release the iterator."""
+        ...
+
+
+class ReadOnlyKeyValueStore(StateStore, Protocol):
+    """Reads of a key-value store, in the byte order of the serialised keys (Kafka class: ReadOnlyKeyValueStore)."""
+
+    def get(self, key: Any) -> Any:
+        """Return the value of `key`, None if there is none; raises TypeError for a None key."""
+        ...
+
+    def range(self, from_key: Any, to_key: Any) -> KeyValueIterator:
+        """Return the entries from `from_key` to `to_key`, both inclusive, None for an open end."""
+        ...
+
+    def reverse_range(self, from_key: Any, to_key: Any) -> KeyValueIterator:
+        """As `range`, from the largest key to the smallest."""
+        ...
+
+    def all(self) -> KeyValueIterator:
+        """Return all entries."""
+        ...
+
+    def reverse_all(self) -> KeyValueIterator:
+        """Return all entries from the largest key to the smallest."""
+        ...
+
+    def prefix_scan(self, prefix: Any, prefix_serde: Serde) -> KeyValueIterator:
+        """Return the entries whose serialised key begins with `prefix` as `prefix_serde` writes it."""
+        ...
+
+    def approximate_num_entries(self) -> int:
+        """Return about how many entries there are."""
+        ...
+
+
+class KeyValueStore(ReadOnlyKeyValueStore, Protocol):
+    """A store of keys and values; for a timestamped store the values are ValueAndTimestamp (Kafka classes: KeyValueStore, TimestampedKeyValueStore)."""
+
+    def put(self, key: Any, value: Any) -> None:
+        """Store `value` under `key`; None deletes. Raises TypeError for a None key."""
+        ...
+
+    def put_if_absent(self, key: Any, value: Any) -> Any:
+        """Store `value` unless `key` has one; return the value that was there, None if there was none."""
+        ...
+
+    def put_all(self, entries: Sequence[tuple[Any, Any]]) -> None:
+        """Store each (key, value) in turn."""
+        ...
+
+    def delete(self, key: Any) -> Any:
+        """Remove `key`; return the value that was there, None if there was none."""
+        ...
+
+
+# ---------------------------------------------------------------------------------------------------------------- how stores are described
+
+
+class StoreType(NamedTuple):
+    """Kind and base of a store."""
+
+    kind: str
+    in_memory: bool
+
+
+@dataclass(frozen=True)
+class StoreBuilder:
+    """Describes one store so that each task can build its own; plain data, picklable (Kafka class: StoreBuilder).
+
+    kind: "key_value" or "timestamped_key_value". Serdes of None are the defaults of the configuration. caching, logging: as the user or the DSL set them.
+    changelog_config: extra configs of the changelog topic.
+    """
+
+    name: str
+    kind: str
+    key_serde: Serde | None = None
+    value_serde: Serde | None = None
+    in_memory: bool = False
+    caching: bool = False
+    logging: bool = True
+    changelog_config: Mapping[str, str] = field(default_factory=dict)
+
+
+# ---------------------------------------------------------------------------------------------------------------- what a base offers
+
+
+class BaseView(Protocol):
+    """The committed entries of one store, as bytes."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of `key`."""
+        ...
+
+    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the value of each of `keys`."""
+        ...
+
+    def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the entries with from_key <= key < to_key in byte order, or reversed; None is an open end."""
+        ...
+
+    def approximate_num_entries(self) -> int:
+        """Return about how many entries the store has."""
+        ...
+
+
+Changes = Mapping[str, Mapping[bytes, bytes | None]]
+"""Changes of a task by store name: key -> new value, None for a delete."""
+
+
+class Base(Protocol):
+    """The committed state of one task: one database, its stores told apart by a prefix of the key."""
+
+    def stamp(self) -> bytes | None:
+        """Return the stamp of the last commit applied, None if there was none."""
+        ...
+
+    def view(self, store_name: str) -> BaseView:
+        """Return the committed entries of one store."""
+        ...
+
+    def apply(self, changes: Changes, stamp: bytes) -> None:
+        """Apply the changes of one commit and set the stamp, in one atomic step."""
+        ...
+
+    def clear(self) -> None:
+        """Drop all entries and the stamp, in one atomic step."""
+        ...
+
+    def close(self) -> None:
+        """Release the database."""
+        ...
+
+
+# ---------------------------------------------------------------------------------------------------------------- what the layers need of the task
+
+
+class RecordContext(NamedTuple):
+    """The record that caused a write: kept beside a cached entry, given back when it is flushed (Kafka class: ProcessorRecordContext)."""
+
+    timestamp: int
+    headers: Headers
+    metadata: RecordMetadata | None
+
+
+FlushListener = Callable[[bytes, bytes | None, bytes | None, RecordContext], None]
+"""Called for each entry that leaves the record cache: serialised key, new value, old value (None unless old values are asked for), context of the last write."""
+
+
+class ChangeSink(Protocol):
+    """Where the changes of a store's commit go besides the base: the changelog topic, where a host has one."""
+
+    def collect_changes(self, store_name: str, changes: Mapping[bytes, bytes | None]) -> None:
+        """Take the changes of one commit of one store: one entry a key, in key order."""
+        ...
