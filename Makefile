@@ -1,0 +1,37 @@
+# `make help` lists the targets. Everything runs in .venv, which scripts/bootstrap.sh makes when it is missing or out of date.
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint crash benchmarks lock bootstrap clean
+BIN := .venv/bin
+JOBS ?= 2
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: bootstrap ## count the words of a real text on Spark, and watch the counts grow
+	@exec $(BIN)/penstock demo
+
+test: bootstrap ## run all tests, with a seeded sample of the crash tests
+	@exec $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
+
+lint: ## ruff, mypy and the contract of the layers
+	@./scripts/bootstrap.sh --no-java
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+crash: bootstrap ## run all crash tests: every kill, not a sample
+	@PENSTOCK_CRASH=all exec $(BIN)/python -m pytest -m crash $(ARGS)
+
+benchmarks: bootstrap ## measure, and print the figures of benchmarks/README.md
+	@exec $(BIN)/python benchmarks/word_count.py $(ARGS)
+
+lock: ## resolve the dependencies anew into requirements.lock (needs uv)
+	uv pip compile --quiet --universal --generate-hashes --extra dev --python-version 3.11 --no-emit-index-url \
+	  --custom-compile-command "make lock" --upgrade pyproject.toml -o requirements.lock
+
+bootstrap:
+	@./scripts/bootstrap.sh
+
+clean: ## remove .venv and everything that was built
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .penstock
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
