@@ -13,6 +13,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from penstock.errors import StreamsError
+
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -30,9 +32,9 @@ class Record(Generic[K, V]):
     __slots__ = ("headers", "key", "timestamp", "value")
 
     def __init__(self, key: K, value: V, timestamp: int, headers: Headers = ()) -> None:
-        """Make a record; `timestamp` is in ms since the epoch. Raises StreamsError-compatible ValueError when it is negative."""
+        """Make a record; `timestamp` is in ms since the epoch. Raises StreamsError when it is negative."""
         if timestamp < 0:
-            raise ValueError(f"Timestamp may not be negative. Got: {timestamp}")
+            raise StreamsError("Malformed Record") from ValueError(f"Timestamp may not be negative. Got: {timestamp}")
         self.key = key
         self.value = value
         self.timestamp = timestamp
@@ -47,7 +49,7 @@ class Record(Generic[K, V]):
         return Record(self.key, value, self.timestamp, self.headers)
 
     def with_timestamp(self, timestamp: int) -> Record[K, V]:
-        """Return this record with another timestamp (ms); raises ValueError when it is negative."""
+        """Return this record with another timestamp (ms); raises StreamsError when it is negative."""
         return Record(self.key, self.value, timestamp, self.headers)
 
     def with_headers(self, headers: Iterable[tuple[str, bytes | None]]) -> Record[K, V]:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Protocol
 
-from penstock.record import Record, RecordBatch, RecordMetadata
+from penstock.record import Int64Array, Record, RecordBatch, RecordMetadata, TopicPartition
 from penstock.serdes import Serde
-from penstock.state.api import StateStore, StoreBuilder
+from penstock.state.api import RecordContext, StoreBuilder
 
 
 class PunctuationType(Enum):
@@ -112,6 +112,29 @@ class Processor:
         """Release what `init` took; records cannot be forwarded any more."""
 
 
+RowOrigin = Int64Array | None
+"""int64 array of row numbers (ascending), or None for the identity; see `BatchProcessor.process_batch`."""
+
+FailureHandler = Callable[[int, Exception], None]
+"""Called with the row of the batch and the error of the user's function: raises, or returns where the row is to be dropped."""
+
+
+class EngineContext(ProcessorContext, Protocol):
+    """What the processors of this package may ask of the task besides the Processor API."""
+
+    def count_dropped(self, records: int) -> None:
+        """Add to the dropped records of this node (Kafka metric: dropped-records-total)."""
+        ...
+
+    def source_partition(self) -> TopicPartition:
+        """Return the topic and partition that the batch in `process_batch` came from."""
+        ...
+
+    def forward_flushed(self, rows: Sequence[tuple[Record[Any, Any], RecordContext]]) -> None:
+        """Forward each record to every child as if the record of its context were being processed: used when a cache is flushed."""
+        ...
+
+
 class BatchProcessor(Processor):
     """A processor whose result on a batch equals that of `process` on each record in turn; the task may then run it column by column.
 
@@ -128,11 +151,6 @@ class BatchProcessor(Processor):
         raise NotImplementedError
 
 
-RowOrigin = Any
-"""int64 array of row numbers (ascending), or None for the identity; see `BatchProcessor.process_batch`."""
-
-FailureHandler = Callable[[int, Exception], None]
-"""Called with the row of the batch and the error of the user's function: raises, or returns where the row is to be dropped."""
 
 
 class ProcessorSupplier:
@@ -149,3 +167,20 @@ class ProcessorSupplier:
     def stores(self) -> Sequence[StoreBuilder]:
         """Return the stores to be added to the topology and connected to the processor."""
         return ()
+
+
+class SimpleSupplier(ProcessorSupplier):
+    """Makes processors by calling a factory, such as a class or a functools.partial of one."""
+
+    def __init__(self, factory: Callable[[], Processor], stores: Sequence[StoreBuilder] = ()) -> None:
+        """Keep the factory and the builders of the stores that its processors own."""
+        self.factory = factory
+        self._stores = tuple(stores)
+
+    def get(self) -> Processor:
+        """Return a new processor."""
+        return self.factory()
+
+    def stores(self) -> Sequence[StoreBuilder]:
+        """Return the stores that the processors own."""
+        return self._stores

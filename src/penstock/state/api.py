@@ -199,8 +199,59 @@ class RecordContext(NamedTuple):
     metadata: RecordMetadata | None
 
 
-FlushListener = Callable[[bytes, bytes | None, bytes | None, RecordContext], None]
-"""Called for each entry that leaves the record cache: serialised key, new value, old value (None unless old values are asked for), context of the last write."""
+class FlushedEntry(NamedTuple):
+    """An entry that leaves the record cache: serialised key, new value, old value (None unless old values are asked for), context of the last write."""
+
+    key: bytes
+    new_value: bytes | None
+    old_value: bytes | None
+    context: RecordContext
+
+
+FlushListener = Callable[[list[FlushedEntry]], None]
+"""Called with the entries that leave the record cache, in the order of their last write, after they were written to the layer below
+(Kafka class: CacheFlushListener)."""
+
+
+class EngineKeyValueStore(KeyValueStore, Protocol):
+    """What the operators and the task need of a key-value store besides what users call; `serialized` keys are bytes, values stay typed."""
+
+    @property
+    def cached(self) -> bool:
+        """Whether a record cache stands before the store."""
+        ...
+
+    def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> None:
+        """Have `listener` called for what leaves the cache, with old values if `send_old_values`."""
+        ...
+
+    def serialize_keys(self, keys: list[Any]) -> list[bytes | None]:
+        """Return each key as bytes, None for None."""
+        ...
+
+    def deserialize_key(self, key: bytes) -> Any:
+        """Return the key that `key` stands for."""
+        ...
+
+    def deserialize_value(self, value: bytes | None) -> Any:
+        """Return the value that `value` stands for (ValueAndTimestamp for a timestamped store), None for None."""
+        ...
+
+    def multi_get_serialized(self, keys: Sequence[bytes]) -> list[Any]:
+        """Return the value of each key, None where there is none."""
+        ...
+
+    def put_serialized(self, keys: Sequence[bytes], values: Sequence[Any], contexts: Sequence[RecordContext]) -> None:
+        """Store each value (None deletes) under its key in the context given. A cache is not evicted: the task calls `RecordCache.evict` after its batch."""
+        ...
+
+    def changes(self) -> Mapping[bytes, bytes | None]:
+        """Return the uncommitted changes, in key order."""
+        ...
+
+    def clear_changes(self) -> None:
+        """Forget the uncommitted changes: they are in the base now."""
+        ...
 
 
 class ChangeSink(Protocol):

@@ -1,0 +1,197 @@
+"""Aggregations of a stream by key, without windows: count, reduce, aggregate (Kafka classes: KStreamAggregate, KStreamReduce).
+
+Records without a key or a value are dropped. The result of a key carries the largest timestamp of its records. With a record cache the update is forwarded
+when the cache is flushed, without one at once.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Callable
+from itertools import compress
+from typing import Any, cast
+
+import numpy as np
+
+from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, ProcessorContext, RowOrigin
+from penstock.record import Change, Record, RecordBatch, RecordMetadata, ValueAndTimestamp
+from penstock.state.api import EngineKeyValueStore, FlushedEntry, RecordContext
+
+Initializer = Callable[[], Any]
+Aggregator = Callable[[Any, Any, Any], Any]
+Reducer = Callable[[Any, Any], Any]
+
+
+class _KeyedAggregation(BatchProcessor):
+    """What the three have in common; a kind of its own only says how a value changes an aggregate."""
+
+    def __init__(self, store_name: str, send_old_values: bool) -> None:
+        self._store_name = store_name
+        self._send_old_values = send_old_values
+
+    @abstractmethod
+    def _update(self, key: Any, value: Any, aggregate: Any) -> Any:
+        """Return the aggregate after `value`; `aggregate` is None for a key without one."""
+        raise NotImplementedError
+
+    def init(self, context: ProcessorContext) -> None:
+        """Get the store; with a cache, listen to its flushes."""
+        super().init(context)
+        self._engine = cast(EngineContext, context)
+        self._store: EngineKeyValueStore = context.get_state_store(self._store_name)
+        if self._store.cached:
+            self._store.set_flush_listener(self._forward_flushed, self._send_old_values)
+
+    def process(self, record: Record[Any, Any]) -> None:
+        """Update the aggregate of the record's key."""
+        if record.key is None or record.value is None:
+            self._engine.count_dropped(1)
+            return
+        old = self._store.get(record.key)
+        old_value, timestamp = (None, record.timestamp) if old is None else (old.value, max(old.timestamp, record.timestamp))
+        new_value = self._update(record.key, record.value, old_value)
+        self._store.put(record.key, None if new_value is None else ValueAndTimestamp(new_value, timestamp))
+        if not self._store.cached:
+            change = Change(new_value, old_value if self._send_old_values else None)
+            self.context.forward(Record(record.key, change, timestamp, record.headers))
+
+    def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
+        """Update the aggregates of the rows' keys: reads each key once, writes each key once; returns the updates if there is no cache."""
+        batch, keys, rows = self._with_key_and_value(batch)
+        if not keys:
+            return batch, rows
+        current: dict[bytes, ValueAndTimestamp | None] = dict.fromkeys(keys)
+        current = dict(zip(current, self._store.multi_get_serialized(list(current)), strict=True))
+        last_row: dict[bytes, int] = {}
+        changes: list[Change] = []
+        timestamps: list[int] = []
+        updated: list[int] = []
+        update, cached, send_old = self._update, self._store.cached, self._send_old_values
+        for row, (serialized, key, value, timestamp) in enumerate(zip(keys, batch.keys, batch.values, batch.timestamps.tolist(), strict=True)):
+            old = current[serialized]
+            old_value = None
+            if old is not None:
+                old_value = old.value
+                timestamp = max(timestamp, old.timestamp)  # noqa: PLW2901 - the result's timestamp replaces the record's
+            try:
+                new_value = update(key, value, old_value)
+            except Exception as error:  # noqa: BLE001 - any error of the user's function is the handler's to judge
+                failures(row if rows is None else int(rows[row]), error)
+                continue
+            current[serialized] = None if new_value is None else ValueAndTimestamp(new_value, timestamp)
+            last_row.pop(serialized, None)
+            last_row[serialized] = row
+            if not cached:
+                changes.append(Change(new_value, old_value if send_old else None))
+                timestamps.append(timestamp)
+                updated.append(row)
+        self._write(batch, current, last_row)
+        return self._updates(batch, rows, changes, timestamps, updated)
+
+    def _with_key_and_value(self, batch: RecordBatch) -> tuple[RecordBatch, list[bytes], RowOrigin]:
+        """Return the rows that have both, their keys as bytes, and their rows in `batch` (None: all)."""
+        keys = self._store.serialize_keys(batch.keys)
+        if None not in keys and not any(value is None for value in batch.values):
+            return batch, cast("list[bytes]", keys), None
+        passing = [key is not None and value is not None for key, value in zip(keys, batch.values, strict=True)]
+        rows = np.flatnonzero(passing)
+        self._engine.count_dropped(len(batch) - len(rows))
+        return batch.take(rows), cast("list[bytes]", list(compress(keys, passing))), rows
+
+    def _write(self, batch: RecordBatch, current: dict[bytes, ValueAndTimestamp | None], last_row: dict[bytes, int]) -> None:
+        """Write the new aggregates in the order of the last update of each key, each in the context of that update."""
+        topic, partition = self._engine.source_partition()
+        rows = list(last_row.values())
+        contexts = [
+            RecordContext(timestamp, batch.headers_at(row), RecordMetadata(topic, partition, offset))
+            for row, timestamp, offset in zip(rows, batch.timestamps[rows].tolist(), batch.offsets[rows].tolist(), strict=True)
+        ]
+        self._store.put_serialized(list(last_row), [current[key] for key in last_row], contexts)
+
+    @staticmethod
+    def _updates(
+        batch: RecordBatch, rows: RowOrigin, changes: list[Change], timestamps: list[int], updated: list[int]
+    ) -> tuple[RecordBatch, RowOrigin]:
+        """Return the updates as rows and the rows of the first batch that they came from."""
+        if len(updated) == len(batch):
+            return RecordBatch(batch.keys, cast("list[Any]", changes), np.array(timestamps, np.int64), batch.offsets, batch.headers), rows
+        chosen = np.array(updated, np.int64)
+        taken = batch.take(chosen)
+        result = RecordBatch(taken.keys, cast("list[Any]", changes), np.array(timestamps, np.int64), taken.offsets, taken.headers)
+        return result, chosen if rows is None else rows[chosen]
+
+    def _forward_flushed(self, entries: list[FlushedEntry]) -> None:
+        """Forward what leaves the cache, each with the timestamp of its value or, for a delete, of the record that caused it."""
+        store, send_old = self._store, self._send_old_values
+        flushed: list[tuple[Record[Any, Any], RecordContext]] = []
+        for serialized_key, serialized_new, serialized_old, context in entries:
+            new = store.deserialize_value(serialized_new)
+            old = store.deserialize_value(serialized_old) if send_old else None
+            change = Change(None if new is None else new.value, None if old is None else old.value)
+            timestamp = context.timestamp if new is None else new.timestamp
+            flushed.append((Record(store.deserialize_key(serialized_key), change, timestamp, context.headers), context))
+        self._engine.forward_flushed(flushed)
+
+
+class StreamAggregate(_KeyedAggregation):
+    """Folds the values of a key into an aggregate (Kafka class: KStreamAggregate)."""
+
+    def __init__(self, store_name: str, initializer: Initializer, aggregator: Aggregator, send_old_values: bool = False) -> None:
+        """Take the function that makes a first aggregate, and the one of key, value and aggregate that returns the next (None deletes)."""
+        super().__init__(store_name, send_old_values)
+        self._initializer = initializer
+        self._aggregator = aggregator
+
+    def _update(self, key: Any, value: Any, aggregate: Any) -> Any:
+        return self._aggregator(key, value, self._initializer() if aggregate is None else aggregate)
+
+
+class StreamReduce(_KeyedAggregation):
+    """Combines the values of a key; the first value is kept as it is (Kafka class: KStreamReduce)."""
+
+    def __init__(self, store_name: str, reducer: Reducer, send_old_values: bool = False) -> None:
+        """Take the function of aggregate and value that returns the next aggregate (None deletes)."""
+        super().__init__(store_name, send_old_values)
+        self._reducer = reducer
+
+    def _update(self, key: Any, value: Any, aggregate: Any) -> Any:
+        return value if aggregate is None else self._reducer(aggregate, value)
+
+
+class StreamCount(_KeyedAggregation):
+    """Counts the records of a key (Kafka class: KStreamAggregate of KGroupedStream.count)."""
+
+    def __init__(self, store_name: str, send_old_values: bool = False) -> None:
+        """Take the name of the store."""
+        super().__init__(store_name, send_old_values)
+
+    def _update(self, key: Any, value: Any, aggregate: Any) -> Any:
+        return 1 if aggregate is None else aggregate + 1
+
+    def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
+        """Count the rows; behind a cache only the last count of a key is needed, which C loops can find."""
+        if not self._store.cached:
+            return super().process_batch(batch, failures)
+        batch, keys, rows = self._with_key_and_value(batch)
+        if keys:
+            self._count(batch, keys)
+        return batch.slice(0, 0), np.empty(0, np.int64)
+
+    def _count(self, batch: RecordBatch, keys: list[bytes]) -> None:
+        counts = Counter(keys)
+        latest = dict(zip(keys, range(len(keys)), strict=True))
+        timestamps = batch.timestamps
+        if len(timestamps) > 1 and bool((timestamps[1:] < timestamps[:-1]).any()):
+            by_time = np.argsort(timestamps, kind="stable")
+            maximum = dict(zip([keys[row] for row in by_time.tolist()], timestamps[by_time].tolist(), strict=True))
+        else:
+            maximum = dict(zip(keys, timestamps.tolist(), strict=True))
+        current: dict[bytes, ValueAndTimestamp | None] = {}
+        for key, old in zip(counts, self._store.multi_get_serialized(list(counts)), strict=True):
+            if old is None:
+                current[key] = ValueAndTimestamp(counts[key], maximum[key])
+            else:
+                current[key] = ValueAndTimestamp(old.value + counts[key], max(old.timestamp, maximum[key]))
+        in_order = sorted(latest, key=latest.__getitem__)
+        self._write(batch, current, {key: latest[key] for key in in_order})

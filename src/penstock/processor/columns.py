@@ -1,0 +1,71 @@
+"""Runs a user's function over columns, row by row inside C loops, so that an error concerns its own row and no row is run twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from penstock.processor.api import FailureHandler
+from penstock.record import Int64Array, RecordBatch
+
+NULL_NOT_ALLOWED = "The provided KeyValueMapper returned null which is not allowed."
+
+
+class Applied:
+    """The results of a function over rows: `results` has one entry for each row of `kept` (None: for every row)."""
+
+    __slots__ = ("kept", "results")
+
+    def __init__(self, results: list[Any], kept: Int64Array | None) -> None:
+        """Keep the columns."""
+        self.results = results
+        self.kept = kept
+
+
+def apply(function: Callable[..., Any], columns: Sequence[Sequence[Any]], failures: FailureHandler, null_error: str | None = None) -> Applied:
+    """Call `function` with one argument a column, for each row in turn.
+
+    A row whose call raises is given to `failures`; if that returns, the row is left out. With `null_error`, a result of None counts as a TypeError with this text.
+    """
+    rows = len(columns[0])
+    results: list[Any] = []
+    failed: list[int] = []
+    calls = map(function, *columns)
+    checked = 0
+    while len(results) < rows:
+        error: Exception
+        try:
+            results.extend(calls)
+            if len(results) == rows:
+                break
+            # map() takes a StopIteration of the user's function for its own end
+            error = RuntimeError("The function raised StopIteration.")
+        except Exception as raised:  # noqa: BLE001 - any error of the user's function is the handler's to judge
+            error = raised
+        row = len(results)
+        if null_error is not None:
+            failed += _null_rows(results, checked, failures, null_error)
+        failures(row, error)
+        failed.append(row)
+        results.append(None)
+        checked = row + 1
+    if null_error is not None:
+        failed += _null_rows(results, checked, failures, null_error)
+    if not failed:
+        return Applied(results, None)
+    kept = np.delete(np.arange(rows, dtype=np.int64), failed)
+    return Applied([results[row] for row in kept.tolist()], kept)
+
+
+def _null_rows(results: list[Any], start: int, failures: FailureHandler, null_error: str) -> list[int]:
+    found = [row for row in range(start, len(results)) if results[row] is None]
+    for row in found:
+        failures(row, TypeError(null_error))
+    return found
+
+
+def kept_rows(batch: RecordBatch, kept: Int64Array | None) -> RecordBatch:
+    """Return the rows `kept` of `batch`; all of them for None."""
+    return batch if kept is None else batch.take(kept)
