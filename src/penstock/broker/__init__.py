@@ -1,0 +1,1 @@
+"""The embedded Kafka broker: one node, a durable log, loopback only; a program of its own."""

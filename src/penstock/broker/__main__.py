@@ -1,0 +1,67 @@
+"""`python -m penstock.broker`: the embedded broker from the command line."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from penstock.broker.config import BrokerConfig
+from penstock.broker.errors import BrokerError
+from penstock.broker.server import run
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m penstock.broker",
+        description="An embedded Kafka broker for this machine: one node, a durable log, loopback addresses only.",
+    )
+    parser.add_argument("--data-dir", type=Path, required=True, help="directory of the log; made when absent")
+    parser.add_argument("--host", default="127.0.0.1", help="loopback address to listen on (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=9092, help="TCP port; 0 takes a free one (default: %(default)s)")
+    parser.add_argument("--num-partitions", type=int, default=1, help="partitions of a topic made without a number")
+    parser.add_argument("--no-auto-create-topics", action="store_true", help="never create a topic that is asked for")
+    parser.add_argument(
+        "--segment-bytes",
+        type=int,
+        default=BrokerConfig.__dataclass_fields__["segment_bytes"].default,
+        help="size at which a segment of a log is closed (default: %(default)s)",
+    )
+    parser.add_argument("--stop-at-eof", action="store_true", help="end when standard input is closed")
+    parser.add_argument("-v", "--verbose", action="store_true", help="log more")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the broker until it is interrupted.
+
+    Args:
+        arguments: the command line; that of the process where it is None.
+
+    Returns:
+        The exit code: 0, or 1 where the broker cannot start.
+    """
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(
+        level=logging.INFO if options.verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    try:
+        config = BrokerConfig(
+            data_dir=options.data_dir,
+            host=options.host,
+            port=options.port,
+            num_partitions=options.num_partitions,
+            auto_create_topics=not options.no_auto_create_topics,
+            segment_bytes=options.segment_bytes,
+        )
+        run(config, stop_at_eof=options.stop_at_eof)
+    except BrokerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

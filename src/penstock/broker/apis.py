@@ -1,0 +1,91 @@
+"""The table of the APIs that the broker serves: key, versions and handler of each, and the answer to ApiVersions.
+
+A new API is a row here and a handler in one of the modules named after their subject.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from penstock.broker.group_apis import find_coordinator, init_producer_id, offset_commit, offset_fetch
+from penstock.broker.log_apis import Fetch, list_offsets, produce
+from penstock.broker.state import BrokerState, Request
+from penstock.broker.topic_apis import (
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    metadata,
+)
+from penstock.broker.wire import Message
+
+Handler = Callable[[BrokerState, Request], "Message | Fetch | None"]
+"""Answers a request: a response, a Fetch that answers later, or None for no answer."""
+
+API_VERSIONS: Final = 18
+"""Key of ApiVersions, the API with rules of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """An API that is served.
+
+    Args:
+        handler: what answers it.
+        min_version: the oldest version that is served.
+        max_version: the newest version that is served.
+        advertised_min: the oldest version that clients are told.
+    """
+
+    handler: Handler
+    min_version: int
+    max_version: int
+    advertised_min: int
+
+
+def _api(handler: Handler, min_version: int, max_version: int, advertised_min: int | None = None) -> Api:
+    return Api(handler, min_version, max_version, min_version if advertised_min is None else advertised_min)
+
+
+def _api_versions(state: BrokerState, request: Request) -> Message:
+    return api_versions_response(ErrorCode.none)
+
+
+def api_versions_response(code: ErrorCode) -> Message:
+    """Return the response to ApiVersions.
+
+    Args:
+        code: NONE, or UNSUPPORTED_VERSION for a version that is not served.
+    """
+    return {
+        "error_code": code,
+        "api_keys": [
+            {"api_key": key, "min_version": api.advertised_min, "max_version": api.max_version}
+            for key, api in APIS.items()
+        ],
+    }
+
+
+APIS: Final[Mapping[int, Api]] = {
+    # Produce is announced from version 0: librdkafka before 2.11 does not compress where it finds a higher minimum.
+    0: _api(produce, 3, 11, advertised_min=0),
+    1: _api(Fetch, 4, 16),
+    2: _api(list_offsets, 1, 9),
+    3: _api(metadata, 0, 12),
+    8: _api(offset_commit, 2, 9),
+    9: _api(offset_fetch, 1, 9),
+    10: _api(find_coordinator, 0, 6),
+    API_VERSIONS: _api(_api_versions, 0, 4),
+    19: _api(create_topics, 2, 7),
+    20: _api(delete_topics, 1, 6),
+    22: _api(init_producer_id, 0, 5),
+    32: _api(describe_configs, 1, 4),
+    37: _api(create_partitions, 0, 3),
+    60: _api(describe_cluster, 0, 1),
+}
+"""The APIs by their key."""

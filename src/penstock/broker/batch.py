@@ -1,0 +1,249 @@
+"""Record batches of Kafka's message format 2, as they stand in requests and in the log.
+
+Here live the header of a batch, its validation, the patching of what the broker decides (offset and leader epoch), and
+the reading of single records where a search by time needs it. Not here: files (segment.py) and offsets
+(partition.py).
+
+Rules:
+- A batch is stored as the producer sent it. What the broker writes into it lies before the checksummed region, so the
+  checksum stays the producer's.
+- Nothing is trusted before its length is checked; every failure is an InvalidBatchError with Kafka's error code.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import cramjam
+from crc32c import crc32c
+from kio.schema.errors import ErrorCode
+
+from penstock.broker.errors import ApiError
+
+HEADER_SIZE: Final = 61
+"""Bytes of the header of a batch."""
+
+LENGTH_PREFIX: Final = 12
+"""Bytes of base offset and length, which the length of a batch does not count."""
+
+NO_PRODUCER_ID: Final = -1
+"""Producer id of a batch that no idempotent producer wrote."""
+
+NO_TIMESTAMP: Final = -1
+"""Timestamp of a record that has none."""
+
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_OFFSET: Final = struct.Struct(">q")
+_EPOCH: Final = struct.Struct(">i")
+_CHECKSUMMED_FROM: Final = 21
+_EPOCH_AT: Final = 12
+_MAGIC: Final = 2
+_COMPRESSION_MASK: Final = 0x07
+_LOG_APPEND_TIME_BIT: Final = 0x08
+_TRANSACTIONAL_BIT: Final = 0x10
+_CONTROL_BIT: Final = 0x20
+
+
+class InvalidBatchError(ApiError):
+    """A record batch is not whole, not of format 2, or not what its checksum says."""
+
+
+class BatchHeader(NamedTuple):
+    """The fixed fields at the start of a batch; offsets in records, lengths in bytes, times in ms."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    checksum: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return LENGTH_PREFIX + self.length
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last record of the batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence number of the last record; it wraps after 2^31 - 1 as the protocol says."""
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction."""
+        return bool(self.attributes & _TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch holds markers of transactions instead of records."""
+        return bool(self.attributes & _CONTROL_BIT)
+
+
+def read_header(view: memoryview | bytes, position: int = 0) -> BatchHeader:
+    """Return the header at a position, unchecked.
+
+    Args:
+        view: bytes that hold at least the header.
+        position: where it begins, in bytes.
+
+    Raises:
+        InvalidBatchError: fewer bytes are left than a header has.
+    """
+    try:
+        return BatchHeader._make(_HEADER.unpack_from(view, position))
+    except struct.error as error:
+        left = len(view) - position
+        raise InvalidBatchError(
+            ErrorCode.corrupt_message, f"a record batch of {left} bytes is shorter than its header of {HEADER_SIZE}"
+        ) from error
+
+
+def check_batch(view: memoryview) -> BatchHeader:
+    """Return the header of the batch at the start of the view after checking format, length, count and checksum.
+
+    Args:
+        view: bytes that begin with the batch; more may follow.
+
+    Raises:
+        InvalidBatchError: with CORRUPT_MESSAGE, UNSUPPORTED_FOR_MESSAGE_FORMAT or INVALID_RECORD.
+    """
+    header = read_header(view)
+    if header.magic != _MAGIC:
+        raise InvalidBatchError(
+            ErrorCode.unsupported_for_message_format,
+            f"the record batch has message format {header.magic}; this broker serves format {_MAGIC} only",
+        )
+    if header.length < HEADER_SIZE - LENGTH_PREFIX or header.size > len(view):
+        raise InvalidBatchError(
+            ErrorCode.corrupt_message, f"the record batch claims {header.size} bytes where {len(view)} are there"
+        )
+    if header.record_count < 1 or header.last_offset_delta != header.record_count - 1:
+        raise InvalidBatchError(
+            ErrorCode.invalid_record,
+            f"the record batch counts {header.record_count} records and {header.last_offset_delta + 1} offsets",
+        )
+    if crc32c(view[_CHECKSUMMED_FROM : header.size]) != header.checksum:
+        raise InvalidBatchError(ErrorCode.corrupt_message, "the record batch does not match its CRC32C checksum")
+    return header
+
+
+def check_produced(view: memoryview, max_bytes: int) -> BatchHeader:
+    """Return the header of a batch that a producer sent, after checking all that the log relies on.
+
+    Args:
+        view: the records of one partition in a Produce request; exactly one batch.
+        max_bytes: the topic's `max.message.bytes`.
+
+    Raises:
+        InvalidBatchError: the batch is damaged, too large, not the only one, or a kind that is not served.
+    """
+    if len(view) > max_bytes:
+        raise InvalidBatchError(
+            ErrorCode.message_too_large,
+            f"the record batch has {len(view)} bytes; max.message.bytes of the topic allows {max_bytes}",
+        )
+    header = check_batch(view)
+    if header.size != len(view):
+        raise InvalidBatchError(
+            ErrorCode.invalid_record, f"{len(view) - header.size} bytes follow the one record batch that is allowed"
+        )
+    if header.is_control:
+        raise InvalidBatchError(ErrorCode.invalid_record, "clients cannot write control batches")
+    if header.is_transactional:
+        raise InvalidBatchError(ErrorCode.invalid_txn_state, "this broker does not serve transactions yet")
+    if header.attributes & _COMPRESSION_MASK > 4:
+        raise InvalidBatchError(
+            ErrorCode.unsupported_compression_type, f"unknown compression {header.attributes & _COMPRESSION_MASK}"
+        )
+    return header
+
+
+def assign_offset(view: memoryview, base_offset: int, leader_epoch: int) -> None:
+    """Write the broker's offset and leader epoch into a batch in place; the checksum stays valid.
+
+    Args:
+        view: a writable view of the batch.
+        base_offset: offset of its first record.
+        leader_epoch: epoch of the partition's leader.
+    """
+    _OFFSET.pack_into(view, 0, base_offset)
+    _EPOCH.pack_into(view, _EPOCH_AT, leader_epoch)
+
+
+def _unpack_varint(data: bytes, position: int) -> tuple[int, int]:
+    result = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (result >> 1) ^ -(result & 1), position
+        shift += 7
+
+
+def _decompress_snappy(data: bytes) -> bytes:
+    # Java clients frame snappy in their own format: a 16-byte preamble, then blocks with their length in front.
+    if not data.startswith(b"\x82SNAPPY\x00"):
+        return bytes(cramjam.snappy.decompress_raw(data))
+    blocks, position = [], 16
+    while position < len(data):
+        size = int.from_bytes(data[position : position + 4], "big")
+        blocks.append(bytes(cramjam.snappy.decompress_raw(data[position + 4 : position + 4 + size])))
+        position += 4 + size
+    return b"".join(blocks)
+
+
+def _records_of(view: memoryview, header: BatchHeader) -> bytes:
+    data = bytes(view[HEADER_SIZE : header.size])
+    match header.attributes & _COMPRESSION_MASK:
+        case 0:
+            return data
+        case 1:
+            return bytes(cramjam.gzip.decompress(data))
+        case 2:
+            return _decompress_snappy(data)
+        case 3:
+            return bytes(cramjam.lz4.decompress(data))
+        case _:
+            return bytes(cramjam.zstd.decompress(data))
+
+
+def record_times(view: memoryview) -> Iterator[tuple[int, int]]:
+    """Yield offset and timestamp (ms) of each record of a batch, in order.
+
+    Args:
+        view: bytes that begin with a checked batch.
+
+    Raises:
+        InvalidBatchError: the records cannot be decompressed or read.
+    """
+    header = read_header(view)
+    try:
+        data, position = _records_of(view, header), 0
+        for _ in range(header.record_count):
+            length, start = _unpack_varint(data, position)
+            timestamp_delta, at = _unpack_varint(data, start + 1)
+            offset_delta, _ = _unpack_varint(data, at)
+            fixed_time = header.attributes & _LOG_APPEND_TIME_BIT
+            timestamp = header.max_timestamp if fixed_time else header.base_timestamp + timestamp_delta
+            yield header.base_offset + offset_delta, timestamp
+            position = start + length
+    except (IndexError, cramjam.DecompressionError) as error:
+        raise InvalidBatchError(
+            ErrorCode.corrupt_message,
+            f"the records at offset {header.base_offset} cannot be read: {error}",
+        ) from error

@@ -1,0 +1,71 @@
+"""Settings of the embedded broker and the checks on them.
+
+Here live the dataclass of settings with their defaults. Not here: the configuration of topics (topic_config.py).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.broker.errors import BrokerError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """Settings of one broker.
+
+    Args:
+        data_dir: directory of the log and of the metadata; made when absent; one broker at a time may use it.
+        host: address to listen on; only a loopback address is accepted, for the broker has no access control.
+        port: TCP port; 0 takes a free one.
+        num_partitions: partitions of a topic that is created without a number.
+        auto_create_topics: whether a Metadata request that allows it creates a missing topic.
+        segment_bytes: size at which a segment of the log is closed, where the topic does not say it.
+        max_request_bytes: largest request that is read; a larger one closes its connection.
+        max_partitions: most partitions the broker holds, over all topics.
+        max_connections: most clients that are connected at once.
+        min_free_bytes: free disk space below which the broker does not start and takes no records.
+
+    Raises:
+        BrokerError: a value is out of range, or the host is not a loopback address.
+    """
+
+    data_dir: Path
+    host: str = "127.0.0.1"
+    port: int = 0
+    num_partitions: int = 1
+    auto_create_topics: bool = True
+    segment_bytes: int = 256 * 1024 * 1024
+    max_request_bytes: int = 100 * 1024 * 1024
+    max_partitions: int = 10_000
+    max_connections: int = 1_000
+    min_free_bytes: int = 32 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        if not _is_loopback(self.host):
+            raise BrokerError(
+                f"cannot listen on {self.host!r}: the embedded broker has no access control and serves this machine "
+                "only; use 127.0.0.1, ::1 or localhost, or run an Apache Kafka for other machines"
+            )
+        if not 0 <= self.port <= 65535:
+            raise BrokerError(f"port {self.port} is not between 0 (any free port) and 65535")
+        for name, value in (
+            ("num_partitions", self.num_partitions),
+            ("segment_bytes", self.segment_bytes),
+            ("max_request_bytes", self.max_request_bytes),
+            ("max_partitions", self.max_partitions),
+            ("max_connections", self.max_connections),
+        ):
+            if value < 1:
+                raise BrokerError(f"{name} is {value}; it must be at least 1")
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

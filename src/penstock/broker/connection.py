@@ -1,0 +1,179 @@
+"""One client's connection: frames in, responses out, in the order of the requests.
+
+Here live framing, headers and the flow of one socket. Not here: what a request means (apis.py and the modules it
+names).
+
+Rules:
+- One request at a time, as in Kafka: while a Fetch waits or the client does not read, nothing more is read from its
+  socket. So a client holds at most one frame and one response in memory.
+- A frame is received into a buffer of its own, and records are passed on as views of it.
+- A request that cannot be understood closes the connection and is logged; it never stops the broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from typing import Final, cast
+
+from kio.schema.errors import ErrorCode
+
+from penstock.broker.apis import API_VERSIONS, APIS, api_versions_response
+from penstock.broker.errors import MalformedRequestError
+from penstock.broker.log_apis import Fetch
+from penstock.broker.state import BrokerState, Request
+from penstock.broker.wire import Cursor, Message, Sink, is_flexible, request_decoder, response_encoder
+
+_SIZE: Final = struct.Struct(">i")
+_HEADER: Final = struct.Struct(">hhi")
+_NULLABLE_STRING: Final = struct.Struct(">h")
+_RESPONSE_HEADER: Final = struct.Struct(">ii")
+
+_log = logging.getLogger(__name__)
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The server's side of one connection.
+
+    Args:
+        state: the broker.
+        connections: the open connections, which this one enters and leaves.
+    """
+
+    def __init__(self, state: BrokerState, connections: set[Connection]) -> None:
+        self._state = state
+        self._connections = connections
+        self._transport: asyncio.Transport | None = None
+        self._prefix = memoryview(bytearray(_SIZE.size))
+        self._buffer = self._prefix
+        self._filled = 0
+        self._waiting: Fetch | None = None
+        self._client_is_slow = False
+        self._next_frame: memoryview | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the connection, or close it where the broker has as many as it may."""
+        self._transport = cast(asyncio.Transport, transport)  # the loop gives a stream transport to stream servers
+        if len(self._connections) >= self._state.config.max_connections:
+            _log.warning("refused a connection: %d are open (max_connections)", len(self._connections))
+            self._transport.abort()
+            return
+        self._connections.add(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Forget the client and what it waits for."""
+        self._connections.discard(self)
+        self._transport = None
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def pause_writing(self) -> None:
+        """Take no more requests while the client does not read its responses."""
+        self._client_is_slow = True
+        self._apply_flow()
+
+    def resume_writing(self) -> None:
+        """Go on when the client has read its responses."""
+        self._client_is_slow = False
+        self._go_on()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the next bytes of the socket go."""
+        return self._buffer[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take note of received bytes, and handle the frame when it is whole."""
+        self._filled += nbytes
+        if self._filled < len(self._buffer):
+            return
+        if self._buffer is self._prefix:
+            size: int = _SIZE.unpack_from(self._prefix)[0]
+            if not _HEADER.size <= size <= self._state.config.max_request_bytes:
+                self._refuse(f"a request of {size} bytes; the limit is {self._state.config.max_request_bytes}")
+                return
+            self._buffer = memoryview(bytearray(size))
+        else:
+            self._next_frame, self._buffer = self._buffer, self._prefix
+            self._go_on()
+        self._filled = 0
+
+    def _go_on(self) -> None:
+        if self._next_frame is not None and self._waiting is None and not self._client_is_slow:
+            frame, self._next_frame = self._next_frame, None
+            self._handle_or_close(frame)
+        self._apply_flow()
+
+    def _apply_flow(self) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        is_busy = self._waiting is not None or self._client_is_slow or self._next_frame is not None
+        if is_busy == self._transport.is_reading():
+            (self._transport.pause_reading if is_busy else self._transport.resume_reading)()
+
+    def _refuse(self, reason: str) -> None:
+        _log.warning("closed the connection of %s: %s", self._peer(), reason)
+        self.close()
+
+    def _peer(self) -> str:
+        return str(self._transport.get_extra_info("peername")) if self._transport is not None else "a client"
+
+    def _handle_or_close(self, frame: memoryview) -> None:
+        try:
+            self._handle(frame)
+        except MalformedRequestError as error:
+            self._refuse(str(error))
+        except Exception:
+            # One request must not end the broker for all clients; its client sees a closed connection.
+            _log.exception("a request of %s failed", self._peer())
+            self.close()
+
+    def _handle(self, frame: memoryview) -> None:
+        key, version, correlation_id = _HEADER.unpack_from(frame)
+        api = APIS.get(key)
+        if api is None:
+            raise MalformedRequestError(f"API {key} is not served")
+        if not api.min_version <= version <= api.max_version:
+            if key != API_VERSIONS:
+                raise MalformedRequestError(
+                    f"API {key} is served from version {api.min_version} to {api.max_version}, not in {version}"
+                )
+            self._send(key, 0, correlation_id, api_versions_response(ErrorCode.unsupported_version))
+            return
+        cursor = Cursor(frame)
+        cursor.position = _HEADER.size
+        # The client id is a string of the old form in every version of the header.
+        length = cursor.length(False, _NULLABLE_STRING)
+        client_id = None if length < 0 else str(cursor.take(length), "utf-8", "replace")
+        if is_flexible(key, version):
+            cursor.skip_tagged_fields()
+        request = Request(key, version, client_id, request_decoder(key, version)(cursor))
+        answer = api.handler(self._state, request)
+        if isinstance(answer, Fetch):
+            self._waiting = answer
+            answer.start(lambda response: self._finish_fetch(version, correlation_id, response))
+        elif answer is not None:
+            self._send(key, version, correlation_id, answer)
+
+    def _finish_fetch(self, version: int, correlation_id: int, response: Message) -> None:
+        self._waiting = None
+        self._send(1, version, correlation_id, response)
+        self._go_on()
+
+    def _send(self, key: int, version: int, correlation_id: int, response: Message) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        sink = Sink()
+        # ApiVersions keeps the old response header in all versions, for a client does not know yet what is served.
+        has_tagged_header = key != API_VERSIONS and is_flexible(key, version)
+        if has_tagged_header:
+            sink.varint(0)
+        response_encoder(key, version)(sink, response)
+        prefix = _RESPONSE_HEADER.pack(_SIZE.size + sink.size, correlation_id)
+        self._transport.writelines([prefix, *sink.chunks])

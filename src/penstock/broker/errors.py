@@ -1,0 +1,34 @@
+"""Errors of the embedded broker.
+
+Here live the exceptions that the broker raises while it starts, and the one that carries a Kafka error code to a
+client. What the clients of the broker raise does not live here. Rule: the text says what was found, what was
+expected, and what to do.
+"""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from penstock.errors import StreamsError
+
+
+class BrokerError(StreamsError):
+    """The broker cannot start or go on; the message says why and what to do."""
+
+
+class ApiError(StreamsError):
+    """A request, or one part of it, is answered with a Kafka error code.
+
+    Args:
+        code: the code that goes over the wire.
+        message: what was wrong; sent where the response has room for a message.
+    """
+
+    def __init__(self, code: ErrorCode, message: str = "") -> None:
+        super().__init__(message or code.name)
+        self.code = code
+        self.message = message or None
+
+
+class MalformedRequestError(StreamsError):
+    """The bytes of a request do not follow its schema; the connection is closed."""

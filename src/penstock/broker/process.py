@@ -1,0 +1,159 @@
+"""The broker as a subprocess of a Python program: for demos, tests and `penstock run` without a broker.
+
+Here lives BrokerProcess. Not here: the broker itself (server.py).
+
+Rules: a process, never a thread, for beside Python code that is busy a thread answers a hundred times later. The
+broker holds one end of a pipe as its standard input and ends when the pipe closes; so it never outlives its parent,
+however that one dies.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Final, Self
+
+from penstock.broker.errors import BrokerError
+from penstock.broker.server import READY_LINE
+
+LOG_NAME: Final = "broker.log"
+"""File in the data directory that takes the broker's warnings and errors."""
+
+START_TIMEOUT_SECONDS: Final = 60.0
+"""How long a broker may take to recover its log and listen."""
+
+STOP_TIMEOUT_SECONDS: Final = 10.0
+"""How long a broker may take to end before it is killed."""
+
+
+class BrokerProcess:
+    """A broker that runs in a process of its own; a context manager that ends it.
+
+    Args:
+        data_dir: directory of the log; made when absent.
+        port: TCP port on the loopback address; 0 takes a free one, which a restart keeps.
+        num_partitions: partitions of a topic that is created without a number.
+        auto_create_topics: whether a client's Metadata request may create a missing topic.
+    """
+
+    def __init__(
+        self, data_dir: Path, *, port: int = 0, num_partitions: int = 1, auto_create_topics: bool = True
+    ) -> None:
+        self._data_dir = data_dir
+        self._port = port
+        self._num_partitions = num_partitions
+        self._auto_create_topics = auto_create_topics
+        self._process: subprocess.Popen[bytes] | None = None
+        self._address = ""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The address for `bootstrap.servers`.
+
+        Raises:
+            BrokerError: the broker was never started.
+        """
+        if not self._address:
+            raise BrokerError("the broker was not started; call start() or use it in a with statement")
+        return self._address
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the process, or None where it does not run."""
+        return self._process.pid if self._process is not None and self._process.poll() is None else None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start the broker and wait until clients can connect.
+
+        Raises:
+            BrokerError: it runs already, or it ended or was not ready in START_TIMEOUT_SECONDS; with what it said.
+        """
+        if self.pid is not None:
+            raise BrokerError(f"the broker runs already as process {self.pid} at {self._address}")
+        try:
+            self._data_dir.mkdir(parents=True, exist_ok=True)
+            log = (self._data_dir / LOG_NAME).open("ab+")
+        except OSError as error:
+            raise BrokerError(f"cannot use the data directory {self._data_dir}: {error.strerror}") from error
+        with log:
+            self._start(log)
+
+    def _start(self, log: IO[bytes]) -> None:
+        log.seek(0, os.SEEK_END)
+        self._process = subprocess.Popen(
+            self._command(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            # A Ctrl-C at the terminal is for the parent, which may still need the broker while it ends.
+            start_new_session=True,
+        )
+        try:
+            self._address = self._wait_for_address(self._process, log)
+        except BaseException:
+            self.kill()
+            raise
+        self._port = int(self._address.rpartition(":")[2])
+
+    def _command(self) -> list[str]:
+        command = [sys.executable, "-m", "penstock.broker", "--stop-at-eof", "--data-dir", str(self._data_dir)]
+        command += ["--port", str(self._port), "--num-partitions", str(self._num_partitions)]
+        return command if self._auto_create_topics else [*command, "--no-auto-create-topics"]
+
+    def _wait_for_address(self, process: subprocess.Popen[bytes], log: IO[bytes]) -> str:
+        assert process.stdout is not None
+        logged_before = log.tell()
+        deadline = time.monotonic() + START_TIMEOUT_SECONDS
+        output = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            while not output.endswith(b"\n"):
+                left = deadline - time.monotonic()
+                if left <= 0 or not selector.select(left):
+                    raise BrokerError(f"the broker was not ready after {START_TIMEOUT_SECONDS:.0f} s; it is ended")
+                chunk = os.read(process.stdout.fileno(), 4096)
+                if not chunk:
+                    log.seek(logged_before)
+                    said = log.read().decode("utf-8", "replace").strip()
+                    raise BrokerError(said.removeprefix("error: ") or "the broker ended without a message")
+                output += chunk
+        return output.decode().strip().removeprefix(READY_LINE)
+
+    def stop(self) -> None:
+        """End the broker cleanly, and kill it where it does not end in STOP_TIMEOUT_SECONDS."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        self._reap()
+
+    def kill(self) -> None:
+        """End the broker with SIGKILL, as a crash would; start() starts it again on the same data and port."""
+        if self._process is not None:
+            self._process.kill()
+            self._reap()
+
+    def _reap(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()

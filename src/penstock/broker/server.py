@@ -1,0 +1,134 @@
+"""The broker as a process: its lock, its listening socket, its start and its end.
+
+Here live `run`, which the command line calls, and what can go wrong at start. Not here: connections (connection.py).
+
+Rules: one broker for a data directory (a lock on a file in it, which the operating system frees when the process
+dies). The line with the address is printed when clients can connect, not before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import logging
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from penstock.broker.config import BrokerConfig
+from penstock.broker.connection import Connection
+from penstock.broker.errors import BrokerError
+from penstock.broker.metadata_store import MetadataStore
+from penstock.broker.state import BrokerState
+from penstock.broker.topics import TopicRegistry
+
+READY_LINE: Final = "Kafka broker is ready: bootstrap.servers="
+"""How the line begins that says the broker serves; the address follows."""
+
+_log = logging.getLogger(__name__)
+
+
+def run(config: BrokerConfig, on_ready: Callable[[str], None] | None = None, stop_at_eof: bool = False) -> None:
+    """Serve until SIGINT or SIGTERM.
+
+    Args:
+        config: the broker's settings.
+        on_ready: called with the address (`host:port`) when clients can connect; prints a line where it is None.
+        stop_at_eof: end when standard input is closed, so that the broker never outlives the process at its other end.
+
+    Raises:
+        BrokerError: it cannot start: port or directory in use, no space, damaged data.
+    """
+    with _data_directory(config):
+        asyncio.run(_serve(config, on_ready or _print_ready, stop_at_eof))
+
+
+def _print_ready(address: str) -> None:
+    print(f"{READY_LINE}{address}", flush=True)
+
+
+@contextmanager
+def _data_directory(config: BrokerConfig) -> Iterator[None]:
+    directory = config.data_dir
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise BrokerError(f"cannot use the data directory {directory}: {error.strerror}; choose another one") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            owner = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown"
+            raise BrokerError(
+                f"the data directory {directory} is in use by another broker (process {owner}); stop that one, or "
+                "choose another directory"
+            ) from error
+        free = shutil.disk_usage(directory).free
+        if free < config.min_free_bytes:
+            raise BrokerError(
+                f"{directory} has {free >> 20} MiB of free disk space; it needs {config.min_free_bytes >> 20} MiB "
+                "to start; free some space, or choose another directory"
+            )
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+async def _serve(config: BrokerConfig, on_ready: Callable[[str], None], stop_at_eof: bool) -> None:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    if stop_at_eof:
+        loop.add_reader(sys.stdin.fileno(), _stop_at_eof, loop, stop)
+    store = MetadataStore(config.data_dir / "metadata.sqlite")
+    topics = TopicRegistry(config, store)
+    connections: set[Connection] = set()
+    state: BrokerState | None = None
+
+    def connect() -> Connection:
+        assert state is not None
+        return Connection(state, connections)
+
+    try:
+        host = "127.0.0.1" if config.host == "localhost" else config.host
+        server = await _listen(loop, connect, host, config.port)
+        port: int = server.sockets[0].getsockname()[1]
+        state = BrokerState(config, store, topics, host, port, store.cluster_id)
+        await server.start_serving()
+        on_ready(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        await stop.wait()
+        server.close()
+        for connection in tuple(connections):
+            connection.close()
+        await server.wait_closed()
+    finally:
+        topics.close()
+        store.close()
+
+
+async def _listen(
+    loop: asyncio.AbstractEventLoop, connect: Callable[[], Connection], host: str, port: int
+) -> asyncio.Server:
+    try:
+        return await loop.create_server(connect, host, port, start_serving=False)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise BrokerError(
+                f"port {port} of {host} is in use by another program; stop it, choose another port, or 0 for a free one"
+            ) from error
+        raise BrokerError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+
+
+def _stop_at_eof(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    if not os.read(sys.stdin.fileno(), 4096):
+        loop.remove_reader(sys.stdin.fileno())
+        stop.set()

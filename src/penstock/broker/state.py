@@ -1,0 +1,52 @@
+"""What the handlers of requests share: the broker's settings, topics, database and address."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.broker.config import BrokerConfig
+from penstock.broker.metadata_store import MetadataStore
+from penstock.broker.topics import TopicRegistry
+from penstock.broker.wire import Message
+
+NODE_ID: Final = 1
+"""Id of the one broker of the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerState:
+    """The running broker, as the handlers of requests see it.
+
+    Args:
+        config: its settings.
+        store: its database.
+        topics: its topics.
+        host: the address that clients are told.
+        port: the TCP port that it listens on.
+        cluster_id: id of the cluster.
+    """
+
+    config: BrokerConfig
+    store: MetadataStore
+    topics: TopicRegistry
+    host: str
+    port: int
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request.
+
+    Args:
+        key: API key.
+        version: API version.
+        client_id: what the client calls itself.
+        body: the decoded fields.
+    """
+
+    key: int
+    version: int
+    client_id: str | None
+    body: Message

@@ -1,0 +1,271 @@
+"""The APIs about topics and the cluster: Metadata, DescribeCluster, CreateTopics, DeleteTopics, CreatePartitions and
+DescribeConfigs.
+
+Rules: a handler takes the state and a request and returns the response as a message. What is wrong with one topic is
+answered for that topic and does not stop the others.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from penstock.broker.errors import ApiError
+from penstock.broker.partition import LEADER_EPOCH
+from penstock.broker.state import NODE_ID, BrokerState, Request
+from penstock.broker.topic_config import TOPIC_CONFIGS, ConfigType
+from penstock.broker.topics import Topic
+from penstock.broker.wire import Message
+
+_NO_TOPIC_ID: Final = uuid.UUID(int=0)
+_SET_ON_TOPIC, _STATIC_BROKER_CONFIG, _DEFAULT_CONFIG = 1, 4, 5
+
+
+class _Resource(IntEnum):
+    TOPIC = 2
+    BROKER = 4
+
+
+def metadata(state: BrokerState, request: Request) -> Message:
+    """Answer Metadata: the broker and the topics that were asked for, made where the request allows it."""
+    wanted: list[Message] | None = request.body["topics"]
+    # Version 0 has no null: there an empty list asks for all topics.
+    if wanted is None or (request.version == 0 and not wanted):
+        topics = [_topic_metadata(topic) for topic in state.topics.all()]
+    else:
+        may_create = state.config.auto_create_topics and request.body.get("allow_auto_topic_creation", True)
+        topics = [_wanted_metadata(state, topic, may_create) for topic in wanted]
+    return {
+        "brokers": [{"node_id": NODE_ID, "host": state.host, "port": state.port}],
+        "cluster_id": state.cluster_id,
+        "controller_id": NODE_ID,
+        "topics": topics,
+    }
+
+
+def _wanted_metadata(state: BrokerState, wanted: Message, may_create: bool) -> Message:
+    name: str | None = wanted["name"]
+    topic_id: uuid.UUID = wanted.get("topic_id", _NO_TOPIC_ID)
+    try:
+        if name is None:
+            return _topic_metadata(state.topics.by_id(topic_id))
+        return _topic_metadata(_find_or_create(state, name, may_create))
+    except ApiError as error:
+        # Versions before 12 have no null here, and always ask by name.
+        return {"error_code": error.code, "name": name, "topic_id": topic_id}
+
+
+def _find_or_create(state: BrokerState, name: str, may_create: bool) -> Topic:
+    try:
+        return state.topics.by_name(name)
+    except ApiError as error:
+        if error.code != ErrorCode.unknown_topic_or_partition or not may_create:
+            raise
+    return state.topics.create(name, None, {})
+
+
+def _topic_metadata(topic: Topic) -> Message:
+    return {
+        "error_code": ErrorCode.none,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "partitions": [
+            {
+                "error_code": ErrorCode.none,
+                "partition_index": index,
+                "leader_id": NODE_ID,
+                "leader_epoch": LEADER_EPOCH,
+                "replica_nodes": [NODE_ID],
+                "isr_nodes": [NODE_ID],
+            }
+            for index in range(len(topic.partitions))
+        ],
+    }
+
+
+def describe_cluster(state: BrokerState, request: Request) -> Message:
+    """Answer DescribeCluster."""
+    if request.body.get("endpoint_type", 1) != 1:
+        return {
+            "error_code": ErrorCode.unsupported_endpoint_type,
+            "error_message": "this broker has no controller endpoint",
+        }
+    return {
+        "cluster_id": state.cluster_id,
+        "controller_id": NODE_ID,
+        "brokers": [{"broker_id": NODE_ID, "host": state.host, "port": state.port}],
+    }
+
+
+def create_topics(state: BrokerState, request: Request) -> Message:
+    """Answer CreateTopics."""
+    wanted: list[Message] = request.body["topics"]
+    times = Counter(topic["name"] for topic in wanted)
+    return {"topics": [_create_topic(state, request, topic, times) for topic in wanted]}
+
+
+def _create_topic(state: BrokerState, request: Request, wanted: Message, times: Counter[str]) -> Message:
+    name: str = wanted["name"]
+    try:
+        if times[name] > 1:
+            raise ApiError(ErrorCode.invalid_request, f"topic {name!r} stands {times[name]} times in one request")
+        partitions = _partition_count(request, wanted)
+        configs = {config["name"]: config["value"] for config in wanted["configs"]}
+        validate_only: bool = request.body["validate_only"]
+        if validate_only:
+            state.topics.check_new(name, partitions, configs)
+            return {"name": name, "error_code": ErrorCode.none}
+        topic = state.topics.create(name, partitions, configs)
+    except ApiError as error:
+        return {"name": name, "error_code": error.code, "error_message": error.message}
+    return {
+        "name": name,
+        "topic_id": topic.topic_id,
+        "num_partitions": len(topic.partitions),
+        "replication_factor": 1,
+        "configs": [
+            {key: entry[key] for key in ("name", "value", "read_only", "config_source", "is_sensitive")}
+            for entry in _topic_config_entries(topic, None)
+        ],
+    }
+
+
+def _partition_count(request: Request, wanted: Message) -> int | None:
+    assignments: list[Message] = wanted["assignments"]
+    if assignments:
+        if wanted["num_partitions"] != -1 or wanted["replication_factor"] != -1:
+            raise ApiError(
+                ErrorCode.invalid_request, "with an assignment of replicas, both numbers of the topic must be -1"
+            )
+        if sorted(one["partition_index"] for one in assignments) != list(range(len(assignments))):
+            raise ApiError(ErrorCode.invalid_replica_assignment, "the assigned partitions are not 0, 1, 2 and so on")
+        _check_replicas([one["broker_ids"] for one in assignments])
+        return len(assignments)
+    if wanted["replication_factor"] not in (1, -1):
+        raise ApiError(
+            ErrorCode.invalid_replication_factor,
+            f"Unable to replicate the partition {wanted['replication_factor']} time(s): there is 1 broker",
+        )
+    count: int = wanted["num_partitions"]
+    return None if count == -1 else count
+
+
+def _check_replicas(assignments: list[list[int]]) -> None:
+    if any(brokers != [NODE_ID] for brokers in assignments):
+        raise ApiError(ErrorCode.invalid_replica_assignment, f"the only broker that can hold a partition is {NODE_ID}")
+
+
+def delete_topics(state: BrokerState, request: Request) -> Message:
+    """Answer DeleteTopics."""
+    by_name = [{"name": name, "topic_id": _NO_TOPIC_ID} for name in request.body.get("topic_names", [])]
+    wanted: list[Message] = request.body.get("topics", by_name)
+    return {"responses": [_delete_topic(state, topic["name"], topic["topic_id"]) for topic in wanted]}
+
+
+def _delete_topic(state: BrokerState, name: str | None, topic_id: uuid.UUID) -> Message:
+    try:
+        topic = state.topics.by_name(name) if name is not None else state.topics.by_id(topic_id)
+        state.topics.delete(topic)
+    except ApiError as error:
+        return {"name": name, "topic_id": topic_id, "error_code": error.code, "error_message": error.message}
+    return {"name": topic.name, "topic_id": topic.topic_id}
+
+
+def create_partitions(state: BrokerState, request: Request) -> Message:
+    """Answer CreatePartitions."""
+    results = []
+    for wanted in request.body["topics"]:
+        answer: Message = {"name": wanted["name"]}
+        try:
+            topic = state.topics.by_name(wanted["name"])
+            assignments: list[Message] | None = wanted["assignments"]
+            if assignments is not None:
+                if len(assignments) != wanted["count"] - len(topic.partitions):
+                    raise ApiError(ErrorCode.invalid_replica_assignment, "each new partition needs an assignment")
+                _check_replicas([one["broker_ids"] for one in assignments])
+            state.topics.check_growth(topic, wanted["count"])
+            if not request.body["validate_only"]:
+                state.topics.grow(topic, wanted["count"])
+        except ApiError as error:
+            answer |= {"error_code": error.code, "error_message": error.message}
+        results.append(answer)
+    return {"results": results}
+
+
+def describe_configs(state: BrokerState, request: Request) -> Message:
+    """Answer DescribeConfigs for topics and for the broker."""
+    results = []
+    for resource in request.body["resources"]:
+        answer: Message = {"resource_type": resource["resource_type"], "resource_name": resource["resource_name"]}
+        try:
+            answer["configs"] = _resource_entries(state, resource)
+        except ApiError as error:
+            answer |= {"error_code": error.code, "error_message": error.message}
+        results.append(answer)
+    return {"results": results}
+
+
+def _resource_entries(state: BrokerState, resource: Message) -> list[Message]:
+    keys: list[str] | None = resource["configuration_keys"]
+    name: str = resource["resource_name"]
+    match resource["resource_type"]:
+        case _Resource.TOPIC:
+            return _topic_config_entries(state.topics.by_name(name), keys)
+        case _Resource.BROKER if name in (str(NODE_ID), ""):
+            return _broker_config_entries(state, keys)
+        case _Resource.BROKER:
+            raise ApiError(ErrorCode.invalid_request, f"there is no broker {name!r}; the only one is {NODE_ID}")
+        case other:
+            raise ApiError(ErrorCode.invalid_request, f"resources of type {other} have no configuration here")
+
+
+def _topic_config_entries(topic: Topic, keys: list[str] | None) -> list[Message]:
+    # Java's older admin client sends an empty list for all keys, as Kafka's brokers accept it.
+    names = [name for name in TOPIC_CONFIGS if not keys or name in keys]
+    return [_entry(name, topic.configs, TOPIC_CONFIGS[name].default, TOPIC_CONFIGS[name].type) for name in names]
+
+
+def _entry(name: str, given: Mapping[str, str], default: str, type_: ConfigType) -> Message:
+    value, source = (given[name], _SET_ON_TOPIC) if name in given else (default, _DEFAULT_CONFIG)
+    synonyms = [{"name": name, "value": default, "source": _DEFAULT_CONFIG}]
+    if source == _SET_ON_TOPIC:
+        synonyms.insert(0, {"name": name, "value": value, "source": source})
+    return {
+        "name": name,
+        "value": value,
+        "read_only": False,
+        "config_source": source,
+        "is_sensitive": False,
+        "synonyms": synonyms,
+        "config_type": type_,
+    }
+
+
+def _broker_config_entries(state: BrokerState, keys: list[str] | None) -> list[Message]:
+    config = state.config
+    values = {
+        "auto.create.topics.enable": (str(config.auto_create_topics).lower(), ConfigType.BOOLEAN),
+        "broker.id": (str(NODE_ID), ConfigType.INT),
+        "default.replication.factor": ("1", ConfigType.INT),
+        "log.dirs": (str(config.data_dir), ConfigType.STRING),
+        "log.segment.bytes": (str(config.segment_bytes), ConfigType.INT),
+        "num.partitions": (str(config.num_partitions), ConfigType.INT),
+        "socket.request.max.bytes": (str(config.max_request_bytes), ConfigType.INT),
+    }
+    return [
+        {
+            "name": name,
+            "value": value,
+            "read_only": True,
+            "config_source": _STATIC_BROKER_CONFIG,
+            "is_sensitive": False,
+            "config_type": type_,
+        }
+        for name, (value, type_) in values.items()
+        if not keys or name in keys
+    ]

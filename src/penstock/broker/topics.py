@@ -1,0 +1,254 @@
+"""The topics of the broker and their partitions.
+
+Here live creating, deleting, growing and finding topics, and the rules for their names. Not here: the log of a
+partition (partition.py) and what is stored of a topic (metadata_store.py).
+
+Rules: the database decides which topics exist. A directory is named after the topic's id, so a topic that is deleted
+and created anew never sees the old records; a directory without a topic is removed at start.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kio.schema.errors import ErrorCode
+
+from penstock.broker.config import BrokerConfig
+from penstock.broker.errors import ApiError
+from penstock.broker.metadata_store import MetadataStore, TopicRow
+from penstock.broker.partition import LogLimits, Partition
+from penstock.broker.topic_config import TOPIC_CONFIGS, check_topic_configs
+
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic.
+
+    Args:
+        name: its name.
+        topic_id: its id, never used again.
+        configs: the configuration that was given for it, without defaults.
+        partitions: its partitions, by number.
+    """
+
+    name: str
+    topic_id: uuid.UUID
+    configs: Mapping[str, str]
+    partitions: list[Partition]
+
+
+class TopicRegistry:
+    """All topics of the broker.
+
+    Args:
+        config: the broker's settings.
+        store: the broker's database.
+
+    Raises:
+        BrokerError: a log is damaged where no crash could have done it.
+    """
+
+    def __init__(self, config: BrokerConfig, store: MetadataStore) -> None:
+        self._config = config
+        self._store = store
+        self._directory = config.data_dir / "topics"
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[uuid.UUID, Topic] = {}
+        self._directory.mkdir(exist_ok=True)
+        rows = store.topics()
+        self._remove_orphans({row.topic_id.hex for row in rows})
+        for row in rows:
+            self._add(row)
+
+    def _remove_orphans(self, known: set[str]) -> None:
+        for path in self._directory.iterdir():
+            if path.name not in known:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _add(self, row: TopicRow) -> Topic:
+        partitions = [self._open(row, index) for index in range(row.partitions)]
+        topic = Topic(row.name, row.topic_id, row.configs, partitions)
+        self._by_name[row.name] = self._by_id[row.topic_id] = topic
+        return topic
+
+    def _open(self, row: TopicRow, index: int) -> Partition:
+        given = row.configs.get("segment.bytes")
+        limits = LogLimits(
+            segment_bytes=int(given) if given else self._config.segment_bytes,
+            max_message_bytes=int(row.configs.get("max.message.bytes", TOPIC_CONFIGS["max.message.bytes"].default)),
+        )
+        return Partition(self._directory / row.topic_id.hex / str(index), row.name, index, limits)
+
+    def all(self) -> list[Topic]:
+        """Return all topics, by name."""
+        return [self._by_name[name] for name in sorted(self._by_name)]
+
+    def by_name(self, name: str) -> Topic:
+        """Return the topic of a name.
+
+        Raises:
+            ApiError: INVALID_TOPIC_EXCEPTION or UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        topic = self._by_name.get(name)
+        if topic is None:
+            check_topic_name(name)
+            raise ApiError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
+        return topic
+
+    def by_id(self, topic_id: uuid.UUID) -> Topic:
+        """Return the topic of an id.
+
+        Raises:
+            ApiError: UNKNOWN_TOPIC_ID.
+        """
+        topic = self._by_id.get(topic_id)
+        if topic is None:
+            raise ApiError(ErrorCode.unknown_topic_id, f"there is no topic with the id {topic_id}")
+        return topic
+
+    def partition(self, name: str, index: int) -> Partition:
+        """Return a partition of a topic by name.
+
+        Raises:
+            ApiError: INVALID_TOPIC_EXCEPTION or UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        return partition_of(self.by_name(name), index)
+
+    def check_new(self, name: str, partitions: int | None, configs: Mapping[str, str | None]) -> TopicRow:
+        """Check whether a topic can be created, and return what would be stored.
+
+        Args:
+            name: its name.
+            partitions: how many; None for the broker's default.
+            configs: its configuration.
+
+        Raises:
+            ApiError: the name is taken or illegal, or the number or the configuration is refused.
+        """
+        check_topic_name(name)
+        if name in self._by_name:
+            raise ApiError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
+        self._check_collision(name)
+        count = self._config.num_partitions if partitions is None else partitions
+        if count < 1:
+            raise ApiError(ErrorCode.invalid_partitions, f"topic {name!r} is to have {count} partitions; at least 1")
+        self._check_room(name, count)
+        return TopicRow(name, uuid.uuid4(), count, check_topic_configs(configs))
+
+    def create(self, name: str, partitions: int | None, configs: Mapping[str, str | None]) -> Topic:
+        """Create a topic and return it.
+
+        Args:
+            name: its name.
+            partitions: how many; None for the broker's default.
+            configs: its configuration.
+
+        Raises:
+            ApiError: the name is taken or illegal, or the number or the configuration is refused.
+        """
+        row = self.check_new(name, partitions, configs)
+        self._store.save_topic(row)
+        return self._add(row)
+
+    def _check_collision(self, name: str) -> None:
+        # Kafka's metrics write '.' as '_', so it refuses two names that differ in nothing else.
+        plain = name.replace(".", "_")
+        for other in self._by_name:
+            if other.replace(".", "_") == plain:
+                raise ApiError(
+                    ErrorCode.invalid_topic_exception,
+                    f"Topic '{name}' collides with existing topic: {other} ('.' and '_' count as the same)",
+                )
+
+    def _check_room(self, name: str, more: int) -> None:
+        used = sum(len(topic.partitions) for topic in self._by_name.values())
+        if used + more > self._config.max_partitions:
+            raise ApiError(
+                ErrorCode.policy_violation,
+                f"{more} more partitions for topic {name!r} would exceed the broker's limit of "
+                f"{self._config.max_partitions} (max_partitions; {used} are in use)",
+            )
+
+    def delete(self, topic: Topic) -> None:
+        """Delete a topic, its records, and the offsets that groups committed for it.
+
+        Args:
+            topic: the topic.
+        """
+        self._store.delete_topic(topic.name)
+        del self._by_name[topic.name], self._by_id[topic.topic_id]
+        for partition in topic.partitions:
+            partition.mark_deleted()
+        shutil.rmtree(self._directory / topic.topic_id.hex, ignore_errors=True)
+
+    def check_growth(self, topic: Topic, count: int) -> None:
+        """Check whether a topic can be given more partitions.
+
+        Args:
+            topic: the topic.
+            count: how many it shall have afterwards.
+
+        Raises:
+            ApiError: INVALID_PARTITIONS where that is not more than it has, POLICY_VIOLATION beyond the broker's limit.
+        """
+        have = len(topic.partitions)
+        if count <= have:
+            raise ApiError(
+                ErrorCode.invalid_partitions, f"Topic {topic.name} has {have} partitions; {count} would not be more."
+            )
+        self._check_room(topic.name, count - have)
+
+    def grow(self, topic: Topic, count: int) -> None:
+        """Give a topic more partitions.
+
+        Args:
+            topic: the topic.
+            count: how many it shall have afterwards.
+
+        Raises:
+            ApiError: as check_growth does.
+        """
+        self.check_growth(topic, count)
+        row = TopicRow(topic.name, topic.topic_id, count, dict(topic.configs))
+        self._store.save_topic(row)
+        topic.partitions.extend(self._open(row, index) for index in range(len(topic.partitions), count))
+
+    def close(self) -> None:
+        """Close the files of all partitions."""
+        for topic in self._by_name.values():
+            for partition in topic.partitions:
+                partition.close()
+
+
+def partition_of(topic: Topic, index: int) -> Partition:
+    """Return a partition of a topic.
+
+    Raises:
+        ApiError: UNKNOWN_TOPIC_OR_PARTITION.
+    """
+    if not 0 <= index < len(topic.partitions):
+        raise ApiError(
+            ErrorCode.unknown_topic_or_partition,
+            f"topic {topic.name!r} has partitions 0 to {len(topic.partitions) - 1}, not {index}",
+        )
+    return topic.partitions[index]
+
+
+def check_topic_name(name: str) -> None:
+    """Check a topic's name by Kafka's rules.
+
+    Raises:
+        ApiError: INVALID_TOPIC_EXCEPTION.
+    """
+    if name in (".", "..") or not _LEGAL_NAME.fullmatch(name):
+        raise ApiError(
+            ErrorCode.invalid_topic_exception,
+            f"{name[:260]!r} is no topic name: it needs 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', and "
+            "must not be '.' or '..'",
+        )
