@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -46,11 +47,14 @@ class ConsumedRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """A source node. topics: full names, internal ones with the application's prefix; repartition: whether its topic is an internal repartition topic."""
+    """A source node: of topics, or of the topics whose whole name matches pattern.
+
+    topics: full names, internal ones with the application's prefix; repartition: whether its topic is an internal repartition topic.
+    """
 
     name: str
     topics: tuple[str, ...]
-    pattern: str | None = None
+    pattern: re.Pattern[str] | None = None
     key_serde: Serde | None = None
     value_serde: Serde | None = None
     timestamp_extractor: TimestampExtractor | None = None

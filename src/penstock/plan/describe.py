@@ -1,0 +1,131 @@
+"""The description of a topology: its sub-topologies and nodes as plain data, and the text that Kafka prints for them.
+
+Rules: nodes of a sub-topology stand by the size of what lies below them, largest first, then by name; names of
+internal topics have no prefix.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from penstock.plan.java_collections import TreeOrder, copied_hash_order, hash_order
+from penstock.plan.subtopology import NodeSpec, ProcessorSpec, SinkSpec, SourceSpec, TopicNameExtractor
+
+
+@dataclass(frozen=True)
+class SourceDescription:
+    """A source and its topics, or its pattern (Kafka class: TopologyDescription.Source)."""
+
+    name: str
+    topics: tuple[str, ...]
+    topic_pattern: str | None
+    successors: tuple[str, ...]
+
+    def __str__(self) -> str:
+        topics = f"[{', '.join(self.topics)}]" if self.topic_pattern is None else self.topic_pattern
+        return f"Source: {self.name} (topics: {topics})\n      --> {_names(self.successors)}"
+
+
+@dataclass(frozen=True)
+class ProcessorDescription:
+    """A processor and its stores (Kafka class: TopologyDescription.Processor)."""
+
+    name: str
+    stores: tuple[str, ...]
+    predecessors: tuple[str, ...]
+    successors: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"Processor: {self.name} (stores: [{', '.join(self.stores)}])\n"
+            f"      --> {_names(self.successors)}\n      <-- {_names(self.predecessors)}"
+        )
+
+
+@dataclass(frozen=True)
+class SinkDescription:
+    """A sink and its topic, or the function that names it (Kafka class: TopologyDescription.Sink)."""
+
+    name: str
+    topic: str | None
+    topic_name_extractor: TopicNameExtractor | None
+    predecessors: tuple[str, ...]
+
+    def __str__(self) -> str:
+        if self.topic_name_extractor is None:
+            target = f"topic: {self.topic}"
+        else:
+            target = f"extractor class: {_function_name(self.topic_name_extractor)}"
+        return f"Sink: {self.name} ({target})\n      <-- {_names(self.predecessors)}"
+
+
+NodeDescription = SourceDescription | ProcessorDescription | SinkDescription
+
+
+@dataclass(frozen=True)
+class SubtopologyDescription:
+    """The nodes of one sub-topology in the order of Kafka's text (Kafka class: TopologyDescription.Subtopology)."""
+
+    id: int
+    nodes: tuple[NodeDescription, ...]
+
+    def __str__(self) -> str:
+        return f"Sub-topology: {self.id}\n" + "".join(f"    {node}\n" for node in self.nodes) + "\n"
+
+
+@dataclass(frozen=True)
+class TopologyDescription:
+    """All sub-topologies by id; `str()` gives Kafka's text (Kafka class: TopologyDescription)."""
+
+    subtopologies: tuple[SubtopologyDescription, ...]
+
+    def __str__(self) -> str:
+        return "Topologies:\n " + "".join(f"  {subtopology}" for subtopology in self.subtopologies)
+
+
+def describe_subtopology(id: int, nodes: Mapping[str, NodeSpec]) -> SubtopologyDescription:
+    """Describe the sub-topology `id`, which has `nodes` (by name, in the order in which they were added)."""
+    sizes = dict.fromkeys(nodes, 1)
+    predecessors = {name: TreeOrder(sizes) for name in nodes}
+    successors = {name: TreeOrder(sizes) for name in nodes}
+
+    def grow(name: str, delta: int) -> None:
+        sizes[name] += delta
+        for predecessor in predecessors[name]:
+            grow(predecessor, delta)
+
+    for name in hash_order(hash_order(nodes)):
+        for parent in _parents(nodes[name]):
+            predecessors[name].add(parent)
+            successors[parent].add(name)
+            grow(parent, sizes[name])
+    order = sorted(nodes, key=lambda name: (-sizes[name], name))
+    return SubtopologyDescription(
+        id, tuple(_describe(nodes[name], predecessors[name], successors[name]) for name in order)
+    )
+
+
+def _describe(node: NodeSpec, predecessors: Iterable[str], successors: Iterable[str]) -> NodeDescription:
+    match node:
+        case SourceSpec():
+            pattern = None if node.pattern is None else node.pattern.pattern
+            return SourceDescription(node.name, tuple(copied_hash_order(node.topics)), pattern, tuple(successors))
+        case ProcessorSpec():
+            stores = tuple(copied_hash_order(hash_order(node.stores)))
+            return ProcessorDescription(node.name, stores, tuple(predecessors), tuple(successors))
+        case SinkSpec():
+            return SinkDescription(node.name, node.topic, node.topic_extractor, tuple(predecessors))
+
+
+def _parents(node: NodeSpec) -> tuple[str, ...]:
+    return () if isinstance(node, SourceSpec) else node.parents
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return ", ".join(names) if names else "none"
+
+
+def _function_name(function: TopicNameExtractor) -> str:
+    return function.__qualname__ if inspect.isroutine(function) else str(function)

@@ -1,0 +1,106 @@
+"""From registered nodes to `BuiltTopology`: full topic names, children, stores and internal topics of each
+sub-topology. Checks nothing: what is registered was checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from penstock.plan.internal_topics import changelog_topic, full_name, repartition_topic
+from penstock.plan.java_collections import hash_order
+from penstock.plan.subtopology import BuiltTopology, NodeSpec, ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
+from penstock.state.api import StoreBuilder
+
+
+def build_topology(
+    application_id: str,
+    groups: Sequence[Sequence[NodeSpec]],
+    stores: Mapping[str, StoreBuilder],
+    internal_topics: Mapping[str, int | None],
+    copartitioned_sources: Iterable[frozenset[str]],
+) -> BuiltTopology:
+    """Return the topology of `application_id` as plain data.
+
+    Args:
+        application_id: prefix of the internal topics.
+        groups: the nodes of each sub-topology in the order in which they were added; topics without prefix, children
+            not yet known.
+        stores: all stores by name, connected or not.
+        internal_topics: the repartition topics (no prefix) and the numbers of partitions that the user fixed.
+        copartitioned_sources: sets of names of sources whose topics must have equal numbers of partitions.
+    """
+    full_names = {topic: full_name(application_id, topic) for topic in internal_topics}
+    topics_of = {
+        node.name: {full_names.get(topic, topic) for topic in node.topics}
+        for group in groups
+        for node in group
+        if isinstance(node, SourceSpec)
+    }
+    return BuiltTopology(
+        subtopologies=tuple(
+            _subtopology(id, application_id, nodes, stores, full_names) for id, nodes in enumerate(groups)
+        ),
+        repartition_topics={
+            full_names[topic]: repartition_topic(application_id, topic, partitions)
+            for topic, partitions in internal_topics.items()
+        },
+        copartition_groups=_united(
+            {topic for source in sources for topic in topics_of[source]} for sources in copartitioned_sources
+        ),
+    )
+
+
+def _subtopology(
+    id: int,
+    application_id: str,
+    nodes: Sequence[NodeSpec],
+    stores: Mapping[str, StoreBuilder],
+    full_names: Mapping[str, str],
+) -> SubtopologySpec:
+    children: dict[str, list[str]] = {node.name: [] for node in nodes}
+    connected: dict[str, StoreBuilder] = {}
+    for node in nodes:
+        if not isinstance(node, SourceSpec):
+            for parent in node.parents:
+                children[parent].append(node.name)
+        if isinstance(node, ProcessorSpec):
+            connected.update((name, stores[name]) for name in hash_order(node.stores))
+    finished = tuple(_finished(node, tuple(children[node.name]), full_names) for node in nodes)
+    return SubtopologySpec(
+        id=id,
+        nodes=finished,
+        stores=connected,
+        source_topics=_unique(topic for node in finished if isinstance(node, SourceSpec) for topic in node.topics),
+        sink_topics=_unique(node.topic for node in finished if isinstance(node, SinkSpec) and node.topic is not None),
+        changelogs={name: changelog_topic(application_id, store) for name, store in connected.items() if store.logging},
+    )
+
+
+def _finished(node: NodeSpec, children: tuple[str, ...], full_names: Mapping[str, str]) -> NodeSpec:
+    match node:
+        case SourceSpec():
+            topics = tuple(full_names.get(topic, topic) for topic in node.topics)
+            return replace(
+                node, topics=topics, children=children, repartition=any(topic in full_names for topic in node.topics)
+            )
+        case ProcessorSpec():
+            return replace(node, children=children)
+        case SinkSpec():
+            if node.topic is None:
+                return node
+            return replace(node, topic=full_names.get(node.topic, node.topic), repartition=node.topic in full_names)
+
+
+def _unique(topics: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(topics))
+
+
+def _united(groups: Iterable[set[str]]) -> tuple[frozenset[str], ...]:
+    """Return `groups` with those that share a topic made one."""
+    result: list[set[str]] = []
+    for group in groups:
+        shared = [known for known in result if known & group]
+        result = [known for known in result if not known & group]
+        result.append(group.union(*shared))
+    return tuple(frozenset(group) for group in result if group)

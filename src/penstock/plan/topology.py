@@ -1,0 +1,304 @@
+"""Topology: nodes and stores by name, as they are added one by one, with Kafka's checks. It runs nothing.
+
+Rules: a parent is added before its children; a topic has one source; a name is used once. What `StreamsBuilder` makes
+ends here too: lowering adds its nodes by the same methods, and repartition topics and co-partitioned sources by the
+methods of `InternalTopologyBuilder`, from which `Topology` is derived.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from penstock.errors import TopologyError
+from penstock.plan.describe import TopologyDescription, describe_subtopology
+from penstock.plan.node_groups import QuickUnion, node_groups
+from penstock.plan.subtopology import (
+    BuiltTopology,
+    NodeSpec,
+    ProcessorSpec,
+    SinkSpec,
+    SourceSpec,
+    StreamPartitioner,
+    TimestampExtractor,
+    TopicNameExtractor,
+)
+from penstock.plan.subtopology_builder import build_topology
+from penstock.plan.suppliers import SupplierLike, checked_supplier
+from penstock.serdes import Serde
+from penstock.state.api import StoreBuilder
+
+OFFSET_RESETS = ("earliest", "latest")
+
+
+class InternalTopologyBuilder:
+    """The nodes, stores and internal topics of a topology and what connects them (Kafka class:
+    InternalTopologyBuilder).
+
+    Names of internal topics are kept without the application's prefix until the topology is built.
+    """
+
+    def __init__(self) -> None:
+        """Start without nodes."""
+        self._nodes: dict[str, NodeSpec] = {}
+        self._stores: dict[str, StoreBuilder] = {}
+        self._store_users: dict[str, list[str]] = {}
+        self._source_topics: set[str] = set()
+        self._internal_topics: dict[str, int | None] = {}
+        self._copartitioned_sources: list[frozenset[str]] = []
+        self._union = QuickUnion()
+
+    # ---------------------------------------- nodes
+
+    def _add_node(self, node: NodeSpec) -> None:
+        self._nodes[node.name] = node
+        self._union.add(node.name)
+        if not isinstance(node, SourceSpec):
+            self._union.unite(node.name, node.parents)
+
+    def _check_new(self, name: str) -> None:
+        if name is None:
+            raise TypeError("name cannot be null")
+        if name in self._nodes:
+            raise TopologyError(f"Processor {name} is already added.")
+
+    def _check_parents(self, name: str, parents: Iterable[str]) -> None:
+        names = tuple(parents)
+        if not names:
+            raise TopologyError("predecessorNames cannot be empty")
+        for parent in names:
+            if parent is None:
+                raise TypeError("parent name cannot be null")
+            if parent not in self._nodes:
+                itself = " (self-reference)" if parent == name else ""
+                raise TopologyError(f"Parent node {parent} is unknown{itself}.")
+            if isinstance(self._nodes[parent], SinkSpec):
+                raise TopologyError(f"Sink {parent} cannot be used a parent.")
+
+    def _check_topics(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            if not isinstance(topic, str):
+                raise TypeError(
+                    f"Expected the names of topics one by one, got {topic!r}: unpack a list with *topics."
+                )
+            if topic in self._source_topics:
+                raise TopologyError(f"Topic {topic} has already been registered by another source.")
+            for node in self._nodes.values():
+                if isinstance(node, SourceSpec) and node.pattern is not None and node.pattern.fullmatch(topic):
+                    raise TopologyError(f"Topic {topic} matches a Pattern already registered by another source.")
+            self._source_topics.add(topic)
+
+    def _check_pattern(self, pattern: re.Pattern[str]) -> None:
+        for topic in sorted(self._source_topics):
+            if pattern.fullmatch(topic):
+                raise TopologyError(
+                    f"Pattern {pattern.pattern} will match a topic that has already been registered by another source."
+                )
+
+    # ---------------------------------------- stores
+
+    def _add_store(self, store: StoreBuilder) -> None:
+        known = self._stores.get(store.name)
+        if known is not None and known is not store:
+            raise TopologyError(f"A different StateStore has already been added with the name {store.name}")
+        self._stores[store.name] = store
+
+    def _connect(self, processor: str, store: str) -> None:
+        if store not in self._stores:
+            raise TopologyError(f"StateStore {store} is not added yet.")
+        if processor not in self._nodes:
+            raise TopologyError(f"Processor {processor} is not added yet.")
+        node = self._nodes[processor]
+        if not isinstance(node, ProcessorSpec):
+            raise TopologyError(f"cannot connect a state store {store} to a source node or a sink node.")
+        users = self._store_users.setdefault(store, [])
+        self._union.unite(processor, users[:1])
+        if store not in node.stores:
+            users.append(processor)
+            self._nodes[processor] = replace(node, stores=(*node.stores, store))
+
+    # ---------------------------------------- what lowering adds besides nodes
+
+    def add_internal_topic(self, topic: str, partitions: int | None = None) -> None:
+        """Declare `topic` (no prefix) a repartition topic; `partitions` is the number that the user fixed, None where
+        it follows from the topology.
+        """
+        self._internal_topics[topic] = partitions
+
+    def copartition_sources(self, sources: Iterable[str]) -> None:
+        """Demand that the topics of `sources` (names of source nodes) have equal numbers of partitions."""
+        self._copartitioned_sources.append(frozenset(sources))
+
+    # ---------------------------------------- the whole
+
+    def describe(self) -> TopologyDescription:
+        """Return the description of the topology; `print` shows it as Kafka does."""
+        groups = node_groups(self._nodes, self._union)
+        return TopologyDescription(
+            tuple(
+                describe_subtopology(id, {name: self._nodes[name] for name in names}) for id, names in enumerate(groups)
+            )
+        )
+
+    def build(self, application_id: str) -> BuiltTopology:
+        """Return the topology as plain data, with the internal topics of the application `application_id`."""
+        return build_topology(
+            application_id,
+            [[self._nodes[name] for name in names] for names in node_groups(self._nodes, self._union)],
+            self._stores,
+            self._internal_topics,
+            self._copartitioned_sources,
+        )
+
+
+class Topology(InternalTopologyBuilder):
+    """A graph of sources, processors, sinks and stores, built by hand or by `StreamsBuilder` (Kafka class: Topology).
+
+    Every method returns the topology itself, so that calls can be chained.
+    """
+
+    def add_source(
+        self,
+        name: str,
+        *topics: str,
+        pattern: re.Pattern[str] | str | None = None,
+        key_serde: Serde | None = None,
+        value_serde: Serde | None = None,
+        timestamp_extractor: TimestampExtractor | None = None,
+        offset_reset: str | None = None,
+    ) -> Topology:
+        """Add a source of records.
+
+        Args:
+            name: name of the node.
+            topics: the topics to read; or give `pattern`.
+            pattern: a regular expression; topics whose whole name matches are read.
+            key_serde: serde of keys; None for `default.key.serde`.
+            value_serde: serde of values; None for `default.value.serde`.
+            timestamp_extractor: gives each record its timestamp in ms; None for `default.timestamp.extractor`.
+            offset_reset: "earliest" or "latest": where to begin without a committed offset; None for
+                `auto.offset.reset`.
+
+        Raises:
+            TopologyError: the name or a topic is taken, or there is no topic.
+            ValueError: topics and pattern are both given, or offset_reset is another text.
+        """
+        self._check_new(name)
+        check_offset_reset(offset_reset)
+        if pattern is not None and topics:
+            raise ValueError(f"Source {name}: give topics or a pattern, not both.")
+        compiled = None
+        if pattern is not None:
+            compiled = re.compile(pattern)
+            self._check_pattern(compiled)
+        elif not topics:
+            raise TopologyError("topics cannot be empty")
+        self._check_topics(topics)
+        self._add_node(
+            SourceSpec(
+                name=name,
+                topics=topics,
+                pattern=compiled,
+                key_serde=key_serde,
+                value_serde=value_serde,
+                timestamp_extractor=timestamp_extractor,
+                offset_reset=offset_reset,
+            )
+        )
+        return self
+
+    def add_processor(self, name: str, supplier: SupplierLike, *parents: str) -> Topology:
+        """Add a processor.
+
+        Args:
+            name: name of the node.
+            supplier: a ProcessorSupplier, or any callable without arguments that returns a new Processor; the stores
+                that it names are added and connected.
+            parents: names of the nodes whose records it takes.
+
+        Raises:
+            TopologyError: the name is taken, or a parent is missing, unknown or a sink.
+            ValueError: the supplier returns the same processor twice.
+        """
+        self._check_new(name)
+        checked = checked_supplier(supplier)
+        self._check_parents(name, parents)
+        self._add_node(ProcessorSpec(name=name, supplier=checked, parents=parents))
+        for store in checked.stores():
+            self.add_state_store(store, name)
+        return self
+
+    def add_sink(
+        self,
+        name: str,
+        topic: str | TopicNameExtractor,
+        *parents: str,
+        key_serde: Serde | None = None,
+        value_serde: Serde | None = None,
+        partitioner: StreamPartitioner | None = None,
+    ) -> Topology:
+        """Add a sink, which writes the records of its parents to a topic.
+
+        Args:
+            name: name of the node.
+            topic: the topic, or a function of key, value and RecordMetadata that names it for each record.
+            parents: names of the nodes whose records are written.
+            key_serde: serde of keys; None for `default.key.serde`.
+            value_serde: serde of values; None for `default.value.serde`.
+            partitioner: chooses the partitions of each record; None for Kafka's own choice by the key.
+
+        Raises:
+            TopologyError: the name is taken, or a parent is missing, unknown or a sink.
+        """
+        self._check_new(name)
+        if topic is None:
+            raise TypeError("topic cannot be null")
+        self._check_parents(name, parents)
+        self._add_node(
+            SinkSpec(
+                name=name,
+                parents=parents,
+                topic=topic if isinstance(topic, str) else None,
+                topic_extractor=None if isinstance(topic, str) else topic,
+                key_serde=key_serde,
+                value_serde=value_serde,
+                partitioner=partitioner,
+            )
+        )
+        return self
+
+    def add_state_store(self, store_builder: StoreBuilder, *processors: str) -> Topology:
+        """Add a store and connect it to `processors` (names).
+
+        Raises:
+            TopologyError: another store has the name, or a processor is unknown, a source or a sink.
+        """
+        if store_builder is None:
+            raise TypeError("storeBuilder cannot be null")
+        self._add_store(store_builder)
+        for processor in processors:
+            self._connect(processor, store_builder.name)
+        return self
+
+    def connect_processor_and_state_stores(self, processor: str, *stores: str) -> Topology:
+        """Let `processor` use `stores` (names); nodes that share a store run in one sub-topology.
+
+        Raises:
+            TopologyError: no store is given, one of the names is unknown, or `processor` is a source or a sink.
+        """
+        if processor is None:
+            raise TypeError("processorName cannot be null")
+        if not stores:
+            raise TopologyError("stateStoreNames cannot be empty")
+        if isinstance(self._nodes.get(processor), SourceSpec | SinkSpec):
+            raise TopologyError("State stores cannot be connect to sources or sinks.")
+        for store in stores:
+            self._connect(processor, store)
+        return self
+
+
+def check_offset_reset(offset_reset: str | None) -> None:
+    """Raise ValueError unless `offset_reset` is None or a known place to begin."""
+    if offset_reset is not None and offset_reset not in OFFSET_RESETS:
+        raise ValueError(f"Unknown offset reset {offset_reset!r}: expected one of {', '.join(OFFSET_RESETS)}.")
