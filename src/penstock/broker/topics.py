@@ -249,6 +249,6 @@ def check_topic_name(name: str) -> None:
     if name in (".", "..") or not _LEGAL_NAME.fullmatch(name):
         raise ApiError(
             ErrorCode.invalid_topic_exception,
-            f"{name[:260]!r} is no topic name: it needs 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', and "
-            "must not be '.' or '..'",
+            f"{name[:260]!r} is no topic name: it needs 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', "
+            "and must not be '.' or '..'",
         )

@@ -1,0 +1,246 @@
+"""What clients can do with a broker, on the embedded one and on a real Kafka alike."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
+
+from tests.support.brokers import RunningBroker
+
+UniqueName = Callable[[str], str]
+WAIT = 30
+
+
+@pytest.fixture
+def admin(broker: RunningBroker) -> AdminClient:
+    return AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+
+
+@pytest.fixture
+def topic(admin: AdminClient, unique_name: UniqueName) -> str:
+    name = unique_name("topic")
+    create(admin, name, 2)
+    return name
+
+
+def create(admin: AdminClient, name: str, partitions: int, **configs: str) -> None:
+    config = {key.replace("_", "."): value for key, value in configs.items()}
+    admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(WAIT)
+
+
+def produce(broker: RunningBroker, topic: str, values: list[bytes], partition: int = 0, **settings: object) -> None:
+    config = {key.replace("_", "."): value for key, value in settings.items()}
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 5, **config})
+    failures: list[object] = []
+
+    def delivered(error: object, message: object) -> None:
+        if error is not None:
+            failures.append(error)
+
+    for number, value in enumerate(values):
+        producer.produce(
+            topic, value, key=b"k%d" % number, partition=partition, timestamp=1_000 + number, on_delivery=delivered
+        )
+    assert producer.flush(WAIT) == 0
+    assert failures == []
+
+
+def consumer(broker: RunningBroker, group: str = "unused", **settings: object) -> Consumer:
+    config = {key.replace("_", "."): value for key, value in settings.items()}
+    return Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "enable.partition.eof": False,
+            "auto.offset.reset": "error",
+            "log_level": 0,
+            **config,
+        }
+    )
+
+
+def read(client: Consumer, start: TopicPartition, count: int) -> list[tuple[int, bytes | None, bytes | None]]:
+    client.assign([start])
+    found: list[tuple[int, bytes | None, bytes | None]] = []
+    deadline = time.monotonic() + WAIT
+    while len(found) < count and time.monotonic() < deadline:
+        for message in client.consume(1000, 1.0):
+            assert message.error() is None, message.error()
+            found.append((message.offset(), message.key(), message.value()))
+    return found
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_what_is_produced_is_consumed(broker: RunningBroker, topic: str, compression: str, idempotent: bool) -> None:
+    values = [b"value %d" % number * 20 for number in range(1000)]
+    produce(broker, topic, values, compression_type=compression, enable_idempotence=idempotent)
+    client = consumer(broker)
+    found = read(client, TopicPartition(topic, 0, OFFSET_BEGINNING), len(values))
+    client.close()
+    assert found == [(number, b"k%d" % number, value) for number, value in enumerate(values)]
+
+
+def test_a_read_begins_at_any_offset(broker: RunningBroker, topic: str) -> None:
+    produce(broker, topic, [b"%d" % number for number in range(500)], batch_num_messages=50)
+    client = consumer(broker)
+    for start in (0, 1, 49, 50, 499):
+        found = read(client, TopicPartition(topic, 0, start), 500 - start)
+        assert [offset for offset, _, _ in found] == list(range(start, 500))
+    client.close()
+
+
+def test_a_waiting_consumer_gets_a_record_when_it_comes(broker: RunningBroker, topic: str) -> None:
+    client = consumer(broker, fetch_wait_max_ms=20_000)
+    client.assign([TopicPartition(topic, 0, 0), TopicPartition(topic, 1, 0)])
+    assert client.poll(0.5) is None
+    produce(broker, topic, [b"late"], partition=1)
+    message = client.poll(10)
+    client.close()
+    assert message is not None
+    assert (message.partition(), message.value()) == (1, b"late")
+
+
+def test_an_offset_beyond_the_end_is_out_of_range(broker: RunningBroker, topic: str) -> None:
+    produce(broker, topic, [b"one"])
+    client = consumer(broker)
+    client.assign([TopicPartition(topic, 0, 7)])
+    message = client.poll(WAIT)
+    client.close()
+    assert message is not None
+    assert message.error().name() == "_AUTO_OFFSET_RESET"
+
+
+def test_offsets_of_both_ends_and_by_time(broker: RunningBroker, admin: AdminClient, topic: str) -> None:
+    for compression in ("none", "gzip", "snappy", "lz4", "zstd"):
+        produce(broker, topic, [b"x" * 100] * 100, compression_type=compression)
+    client = consumer(broker)
+    assert client.get_watermark_offsets(TopicPartition(topic, 0), timeout=WAIT) == (0, 500)
+    for time_ms, expected in ((0, 0), (1_000, 0), (1_057, 57), (1_099, 99)):
+        [found] = client.offsets_for_times([TopicPartition(topic, 0, time_ms)], timeout=WAIT)
+        assert found.offset == expected
+    [found] = client.offsets_for_times([TopicPartition(topic, 0, 1_100)], timeout=WAIT)
+    assert found.offset == -1
+    client.close()
+    at = TopicPartition(topic, 0)
+    assert admin.list_offsets({at: OffsetSpec.latest()})[at].result(WAIT).offset == 500
+    assert admin.list_offsets({at: OffsetSpec.earliest()})[at].result(WAIT).offset == 0
+
+
+def test_committed_offsets_are_kept_for_a_group(broker: RunningBroker, topic: str, unique_name: UniqueName) -> None:
+    group = unique_name("group")
+    produce(broker, topic, [b"x"] * 10)
+    first = consumer(broker, group)
+    first.commit(offsets=[TopicPartition(topic, 0, 7, metadata="note")], asynchronous=False)
+    first.close()
+    second = consumer(broker, group)
+    found = second.committed([TopicPartition(topic, 0), TopicPartition(topic, 1)], timeout=WAIT)
+    second.close()
+    assert [(one.partition, one.offset) for one in found] == [(0, 7), (1, -1001)]
+    assert found[0].metadata == "note"
+
+
+def test_a_commit_for_a_missing_topic_is_refused(broker: RunningBroker, unique_name: UniqueName) -> None:
+    client = consumer(broker, unique_name("group"))
+    with pytest.raises(KafkaException) as caught:
+        client.commit(offsets=[TopicPartition(unique_name("missing"), 0, 7)], asynchronous=False)
+    client.close()
+    assert caught.value.args[0].name() == "UNKNOWN_TOPIC_OR_PART"
+
+
+def test_topics_are_created_described_grown_and_deleted(
+    broker: RunningBroker, admin: AdminClient, unique_name: UniqueName
+) -> None:
+    name = unique_name("life")
+    create(admin, name, 2, cleanup_policy="compact", segment_bytes="2097152")
+    assert len(admin.list_topics(timeout=WAIT).topics[name].partitions) == 2
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    configs = admin.describe_configs([resource])[resource].result(WAIT)
+    assert configs["cleanup.policy"].value == "compact"
+    assert configs["segment.bytes"].value == "2097152"
+    assert not configs["segment.bytes"].is_default
+    assert configs["max.message.bytes"].value == "1048588"
+    assert configs["max.message.bytes"].is_default
+    admin.create_partitions([NewPartitions(name, 5)])[name].result(WAIT)
+    assert len(admin.list_topics(timeout=WAIT).topics[name].partitions) == 5
+    produce(broker, name, [b"x"], partition=4)
+    admin.delete_topics([name])[name].result(WAIT)
+    assert name not in admin.list_topics(timeout=WAIT).topics
+
+
+@pytest.mark.parametrize(
+    ("partitions", "replication", "config", "error"),
+    [
+        (0, 1, {}, "INVALID_PARTITIONS"),
+        (1, 3, {}, "INVALID_REPLICATION_FACTOR"),
+        (1, 1, {"no.such.key": "1"}, "INVALID_CONFIG"),
+        (1, 1, {"retention.ms": "soon"}, "INVALID_CONFIG"),
+        (1, 1, {"cleanup.policy": "burn"}, "INVALID_CONFIG"),
+    ],
+)
+def test_a_topic_that_cannot_be_is_refused(
+    admin: AdminClient, unique_name: UniqueName, partitions: int, replication: int, config: dict[str, str], error: str
+) -> None:
+    name = unique_name("refused")
+    with pytest.raises(KafkaException) as caught:
+        admin.create_topics([NewTopic(name, partitions, replication, config=config)])[name].result(WAIT)
+    assert caught.value.args[0].name() == error
+    assert name not in admin.list_topics(timeout=WAIT).topics
+
+
+def test_a_topic_cannot_be_created_twice_nor_shrunk_nor_have_an_illegal_name(admin: AdminClient, topic: str) -> None:
+    def error_of(call: Callable[[], object]) -> str:
+        with pytest.raises(KafkaException) as caught:
+            call()
+        name: str = caught.value.args[0].name()
+        return name
+
+    assert error_of(lambda: create(admin, topic, 1)) == "TOPIC_ALREADY_EXISTS"
+    assert error_of(lambda: create(admin, "a b", 1)) == "TOPIC_EXCEPTION"
+    assert (
+        error_of(lambda: admin.create_partitions([NewPartitions(topic, 1)])[topic].result(WAIT)) == "INVALID_PARTITIONS"
+    )
+    assert error_of(lambda: admin.delete_topics(["nowhere"])["nowhere"].result(WAIT)) == "UNKNOWN_TOPIC_OR_PART"
+
+
+def test_a_deleted_topic_that_is_created_again_is_empty(broker: RunningBroker, admin: AdminClient, topic: str) -> None:
+    produce(broker, topic, [b"old"] * 5)
+    admin.delete_topics([topic])[topic].result(WAIT)
+    deadline = time.monotonic() + WAIT
+    while topic in admin.list_topics(timeout=WAIT).topics and time.monotonic() < deadline:
+        pass
+    create(admin, topic, 2)
+    produce(broker, topic, [b"new"])
+    client = consumer(broker)
+    assert read(client, TopicPartition(topic, 0, 0), 1) == [(0, b"k0", b"new")]
+    client.close()
+
+
+def test_a_batch_larger_than_the_topic_allows_is_refused(
+    broker: RunningBroker, admin: AdminClient, unique_name: UniqueName
+) -> None:
+    name = unique_name("small")
+    create(admin, name, 1, max_message_bytes="1000")
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+    results: list[str] = []
+    producer.produce(name, b"x" * 2000, on_delivery=lambda error, message: results.append(error.name()))
+    producer.flush(WAIT)
+    assert results == ["MSG_SIZE_TOO_LARGE"]
+
+
+def test_large_batches_and_many_segments_are_read_back(
+    broker: RunningBroker, admin: AdminClient, unique_name: UniqueName
+) -> None:
+    name = unique_name("segments")
+    create(admin, name, 1, segment_bytes="1048576")
+    values = [b"%06d" % number + b"x" * 994 for number in range(5_000)]
+    produce(broker, name, values, batch_size=500_000, linger_ms=50)
+    client = consumer(broker)
+    found = read(client, TopicPartition(name, 0, 0), len(values))
+    client.close()
+    assert [value for _, _, value in found] == values

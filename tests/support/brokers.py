@@ -1,0 +1,75 @@
+"""Fixtures of brokers: the embedded one, a real Kafka, and one parameter for both, so that a test runs on all brokers.
+
+Each is started once a session, when the first test asks for it. Tests share them, so a test takes topics and groups of
+its own: the fixture `unique_name` gives names.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from penstock.broker.process import BrokerProcess
+from tests.support.kafka import RealKafka, require_kafka
+
+
+@dataclass(frozen=True)
+class RunningBroker:
+    """A broker that tests may use.
+
+    Args:
+        kind: 'embedded' or 'kafka'.
+        bootstrap_servers: its address.
+    """
+
+    kind: str
+    bootstrap_servers: str
+
+
+@pytest.fixture(scope="session")
+def embedded_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """The embedded broker of the session."""
+    with BrokerProcess(tmp_path_factory.mktemp("broker")) as process:
+        yield process
+
+
+@pytest.fixture(scope="session")
+def real_kafka() -> Iterator[RealKafka]:
+    """A real Kafka of one broker; the test is skipped where there is none."""
+    require_kafka()
+    with RealKafka() as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="session")
+def real_kafka_cluster() -> Iterator[RealKafka]:
+    """A real Kafka of three brokers, for tests that end one of them; the test is skipped where there is none."""
+    require_kafka()
+    with RealKafka(brokers=3) as kafka:
+        yield kafka
+
+
+# One worker of a parallel run takes all tests on Kafka, so that one Kafka is started.
+_ON_KAFKA = (pytest.mark.kafka, pytest.mark.xdist_group("kafka"))
+
+
+@pytest.fixture(scope="session", params=["embedded", pytest.param("kafka", marks=_ON_KAFKA)])
+def broker(request: pytest.FixtureRequest) -> RunningBroker:
+    """A broker; a test that asks for it runs on the embedded one and on a real Kafka."""
+    kind: str = request.param
+    fixture = "embedded_broker" if kind == "embedded" else "real_kafka"
+    running: BrokerProcess | RealKafka = request.getfixturevalue(fixture)
+    return RunningBroker(kind, running.bootstrap_servers)
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def unique_name(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """A function that makes a name for a topic or a group which no other test uses."""
+    test: str = request.node.name.partition("[")[0]
+    return lambda base: f"{test}-{next(_numbers)}-{base}"

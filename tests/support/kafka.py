@@ -1,0 +1,283 @@
+"""A real Apache Kafka on the loopback address, for tests and benchmarks.
+
+Here live RealKafka, a cluster of one or three brokers in KRaft mode, and `require_kafka`, which skips a test where no
+Kafka can be had. The jars come from Maven once and stay in the user's cache directory.
+
+Rules: data lives in a temporary directory and goes with the cluster. Each broker hangs on a pipe to the process that
+started it, so none is left behind when that one is killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+KAFKA_VERSION: Final = "4.3.0"
+"""The version of Apache Kafka that is run."""
+
+START_TIMEOUT_SECONDS: Final = 90.0
+"""How long a cluster may take to start."""
+
+_MIN_JAVA: Final = 17
+_DOWNLOAD_TIMEOUT_SECONDS: Final = 900
+_POM: Final = Path(__file__).with_name("kafka-pom.xml")
+
+# Ends the command when standard input is closed, as it is when the process at its other end dies.
+_GUARD: Final = '"$@" </dev/null & child=$!; read -r _; kill -9 "$child"; wait'
+
+
+class KafkaUnavailableError(Exception):
+    """Kafka cannot be had on this machine, or did not start; the message says why."""
+
+
+def cache_directory() -> Path:
+    """Return where Kafka's jars are kept."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "penstock" / f"kafka-{KAFKA_VERSION}"
+
+
+def kafka_class_path() -> str:
+    """Return Java's class path of Kafka, its tools and Kafka Streams; downloads the jars the first time (125 MB).
+
+    Raises:
+        KafkaUnavailableError: there is no Java 17, or no Maven where the jars must be downloaded.
+    """
+    _check_java()
+    directory = cache_directory()
+    libraries = directory / "libs"
+    directory.mkdir(parents=True, exist_ok=True)
+    # Several test processes may come here at once; one of them downloads.
+    with (directory / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not libraries.exists():
+            _download(directory, libraries)
+    return f"{libraries}/*"
+
+
+def _check_java() -> None:
+    try:
+        said = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
+    except (OSError, subprocess.SubprocessError) as error:
+        raise KafkaUnavailableError(
+            f"Java {_MIN_JAVA} or newer is needed, and `java -version` fails: {error}"
+        ) from error
+    version = re.search(r'version "(\d+)', said)
+    if version is None or int(version[1]) < _MIN_JAVA:
+        raise KafkaUnavailableError(f"Java {_MIN_JAVA} or newer is needed; found: {said.splitlines()[0]}")
+
+
+def _download(directory: Path, libraries: Path) -> None:
+    if shutil.which("mvn") is None:
+        raise KafkaUnavailableError(f"Maven (mvn) is needed to download Kafka {KAFKA_VERSION} into {libraries}")
+    with tempfile.TemporaryDirectory(dir=directory) as partial:
+        target = Path(partial) / "libs"
+        command = ["mvn", "-q", "-B", "-f", str(_POM), "dependency:copy-dependencies", f"-DoutputDirectory={target}"]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=_DOWNLOAD_TIMEOUT_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise KafkaUnavailableError(
+                f"Maven took longer than {_DOWNLOAD_TIMEOUT_SECONDS} s for Kafka's jars"
+            ) from error
+        if done.returncode != 0:
+            raise KafkaUnavailableError(f"Maven could not download Kafka {KAFKA_VERSION}: {done.stdout[-500:].strip()}")
+        target.rename(libraries)
+
+
+def require_kafka() -> None:
+    """Skip the calling test, with the reason, where no real Kafka can be had.
+
+    With PENSTOCK_REQUIRE_KAFKA=1 in the environment it fails instead, so that a machine which must have Kafka cannot
+    pass by skipping.
+    """
+    try:
+        kafka_class_path()
+    except KafkaUnavailableError as error:
+        if os.environ.get("PENSTOCK_REQUIRE_KAFKA") == "1":
+            pytest.fail(f"PENSTOCK_REQUIRE_KAFKA=1, but there is no Kafka: {error}")
+        pytest.skip(f"no real Kafka: {error}")
+
+
+class RealKafka:
+    """A Kafka cluster of this process; a context manager that ends it.
+
+    Args:
+        brokers: how many, 1 or 3; all are controllers too.
+        heap_megabytes: Java heap of each.
+        settings: more lines for the brokers' properties.
+    """
+
+    def __init__(self, brokers: int = 1, *, heap_megabytes: int = 512, settings: dict[str, str] | None = None) -> None:
+        self._heap_megabytes = heap_megabytes
+        self._settings = settings or {}
+        self._numbers = range(1, brokers + 1)
+        self._class_path = ""
+        self._directory = Path()
+        self._ports: dict[int, int] = {}
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._resources = ExitStack()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses for `bootstrap.servers`."""
+        return ",".join(f"127.0.0.1:{self._ports[number]}" for number in self._numbers)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Format and start all brokers, and wait until they serve.
+
+        Raises:
+            KafkaUnavailableError: Kafka cannot be had, or a broker ended or did not serve in START_TIMEOUT_SECONDS.
+        """
+        self._class_path = kafka_class_path()
+        try:
+            self._directory = Path(self._resources.enter_context(tempfile.TemporaryDirectory(prefix="kafka-")))
+            self._write_properties()
+            self._format()
+            for number in self._numbers:
+                self._run(number)
+            self._wait_until_ready(len(self._numbers))
+        except BaseException:
+            self.close()
+            raise
+
+    def _write_properties(self) -> None:
+        count = len(self._numbers)
+        ports = _free_ports(2 * count)
+        self._ports = dict(zip(self._numbers, ports[:count], strict=True))
+        controllers = dict(zip(self._numbers, ports[count:], strict=True))
+        voters = ",".join(f"{number}@127.0.0.1:{controllers[number]}" for number in self._numbers)
+        min_in_sync = "2" if count > 1 else "1"
+        for number in self._numbers:
+            listener = f"PLAINTEXT://127.0.0.1:{self._ports[number]}"
+            properties = {
+                "process.roles": "broker,controller",
+                "node.id": str(number),
+                "controller.quorum.voters": voters,
+                "listeners": f"{listener},CONTROLLER://127.0.0.1:{controllers[number]}",
+                "advertised.listeners": listener,
+                "controller.listener.names": "CONTROLLER",
+                "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+                "log.dirs": str(self._directory / f"data-{number}"),
+                "offsets.topic.replication.factor": str(count),
+                "offsets.topic.num.partitions": "4",
+                "transaction.state.log.num.partitions": "4",
+                "transaction.state.log.replication.factor": str(count),
+                "transaction.state.log.min.isr": min_in_sync,
+                "share.coordinator.state.topic.replication.factor": str(count),
+                "share.coordinator.state.topic.min.isr": min_in_sync,
+                "default.replication.factor": str(count),
+                "min.insync.replicas": min_in_sync,
+                "group.initial.rebalance.delay.ms": "0",
+            } | self._settings
+            text = "".join(f"{name}={value}\n" for name, value in properties.items())
+            self._properties(number).write_text(text)
+
+    def _properties(self, number: int) -> Path:
+        return self._directory / f"broker-{number}.properties"
+
+    def _log(self, number: int) -> Path:
+        return self._directory / f"broker-{number}.log"
+
+    def _format(self) -> None:
+        tool = ["java", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-cp", self._class_path, "kafka.tools.StorageTool"]
+        cluster_id = "penstock-tests-real-kk"  # 22 characters of base64: any id of 16 bytes will do
+        running = [
+            subprocess.Popen(
+                [*tool, "format", "-t", cluster_id, "-c", str(self._properties(number))],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+            for number in self._numbers
+        ]
+        said = [process.communicate(timeout=START_TIMEOUT_SECONDS)[0] for process in running]
+        for process, text in zip(running, said, strict=True):
+            if process.returncode != 0:
+                raise KafkaUnavailableError(f"Kafka cannot format its storage: {text.decode(errors='replace')[-500:]}")
+
+    def _run(self, number: int) -> None:
+        java = ["java", f"-Xmx{self._heap_megabytes}m", "-cp", self._class_path, "kafka.Kafka"]
+        with self._log(number).open("ab") as log:
+            self._processes[number] = subprocess.Popen(
+                ["sh", "-c", _GUARD, "guard", *java, str(self._properties(number))],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def _wait_until_ready(self, brokers: int) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_SECONDS
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+        found = 0
+        while found < brokers:
+            if time.monotonic() > deadline:
+                logs = "\n".join(self._log(number).read_text(errors="replace")[-2000:] for number in self._numbers)
+                raise KafkaUnavailableError(
+                    f"{found} of {brokers} Kafka brokers serve after {START_TIMEOUT_SECONDS:.0f} s\n{logs}"
+                )
+            try:
+                found = len(admin.list_topics(timeout=2).brokers)
+            except KafkaException:
+                found = 0
+
+    def kill(self, number: int) -> None:
+        """End a broker with SIGKILL.
+
+        Args:
+            number: which, from 1.
+        """
+        process = self._processes.pop(number)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
+
+    def resume(self, number: int) -> None:
+        """Start a killed broker again on its data, and wait until it serves.
+
+        Args:
+            number: which, from 1.
+        """
+        self._run(number)
+        self._wait_until_ready(len(self._processes))
+
+    def close(self) -> None:
+        """End all brokers and remove their data."""
+        for number in tuple(self._processes):
+            self.kill(number)
+        self._resources.close()
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as sockets:
+        # All are held at once, so that no port is given twice.
+        opened = [sockets.enter_context(socket.socket()) for _ in range(count)]
+        for one in opened:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in opened]
