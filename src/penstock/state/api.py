@@ -7,7 +7,7 @@ A store of a task is a buffer of uncommitted writes over a committed base. The l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 from penstock.record import Headers, RecordMetadata
@@ -136,6 +136,22 @@ class StoreBuilder:
     logging: bool = True
     changelog_config: Mapping[str, str] = field(default_factory=dict)
 
+    def with_caching_enabled(self) -> StoreBuilder:
+        """Return a copy whose store has a record cache."""
+        return replace(self, caching=True)
+
+    def with_caching_disabled(self) -> StoreBuilder:
+        """Return a copy whose store has no record cache."""
+        return replace(self, caching=False)
+
+    def with_logging_enabled(self, config: Mapping[str, str] | None = None) -> StoreBuilder:
+        """Return a copy whose store has a changelog topic, made with the extra topic configs `config`."""
+        return replace(self, logging=True, changelog_config=dict(config or {}))
+
+    def with_logging_disabled(self) -> StoreBuilder:
+        """Return a copy whose store has no changelog topic."""
+        return replace(self, logging=False, changelog_config={})
+
 
 # ---------------------------------------------------------------------------------------------------------------- what a base offers
 
@@ -251,6 +267,38 @@ class EngineKeyValueStore(KeyValueStore, Protocol):
 
     def clear_changes(self) -> None:
         """Forget the uncommitted changes: they are in the base now."""
+        ...
+
+
+class BytesStore(Protocol):
+    """A layer below the typed one: a store of bytes, read and written by the task that owns it (Kafka: KeyValueStore<Bytes, byte[]>)."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of `key`, None if there is none."""
+        ...
+
+    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the value of each of `keys`, None where there is none."""
+        ...
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Write `value` under `key`; None deletes."""
+        ...
+
+    def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None], contexts: Sequence[RecordContext] | None = None) -> None:
+        """Write each of `values` under the key at its place, with the context at its place or, without contexts, that of now."""
+        ...
+
+    def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+        """Return an iterator over the entries with from_key <= key < to_key in byte order, or reversed; None is an open end."""
+        ...
+
+    def approximate_num_entries(self) -> int:
+        """Return about how many entries there are."""
+        ...
+
+    def flush(self) -> None:
+        """Write what is held back to the layer below, and forward it."""
         ...
 
 

@@ -1,0 +1,244 @@
+"""The record cache of a task: least recently used entries of all its cached stores, bounded in bytes (Kafka classes:
+ThreadCache, NamedCache).
+
+Rules, all Kafka's, because they decide which updates users see:
+- Each store has a named cache; the bound is on the sum of all. After a put, eldest entries *of the cache that was put
+  to* are evicted until the sum is within the bound or that cache is empty.
+- Evicting a dirty entry hands on the whole dirty set of its cache, the evicted entry first, the others in the order of
+  their last write.
+- A batch of puts evicts nothing until the task calls `RecordCache.evict`: updates may then leave later than one by one.
+- A flush hands on the dirty set in that order and keeps the entries as clean ones; deleted ones leave the cache.
+- A read counts as a use; an entry read from below comes in as a clean one and may itself evict.
+- The size of an entry is what Kafka counts, see `entry_size`, so that evictions fall at the same record.
+
+One divergence: the sum is always the sum. Kafka counts an entry twice that is put while its own cache is being evicted
+from.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from penstock.state.api import RecordContext
+from penstock.state.sorted_keys import SortedKeys
+
+ENTRY_OVERHEAD = 45
+"""Bytes counted for an entry besides key, value, topic and headers: three references, the dirty mark, timestamp, offset
+and partition."""
+
+
+class CacheEntry(NamedTuple):
+    """A value (None: deleted), the context of its write (None: it was read from below) and the bytes counted for it."""
+
+    value: bytes | None
+    context: RecordContext | None
+    size: int
+
+
+class DirtyEntry(NamedTuple):
+    """An entry that leaves the cache: key, value (None: deleted), context of the last write."""
+
+    key: bytes
+    value: bytes | None
+    context: RecordContext
+
+
+FlushDirty = Callable[[list[DirtyEntry]], None]
+"""Takes the dirty entries of one named cache: writes them to the store below and forwards them."""
+
+
+def context_size(context: RecordContext) -> int:
+    """Return the bytes counted for the topic and the headers of `context`."""
+    metadata = context.metadata
+    size = 0 if metadata is None or metadata.topic is None else len(metadata.topic)
+    for name, value in context.headers:
+        size += len(name) + (0 if value is None else len(value))
+    return size
+
+
+def entry_size(key: bytes, value: bytes | None, context: RecordContext | None) -> int:
+    """Return the bytes counted for an entry: key, value, topic, headers, and ENTRY_OVERHEAD."""
+    size = ENTRY_OVERHEAD + len(key) + (0 if value is None else len(value))
+    return size if context is None else size + context_size(context)
+
+
+class RecordCache:
+    """The named caches of one task and their common bound (Kafka class: ThreadCache)."""
+
+    __slots__ = ("_caches", "_put_to", "max_bytes", "size_bytes")
+
+    def __init__(self, max_bytes: int) -> None:
+        """Bound the cache to `max_bytes` (0: stores are built without caches)."""
+        self.max_bytes = max_bytes
+        self.size_bytes = 0
+        self._caches: dict[str, NamedCache] = {}
+        self._put_to: list[NamedCache] = []
+
+    def named_cache(self, store_name: str, flush_dirty: FlushDirty) -> NamedCache:
+        """Make the cache of `store_name`; raises RuntimeError if it has one."""
+        if store_name in self._caches:
+            raise RuntimeError(f"Store {store_name!r} has a record cache already: a task builds each store once.")
+        cache = self._caches[store_name] = NamedCache(self, flush_dirty)
+        return cache
+
+    def note_batch(self, cache: NamedCache) -> None:
+        """Note that `cache` took a batch of puts, which the next `evict` looks at."""
+        if cache not in self._put_to:
+            self._put_to.append(cache)
+
+    def evict(self) -> None:
+        """Bring the cache within its bound after batches of puts: evict from the caches that took them."""
+        put_to, self._put_to = self._put_to, []
+        for cache in put_to:
+            cache.evict()
+
+    def close_cache(self, store_name: str) -> None:
+        """Drop the cache of `store_name` with all that it holds; nothing is flushed."""
+        cache = self._caches.pop(store_name, None)
+        if cache is not None:
+            cache.clear()
+
+
+class NamedCache:
+    """The cached entries of one store (Kafka class: NamedCache)."""
+
+    __slots__ = ("_dirty", "_entries", "_flush_dirty", "_owner", "_sorted", "size_bytes")
+
+    def __init__(self, owner: RecordCache, flush_dirty: FlushDirty) -> None:
+        """Belong to `owner`, whose bound counts; `flush_dirty` takes what leaves."""
+        self._owner = owner
+        self._flush_dirty = flush_dirty
+        self._entries: OrderedDict[bytes, CacheEntry] = OrderedDict()  # eldest first
+        self._dirty: dict[bytes, None] = {}  # in the order of the last write
+        self._sorted = SortedKeys(self._entries)
+        self.size_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: bytes) -> CacheEntry | None:
+        """Return the entry of `key` and count it as used, None if there is none."""
+        entry = self._entries.get(key)
+        if entry is not None:
+            self._entries.move_to_end(key)
+        return entry
+
+    def peek(self, key: bytes) -> CacheEntry | None:
+        """Return the entry of `key` without counting it as used."""
+        return self._entries.get(key)
+
+    def put(self, key: bytes, value: bytes | None, context: RecordContext) -> None:
+        """Write an entry (None: delete); may evict."""
+        dirty = self._dirty
+        dirty.pop(key, None)
+        dirty[key] = None
+        self._set(key, CacheEntry(value, context, entry_size(key, value, context)))
+
+    def put_clean(self, key: bytes, value: bytes) -> None:
+        """Keep an entry that was read from the store below, which has no dirty one here; may evict."""
+        self._set(key, CacheEntry(value, None, ENTRY_OVERHEAD + len(key) + len(value)))
+
+    def put_many(
+        self, keys: Sequence[bytes], values: Sequence[bytes | None], contexts: Sequence[RecordContext]
+    ) -> None:
+        """Write each entry in turn, as `put`, but evict nothing: `RecordCache.evict` does."""
+        entries, dirty = self._entries, self._dirty
+        move_to_end, changed = entries.move_to_end, self._sorted.changed
+        grown = 0
+        for key, value, context in zip(keys, values, contexts, strict=True):
+            entry = CacheEntry(value, context, entry_size(key, value, context))
+            before = entries.get(key)
+            entries[key] = entry
+            if before is None:
+                changed(key)
+                grown += entry.size
+            else:
+                move_to_end(key)
+                dirty.pop(key, None)
+                grown += entry.size - before.size
+            dirty[key] = None
+        self.size_bytes += grown
+        self._owner.size_bytes += grown
+        self._owner.note_batch(self)
+
+    def evict(self) -> None:
+        """Evict the eldest entries until the caches of the task are within their bound or this one is empty."""
+        owner, entries = self._owner, self._entries
+        while owner.size_bytes > owner.max_bytes and entries:  # each turn removes an entry, though a flush may put some
+            self._evict_eldest()
+
+    def flush(self) -> None:
+        """Hand on all dirty entries and keep them as clean ones; deleted ones leave."""
+        self._flush([])
+
+    def range(
+        self, from_key: bytes | None, to_key: bytes | None, reverse: bool
+    ) -> Iterator[tuple[bytes, bytes | None]]:
+        """Return an iterator over the entries with from_key <= key < to_key, None for a deleted one.
+
+        It has the keys of when it was made and the values of when they are reached, which then count as used.
+        """
+        return self._used(self._sorted.between(from_key, to_key, reverse))
+
+    def clear(self) -> None:
+        """Drop all entries; nothing is flushed."""
+        self._owner.size_bytes -= self.size_bytes
+        self.size_bytes = 0
+        self._entries.clear()
+        self._dirty.clear()
+        self._sorted.forget()
+
+    def _used(self, keys: list[bytes]) -> Iterator[tuple[bytes, bytes | None]]:
+        for key in keys:
+            entry = self.get(key)
+            if entry is not None:
+                yield key, entry.value
+
+    def _set(self, key: bytes, entry: CacheEntry) -> None:
+        entries, owner = self._entries, self._owner
+        before = entries.get(key)
+        entries[key] = entry
+        if before is None:
+            grown = entry.size
+            self._sorted.changed(key)
+        else:
+            grown = entry.size - before.size
+            entries.move_to_end(key)
+        self.size_bytes += grown
+        owner.size_bytes += grown
+        if owner.size_bytes > owner.max_bytes:
+            self.evict()
+
+    def _evict_eldest(self) -> None:
+        key, entry = self._entries.popitem(last=False)
+        self._sorted.changed(key)
+        self.size_bytes -= entry.size
+        self._owner.size_bytes -= entry.size
+        if key in self._dirty and entry.context is not None:
+            del self._dirty[key]
+            self._flush([DirtyEntry(key, entry.value, entry.context)])
+
+    def _flush(self, leaving: list[DirtyEntry]) -> None:
+        entries, deleted = self._entries, []
+        for key in self._dirty:
+            value, context, _ = entries[key]
+            if context is None:
+                raise RuntimeError(f"The record cache has a dirty entry without a context for key {key!r}.")
+            leaving.append(DirtyEntry(key, value, context))
+            if value is None:
+                deleted.append(key)
+        self._dirty.clear()  # first, since what is forwarded may write to this cache again
+        if leaving:
+            self._flush_dirty(leaving)
+        for key in deleted:
+            self._remove_deleted(key)
+
+    def _remove_deleted(self, key: bytes) -> None:
+        entry = self._entries.get(key)
+        if entry is not None and entry.value is None and key not in self._dirty:
+            del self._entries[key]
+            self._sorted.changed(key)
+            self.size_bytes -= entry.size
+            self._owner.size_bytes -= entry.size

@@ -1,0 +1,94 @@
+"""The caching layer: a record cache over the uncommitted writes of one store (Kafka class: CachingKeyValueStore).
+
+Rules: an entry that leaves the cache is written below and, where a listener is set, given to it with the context of its
+last write. The old value is read only where it is asked for or the new one is a delete; a delete of what is not there
+below goes nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from penstock.state.api import BytesStore, FlushedEntry, FlushListener, RecordContext
+from penstock.state.cache import DirtyEntry, RecordCache
+from penstock.state.uncommitted import merge
+
+
+class CachingKeyValueStore:
+    """Reads and writes through a named cache over `below` (implements BytesStore)."""
+
+    def __init__(self, name: str, below: BytesStore, cache: RecordCache, context: Callable[[], RecordContext]) -> None:
+        """Cache the store `name` over `below` in `cache`; `context` gives the record that causes a write."""
+        self._name = name
+        self._below = below
+        self._owner = cache
+        self._cache = cache.named_cache(name, self._write_below)
+        self._context = context
+        self._listener: FlushListener | None = None
+        self._send_old_values = False
+
+    def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> None:
+        """Give each entry that leaves the cache to `listener`, with its old value only if `send_old_values`."""
+        self._listener = listener
+        self._send_old_values = send_old_values
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of `key`; one read from below is kept in the cache."""
+        entry = self._cache.get(key)
+        if entry is not None:
+            return entry[0]
+        value = self._below.get(key)
+        if value is not None:
+            self._cache.put_clean(key, value)
+        return value
+
+    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the value of each of `keys`; leaves the cache as it is, for callers that put the same keys next."""
+        peek = self._cache.peek
+        entries = [peek(key) for key in keys]
+        values = [None if entry is None else entry[0] for entry in entries]
+        absent = [place for place, entry in enumerate(entries) if entry is None]
+        if absent:
+            for place, value in zip(absent, self._below.multi_get([keys[place] for place in absent]), strict=True):
+                values[place] = value
+        return values
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Write an entry (None deletes) with the context of now."""
+        self._cache.put(key, value, self._context())
+
+    def put_many(
+        self, keys: Sequence[bytes], values: Sequence[bytes | None], contexts: Sequence[RecordContext] | None = None
+    ) -> None:
+        """Write each entry in turn with the context at its place, or all with that of now; evicts nothing."""
+        self._cache.put_many(keys, values, [self._context()] * len(keys) if contexts is None else contexts)
+
+    def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+        """Return an iterator over the entries with from_key <= key < to_key, cached ones first where both have a
+        key."""
+        return merge(
+            self._cache.range(from_key, to_key, reverse), self._below.range(from_key, to_key, reverse), reverse
+        )
+
+    def approximate_num_entries(self) -> int:
+        """Return how many entries there are below the cache, as Kafka does."""
+        return self._below.approximate_num_entries()
+
+    def flush(self) -> None:
+        """Write all dirty entries below and forward them."""
+        self._cache.flush()
+
+    def close(self) -> None:
+        """Give up the cache; nothing is flushed."""
+        self._owner.close_cache(self._name)
+
+    def _write_below(self, dirty: list[DirtyEntry]) -> None:
+        below, listener, send_old = self._below, self._listener, self._send_old_values
+        if listener is None:
+            below.put_many([entry.key for entry in dirty], [entry.value for entry in dirty])
+            return
+        asked = [entry.key for entry in dirty if send_old or entry.value is None]
+        old = dict(zip(asked, below.multi_get(asked), strict=True)) if asked else {}
+        leaving = [entry for entry in dirty if entry.value is not None or old[entry.key] is not None]
+        below.put_many([entry.key for entry in leaving], [entry.value for entry in leaving])
+        listener([FlushedEntry(key, value, old[key] if send_old else None, context) for key, value, context in leaving])

@@ -1,0 +1,70 @@
+"""The keys of a dict in byte order, for bases and buffers that are mostly read by key and now and then by range.
+
+Nothing is sorted before the first range. From then on single changes are worked in where they belong; after many at
+once the next range sorts anew.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Container, Iterable, Sized
+from typing import Protocol
+
+_MOST_PENDING = 256
+
+
+class _Keys(Container[bytes], Iterable[bytes], Sized, Protocol):
+    """What is needed of the dict."""
+
+
+class SortedKeys:
+    """The sorted keys of `content`, a dict that the caller changes; each key that comes or goes must be told to
+    `changed`."""
+
+    __slots__ = ("_content", "_keys", "_pending")
+
+    def __init__(self, content: _Keys) -> None:
+        """Watch `content`; costs nothing until the first `between`."""
+        self._content = content
+        self._keys: list[bytes] | None = None
+        self._pending: set[bytes] = set()
+
+    def changed(self, key: bytes) -> None:
+        """Note that `key` came into the dict or left it."""
+        if self._keys is None:
+            return
+        self._pending.add(key)
+        if len(self._pending) > _MOST_PENDING:
+            self.forget()
+
+    def forget(self) -> None:
+        """Note that any number of keys came or left."""
+        self._keys = None
+        self._pending.clear()
+
+    def between(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> list[bytes]:
+        """Return a new list of the keys with from_key <= key < to_key in byte order, or reversed; None is an open
+        end."""
+        keys = self._current()
+        start = 0 if from_key is None else bisect_left(keys, from_key)
+        stop = len(keys) if to_key is None else bisect_left(keys, to_key)
+        chosen = keys[start:stop]
+        if reverse:
+            chosen.reverse()
+        return chosen
+
+    def _current(self) -> list[bytes]:
+        if self._keys is None:
+            self._keys = sorted(self._content)
+            return self._keys
+        keys, content = self._keys, self._content
+        for key in self._pending:
+            place = bisect_left(keys, key)
+            listed = place < len(keys) and keys[place] == key
+            if key in content:
+                if not listed:
+                    keys.insert(place, key)
+            elif listed:
+                del keys[place]
+        self._pending.clear()
+        return keys

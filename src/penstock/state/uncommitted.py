@@ -1,0 +1,129 @@
+"""Uncommitted writes over the committed entries of one store, as bytes: what every store of a task reads and writes.
+
+Rules: reads see the buffer first; a delete is kept as None until the commit; the base is never written here. Iterators
+tolerate writes: they show the store as it was when they were made (as a snapshot of RocksDB does), or, for a store in
+memory, the keys of then with the values of now (as Kafka's in-memory store does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from penstock.state.api import BaseView, RecordContext
+from penstock.state.sorted_keys import SortedKeys
+
+_ABSENT = object()
+
+
+class UncommittedStore:
+    """A buffer of writes over `view`; its iterators show the store as it was when they were made (implements
+    BytesStore)."""
+
+    def __init__(self, view: BaseView) -> None:
+        """Buffer writes over `view`, the committed entries of the store."""
+        self._view = view
+        self._writes: dict[bytes, bytes | None] = {}
+        self._sorted = SortedKeys(self._writes)
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of `key`, None if there is none."""
+        writes = self._writes
+        if key in writes:
+            return writes[key]
+        return self._view.get(key)
+
+    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the value of each of `keys`, None where there is none."""
+        writes = self._writes
+        if not writes:
+            return self._view.multi_get(keys)
+        found: list[bytes | None] = [writes.get(key, _ABSENT) for key in keys]  # type: ignore[arg-type]  # the marker is replaced below
+        absent = [place for place, value in enumerate(found) if value is _ABSENT]
+        if absent:
+            for place, value in zip(absent, self._view.multi_get([keys[place] for place in absent]), strict=True):
+                found[place] = value
+        return found
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Write `value` under `key`; None deletes."""
+        writes = self._writes
+        if key not in writes:
+            self._sorted.changed(key)
+        writes[key] = value
+
+    def put_many(
+        self, keys: Sequence[bytes], values: Sequence[bytes | None], contexts: Sequence[RecordContext] | None = None
+    ) -> None:
+        """Write each of `values` under the key at its place; None deletes. `contexts` is not needed here."""
+        self._writes.update(zip(keys, values, strict=True))
+        self._sorted.forget()
+
+    def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+        """Return an iterator over the entries with from_key <= key < to_key in byte order, or reversed; None is an open
+        end."""
+        writes = self._writes
+        committed = self._view.range(from_key, to_key, reverse)
+        if not writes:
+            return committed
+        written = [(key, writes[key]) for key in self._sorted.between(from_key, to_key, reverse)]
+        return merge(iter(written), committed, reverse) if written else committed
+
+    def approximate_num_entries(self) -> int:
+        """Return how many entries there are; costs a look-up for each uncommitted key."""
+        total = self._view.approximate_num_entries()
+        if self._writes:
+            committed = self._view.multi_get(list(self._writes))
+            total += sum(
+                (new is not None) - (old is not None) for new, old in zip(self._writes.values(), committed, strict=True)
+            )
+        return total
+
+    def flush(self) -> None:
+        """Do nothing: writes leave by `changes` at the commit."""
+
+    def changes(self) -> dict[bytes, bytes | None]:
+        """Return the uncommitted writes in key order, None for a delete."""
+        writes = self._writes
+        return (
+            {key: writes[key] for key in self._sorted.between(None, None, False)} if len(writes) > 1 else dict(writes)
+        )
+
+    def clear(self) -> None:
+        """Forget the uncommitted writes: they are in the base now, or void."""
+        self._writes.clear()
+        self._sorted.forget()
+
+
+class InMemoryUncommittedStore(UncommittedStore):
+    """As UncommittedStore; its iterators have the keys of when they were made, leave out what was deleted since and
+    show the values of now."""
+
+    def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+        """Return an iterator over the entries with from_key <= key < to_key in byte order, or reversed; None is an open
+        end."""
+        return self._now(super().range(from_key, to_key, reverse))
+
+    def _now(self, entries: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+        for key, _ in entries:
+            value = self.get(key)
+            if value is not None:
+                yield key, value
+
+
+def merge(
+    newer: Iterator[tuple[bytes, bytes | None]], older: Iterator[tuple[bytes, bytes]], reverse: bool
+) -> Iterator[tuple[bytes, bytes]]:
+    """Merge two iterators over entries in key order (descending if `reverse`): `newer` wins where both have a key, and
+    its None hides the key."""
+    below = next(older, None)
+    for key, value in newer:
+        while below is not None and (below[0] > key if reverse else below[0] < key):
+            yield below
+            below = next(older, None)
+        if below is not None and below[0] == key:
+            below = next(older, None)
+        if value is not None:
+            yield key, value
+    while below is not None:
+        yield below
+        below = next(older, None)

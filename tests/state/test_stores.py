@@ -1,0 +1,294 @@
+"""Key-value stores as users and tasks see them, over each base, with and without a record cache, against a plain
+dict."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.config import StreamsConfig
+from penstock.errors import ConfigError, InvalidStateStoreError, SerializationError
+from penstock.record import RecordMetadata, ValueAndTimestamp
+from penstock.serdes import Serdes
+from penstock.state.api import FlushedEntry, RecordContext, StoreBuilder
+from penstock.state.cache import RecordCache
+from penstock.state.layers import MeteredKeyValueStore
+from penstock.state.memory import MemoryBase
+from penstock.state.stores import Stores, build_store
+
+CONFIG = StreamsConfig({"application.id": "app"}, environment={})
+CONTEXT = RecordContext(7, (), RecordMetadata("topic", 0, 3))
+
+
+def build(
+    builder: StoreBuilder, base: MemoryBase | None = None, cache: RecordCache | None = None
+) -> MeteredKeyValueStore:
+    return build_store(
+        builder, CONFIG, (base or MemoryBase()).view(builder.name), cache or RecordCache(10_000_000), lambda: CONTEXT
+    )
+
+
+def text_store(in_memory: bool = True, caching: bool = False) -> StoreBuilder:
+    supplier = Stores.in_memory_key_value_store("s") if in_memory else Stores.persistent_key_value_store("s")
+    builder = Stores.key_value_store_builder(supplier, Serdes.string(), Serdes.string())
+    return builder.with_caching_enabled() if caching else builder
+
+
+@pytest.fixture(params=["memory", "memory-cached", "persistent", "persistent-cached"])
+def store(request: pytest.FixtureRequest) -> MeteredKeyValueStore:
+    return build(text_store("memory" in request.param, "cached" in request.param))
+
+
+def fill(store: MeteredKeyValueStore, *keys: str) -> None:
+    for key in keys:
+        store.put(key, key.upper())
+
+
+def test_get_put_delete(store: MeteredKeyValueStore) -> None:
+    assert store.get("a") is None
+    store.put("a", "1")
+    assert store.get("a") == "1"
+    assert store.put_if_absent("a", "2") == "1"
+    assert store.put_if_absent("b", "2") is None
+    assert store.delete("a") == "1"
+    assert store.delete("a") is None
+    assert store.get("a") is None
+    store.put_all([("c", "3"), ("d", "4")])
+    assert list(store.all()) == [("b", "2"), ("c", "3"), ("d", "4")]
+    store.put("c", None)
+    assert list(store.reverse_all()) == [("d", "4"), ("b", "2")]
+
+
+def test_ranges_are_inclusive_and_open_at_none(store: MeteredKeyValueStore) -> None:
+    fill(store, "b", "a", "c", "ca", "d")
+    assert [key for key, _ in store.range("b", "c")] == ["b", "c"]
+    assert [key for key, _ in store.range(None, "b")] == ["a", "b"]
+    assert [key for key, _ in store.range("ca", None)] == ["ca", "d"]
+    assert [key for key, _ in store.reverse_range("b", "d")] == ["d", "ca", "c", "b"]
+    assert [key for key, _ in store.prefix_scan("c", Serdes.string())] == ["c", "ca"]
+    assert [key for key, _ in store.prefix_scan(b"\xff", Serdes.bytes())] == []
+
+
+def test_a_range_from_above_its_end_is_empty_and_warns(
+    store: MeteredKeyValueStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(store, "a", "b")
+    with caplog.at_level(logging.WARNING):
+        assert list(store.range("b", "a")) == []
+        assert list(store.reverse_range("b", "a")) == []
+    assert len(caplog.records) == 2
+    assert "'b' > 'a'" in caplog.text
+
+
+def test_a_none_key_is_refused_by_name(store: MeteredKeyValueStore) -> None:
+    calls: list[Any] = [
+        store.get,
+        store.delete,
+        lambda key: store.put(key, "v"),
+        lambda key: store.put_all([(key, "v")]),
+    ]
+    for call in calls:
+        with pytest.raises(TypeError, match="Store 's': key must not be None"):
+            call(None)
+    with pytest.raises(TypeError, match="prefix must not be None"):
+        store.prefix_scan(None, Serdes.string())
+
+
+def test_a_closed_store_is_refused(store: MeteredKeyValueStore) -> None:
+    fill(store, "a")
+    iterator = store.all()
+    store.close()
+    assert not store.is_open()
+    for call in (
+        lambda: store.get("a"),
+        lambda: store.put("a", "b"),
+        store.all,
+        store.approximate_num_entries,
+        iterator.__next__,
+    ):
+        with pytest.raises(InvalidStateStoreError, match="Store 's'"):
+            call()
+
+
+def test_an_iterator_peeks_and_closes(store: MeteredKeyValueStore) -> None:
+    fill(store, "a", "b")
+    with store.all() as entries:
+        assert entries.peek_next_key() == "a"
+        assert next(entries).value == "A"
+        assert entries.peek_next_key() == "b"
+        assert next(entries).key == "b"
+        with pytest.raises(StopIteration):
+            entries.peek_next_key()
+    with pytest.raises(InvalidStateStoreError, match="iterator is closed"):
+        next(entries)
+
+
+def test_entries_may_be_deleted_while_all_are_read(store: MeteredKeyValueStore) -> None:
+    fill(store, *"abcdef")
+    seen = []
+    for key, _ in store.all():
+        seen.append(key)
+        store.delete(key)
+    assert seen == list("abcdef")
+    assert list(store.all()) == []
+
+
+def test_an_iterator_over_memory_shows_the_values_of_now() -> None:
+    store = build(text_store(in_memory=True))
+    fill(store, "a", "b", "c")
+    entries = store.all()
+    next(entries)
+    store.delete("b")
+    store.put("c", "new")
+    store.put("d", "late")
+    assert list(entries) == [("c", "new")]
+
+
+def test_an_iterator_over_a_persistent_store_is_a_snapshot() -> None:
+    store = build(text_store(in_memory=False))
+    fill(store, "a", "b", "c")
+    entries = store.all()
+    next(entries)
+    store.delete("b")
+    store.put("c", "new")
+    store.put("d", "late")
+    assert list(entries) == [("b", "B"), ("c", "C")]
+
+
+def test_wrong_types_name_the_store() -> None:
+    store = build(text_store())
+    with pytest.raises(SerializationError, match="Store 's' cannot write key 5 with StringSerde"):
+        store.get(5)
+    with pytest.raises(SerializationError, match="Store 's' cannot write value 5"):
+        store.put("a", 5)
+
+
+def test_serdes_of_none_are_the_defaults_or_an_error() -> None:
+    builder = StoreBuilder("s", "key_value")
+    with pytest.raises(ConfigError, match=r"Store 's' has no key serde.*default.key.serde"):
+        build(builder)
+    config = StreamsConfig({"default.key.serde": Serdes.string(), "default.value.serde": Serdes.long()}, environment={})
+    store = build_store(builder, config, MemoryBase().view("s"), RecordCache(0), lambda: CONTEXT)
+    store.put("a", 5)
+    assert store.changes() == {b"a": (5).to_bytes(8, "big")}
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"unknown kind 'lists'.*timestamped_key_value"):
+        build(StoreBuilder("s", "lists", Serdes.string(), Serdes.string()))
+
+
+def test_a_timestamped_value_is_eight_bytes_of_time_and_the_value() -> None:
+    supplier = Stores.persistent_timestamped_key_value_store("s")
+    store = build(Stores.timestamped_key_value_store_builder(supplier, Serdes.string(), Serdes.string()))
+    store.put("a", ValueAndTimestamp("x", 258))
+    assert store.changes() == {b"a": b"\0\0\0\0\0\0\x01\x02x"}
+    assert store.get("a") == ValueAndTimestamp("x", 258)
+    assert list(store.all()) == [("a", ValueAndTimestamp("x", 258))]
+    store.put("a", ValueAndTimestamp(None, 300))
+    assert store.get("a") is None
+    with pytest.raises(TypeError, match="Store 's' holds ValueAndTimestamp, not str 'plain'"):
+        store.put("a", "plain")
+    with pytest.raises(TypeError, match="Store 's' holds ValueAndTimestamp, not str 'xy'"):
+        store.put_serialized([b"a"], ["xyz"[:2]], [CONTEXT])
+
+
+@pytest.mark.parametrize("caching", [False, True])
+def test_columns_read_and_write_as_one_by_one(caching: bool) -> None:
+    supplier = Stores.persistent_timestamped_key_value_store("s")
+    builder = Stores.timestamped_key_value_store_builder(supplier, Serdes.string(), Serdes.long())
+    base = MemoryBase()
+    base.apply({"s": {b"old": b"\0" * 15 + b"\x09"}}, b"1")
+    store = build(builder.with_caching_enabled() if caching else builder, base)
+    keys = store.serialize_keys(["b", "a", None, "b"])
+    assert keys == [b"b", b"a", None, b"b"]
+    store.put_serialized([b"b", b"a", b"b"], [ValueAndTimestamp(1, 10), None, ValueAndTimestamp(2, 11)], [CONTEXT] * 3)
+    assert store.multi_get_serialized([b"a", b"b", b"old"]) == [None, ValueAndTimestamp(2, 11), ValueAndTimestamp(9, 0)]
+    assert store.get("b") == ValueAndTimestamp(2, 11)
+    store.flush()
+    assert list(store.changes()) == [b"a", b"b"]
+
+
+def test_a_builder_is_plain_data() -> None:
+    builder = text_store().with_caching_enabled().with_logging_enabled({"retention.ms": "5"})
+    assert (builder.caching, builder.logging, builder.changelog_config) == (True, True, {"retention.ms": "5"})
+    again = pickle.loads(pickle.dumps(builder)).with_logging_disabled().with_caching_disabled()
+    assert (again.caching, again.logging, dict(again.changelog_config)) == (False, False, {})
+
+
+def test_without_cache_bytes_a_store_is_not_cached() -> None:
+    assert build(text_store(caching=True)).cached
+    assert not build(text_store(caching=True), cache=RecordCache(0)).cached
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+@pytest.mark.parametrize("cache_bytes", [0, 150, 10_000])
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.tuples(st.just("put"), st.text("abc", max_size=3), st.none() | st.text("xy", max_size=2)),
+            st.tuples(st.just("get"), st.text("abc", max_size=3), st.none()),
+            st.tuples(st.just("range"), st.none() | st.text("abc", max_size=2), st.none() | st.text("abc", max_size=2)),
+            st.tuples(st.just("commit"), st.none(), st.none()),
+            st.tuples(st.just("abort"), st.none(), st.none()),
+        ),
+        max_size=40,
+    )
+)
+def test_any_use_is_that_of_a_dict(in_memory: bool, cache_bytes: int, steps: list[tuple[str, Any, Any]]) -> None:
+    """Reads see all writes; a commit moves them to the base; an abort (a new store over the base) loses just them;
+    updates fold to the content."""
+    base, number = MemoryBase(), 0
+    model: dict[str, str] = {}
+    committed: dict[str, str] = {}
+    forwarded: dict[bytes, bytes | None] = {}
+
+    def listen(entries: list[FlushedEntry]) -> None:
+        for key, new, old, _ in entries:
+            assert old == forwarded.get(key)
+            forwarded[key] = new
+
+    def make() -> MeteredKeyValueStore:
+        made = build(text_store(in_memory, caching=True), base, RecordCache(cache_bytes))
+        made.set_flush_listener(listen, True)
+        return made
+
+    store = make()
+    for action, first, second in steps:
+        if action == "put":
+            store.put(first, second)
+            model.pop(first, None)
+            if second is not None:
+                model[first] = second
+        elif action == "get":
+            assert store.get(first) == model.get(first)
+        elif action == "range":
+            chosen = sorted(
+                item
+                for item in model.items()
+                if (first is None or first <= item[0]) and (second is None or item[0] <= second)
+            )
+            assert list(store.range(first, second)) == chosen
+            assert list(store.reverse_range(first, second)) == chosen[::-1]
+        elif action == "commit":
+            store.flush()
+            assert list(store.changes()) == sorted(store.changes())
+            number += 1
+            base.apply({"s": store.changes()}, str(number).encode())
+            store.clear_changes()
+            committed = dict(model)
+            assert store.approximate_num_entries() == len(model)
+            if cache_bytes:
+                assert {key.decode(): value.decode() for key, value in forwarded.items() if value is not None} == model
+        else:
+            store = make()
+            model = dict(committed)
+            forwarded = {key.encode(): value.encode() for key, value in committed.items()}
+    assert list(store.all()) == sorted(model.items())
+    assert base.stamp() == (str(number).encode() if number else None)
