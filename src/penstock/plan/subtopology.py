@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from penstock.processor.api import ProcessorSupplier
+from penstock.processor.timestamps import TimestampExtractor
 from penstock.record import RecordMetadata
 from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder
@@ -23,26 +24,12 @@ class TaskId(NamedTuple):
         return f"{self.subtopology}_{self.partition}"
 
 
-TimestampExtractor = Callable[["ConsumedRecord", int], int]
-"""Called with the record and the partition time (ms, -1 if unknown); returns the record's timestamp in ms, negative to drop it (Kafka class: TimestampExtractor)."""
-
 StreamPartitioner = Callable[[str, Any, Any, int], "set[int] | None"]
 """Called with topic, key, value and number of partitions; returns the partitions to send to, an empty set to drop, None for the default
 (Kafka class: StreamPartitioner, KIP-837)."""
 
 TopicNameExtractor = Callable[[Any, Any, RecordMetadata], str]
 """Called with key, value and the metadata of the input record; returns the topic to send to (Kafka class: TopicNameExtractor)."""
-
-
-class ConsumedRecord(NamedTuple):
-    """An input record as a timestamp extractor sees it (Kafka class: ConsumerRecord)."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: Any
-    value: Any
 
 
 @dataclass(frozen=True)

@@ -72,9 +72,7 @@ class _NumberSerde(Serde):
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> int | float:
         """Return the number; raises SerializationError when `data` has another size."""
         if len(data) != self._format.size:
-            raise SerializationError(
-                f"Size of data received by {self._kafka_name}Deserializer is not {self._format.size}: {len(data)} bytes from {topic!r}."
-            )
+            raise SerializationError(f"Size of data received by {self._kafka_name}Deserializer is not {self._format.size}")
         number: int | float = self._format.unpack(data)[0]
         return number
 

@@ -123,7 +123,8 @@ class StoreType(NamedTuple):
 class StoreBuilder:
     """Describes one store so that each task can build its own; plain data, picklable (Kafka class: StoreBuilder).
 
-    kind: "key_value" or "timestamped_key_value". Serdes of None are the defaults of the configuration. caching, logging: as the user or the DSL set them.
+    kind: "key_value" or "timestamped_key_value". Serdes of None are the defaults of the configuration.
+    in_memory: kept in memory or on disk, None for `dsl.store.suppliers.class`. caching, logging: as the user or the DSL set them.
     changelog_config: extra configs of the changelog topic.
     """
 
@@ -131,7 +132,7 @@ class StoreBuilder:
     kind: str
     key_serde: Serde | None = None
     value_serde: Serde | None = None
-    in_memory: bool = False
+    in_memory: bool | None = False
     caching: bool = False
     logging: bool = True
     changelog_config: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,76 @@
+"""Which partition a key belongs to, exactly as Kafka's default partitioner decides: murmur2 of the serialised key, modulo the number of partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.record import Int64Array
+
+_SEED = 0x9747B28C
+_M = 0x5BD1E995
+_MASK = 0xFFFFFFFF
+_POSITIVE = 0x7FFFFFFF
+
+
+def murmur2(data: bytes) -> int:
+    """Return Kafka's 32-bit murmur2 of `data` as an unsigned number (Kafka: Utils.murmur2)."""
+    length = len(data)
+    h = _SEED ^ length
+    whole = length & ~3
+    for start in range(0, whole, 4):
+        k = int.from_bytes(data[start : start + 4], "little") * _M & _MASK
+        k = (k ^ k >> 24) * _M & _MASK
+        h = h * _M & _MASK ^ k
+    if whole != length:
+        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
+    h = (h ^ h >> 13) * _M & _MASK
+    return h ^ h >> 15
+
+
+def murmur2_column(data: Sequence[bytes]) -> npt.NDArray[np.uint32]:
+    """Return the murmur2 of each of `data`: those of equal length are hashed together."""
+    hashes = np.empty(len(data), np.uint32)
+    by_length: dict[int, list[int]] = {}
+    for place, item in enumerate(data):
+        by_length.setdefault(len(item), []).append(place)
+    for length, places in by_length.items():
+        joined = b"".join([data[place] for place in places])
+        hashes[places] = _murmur2_of_length(np.frombuffer(joined, np.uint8).reshape(len(places), length), length)
+    return hashes
+
+
+def _murmur2_of_length(rows: npt.NDArray[np.uint8], length: int) -> npt.NDArray[np.uint32]:
+    m, whole = np.uint32(_M), length & ~3
+    h = np.full(len(rows), (_SEED ^ length) & _MASK, np.uint32)
+    words = np.ascontiguousarray(rows[:, :whole]).view("<u4")
+    for column in range(whole // 4):
+        k = words[:, column] * m
+        h = (h * m) ^ ((k ^ (k >> np.uint32(24))) * m)
+    if whole != length:
+        tail = np.zeros(len(rows), np.uint32)
+        for place in range(whole, length):
+            tail |= rows[:, place].astype(np.uint32) << np.uint32(8 * (place - whole))
+        h = (h ^ tail) * m
+    h = (h ^ (h >> np.uint32(13))) * m
+    return h ^ (h >> np.uint32(15))
+
+
+def partition_for(key: bytes, partitions: int) -> int:
+    """Return the partition, from 0 to `partitions` - 1, of a serialised key (Kafka class: BuiltInPartitioner.partitionForKey)."""
+    return (murmur2(key) & _POSITIVE) % partitions
+
+
+def partition_column(keys: Sequence[bytes | None], partitions: int, null_key_partition: int) -> Int64Array:
+    """Return the partition of each key as an int64 array; a None key gets `null_key_partition`."""
+    if partitions == 1:
+        return np.zeros(len(keys), np.int64)
+    distinct = set(keys)
+    distinct.discard(None)
+    known = [key for key in distinct if key is not None]
+    chosen = (murmur2_column(known) & np.uint32(_POSITIVE)) % np.uint32(partitions)
+    table: dict[bytes | None, int] = dict(zip(known, chosen.tolist(), strict=True))
+    table[None] = null_key_partition
+    return np.fromiter(map(table.__getitem__, keys), np.int64, len(keys))

@@ -1,0 +1,58 @@
+"""Timestamp extractors: which time a record of a source has (Kafka package: org.apache.kafka.streams.processor)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from penstock.errors import StreamsError
+
+_log = logging.getLogger(__name__)
+
+
+class ConsumedRecord(NamedTuple):
+    """An input record as a timestamp extractor sees it; timestamp in ms (Kafka class: ConsumerRecord)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: Any
+    value: Any
+
+
+TimestampExtractor = Callable[[ConsumedRecord, int], int]
+"""Called with the record and the partition time (ms, -1 if unknown); returns the record's timestamp in ms, negative to drop it (Kafka class: TimestampExtractor)."""
+
+
+def fail_on_invalid_timestamp(record: ConsumedRecord, partition_time: int) -> int:
+    """Return the record's own timestamp; raises StreamsError if it is negative (Kafka class: FailOnInvalidTimestamp)."""
+    if record.timestamp < 0:
+        raise StreamsError(
+            f"Input record {record.topic}-{record.partition} at offset {record.offset} has invalid (negative) timestamp {record.timestamp}. "
+            "Use another timestamp extractor to process it, such as log_and_skip_on_invalid_timestamp."
+        )
+    return record.timestamp
+
+
+def log_and_skip_on_invalid_timestamp(record: ConsumedRecord, partition_time: int) -> int:
+    """Return the record's own timestamp; a negative one is logged, and the record dropped (Kafka class: LogAndSkipOnInvalidTimestamp)."""
+    if record.timestamp < 0:
+        _log.warning(
+            "Input record %s-%d at offset %d will be dropped because it has an invalid (negative) timestamp.",
+            record.topic, record.partition, record.offset,
+        )  # fmt: skip
+    return record.timestamp
+
+
+def use_partition_time_on_invalid_timestamp(record: ConsumedRecord, partition_time: int) -> int:
+    """Return the record's own timestamp, the partition time instead of a negative one; raises StreamsError if there is none yet
+    (Kafka class: UsePartitionTimeOnInvalidTimestamp)."""
+    if record.timestamp >= 0:
+        return record.timestamp
+    if partition_time < 0:
+        raise StreamsError(
+            f"Could not infer new timestamp for input record {record.topic}-{record.partition} at offset {record.offset} because partition time is unknown."
+        )
+    return partition_time

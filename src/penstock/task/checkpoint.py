@@ -1,0 +1,61 @@
+"""What a task must remember besides its stores: times, schedules and lane counters; a host keeps it beside the changes of each commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import orjson
+
+from penstock.processor.api import PunctuationType
+from penstock.record import NO_TIMESTAMP, TopicPartition
+
+
+class ScheduleState(NamedTuple):
+    """A schedule made in a node's `init`: the how-manieth call it was, its clock, when it fires next (ms; None: cancelled)."""
+
+    node: str
+    call: int
+    type: PunctuationType
+    next_time: int | None
+
+
+@dataclass(frozen=True)
+class TaskCheckpoint:
+    """Times, schedules and counters of a task at a commit.
+
+    stream_time, partition_times: ms. lane_offsets: for each partition of a repartition topic that the task wrote to, the offset of its next record there.
+    """
+
+    stream_time: int = NO_TIMESTAMP
+    partition_times: Mapping[TopicPartition, int] = field(default_factory=dict)
+    schedules: tuple[ScheduleState, ...] = ()
+    lane_offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    def next_wall_clock_ms(self) -> int | None:
+        """Return when the next wall-clock punctuation is due (ms), None if there is none."""
+        times = [s.next_time for s in self.schedules if s.type is PunctuationType.WALL_CLOCK_TIME and s.next_time is not None]
+        return min(times, default=None)
+
+    def encode(self) -> bytes:
+        """Return the checkpoint as bytes, the same for the same content."""
+        return orjson.dumps(
+            [
+                self.stream_time,
+                sorted([*tp, time] for tp, time in self.partition_times.items()),
+                [[s.node, s.call, s.type.value, s.next_time] for s in self.schedules],
+                sorted([*tp, offset] for tp, offset in self.lane_offsets.items()),
+            ]
+        )
+
+    @staticmethod
+    def decode(data: bytes) -> TaskCheckpoint:
+        """Return the checkpoint that `data` was made from."""
+        stream_time, partition_times, schedules, lane_offsets = orjson.loads(data)
+        return TaskCheckpoint(
+            stream_time,
+            {TopicPartition(topic, partition): time for topic, partition, time in partition_times},
+            tuple(ScheduleState(node, call, PunctuationType(kind), next_time) for node, call, kind, next_time in schedules),
+            {TopicPartition(topic, partition): offset for topic, partition, offset in lane_offsets},
+        )

@@ -1,0 +1,175 @@
+"""The contexts: `TaskContext` holds what all nodes of a task share while records flow; `NodeContext` is what one processor is given."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from penstock.config import StreamsConfig
+from penstock.errors import StreamsError
+from penstock.processor.api import Cancellable, PunctuationType, Punctuator
+from penstock.record import NO_TIMESTAMP, Record, RecordMetadata, TopicPartition
+from penstock.serdes import Serde
+from penstock.state.api import EngineKeyValueStore, RecordContext
+from penstock.task.punctuation import MINIMUM_INTERVAL_MS, Schedule, Schedules
+
+
+class Node(Protocol):
+    """What a context needs of the node that it serves, and of its children."""
+
+    name: str
+    initializing: bool
+
+    @property
+    def stores(self) -> Sequence[str]:
+        """The names of the stores connected to the node."""
+        ...
+
+    @property
+    def children(self) -> Sequence[Node]:
+        """The children in the order of their registration."""
+        ...
+
+    def process(self, record: Record[Any, Any]) -> None:
+        """Process one record and all that follows from it."""
+        ...
+
+    def flushed(self, rows: Sequence[tuple[Record[Any, Any], RecordContext]]) -> None:
+        """Hand on what left the cache before the node's store."""
+        ...
+
+
+class TaskContext:
+    """What the nodes of a task share: the times, the record being processed, counts. No clock: `wall_clock` (ms) is what the host said last."""
+
+    def __init__(self, task_id: str, config: StreamsConfig, schedules: Schedules, wall_clock: int, stream_time: int = NO_TIMESTAMP) -> None:
+        """Start at the times given (ms)."""
+        self.task_id = task_id
+        self.config = config
+        self.schedules = schedules
+        self.wall_clock = wall_clock
+        self.stream_time = stream_time
+        self.metadata: RecordMetadata | None = None
+        self.record: Record[Any, Any] | None = None
+        self.punctuation_time = NO_TIMESTAMP
+        self.source = TopicPartition("", -1)
+        self.stores: Mapping[str, EngineKeyValueStore] = {}
+        self.dropped_records: Counter[str] = Counter()
+        self.commit_requested = False
+
+    def record_context(self) -> RecordContext:
+        """Return the context for a write to a store: that of the record being processed, or of the punctuation."""
+        record = self.record
+        if record is None:
+            return RecordContext(self.punctuation_time, (), self.metadata)
+        return RecordContext(record.timestamp, record.headers, self.metadata)
+
+
+class NodeContext:
+    """What one processor may ask of its task (implements ProcessorContext and EngineContext)."""
+
+    def __init__(self, task: TaskContext, node: Node) -> None:
+        """Serve `node`."""
+        self._task = task
+        self._node = node
+        self._calls = 0
+
+    @property
+    def application_id(self) -> str:
+        """`application.id` of the configuration."""
+        application_id: str = self._task.config.required("application.id")
+        return application_id
+
+    @property
+    def task_id(self) -> str:
+        """The task, as `<sub-topology>_<partition>`."""
+        return self._task.task_id
+
+    @property
+    def record_metadata(self) -> RecordMetadata | None:
+        """Topic, partition and offset of the input record; None where no record is being processed."""
+        return self._task.metadata
+
+    @property
+    def key_serde(self) -> Serde | None:
+        """`default.key.serde`, None if not set."""
+        serde: Serde | None = self._task.config["default.key.serde"]
+        return serde
+
+    @property
+    def value_serde(self) -> Serde | None:
+        """`default.value.serde`, None if not set."""
+        serde: Serde | None = self._task.config["default.value.serde"]
+        return serde
+
+    def get_state_store(self, name: str) -> Any:
+        """Return the store `name`; raises StreamsError if it is not connected to this processor."""
+        if name not in self._node.stores:
+            raise StreamsError(
+                f"Processor {self._node.name} has no access to StateStore {name} as the store is not connected to the processor. If you add stores manually "
+                "via '.addStateStore()' make sure to connect the added store to the processor by providing the processor name to '.addStateStore()' or connect "
+                "them via '.connectProcessorAndStateStores()'. DSL users need to provide the store name to '.process()', '.processValues()', or "
+                "'.transformValues()' to connect the store to the corresponding operator, or they can provide a StoreBuilder by implementing the stores() method "
+                "on the Supplier itself. If you do not add stores manually, please file a bug report at https://issues.apache.org/jira/projects/KAFKA."
+            )
+        return self._task.stores[name]
+
+    def forward(self, record: Record[Any, Any], child_name: str | None = None) -> None:
+        """Hand `record` to every child in the order of their registration, or only to the child named; raises StreamsError for an unknown child."""
+        if child_name is None:
+            for child in self._node.children:
+                child.process(record)
+            return
+        for child in self._node.children:
+            if child.name == child_name:
+                child.process(record)
+                return
+        raise StreamsError(f"Unknown downstream node: {child_name} either does not exist or is not connected to this processor.")
+
+    def schedule(
+        self, interval_ms: int, punctuation_type: PunctuationType, callback: Punctuator, start_time_ms: int | None = None
+    ) -> Cancellable:
+        """Call `callback` every `interval_ms`; stream time is aligned to 0 or to `start_time_ms`, wall-clock time to now or to `start_time_ms`.
+
+        Raises ValueError for an interval below 1 ms.
+        """
+        if interval_ms < MINIMUM_INTERVAL_MS:
+            raise ValueError("The minimum supported scheduling interval is 1 millisecond.")
+        now = self._task.stream_time if punctuation_type is PunctuationType.STREAM_TIME else self._task.wall_clock
+        if start_time_ms is not None:
+            first = start_time_ms if start_time_ms > now else start_time_ms + ((now - start_time_ms) // interval_ms + 1) * interval_ms
+        else:
+            first = 0 if punctuation_type is PunctuationType.STREAM_TIME else now + interval_ms
+        schedule = Schedule(self._node.name, self._calls, punctuation_type, interval_ms, callback, first)
+        self._task.schedules.add(schedule, self._node.initializing)
+        self._calls += 1
+        return schedule
+
+    def commit(self) -> None:
+        """Ask for a commit soon."""
+        self._task.commit_requested = True
+
+    def current_stream_time_ms(self) -> int:
+        """Return the largest timestamp (ms) that the task has taken, -1 before the first record."""
+        return self._task.stream_time
+
+    def current_system_time_ms(self) -> int:
+        """Return the wall-clock time of the task in ms."""
+        return self._task.wall_clock
+
+    def app_configs(self) -> Mapping[str, Any]:
+        """Return the configuration as the user gave it."""
+        return self._task.config.given()
+
+    def count_dropped(self, records: int) -> None:
+        """Add to the dropped records of this node (Kafka metric: dropped-records-total)."""
+        self._task.dropped_records[self._node.name] += records
+
+    def source_partition(self) -> TopicPartition:
+        """Return the topic and partition that the batch in `process_batch` came from."""
+        return self._task.source
+
+    def forward_flushed(self, rows: Sequence[tuple[Record[Any, Any], RecordContext]]) -> None:
+        """Forward each record to every child as if the record of its context were being processed."""
+        self._node.flushed(rows)

@@ -1,0 +1,327 @@
+"""How a batch runs through the nodes: column by column where that gives the same, record by record elsewhere.
+
+From where a batch enters (a source, or a store whose cache is flushed) the *columns* are the nodes that can work on columns, whose store no other node
+uses, and that cannot be reached through a node that cannot. They run first, in topological order. What leaves them goes to sinks, as columns too, or record by
+record into *islands*: the other nodes, run depth first.
+
+The order is that of a depth-first run. Each row carries a position where more than one way leads out of the columns: a number that is refined where a
+node fans out or multiplies a row, so that a merge is a sort by position. Positions of one run are unique.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from penstock.processor.api import BatchProcessor, PunctuationType
+from penstock.record import NO_METADATA, Int64Array, Record, RecordBatch, RecordMetadata, TopicPartition
+from penstock.state.api import RecordContext
+from penstock.task.context import TaskContext
+from penstock.task.processor_topology import ProcessingFailure, ProcessorNode, ProcessorTopology, SinkNode, SourceNode
+from penstock.task.record_collector import RecordCollector
+
+Entry = SourceNode | ProcessorNode
+Child = ProcessorNode | SinkNode
+
+MAXIMUM_SCALE = 1 << 40
+_STREAM_TIME = PunctuationType.STREAM_TIME
+
+
+@dataclass(frozen=True)
+class ColumnPlan:
+    """Which nodes run column by column behind one entry.
+
+    nodes: in topological order. positions: whether rows need positions. islands: whether a way leads into nodes that run record by record.
+    """
+
+    children: Sequence[Child]
+    nodes: tuple[ProcessorNode, ...]
+    positions: bool
+    islands: bool
+
+
+class Input(NamedTuple):
+    """A batch on its way in. stream_times: the stream time (ms) at each row; None where time stands still, in a flush."""
+
+    partition: TopicPartition
+    batch: RecordBatch
+    stream_times: Int64Array | None
+
+
+class Part(NamedTuple):
+    """Rows on one edge; positions is None where the plan needs none."""
+
+    batch: RecordBatch
+    positions: Int64Array | None
+
+
+@dataclass
+class _Flow:
+    """The rows of one run that wait on an edge, by the node they lead to; scale: how much positions have been refined."""
+
+    waiting: dict[str, list[Part]] = field(default_factory=dict)
+    scale: int = 1
+
+    def refine(self, factor: int) -> bool:
+        """Make room for `factor` positions where there was one; return whether positions still fit."""
+        self.scale *= factor
+        for parts in self.waiting.values():
+            parts[:] = [Part(batch, None if positions is None else positions * factor) for batch, positions in parts]
+        return self.scale <= MAXIMUM_SCALE
+
+
+class Execution:
+    """Runs batches through the nodes of one task."""
+
+    def __init__(
+        self,
+        topology: ProcessorTopology,
+        task: TaskContext,
+        collector: RecordCollector,
+        column_by_column: bool,
+        punctuate_stream_time: Callable[[], None],
+    ) -> None:
+        """Plan every source and every node with a store; `punctuate_stream_time` is called after a record that moved stream time past a schedule."""
+        self._task = task
+        self._collector = collector
+        self._punctuate = punctuate_stream_time
+        entries: list[Entry] = [*topology.sources, *(node for node in topology.processors if node.stores)]
+        able = _column_nodes(topology) if column_by_column else frozenset()
+        self._plans = {entry.name: _plan(entry, topology, able) for entry in entries}
+        for node in topology.processors:
+            node.flusher = self
+
+    def run(self, source: SourceNode, partition: TopicPartition, batch: RecordBatch, stream_times: Int64Array) -> None:
+        """Run the records of one source; stream time is at the last row afterwards and all punctuations due by then were made."""
+        plan = self._plans[source.name]
+        if plan.islands:
+            self._run(plan, Input(partition, batch, stream_times))
+            return
+        start = 0
+        while start < len(batch):
+            due = self._task.schedules.next_time(_STREAM_TIME)
+            stop = len(batch) if due is None else min(len(batch), int(np.searchsorted(stream_times, due)) + 1)
+            stop = max(stop, start + 1)
+            self._run(plan, Input(partition, batch.slice(start, stop), stream_times[start:stop]))
+            self._task.stream_time = int(stream_times[stop - 1])
+            self._punctuate()
+            start = stop
+
+    def run_flushed(self, node: ProcessorNode, rows: Sequence[tuple[Record[Any, Any], RecordContext]]) -> None:
+        """Run what left the cache before the store of `node` through its children, each record in the context of the write that it comes from."""
+        plan = self._plans[node.name]
+        outer = self._task.metadata, self._task.record, self._task.source
+        start = 0
+        origins = [context.metadata or NO_METADATA for _, context in rows]
+        for stop in range(1, len(rows) + 1):
+            if stop < len(rows) and origins[stop][:2] == origins[start][:2]:
+                continue
+            batch = RecordBatch.of(
+                [(r.key, r.value, r.timestamp, o.offset, r.headers) for (r, _), o in zip(rows[start:stop], origins[start:stop], strict=True)]
+            )
+            topic, partition = origins[start][:2]
+            self._run(plan, Input(TopicPartition(topic or "", partition), batch, None))
+            start = stop
+        self._task.metadata, self._task.record, self._task.source = outer
+
+    def _run(self, plan: ColumnPlan, entering: Input) -> None:
+        self._task.source = entering.partition
+        if not plan.nodes and plan.islands:
+            self._run_records(plan.children, entering)
+            return
+        flow = _Flow()
+        positions = np.arange(len(entering.batch), dtype=np.int64) if plan.positions else None
+        self._deliver(flow, plan.children, Part(entering.batch, positions))
+        for node in plan.nodes:
+            parts = flow.waiting.pop(node.name, None)
+            if parts is not None:
+                self._run_node(flow, node, _merged(parts), entering.partition)
+        self._leave(plan, flow, entering)
+
+    def _run_node(self, flow: _Flow, node: ProcessorNode, part: Part, partition: TopicPartition) -> None:
+        processor = node.processor
+        batch, positions = part
+        if not isinstance(processor, BatchProcessor) or not len(batch):
+            return
+
+        def failed(row: int, error: Exception) -> None:
+            self._task.metadata = RecordMetadata(partition.topic, partition.partition, int(batch.offsets[row]))
+            raise ProcessingFailure(node.name, error) from error
+
+        try:
+            result, origin = processor.process_batch(batch, failed)
+        except ProcessingFailure:
+            raise
+        except Exception as error:
+            self._task.metadata = RecordMetadata(partition.topic, partition.partition, int(batch.offsets[0]))
+            raise ProcessingFailure(node.name, error) from error
+        if positions is not None and origin is not None:
+            positions = self._refined(flow, positions, origin)
+        self._deliver(flow, node.children, Part(result, positions))
+
+    @staticmethod
+    def _refined(flow: _Flow, positions: Int64Array, origin: Int64Array) -> Int64Array:
+        """Return the positions of rows that came from the rows `origin`: those that came from one row follow each other."""
+        repeated = origin[1:] == origin[:-1]
+        if not repeated.any():
+            taken: Int64Array = positions[origin]
+            return taken
+        rows = np.arange(len(origin), dtype=np.int64)
+        first = rows.copy()
+        first[1:][repeated] = 0
+        place = rows - np.maximum.accumulate(first)
+        factor = int(place.max()) + 1
+        _check_room(flow.refine(factor))
+        refined: Int64Array = positions[origin] * factor + place
+        return refined
+
+    @staticmethod
+    def _deliver(flow: _Flow, children: Sequence[Child], part: Part) -> None:
+        positions = part.positions
+        if positions is not None and len(children) > 1:
+            _check_room(flow.refine(len(children)))
+            positions = positions * len(children)
+        for place, child in enumerate(children):
+            own = positions if positions is None or place == 0 else positions + place
+            flow.waiting.setdefault(child.name, []).append(Part(part.batch, own))
+
+    def _leave(self, plan: ColumnPlan, flow: _Flow, entering: Input) -> None:
+        """Hand the rows that left the columns to sinks and islands."""
+        children = {child.name: child for node in (plan, *plan.nodes) for child in node.children}
+        leaving = [(children[name], part) for name, parts in flow.waiting.items() for part in parts if len(part.batch)]
+        if plan.islands:
+            self._enter_islands(leaving, flow.scale, entering)
+            return
+        highest = max((int(part.positions[-1]) + 1 if part.positions is not None else len(part.batch) for _, part in leaving), default=0)
+        first = self._collector.reserve(highest)
+        for child, (batch, positions) in leaving:
+            if isinstance(child, SinkNode):
+                sequence = np.arange(len(batch), dtype=np.int64) if positions is None else positions
+                self._to_sink(child, batch, sequence + first, entering.partition)
+
+    def _to_sink(self, sink: SinkNode, batch: RecordBatch, sequence: Int64Array, partition: TopicPartition) -> None:
+        try:
+            sink.process_columns(batch, sequence)
+        except ProcessingFailure:
+            raise
+        except Exception as error:
+            metadata = self._task.metadata
+            if metadata is None or metadata[:2] != partition:
+                self._task.metadata = RecordMetadata(partition.topic, partition.partition, int(batch.offsets[0]))
+            raise ProcessingFailure(sink.name, error) from error
+
+    def _enter_islands(self, leaving: list[tuple[Child, Part]], scale: int, entering: Input) -> None:
+        """Hand the rows over one by one in the order of their positions; between two input rows stream time moves and punctuations are made."""
+        task = self._task
+        edges = np.concatenate([np.full(len(part.batch), edge, np.int64) for edge, (_, part) in enumerate(leaving)] or [np.empty(0, np.int64)])
+        rows = np.concatenate([np.arange(len(part.batch), dtype=np.int64) for _, part in leaving] or [np.empty(0, np.int64)])
+        positions = np.concatenate([_known(part.positions) for _, part in leaving] or [np.empty(0, np.int64)])
+        order = np.argsort(positions, kind="stable")
+        timestamps = [part.batch.timestamps.tolist() for _, part in leaving]
+        offsets = [part.batch.offsets.tolist() for _, part in leaving]
+        topic, partition = entering.partition
+        before = 0
+        for edge, row, input_row in zip(edges[order].tolist(), rows[order].tolist(), (positions[order] // scale).tolist(), strict=True):
+            if input_row > before:
+                self._pass_time(entering.stream_times, before, input_row)
+                before = input_row
+            if entering.stream_times is not None:
+                task.stream_time = max(task.stream_time, int(entering.stream_times[input_row]))
+            child, (batch, _) = leaving[edge]
+            task.metadata = RecordMetadata(topic, partition, offsets[edge][row])
+            child.process(Record(batch.keys[row], batch.values[row], timestamps[edge][row], batch.headers_at(row)))
+        self._pass_time(entering.stream_times, before, len(entering.batch))
+
+    def _pass_time(self, stream_times: Int64Array | None, start: int, stop: int) -> None:
+        """Let stream time move over the input rows from `start` to before `stop`, with the punctuations that fall due at each of them."""
+        if stream_times is None:
+            return
+        task = self._task
+        for row in range(start, stop):
+            due = task.schedules.next_time(_STREAM_TIME)
+            if due is None:
+                break
+            time = int(stream_times[row])
+            if due <= time:
+                task.stream_time = time
+                self._punctuate()
+        task.stream_time = int(stream_times[stop - 1])
+
+    def _run_records(self, children: Sequence[Child], entering: Input) -> None:
+        """Run a batch record by record from the start."""
+        task, batch, stream_times = self._task, entering.batch, entering.stream_times
+        topic, partition = entering.partition
+        times = None if stream_times is None else stream_times.tolist()
+        headers = batch.headers or [()] * len(batch)
+        for row, (key, value, timestamp, offset, header) in enumerate(
+            zip(batch.keys, batch.values, batch.timestamps.tolist(), batch.offsets.tolist(), headers, strict=True)
+        ):
+            task.metadata = RecordMetadata(topic, partition, offset)
+            if times is not None:
+                task.stream_time = times[row]
+            record = Record(key, value, timestamp, header)
+            for child in children:
+                child.process(record)
+            if times is not None:
+                due = task.schedules.next_time(_STREAM_TIME)
+                if due is not None and due <= task.stream_time:
+                    self._punctuate()
+
+
+def _column_nodes(topology: ProcessorTopology) -> frozenset[str]:
+    """Return the names of the nodes that can work on columns and share no store."""
+    users: dict[str, int] = {}
+    for node in topology.processors:
+        for store in node.stores:
+            users[store] = users.get(store, 0) + 1
+    return frozenset(
+        node.name
+        for node in topology.processors
+        if isinstance(node.processor, BatchProcessor) and all(users[store] == 1 for store in node.stores)
+    )
+
+
+def _plan(entry: Entry, topology: ProcessorTopology, able: frozenset[str]) -> ColumnPlan:
+    unable: set[str] = set()
+    reached: set[str] = set()
+    below: list[tuple[Child, bool]] = [(child, False) for child in entry.children]
+    while below:  # a node below an island belongs to it, whichever other way leads there
+        node, in_island = below.pop()
+        in_island = in_island or (isinstance(node, ProcessorNode) and node.name not in able)
+        if node.name in reached and (node.name in unable or not in_island):
+            continue
+        reached.add(node.name)
+        if in_island:
+            unable.add(node.name)
+        below.extend((child, in_island) for child in node.children)
+    nodes = tuple(node for node in topology.processors if node.name in reached - unable)
+    inner = {node.name for node in nodes}
+    edges = [child for start in (entry, *nodes) for child in start.children]
+    leaving = [child for child in edges if child.name not in inner]
+    entered = [child.name for child in edges if child.name in inner]
+    islands = any(isinstance(child, ProcessorNode) for child in leaving)
+    return ColumnPlan(entry.children, nodes, islands or len(leaving) > 1 or len(entered) > len(set(entered)), islands)
+
+
+def _merged(parts: list[Part]) -> Part:
+    """Return the rows of all parts in the order of their positions."""
+    filled = [part for part in parts if len(part.batch)]
+    if len(filled) <= 1:
+        return (filled or parts)[0]
+    positions = np.concatenate([_known(part.positions) for part in filled])
+    order = np.argsort(positions, kind="stable")
+    return Part(RecordBatch.concat([part.batch for part in filled]).take(order), positions[order])
+
+
+def _known(positions: Int64Array | None) -> Int64Array:
+    if positions is None:
+        raise AssertionError("A plan with a merge needs positions.")
+    return positions
+
+
+def _check_room(fits: bool) -> None:
+    if not fits:
+        raise OverflowError("The operators multiply records more often than positions can tell apart; set penstock.execution=record.")

@@ -1,0 +1,119 @@
+"""The partition group: the buffered input of a task and the order in which it is taken (Kafka classes: PartitionGroup, RecordQueue).
+
+Each lane of a topic partition is a queue, taken in its own order; among the queues the one whose head has the smallest timestamp is next, and of equal heads
+that of the queue first by topic, partition and lane. Taking heads one by one gives the order of a stable sort by the largest timestamp that a queue
+has shown so far: that is how it is done here, for all that is buffered at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.errors import StreamsError
+from penstock.processor.timestamps import ConsumedRecord, TimestampExtractor, fail_on_invalid_timestamp
+from penstock.record import NO_TIMESTAMP, Int64Array, RecordBatch, TopicPartition
+from penstock.task.processor_topology import SourceNode
+
+
+class Run(NamedTuple):
+    """Consecutive records of one topic partition, deserialised, with the lane of each (int64 array)."""
+
+    source: SourceNode
+    partition: TopicPartition
+    lanes: Int64Array
+    batch: RecordBatch
+
+
+class Lane(NamedTuple):
+    """A queue: a topic partition and, behind a shuffle, the upstream task that the records come from (0 for a topic of a broker)."""
+
+    partition: TopicPartition
+    lane: int
+
+
+class PartitionGroup:
+    """The queues of one task."""
+
+    def __init__(
+        self,
+        sources: Mapping[str, SourceNode],
+        default_extractor: TimestampExtractor,
+        partition_times: Mapping[TopicPartition, int],
+        count_dropped: Callable[[str, int], None],
+    ) -> None:
+        """Read the topics of `sources`; `partition_times` (ms) are those of the last commit; `count_dropped` takes a node's name and a number of records."""
+        self._sources = sources
+        self._default_extractor = default_extractor
+        self._count_dropped = count_dropped
+        self._queues: dict[Lane, list[RecordBatch]] = {}
+        self.partition_times: dict[TopicPartition, int] = dict(partition_times)
+
+    def add(self, partition: TopicPartition, lane: int, batch: RecordBatch) -> None:
+        """Buffer records, keys and values as bytes; raises StreamsError for a topic that no source reads."""
+        if partition.topic not in self._sources:
+            raise StreamsError(f"No source of this task reads topic {partition.topic}: expected one of {', '.join(sorted(self._sources))}.")
+        if len(batch):
+            self._queues.setdefault(Lane(partition, lane), []).append(batch)
+
+    def take(self) -> Iterator[Run]:
+        """Give up everything that is buffered, in the order in which it is to be processed."""
+        lanes = sorted(self._queues)
+        prepared = [self._prepare(lane, RecordBatch.concat(self._queues.pop(lane))) for lane in lanes]
+        kept = [(lane, batch) for lane, batch in zip(lanes, prepared, strict=True) if len(batch)]
+        if len(kept) == 1:
+            lane, batch = kept[0]
+            yield self._run(lane.partition, np.full(len(batch), lane.lane, np.int64), batch)
+        elif kept:
+            yield from self._merge(kept)
+
+    def _merge(self, queues: list[tuple[Lane, RecordBatch]]) -> Iterator[Run]:
+        heads = np.concatenate([np.maximum.accumulate(batch.timestamps) for _, batch in queues])
+        order = np.argsort(heads, kind="stable")
+        lengths = [len(batch) for _, batch in queues]
+        partitions = sorted({lane.partition for lane, _ in queues})
+        numbers = np.repeat([partitions.index(lane.partition) for lane, _ in queues], lengths)[order]
+        lanes = np.repeat([lane.lane for lane, _ in queues], lengths)[order]
+        merged = RecordBatch.concat([batch for _, batch in queues]).take(order)
+        cuts = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(numbers)]
+        for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
+            yield self._run(partitions[int(numbers[start])], lanes[start:stop], merged.slice(start, stop))
+
+    def _run(self, partition: TopicPartition, lanes: Int64Array, batch: RecordBatch) -> Run:
+        return Run(self._sources[partition.topic], partition, lanes, batch)
+
+    def _prepare(self, lane: Lane, batch: RecordBatch) -> RecordBatch:
+        """Return the records deserialised, with their timestamps extracted and without those that the extractor drops."""
+        partition = lane.partition
+        source = self._sources[partition.topic]
+        batch = source.deserialize(partition.topic, partition.partition, batch)
+        extractor = fail_on_invalid_timestamp if source.spec.repartition else source.spec.timestamp_extractor or self._default_extractor
+        if extractor is not fail_on_invalid_timestamp or bool((batch.timestamps < 0).any()):
+            batch = self._extract(partition, batch, extractor)
+        if len(batch):
+            self.partition_times[partition] = max(self.partition_times.get(partition, NO_TIMESTAMP), int(batch.timestamps.max()))
+        return batch
+
+    def _extract(self, partition: TopicPartition, batch: RecordBatch, extractor: TimestampExtractor) -> RecordBatch:
+        partition_time = self.partition_times.get(partition, NO_TIMESTAMP)
+        extracted: list[int] = []
+        for key, value, timestamp, offset in zip(batch.keys, batch.values, batch.timestamps.tolist(), batch.offsets.tolist(), strict=True):
+            record = ConsumedRecord(partition.topic, partition.partition, offset, timestamp, key, value)
+            try:
+                time = extractor(record, partition_time)
+            except StreamsError:
+                raise
+            except Exception as error:
+                failure = StreamsError(f"Fatal user code error in TimestampExtractor callback for record {partition} at offset {offset}.")
+                raise failure from error
+            extracted.append(time)
+            partition_time = max(partition_time, time)
+        timestamps = np.array(extracted, np.int64)
+        result = RecordBatch(batch.keys, batch.values, timestamps, batch.offsets, batch.headers)
+        kept = np.flatnonzero(timestamps >= 0)
+        if len(kept) == len(batch):
+            return result
+        self._count_dropped(self._sources[partition.topic].name, len(batch) - len(kept))
+        return result.take(kept)

@@ -1,0 +1,58 @@
+"""The stores of one task: built over its base, flushed and committed together (Kafka class: ProcessorStateManager)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock.config import StreamsConfig
+from penstock.errors import ProcessorStateError
+from penstock.plan.subtopology import SubtopologySpec
+from penstock.state.api import Base, Changes, EngineKeyValueStore, RecordContext
+from penstock.state.cache import RecordCache
+from penstock.state.stores import build_store
+from penstock.task.processor_topology import ProcessingFailure
+
+
+class ProcessorStateManager:
+    """Builds the stores of a sub-topology and collects what they changed."""
+
+    def __init__(
+        self, spec: SubtopologySpec, task_id: str, config: StreamsConfig, base: Base, cache: RecordCache, context: Callable[[], RecordContext]
+    ) -> None:
+        """Build each store of `spec` over `base`, behind `cache` where it is to be cached; `context` gives the record that causes a write."""
+        self._task_id = task_id
+        self._base = base
+        self._cache = cache
+        self.stores: dict[str, EngineKeyValueStore] = {
+            name: build_store(builder, config, base.view(name), cache, context) for name, builder in spec.stores.items()
+        }
+
+    def flush_caches(self) -> None:
+        """Flush the cache of every store in the order of the stores; raises ProcessorStateError naming the store if what follows from it fails."""
+        for name, store in self.stores.items():
+            try:
+                store.flush()
+            except ProcessingFailure:
+                raise
+            except Exception as error:
+                raise ProcessorStateError(f"task [{self._task_id}] Failed to flush cache of store {name}") from error
+
+    def evict(self) -> None:
+        """Evict from the record cache what is over its bound, after a batch that was put without eviction."""
+        self._cache.evict()
+
+    def changes(self) -> Changes:
+        """Return what all stores changed since the last commit; stores without changes are left out."""
+        changed = {name: store.changes() for name, store in self.stores.items()}
+        return {name: changes for name, changes in changed.items() if changes}
+
+    def committed(self, changes: Changes, stamp: bytes) -> None:
+        """Apply `changes` to the base with `stamp` and forget them."""
+        self._base.apply(changes, stamp)
+        for store in self.stores.values():
+            store.clear_changes()
+
+    def close(self) -> None:
+        """Close the stores; uncommitted changes are lost, and the base stays open: it belongs to the host."""
+        for store in self.stores.values():
+            store.close()

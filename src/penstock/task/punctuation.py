@@ -1,0 +1,123 @@
+"""Schedules: which punctuator is due when. Two lifetimes of a schedule exist, and a host says which one its tasks have.
+
+`LivingSchedules`: a processor lives as long as its task, may schedule at any time, and schedules anew after a restart, as in Kafka.
+`EpochSchedules`: a processor lives for one epoch; only `init` schedules, and a schedule goes on where the same call of the epoch before stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock.errors import StreamsError
+from penstock.processor.api import PunctuationType, Punctuator
+from penstock.record import NO_TIMESTAMP
+from penstock.task.checkpoint import ScheduleState
+
+MINIMUM_INTERVAL_MS = 1
+
+
+@dataclass(eq=False)
+class Schedule:
+    """One schedule of a node: fires at `next_time` (ms) and then every `interval` ms."""
+
+    node: str
+    call: int
+    type: PunctuationType
+    interval: int
+    callback: Punctuator
+    next_time: int
+    cancelled: bool = False
+
+    def cancel(self) -> None:
+        """End the schedule; its punctuator is not called again."""
+        self.cancelled = True
+
+    def advance(self, now: int) -> None:
+        """Set the next time after a punctuation at `now` (ms): one punctuation for all intervals that were missed."""
+        self.next_time += self.interval
+        if self.next_time <= now:
+            self.next_time += (now - self.next_time) // self.interval * self.interval + self.interval
+
+
+class Schedules(Protocol):
+    """The schedules of one task."""
+
+    def add(self, schedule: Schedule, initializing: bool) -> None:
+        """Take a schedule, made in `init` or later; raises StreamsError where it may not be made."""
+        ...
+
+    def next_due(self, kind: PunctuationType, now: int) -> Schedule | None:
+        """Return the schedule of this clock that is due at `now` (ms) and has the smallest time, None if there is none."""
+        ...
+
+    def next_time(self, kind: PunctuationType) -> int | None:
+        """Return the next time (ms) of this clock at which a schedule is due, None if there is none."""
+        ...
+
+    def states(self) -> tuple[ScheduleState, ...]:
+        """Return what a commit must remember."""
+        ...
+
+
+class LivingSchedules:
+    """Schedules of processors that live as long as their task."""
+
+    def __init__(self) -> None:
+        self._schedules: dict[PunctuationType, list[Schedule]] = {kind: [] for kind in PunctuationType}
+
+    def add(self, schedule: Schedule, initializing: bool) -> None:
+        """Take a schedule at any time."""
+        self._schedules[schedule.type].append(schedule)
+
+    def next_due(self, kind: PunctuationType, now: int) -> Schedule | None:
+        """Return the due schedule with the smallest time; among equals the one made first."""
+        if not self._schedules[kind]:
+            return None
+        live = self._live(kind)
+        first = min(live, key=lambda schedule: schedule.next_time, default=None)
+        return first if first is not None and first.next_time <= now else None
+
+    def next_time(self, kind: PunctuationType) -> int | None:
+        """Return the smallest time of the live schedules."""
+        if not self._schedules[kind]:
+            return None
+        return min((schedule.next_time for schedule in self._live(kind)), default=None)
+
+    def states(self) -> tuple[ScheduleState, ...]:
+        """Return nothing: after a restart `init` schedules anew."""
+        return ()
+
+    def _live(self, kind: PunctuationType) -> list[Schedule]:
+        live = [schedule for schedule in self._schedules[kind] if not schedule.cancelled]
+        self._schedules[kind] = live
+        return live
+
+
+class EpochSchedules(LivingSchedules):
+    """Schedules of processors that live for one epoch; they go on from the states of the epoch before."""
+
+    def __init__(self, states: Iterable[ScheduleState]) -> None:
+        """Go on from `states`."""
+        super().__init__()
+        self._before = {(state.node, state.call): state for state in states}
+        self._made: list[Schedule] = []
+
+    def add(self, schedule: Schedule, initializing: bool) -> None:
+        """Take a schedule made in `init`; raises StreamsError for one made later."""
+        if not initializing:
+            raise StreamsError(
+                f"Processor {schedule.node} calls schedule() outside init(). On this host a processor lives for one epoch and a schedule is known by its call "
+                "in init(): schedule there, and let the punctuator decide from a store whether there is something to do."
+            )
+        before = self._before.get((schedule.node, schedule.call))
+        if before is not None:
+            schedule.cancelled = before.next_time is None
+            schedule.next_time = NO_TIMESTAMP if before.next_time is None else before.next_time
+        self._made.append(schedule)
+        super().add(schedule, initializing)
+
+    def states(self) -> tuple[ScheduleState, ...]:
+        """Return the next time of each schedule, None for a cancelled one."""
+        return tuple(ScheduleState(s.node, s.call, s.type, None if s.cancelled else s.next_time) for s in self._made)

@@ -1,0 +1,235 @@
+"""The unit of work: one sub-topology on one partition, free of I/O, threads and clocks (Kafka class: StreamTask).
+
+Record batches go in; output, changes of state and a checkpoint come out. A host fills a task, drains it and commits it: `add_records`, `process`,
+`advance_wall_clock`, `prepare_commit`, then, when all that is durable, `committed`. An error leaves the task unfit for use: the host drops it and
+begins again from the last commit, where nothing has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.config import StreamsConfig
+from penstock.errors import StreamsError
+from penstock.plan.subtopology import SinkSpec, SubtopologySpec, TaskId
+from penstock.processor.api import PunctuationType
+from penstock.processor.timestamps import fail_on_invalid_timestamp
+from penstock.record import NO_METADATA, RecordBatch, TopicPartition
+from penstock.state.api import Base, Changes, EngineKeyValueStore
+from penstock.state.cache import RecordCache
+from penstock.task.checkpoint import TaskCheckpoint
+from penstock.task.context import TaskContext
+from penstock.task.execution import Execution
+from penstock.task.order_trace import OrderTrace, TracedCommit
+from penstock.task.partition_group import PartitionGroup
+from penstock.task.processor_state_manager import ProcessorStateManager
+from penstock.task.processor_topology import ProcessingFailure, ProcessorTopology, user_line
+from penstock.task.punctuation import LivingSchedules, Schedules
+from penstock.task.record_collector import OutputBatch, RecordCollector, SentRecord
+
+MAXIMUM_ROWS = 16_384
+"""Records that run through the columns at once: bounds what operators that multiply records hold in memory."""
+
+
+@dataclass(frozen=True)
+class TaskCommit:
+    """What a commit must make durable in one step.
+
+    changes: by store and key. checkpoint: what the task must remember besides. output: by partition. dropped_records: by node, since the task was made.
+    order: what was taken since the last commit, where the task traces it.
+    """
+
+    changes: Changes
+    checkpoint: TaskCheckpoint
+    output: list[OutputBatch]
+    dropped_records: Mapping[str, int]
+    order: TracedCommit | None
+
+
+class StreamTask:
+    """Runs one sub-topology on one partition."""
+
+    def __init__(
+        self,
+        spec: SubtopologySpec,
+        task_id: TaskId,
+        config: StreamsConfig,
+        base: Base,
+        partitions: Mapping[str, int],
+        checkpoint: TaskCheckpoint | None = None,
+        wall_clock_ms: int = 0,
+        schedules: Schedules | None = None,
+    ) -> None:
+        """Make the task's nodes and stores; nothing of the user's runs before `initialize`.
+
+        base: the committed state. partitions: the number of partitions of each topic that sinks write to. checkpoint: that of the last commit, None for a
+        new task. schedules: their lifetime on this host, LivingSchedules if not given.
+        """
+        self.task_id = task_id
+        self._spec = spec
+        checkpoint = checkpoint or TaskCheckpoint()
+        self._lane_offsets = dict(checkpoint.lane_offsets)
+        self._context = TaskContext(str(task_id), config, schedules or LivingSchedules(), wall_clock_ms, checkpoint.stream_time)
+        self._collector = RecordCollector()
+        cache = RecordCache(config["statestore.cache.max.bytes"])
+        self._state = ProcessorStateManager(spec, str(task_id), config, base, cache, self._context.record_context)
+        self._context.stores = self._state.stores
+        self._topology = ProcessorTopology(spec, self._context, self._collector, partitions, task_id.partition)
+        sinks = [node for node in spec.nodes if isinstance(node, SinkSpec)]
+        self._repartition_topics = {sink.topic for sink in sinks if sink.repartition and sink.topic is not None}
+        self._execution = Execution(
+            self._topology, self._context, self._collector, config["penstock.execution"] == "auto", self._punctuate_stream_time
+        )
+        self._group = PartitionGroup(
+            {topic: source for source in self._topology.sources for topic in source.spec.topics},
+            config["default.timestamp.extractor"] or fail_on_invalid_timestamp,
+            checkpoint.partition_times,
+            self._count_dropped,
+        )
+        self._order = None if config["penstock.trace.order"] is None else OrderTrace()
+
+    def initialize(self) -> None:
+        """Call `init` of every processor; raises StreamsError naming the one that fails."""
+        for node in self._topology.processors:
+            node.init()
+
+    def add_records(self, topic: str, partition: int, batch: RecordBatch, lane: int = 0) -> None:
+        """Buffer records of one partition, keys and values as bytes, offsets ascending; `lane` is the upstream task behind a shuffle.
+
+        Raises StreamsError for a topic that no source of the task reads.
+        """
+        self._group.add(TopicPartition(topic, partition), lane, batch)
+
+    def process(self) -> int:
+        """Process all that is buffered, with the stream-time punctuations at their places; return the number of records taken.
+
+        Raises StreamsError naming node, topic, partition and offset if a function of the user fails.
+        """
+        taken = 0
+        try:
+            for run in self._group.take():
+                batch = run.batch
+                taken += len(batch)
+                if self._order is not None:
+                    self._order.take(run.partition, run.lanes, batch.offsets)
+                stream_times = np.maximum(np.maximum.accumulate(batch.timestamps), self._context.stream_time)
+                for start in range(0, len(batch), MAXIMUM_ROWS):
+                    stop = start + MAXIMUM_ROWS
+                    self._execution.run(run.source, run.partition, batch.slice(start, stop), stream_times[start:stop])
+                    self._state.evict()
+        except ProcessingFailure as failure:
+            raise self._processing_error(failure) from failure.error
+        self._context.metadata = None
+        return taken
+
+    def advance_wall_clock(self, now_ms: int) -> bool:
+        """Tell the task the wall-clock time and make the punctuations due; return whether there were any. Raises StreamsError if one fails."""
+        self._context.wall_clock = now_ms
+        return self._punctuate(PunctuationType.WALL_CLOCK_TIME, now_ms)
+
+    def prepare_commit(self) -> TaskCommit:
+        """Flush the caches and return all that the commit must make durable; the output is given up with it."""
+        self.flush()
+        output = self._collector.drain(self._repartition_topics, self._lane_offsets)
+        return TaskCommit(
+            self._state.changes(),
+            self.checkpoint(),
+            output,
+            dict(self._context.dropped_records),
+            None if self._order is None else self._order.commit(self._context.wall_clock),
+        )
+
+    def flush(self) -> None:
+        """Flush the caches: what they hold is written to the stores and forwarded."""
+        try:
+            self._state.flush_caches()
+        except ProcessingFailure as failure:
+            raise self._processing_error(failure) from failure.error
+        self._context.metadata = None
+
+    def drain_in_order(self) -> Iterator[SentRecord]:
+        """Give up the output record by record in the order of sending, across topics: for a driver that shows it."""
+        return self._collector.drain_in_order()
+
+    def changes(self) -> Changes:
+        """Return what the stores changed since the last commit."""
+        return self._state.changes()
+
+    def committed(self, changes: Changes, stamp: bytes) -> None:
+        """Apply the changes of a commit to the base, now that the rest of it is durable."""
+        self._state.committed(changes, stamp)
+        self._context.commit_requested = False
+
+    def checkpoint(self) -> TaskCheckpoint:
+        """Return what must be remembered besides the stores; the lane offsets are those after the output given up so far."""
+        return TaskCheckpoint(
+            self._context.stream_time, dict(self._group.partition_times), self._context.schedules.states(), dict(self._lane_offsets)
+        )
+
+    def store(self, name: str) -> EngineKeyValueStore:
+        """Return the store `name`; raises StreamsError if the task has none of that name."""
+        if name not in self._state.stores:
+            raise StreamsError(f"Task {self.task_id} has no store {name!r}: expected one of {', '.join(self._state.stores) or 'none'}.")
+        return self._state.stores[name]
+
+    @property
+    def dropped_records(self) -> Mapping[str, int]:
+        """The number of records dropped, by node, since the task was made (Kafka metric: dropped-records-total)."""
+        return self._context.dropped_records
+
+    @property
+    def commit_requested(self) -> bool:
+        """Whether a processor asked for a commit since the last one."""
+        return self._context.commit_requested
+
+    def close(self) -> None:
+        """Close the processors, then the stores; what was not committed is lost. Raises the first error of a processor after all were closed."""
+        first: StreamsError | None = None
+        for node in self._topology.processors:
+            try:
+                node.close()
+            except StreamsError as error:
+                first = first or error
+        self._state.close()
+        if first is not None:
+            raise first
+
+    def _punctuate_stream_time(self) -> None:
+        self._punctuate(PunctuationType.STREAM_TIME, self._context.stream_time)
+
+    def _punctuate(self, kind: PunctuationType, now: int) -> bool:
+        context = self._context
+        punctuated = False
+        while (schedule := context.schedules.next_due(kind, now)) is not None:
+            context.metadata, context.record, context.punctuation_time = NO_METADATA, None, now
+            try:
+                schedule.callback(now)
+            except Exception as error:
+                cause = error.error if isinstance(error, ProcessingFailure) else error
+                failure = StreamsError(f"task [{self.task_id}] Exception caught while punctuating processor '{schedule.node}'")
+                _point_at_user_line(failure, cause)
+                raise failure from cause
+            schedule.advance(now)
+            punctuated = True
+        return punctuated
+
+    def _processing_error(self, failure: ProcessingFailure) -> StreamsError:
+        metadata = self._context.metadata or NO_METADATA
+        error = StreamsError(
+            f"Exception caught in process. taskId={self.task_id}, processor={failure.node}, topic={metadata.topic}, partition={metadata.partition}, "
+            f"offset={metadata.offset}"
+        )
+        _point_at_user_line(error, failure.error)
+        return error
+
+    def _count_dropped(self, node: str, records: int) -> None:
+        self._context.dropped_records[node] += records
+
+
+def _point_at_user_line(error: StreamsError, cause: BaseException) -> None:
+    line = user_line(cause)
+    if line is not None:
+        error.add_note(f"{type(cause).__name__}: {cause}\n  {line}")
