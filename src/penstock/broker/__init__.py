@@ -1,1 +1,22 @@
-"""The embedded Kafka broker: one node, a durable log, loopback only; a program of its own."""
+"""The embedded broker: one node of Kafka's protocol over a durable log, on the loopback address; a program of its own.
+
+Served, by API key (the table is in apis.py):
+
+    Produce 3-11 (announced from 0)   Fetch 4-16            ListOffsets 1-9        Metadata 0-12
+    OffsetCommit 2-9                  OffsetFetch 1-9       FindCoordinator 0-6    ApiVersions 0-4
+    CreateTopics 2-7                  DeleteTopics 1-6      InitProducerId 0-5     DescribeConfigs 1-4
+    CreatePartitions 0-3              DescribeCluster 0-1
+
+Tried with confluent-kafka (librdkafka 2.16), and with the Java client and tools of Kafka 4.3.
+
+Gaps:
+- Transactions: a transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which clients do not repeat.
+- Groups with members: JoinGroup and its kin are not announced. A consumer assigns its partitions itself; it can commit
+  and read offsets under a group id.
+- Retention and compaction: records stay until their topic is deleted. The configuration of a topic is kept and
+  returned; only `segment.bytes` and `max.message.bytes` are acted on. `message.timestamp.type` is always CreateTime.
+- Altering configurations, DeleteRecords, ACLs, quotas, SASL and TLS are not announced.
+- One replica: acks=all means this broker has it. As in Kafka nothing is forced to disk, so records outlive the death
+  of the process but perhaps not a power failure.
+- Offsets by time are found by reading the headers of the batches, without an index.
+"""

@@ -11,6 +11,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from penstock.broker.codec import Message
 from penstock.broker.group_apis import find_coordinator, init_producer_id, offset_commit, offset_fetch
 from penstock.broker.log_apis import Fetch, list_offsets, produce
 from penstock.broker.state import BrokerState, Request
@@ -22,7 +23,6 @@ from penstock.broker.topic_apis import (
     describe_configs,
     metadata,
 )
-from penstock.broker.wire import Message
 
 Handler = Callable[[BrokerState, Request], "Message | Fetch | None"]
 """Answers a request: a response, a Fetch that answers later, or None for no answer."""

@@ -26,7 +26,7 @@ class BrokerConfig:
         max_request_bytes: largest request that is read; a larger one closes its connection.
         max_partitions: most partitions the broker holds, over all topics.
         max_connections: most clients that are connected at once.
-        min_free_bytes: free disk space below which the broker does not start and takes no records.
+        min_free_bytes: free disk space below which the broker does not start.
 
     Raises:
         BrokerError: a value is out of range, or the host is not a loopback address.

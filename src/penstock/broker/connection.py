@@ -20,14 +20,14 @@ from typing import Final, cast
 from kio.schema.errors import ErrorCode
 
 from penstock.broker.apis import API_VERSIONS, APIS, api_versions_response
+from penstock.broker.codec import Message, is_flexible, request_decoder, response_encoder
 from penstock.broker.errors import MalformedRequestError
 from penstock.broker.log_apis import Fetch
 from penstock.broker.state import BrokerState, Request
-from penstock.broker.wire import Cursor, Message, Sink, is_flexible, request_decoder, response_encoder
+from penstock.broker.wire import INT16, Cursor, Sink
 
 _SIZE: Final = struct.Struct(">i")
 _HEADER: Final = struct.Struct(">hhi")
-_NULLABLE_STRING: Final = struct.Struct(">h")
 _RESPONSE_HEADER: Final = struct.Struct(">ii")
 
 _log = logging.getLogger(__name__)
@@ -149,7 +149,7 @@ class Connection(asyncio.BufferedProtocol):
         cursor = Cursor(frame)
         cursor.position = _HEADER.size
         # The client id is a string of the old form in every version of the header.
-        length = cursor.length(False, _NULLABLE_STRING)
+        length = cursor.length(False, INT16)
         client_id = None if length < 0 else str(cursor.take(length), "utf-8", "replace")
         if is_flexible(key, version):
             cursor.skip_tagged_fields()

@@ -11,10 +11,10 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from penstock.broker.codec import Message
 from penstock.broker.errors import ApiError
 from penstock.broker.metadata_store import CommittedOffset
 from penstock.broker.state import NODE_ID, BrokerState, Request
-from penstock.broker.wire import Message
 
 MAX_OFFSET_METADATA: Final = 4096
 """Bytes of text that may be committed beside an offset, as in Kafka."""
@@ -42,26 +42,41 @@ def init_producer_id(state: BrokerState, request: Request) -> Message:
     """Answer InitProducerId for idempotent producers; one with a transactional id is refused."""
     if request.body["transactional_id"] is not None:
         return {"error_code": ErrorCode.transactional_id_authorization_failed, "producer_epoch": -1}
-    return {"producer_id": state.store.next_producer_id(), "producer_epoch": 0}
+    try:
+        return {"producer_id": state.store.next_producer_id(), "producer_epoch": 0}
+    except ApiError as error:
+        return {"error_code": error.code, "producer_epoch": -1}
 
 
 def offset_commit(state: BrokerState, request: Request) -> Message:
     """Answer OffsetCommit of a consumer that is no member of its group."""
     accepted: list[CommittedOffset] = []
-    topics = []
+    codes: dict[tuple[str, int], ErrorCode] = {}
     for topic in request.body["topics"]:
-        answers = []
         for partition in topic["partitions"]:
-            code = ErrorCode.none
             try:
                 accepted.append(_checked_offset(state, request, topic["name"], partition))
             except ApiError as error:
-                code = error.code
-            answers.append({"partition_index": partition["partition_index"], "error_code": code})
-        topics.append({"name": topic["name"], "partitions": answers})
-    if accepted:
+                codes[topic["name"], partition["partition_index"]] = error.code
+    try:
         state.store.commit_offsets(request.body["group_id"], accepted)
-    return {"topics": topics}
+    except ApiError as error:
+        codes |= {(one.topic, one.partition): error.code for one in accepted}
+    return {
+        "topics": [
+            {
+                "name": topic["name"],
+                "partitions": [
+                    {
+                        "partition_index": partition["partition_index"],
+                        "error_code": codes.get((topic["name"], partition["partition_index"]), ErrorCode.none),
+                    }
+                    for partition in topic["partitions"]
+                ],
+            }
+            for topic in request.body["topics"]
+        ]
+    }
 
 
 def _checked_offset(state: BrokerState, request: Request, topic: str, partition: Message) -> CommittedOffset:

@@ -15,11 +15,11 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from penstock.broker.codec import Message
 from penstock.broker.errors import ApiError
 from penstock.broker.partition import LEADER_EPOCH, Partition
 from penstock.broker.state import BrokerState, Request
 from penstock.broker.topics import partition_of
-from penstock.broker.wire import Message
 
 _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL = -1, -2, -3, -4
 _MAX_FETCH_BYTES: Final = 64 * 1024 * 1024

@@ -12,11 +12,14 @@ import base64
 import json
 import sqlite3
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from penstock.broker.errors import BrokerError
+from kio.schema.errors import ErrorCode
+
+from penstock.broker.errors import ApiError, BrokerError
 
 _FORMAT: Final = 1
 _SCHEMA: Final = """
@@ -90,11 +93,25 @@ class MetadataStore:
         value: str = self._database.execute("select value from meta where name='cluster.id'").fetchone()[0]
         return value
 
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        try:
+            with self._database:
+                self._database.execute("begin immediate")
+                yield
+        except sqlite3.Error as error:
+            raise ApiError(ErrorCode.kafka_storage_error, f"cannot write the broker's metadata: {error}") from error
+
     def next_producer_id(self) -> int:
-        """Return a producer id that was never handed out before."""
-        value: int = self._database.execute(
-            "update meta set value=value+1 where name='next.producer.id' returning value"
-        ).fetchone()[0]
+        """Return a producer id that was never handed out before.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR.
+        """
+        with self._transaction():
+            value: int = self._database.execute(
+                "update meta set value=value+1 where name='next.producer.id' returning value"
+            ).fetchone()[0]
         return value
 
     def topics(self) -> list[TopicRow]:
@@ -103,17 +120,25 @@ class MetadataStore:
         return [TopicRow(name, uuid.UUID(bytes=key), count, json.loads(text)) for name, key, count, text in rows]
 
     def save_topic(self, topic: TopicRow) -> None:
-        """Store a new topic, or a new number of partitions or configuration of one."""
+        """Store a new topic, or a new number of partitions or configuration of one.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR.
+        """
         configs = json.dumps(topic.configs, sort_keys=True)
-        self._database.execute(
-            "insert or replace into topic values (?, ?, ?, ?)",
-            (topic.name, topic.topic_id.bytes, topic.partitions, configs),
-        )
+        with self._transaction():
+            self._database.execute(
+                "insert or replace into topic values (?, ?, ?, ?)",
+                (topic.name, topic.topic_id.bytes, topic.partitions, configs),
+            )
 
     def delete_topic(self, name: str) -> None:
-        """Forget a topic and the offsets that groups committed for it."""
-        with self._database:
-            self._database.execute("begin")
+        """Forget a topic and the offsets that groups committed for it.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR.
+        """
+        with self._transaction():
             self._database.execute("delete from topic where name=?", (name,))
             self._database.execute("delete from committed_offset where topic=?", (name,))
 
@@ -125,10 +150,9 @@ class MetadataStore:
             offsets: its positions.
 
         Raises:
-            sqlite3.Error: they could not be stored.
+            ApiError: KAFKA_STORAGE_ERROR.
         """
-        with self._database:
-            self._database.execute("begin")
+        with self._transaction():
             self._database.executemany(
                 "insert or replace into committed_offset values (?, ?, ?, ?, ?, ?)",
                 [(group_id, *offset) for offset in offsets],

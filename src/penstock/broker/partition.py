@@ -58,7 +58,17 @@ class Partition:
         BrokerError: a segment before the last one is damaged.
     """
 
-    __slots__ = ("_directory", "_listeners", "_producers", "_segments", "index", "is_deleted", "limits", "topic")
+    __slots__ = (
+        "_directory",
+        "_listeners",
+        "_producers",
+        "_read_segment",
+        "_segments",
+        "index",
+        "is_deleted",
+        "limits",
+        "topic",
+    )
 
     def __init__(self, directory: Path, topic: str, index: int, limits: LogLimits) -> None:
         self.topic = topic
@@ -68,6 +78,7 @@ class Partition:
         self._directory = directory
         self._producers = ProducerState()
         self._listeners: set[Callable[[], None]] = set()
+        self._read_segment: Segment | None = None
         self._segments = self._recover()
 
     def _recover(self) -> list[Segment]:
@@ -163,11 +174,18 @@ class Partition:
             )
         at = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
         try:
-            return self._segments[at].read(offset, max_bytes)
+            return self._to_read(self._segments[at]).read(offset, max_bytes)
         except OSError as error:
             raise ApiError(
                 ErrorCode.kafka_storage_error, f"cannot read {self.topic}-{self.index} at {offset}: {error.strerror}"
             ) from error
+
+    def _to_read(self, segment: Segment) -> Segment:
+        # At most two files of a partition are open: the one that is written and one that is read.
+        last, self._read_segment = self._read_segment, segment
+        if last is not None and last is not segment and last is not self._segments[-1]:
+            last.close()
+        return segment
 
     def offset_for_time(self, timestamp: int) -> tuple[int, int] | None:
         """Return offset and timestamp (ms) of the first record that is not older than a time, or None.
@@ -178,7 +196,7 @@ class Partition:
         for segment in self._segments:
             if segment.max_timestamp < timestamp:
                 continue
-            for position, header in segment.headers():
+            for position, header in self._to_read(segment).headers():
                 if header.max_timestamp >= timestamp:
                     batch = memoryview(segment.read_at(position, header.size))
                     for offset, record_timestamp in record_times(batch):

@@ -13,6 +13,7 @@ import errno
 import fcntl
 import logging
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -45,11 +46,21 @@ def run(config: BrokerConfig, on_ready: Callable[[str], None] | None = None, sto
         BrokerError: it cannot start: port or directory in use, no space, damaged data.
     """
     with _data_directory(config):
+        _allow_open_files()
         asyncio.run(_serve(config, on_ready or _print_ready, stop_at_eof))
 
 
 def _print_ready(address: str) -> None:
     print(f"{READY_LINE}{address}", flush=True)
+
+
+def _allow_open_files() -> None:
+    # Every partition that is written keeps a file open, and the usual limit is 1,024.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    except (OSError, ValueError) as error:
+        _log.warning("cannot raise the limit of open files: %s", error)
 
 
 @contextmanager

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from penstock.broker.codec import Message
 from penstock.broker.config import BrokerConfig
 from penstock.broker.metadata_store import MetadataStore
 from penstock.broker.topics import TopicRegistry
-from penstock.broker.wire import Message
 
 NODE_ID: Final = 1
 """Id of the one broker of the cluster."""

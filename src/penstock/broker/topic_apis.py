@@ -15,12 +15,12 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from penstock.broker.codec import Message
 from penstock.broker.errors import ApiError
 from penstock.broker.partition import LEADER_EPOCH
 from penstock.broker.state import NODE_ID, BrokerState, Request
 from penstock.broker.topic_config import TOPIC_CONFIGS, ConfigType
 from penstock.broker.topics import Topic
-from penstock.broker.wire import Message
 
 _NO_TOPIC_ID: Final = uuid.UUID(int=0)
 _SET_ON_TOPIC, _STATIC_BROKER_CONFIG, _DEFAULT_CONFIG = 1, 4, 5

@@ -180,6 +180,9 @@ class TopicRegistry:
 
         Args:
             topic: the topic.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR; nothing was deleted.
         """
         self._store.delete_topic(topic.name)
         del self._by_name[topic.name], self._by_id[topic.topic_id]

@@ -1,0 +1,310 @@
+"""Codec of Kafka's messages, driven by the schemas that kio generates from Kafka's own definitions.
+
+Here live the compiled decoders and encoders, one for each API, version and direction, made when first needed. Not here:
+the primitives of the wire format (wire.py).
+
+Rules:
+- A message is a plain dict by the field names of kio; times are integers in milliseconds, error codes integers. An
+  encoder ignores keys that its version does not know and fills missing ones with the schema's default, so one handler
+  serves all versions of its API. A tagged field is written where its key is there.
+- kio's schemas are used, its reader is not: that one reserves memory for any count it is told, and aborts the process
+  where it is too much.
+- Neighbouring numbers are packed and unpacked in one step, which makes the codec fast enough for Produce and Fetch:
+  4 microseconds a message of one partition, under 1 for each further one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import struct
+import types
+import uuid
+from collections.abc import Callable
+from functools import cache
+from itertools import chain, groupby
+from typing import Any, Final, NamedTuple, get_args, get_origin
+
+from kio.index import load_request_schema, load_response_schema
+
+from penstock.broker.errors import MalformedRequestError
+from penstock.broker.wire import INT16, Cursor, Sink
+
+Message = dict[str, Any]
+"""A request, a response or a part of one: values by field name."""
+
+Decoder = Callable[[Cursor], Any]
+"""Reads a value."""
+
+Encoder = Callable[[Sink, Any], None]
+"""Writes a value."""
+
+_ZERO_UUID: Final = uuid.UUID(int=0)
+
+# Letters of the struct module for the numbers of the schemas.
+_NUMBERS: Final = {
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "int64": "q",
+    "float64": "d",
+    "bool": "?",
+    "error_code": "h",
+    "timedelta_i32": "i",
+    "timedelta_i64": "q",
+    "datetime_i64": "q",
+}
+
+
+class _Codec(NamedTuple):
+    decode: Decoder
+    encode: Encoder
+    default: Any
+    number: str = ""  # its letter of the struct module, where it is a number
+
+
+class _Field(NamedTuple):
+    name: str
+    codec: _Codec
+    tag: int | None
+
+
+class _Part(NamedTuple):
+    """One field that is no number, or a run of neighbouring numbers."""
+
+    decode: Callable[[Cursor, Message], None]
+    encode: Callable[[Sink, Message], None]
+
+
+def _number_codec(letter: str) -> _Codec:
+    layout = struct.Struct(f">{letter}")
+    return _Codec(lambda cursor: cursor.number(layout), lambda sink, value: sink.number(layout, value), 0, letter)
+
+
+def _decode_uuid(cursor: Cursor) -> uuid.UUID:
+    return uuid.UUID(bytes=bytes(cursor.take(16)))
+
+
+def _encode_uuid(sink: Sink, value: uuid.UUID) -> None:
+    sink.write(value.bytes)
+
+
+def _string_codec(compact: bool, nullable: bool) -> _Codec:
+    def decode(cursor: Cursor) -> str | None:
+        length = cursor.length(compact, INT16)
+        if length < 0:
+            if nullable:
+                return None
+            raise MalformedRequestError(f"null at byte {cursor.position}, where a string must stand")
+        try:
+            return str(cursor.take(length), "utf-8")
+        except UnicodeDecodeError as error:
+            raise MalformedRequestError(f"a string before byte {cursor.position} is not UTF-8") from error
+
+    def encode(sink: Sink, value: str | None) -> None:
+        if value is None:
+            sink.length(-1, compact, INT16)
+            return
+        data = value.encode()
+        sink.length(len(data), compact, INT16)
+        sink.write(data)
+
+    return _Codec(decode, encode, None if nullable else "")
+
+
+def _bytes_codec(compact: bool, nullable: bool) -> _Codec:
+    def decode(cursor: Cursor) -> memoryview | None:
+        length = cursor.length(compact)
+        if length < 0:
+            if nullable:
+                return None
+            raise MalformedRequestError(f"null at byte {cursor.position}, where bytes must stand")
+        return cursor.take(length)
+
+    def encode(sink: Sink, value: bytes | memoryview | None) -> None:
+        if value is None:
+            sink.length(-1, compact)
+            return
+        sink.length(len(value), compact)
+        sink.write(value)
+
+    return _Codec(decode, encode, None if nullable else b"")
+
+
+def _array_codec(item: _Codec, compact: bool, nullable: bool) -> _Codec:
+    def decode(cursor: Cursor) -> list[Any] | None:
+        length = cursor.length(compact)
+        if length < 0:
+            if nullable:
+                return None
+            raise MalformedRequestError(f"null at byte {cursor.position}, where an array must stand")
+        return [item.decode(cursor) for _ in range(length)]
+
+    def encode(sink: Sink, value: list[Any] | None) -> None:
+        if value is None:
+            sink.length(-1, compact)
+            return
+        sink.length(len(value), compact)
+        for element in value:
+            item.encode(sink, element)
+
+    return _Codec(decode, encode, None if nullable else [])
+
+
+def _decode_tagged(cursor: Cursor, message: Message, tagged: dict[int, _Field]) -> None:
+    for _ in range(cursor.varint()):
+        tag = cursor.varint()
+        content = cursor.take(cursor.varint())
+        if tag in tagged:
+            message[tagged[tag].name] = tagged[tag].codec.decode(Cursor(content))
+
+
+def _encode_tagged(sink: Sink, message: Message, tagged: dict[int, _Field]) -> None:
+    present = [field for field in tagged.values() if field.name in message]
+    sink.varint(len(present))
+    for field in present:
+        content = Sink()
+        field.codec.encode(content, message[field.name])
+        sink.varint(field.tag or 0)
+        sink.varint(content.size)
+        for chunk in content.chunks:
+            sink.write(chunk)
+
+
+def _run_of_numbers(fields: list[_Field]) -> _Part:
+    layout = struct.Struct(">" + "".join(field.codec.number for field in fields))
+    names = [field.name for field in fields]
+    defaults = {field.name: field.codec.default for field in fields}
+
+    def decode(cursor: Cursor, message: Message) -> None:
+        message.update(zip(names, cursor.numbers(layout), strict=True))
+
+    def encode(sink: Sink, message: Message) -> None:
+        sink.numbers(layout, [message.get(name, default) for name, default in defaults.items()])
+
+    return _Part(decode, encode)
+
+
+def _single(field: _Field) -> _Part:
+    name, (decode_value, encode_value, default, _) = field.name, field.codec
+
+    def decode(cursor: Cursor, message: Message) -> None:
+        message[name] = decode_value(cursor)
+
+    def encode(sink: Sink, message: Message) -> None:
+        encode_value(sink, message.get(name, default))
+
+    return _Part(decode, encode)
+
+
+def _parts(fields: list[_Field]) -> list[_Part]:
+    runs = [(is_number, list(run)) for is_number, run in groupby(fields, key=lambda field: field.codec.number != "")]
+    parts = [[_run_of_numbers(run)] if is_number else [_single(field) for field in run] for is_number, run in runs]
+    return list(chain.from_iterable(parts))
+
+
+def _entity_codec(entity: type[Any]) -> _Codec:
+    flexible: bool = entity.__flexible__
+    fields = [_field(entity, field) for field in dataclasses.fields(entity)]
+    parts = _parts([field for field in fields if field.tag is None])
+    tagged = {field.tag: field for field in sorted(fields, key=lambda f: f.tag or 0) if field.tag is not None}
+    decoders, encoders = [part.decode for part in parts], [part.encode for part in parts]
+
+    def decode(cursor: Cursor) -> Message:
+        message: Message = {}
+        for decode_part in decoders:
+            decode_part(cursor, message)
+        if flexible:
+            _decode_tagged(cursor, message, tagged)
+        return message
+
+    def encode(sink: Sink, message: Message) -> None:
+        for encode_part in encoders:
+            encode_part(sink, message)
+        if not flexible:
+            return
+        if tagged:
+            _encode_tagged(sink, message, tagged)
+        else:
+            sink.varint(0)
+
+    return _Codec(decode, encode, {field.name: field.codec.default for field in fields})
+
+
+def _field(entity: type[Any], field: dataclasses.Field[Any]) -> _Field:
+    declared: Any = field.type
+    nullable = False
+    if get_origin(declared) is types.UnionType:
+        nullable = type(None) in get_args(declared)
+        declared = next(part for part in get_args(declared) if part is not type(None))
+    compact: bool = entity.__flexible__
+    kind: str | None = field.metadata.get("kafka_type")
+    if get_origin(declared) is tuple:
+        element: Any = get_args(declared)[0]
+        item = _value_codec(kind, element, compact, get_origin(element) is types.UnionType)
+        codec = _array_codec(item, compact, nullable)
+    else:
+        codec = _value_codec(kind, declared, compact, nullable)
+    if field.default is not dataclasses.MISSING:
+        codec = codec._replace(default=_plain_default(kind, field.default))
+    return _Field(field.name, codec, field.metadata.get("tag"))
+
+
+def _value_codec(kind: str | None, declared: type[Any], compact: bool, nullable: bool) -> _Codec:
+    match kind:
+        case None:
+            return _entity_codec(declared)
+        case "string":
+            return _string_codec(compact, nullable)
+        case "bytes" | "records":
+            return _bytes_codec(compact, nullable)
+        case "uuid":
+            return _Codec(_decode_uuid, _encode_uuid, _ZERO_UUID)
+        case _:
+            return _number_codec(_NUMBERS[kind])
+
+
+def _plain_default(kind: str | None, value: Any) -> Any:
+    match value:
+        case None if kind == "uuid":
+            return _ZERO_UUID
+        case None if kind == "datetime_i64":
+            return -1
+        case datetime.timedelta():
+            return round(value.total_seconds() * 1000)
+        case tuple():
+            return []
+        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return dataclasses.asdict(value)
+        case _:
+            return value
+
+
+@cache
+def request_decoder(key: int, version: int) -> Decoder:
+    """Return the decoder of the body of a request.
+
+    Args:
+        key: API key.
+        version: API version, one that the broker advertises.
+    """
+    return _entity_codec(load_request_schema(key, version)).decode
+
+
+@cache
+def response_encoder(key: int, version: int) -> Encoder:
+    """Return the encoder of the body of a response.
+
+    Args:
+        key: API key.
+        version: API version, one that the broker advertises.
+    """
+    return _entity_codec(load_response_schema(key, version)).encode
+
+
+@cache
+def is_flexible(key: int, version: int) -> bool:
+    """Return whether a version of an API uses compact lengths and tagged fields."""
+    flexible: bool = load_request_schema(key, version).__flexible__
+    return flexible
