@@ -1,4 +1,6 @@
-"""Which partition a key belongs to, exactly as Kafka's default partitioner decides: murmur2 of the serialised key, modulo the number of partitions."""
+"""Which partition a key belongs to, exactly as Kafka's default partitioner decides: murmur2 of the serialised key,
+modulo the number of partitions.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def _murmur2_of_length(rows: npt.NDArray[np.uint8], length: int) -> npt.NDArray[
 
 
 def partition_for(key: bytes, partitions: int) -> int:
-    """Return the partition, from 0 to `partitions` - 1, of a serialised key (Kafka class: BuiltInPartitioner.partitionForKey)."""
+    """Return the partition, from 0 to `partitions` - 1, of a serialised key (Kafka class:
+    BuiltInPartitioner.partitionForKey).
+    """
     return (murmur2(key) & _POSITIVE) % partitions
 
 

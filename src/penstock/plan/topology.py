@@ -21,11 +21,11 @@ from penstock.plan.subtopology import (
     SinkSpec,
     SourceSpec,
     StreamPartitioner,
-    TimestampExtractor,
     TopicNameExtractor,
 )
 from penstock.plan.subtopology_builder import build_topology
 from penstock.plan.suppliers import SupplierLike, checked_supplier
+from penstock.processor.timestamps import TimestampExtractor
 from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder
 
@@ -79,9 +79,7 @@ class InternalTopologyBuilder:
     def _check_topics(self, topics: Iterable[str]) -> None:
         for topic in topics:
             if not isinstance(topic, str):
-                raise TypeError(
-                    f"Expected the names of topics one by one, got {topic!r}: unpack a list with *topics."
-                )
+                raise TypeError(f"Expected the names of topics one by one, got {topic!r}: unpack a list with *topics.")
             if topic in self._source_topics:
                 raise TopologyError(f"Topic {topic} has already been registered by another source.")
             for node in self._nodes.values():

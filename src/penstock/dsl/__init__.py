@@ -1,0 +1,1 @@
+"""What users write: the DSL. It only makes GraphNodes; `plan` gives them their meaning."""

@@ -1,0 +1,67 @@
+"""The checks of user functions when a node is made: that they can be called as they will be, and whether one takes
+the key too.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def checked(function: Callable[..., Any], form: str) -> Callable[..., Any]:
+    """Return `function` if it can be called as `form` shows, such as `predicate(key, value)`; raises TypeError that
+    shows the form.
+
+    A callable without a readable signature passes.
+    """
+    role, _, arguments = form.partition("(")
+    if not callable(function):
+        raise TypeError(f"Expected a function {form}, got {function!r}.")
+    signature = _signature(function)
+    if signature is not None:
+        try:
+            signature.bind(*filter(None, arguments.rstrip(")").split(", ")))
+        except TypeError as error:
+            raise TypeError(
+                f"The {role} cannot be called as {form}: {_shown(function, signature)} does not fit ({error})."
+            ) from None
+    return function
+
+
+def takes_key(function: Callable[..., Any], role: str) -> bool:
+    """Return whether `function` takes key and value (two required positional parameters) or the value alone.
+
+    A class, or a callable without a readable signature, takes the value alone. Raises TypeError for any other number
+    of parameters, showing both forms.
+    """
+    forms = f"{role}(value) or {role}(key, value)"
+    if not callable(function):
+        raise TypeError(f"Expected a function {forms}, got {function!r}.")
+    signature = None if isinstance(function, type) else _signature(function)
+    if signature is None:
+        return False
+    parameters = signature.parameters.values()
+    required = sum(p.kind in _POSITIONAL and p.default is p.empty for p in parameters)
+    accepts_one = any(p.kind in _POSITIONAL or p.kind is p.VAR_POSITIONAL for p in parameters)
+    keyword_required = any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters)
+    if required > 2 or not accepts_one or keyword_required:
+        raise TypeError(
+            f"The {role} must be a function of the value, or of key and value: write {forms}; "
+            f"{_shown(function, signature)} is neither."
+        )
+    return required == 2
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):  # a built-in without one
+        return None
+
+
+def _shown(function: Callable[..., Any], signature: inspect.Signature) -> str:
+    name = function.__qualname__ if inspect.isroutine(function) else repr(function)
+    return f"{name}{signature}"

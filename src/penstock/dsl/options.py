@@ -1,0 +1,289 @@
+"""The option objects of the DSL: how an operator is named, which serdes it uses, how its store is kept. Immutable:
+`with_...` returns a changed copy.
+
+What an option leaves None is inherited from the stream, or is the default of the configuration, as each operator says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from penstock.plan.names import check_name
+from penstock.plan.subtopology import StreamPartitioner
+from penstock.plan.topology import check_offset_reset
+from penstock.processor.timestamps import TimestampExtractor
+from penstock.serdes import Serde
+from penstock.state.api import StoreBuilder
+from penstock.state.stores import TIMESTAMPED_KEY_VALUE, KeyValueBytesStoreSupplier
+
+STORE_TYPES = ("in_memory", "rocksdb")
+
+
+@dataclass(frozen=True)
+class Named:
+    """The name of an operator's node (Kafka class: Named)."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+
+    @staticmethod
+    def as_(name: str) -> Named:
+        """Return the name `name`; raises TopologyError if it is not legal."""
+        return Named(name)
+
+    def with_name(self, name: str) -> Named:
+        """Return another name; raises TopologyError if it is not legal."""
+        return Named(name)
+
+
+def name_of(named: Named | str | None) -> str | None:
+    """Return the name that the user gave as a text or a Named, None if there is none; raises TopologyError if it is
+    not legal.
+    """
+    match named:
+        case None:
+            return None
+        case Named():
+            return named.name
+        case _:
+            return check_name(named)
+
+
+def _check_optional(name: str | None) -> None:
+    if name is not None:
+        check_name(name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Consumed:
+    """How a topic is read (Kafka class: Consumed).
+
+    key_serde, value_serde: None for the defaults. timestamp_extractor: gives each record its timestamp in ms, None for
+    `default.timestamp.extractor`.
+    offset_reset: "earliest" or "latest", where to begin without a committed offset; None for `auto.offset.reset`.
+    """
+
+    key_serde: Serde | None = None
+    value_serde: Serde | None = None
+    timestamp_extractor: TimestampExtractor | None = None
+    offset_reset: str | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_optional(self.name)
+        check_offset_reset(self.offset_reset)
+
+    @staticmethod
+    def as_(name: str) -> Consumed:
+        """Return options with the name of the source node."""
+        return Consumed(name=name)
+
+    @staticmethod
+    def with_(
+        *,
+        key_serde: Serde | None = None,
+        value_serde: Serde | None = None,
+        timestamp_extractor: TimestampExtractor | None = None,
+        offset_reset: str | None = None,
+        name: str | None = None,
+    ) -> Consumed:
+        """Return options as given; raises TopologyError for a name, ValueError for an offset_reset that cannot be."""
+        return Consumed(
+            key_serde=key_serde,
+            value_serde=value_serde,
+            timestamp_extractor=timestamp_extractor,
+            offset_reset=offset_reset,
+            name=name,
+        )
+
+    def with_key_serde(self, key_serde: Serde | None) -> Consumed:
+        """Return a copy with this serde of keys."""
+        return replace(self, key_serde=key_serde)
+
+    def with_value_serde(self, value_serde: Serde | None) -> Consumed:
+        """Return a copy with this serde of values."""
+        return replace(self, value_serde=value_serde)
+
+    def with_timestamp_extractor(self, timestamp_extractor: TimestampExtractor | None) -> Consumed:
+        """Return a copy with this timestamp extractor."""
+        return replace(self, timestamp_extractor=timestamp_extractor)
+
+    def with_offset_reset_policy(self, offset_reset: str | None) -> Consumed:
+        """Return a copy that begins at "earliest" or "latest" without a committed offset."""
+        return replace(self, offset_reset=offset_reset)
+
+    def with_name(self, name: str) -> Consumed:
+        """Return a copy with the name of the source node."""
+        return replace(self, name=name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Produced:
+    """How a topic is written (Kafka class: Produced). None: serdes of the stream, Kafka's own choice of the
+    partition.
+    """
+
+    key_serde: Serde | None = None
+    value_serde: Serde | None = None
+    partitioner: StreamPartitioner | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_optional(self.name)
+
+    @staticmethod
+    def as_(name: str) -> Produced:
+        """Return options with the name of the sink node."""
+        return Produced(name=name)
+
+    @staticmethod
+    def with_(
+        *,
+        key_serde: Serde | None = None,
+        value_serde: Serde | None = None,
+        partitioner: StreamPartitioner | None = None,
+        name: str | None = None,
+    ) -> Produced:
+        """Return options as given; raises TopologyError for a name that is not legal."""
+        return Produced(key_serde=key_serde, value_serde=value_serde, partitioner=partitioner, name=name)
+
+    def with_key_serde(self, key_serde: Serde | None) -> Produced:
+        """Return a copy with this serde of keys."""
+        return replace(self, key_serde=key_serde)
+
+    def with_value_serde(self, value_serde: Serde | None) -> Produced:
+        """Return a copy with this serde of values."""
+        return replace(self, value_serde=value_serde)
+
+    def with_stream_partitioner(self, partitioner: StreamPartitioner | None) -> Produced:
+        """Return a copy with this partitioner."""
+        return replace(self, partitioner=partitioner)
+
+    def with_name(self, name: str) -> Produced:
+        """Return a copy with the name of the sink node."""
+        return replace(self, name=name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grouped:
+    """How records are grouped: serdes and name of the repartition topic, if one is needed (Kafka class: Grouped).
+
+    Given without a serde, the default of the configuration is used, not the serde of the stream.
+    """
+
+    key_serde: Serde | None = None
+    value_serde: Serde | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_optional(self.name)
+
+    @staticmethod
+    def as_(name: str) -> Grouped:
+        """Return options with the name of the repartition topic (and of the node that selects the key)."""
+        return Grouped(name=name)
+
+    @staticmethod
+    def with_(*, key_serde: Serde | None = None, value_serde: Serde | None = None, name: str | None = None) -> Grouped:
+        """Return options as given; raises TopologyError for a name that is not legal."""
+        return Grouped(key_serde=key_serde, value_serde=value_serde, name=name)
+
+    def with_key_serde(self, key_serde: Serde | None) -> Grouped:
+        """Return a copy with this serde of keys."""
+        return replace(self, key_serde=key_serde)
+
+    def with_value_serde(self, value_serde: Serde | None) -> Grouped:
+        """Return a copy with this serde of values."""
+        return replace(self, value_serde=value_serde)
+
+    def with_name(self, name: str) -> Grouped:
+        """Return a copy with the name of the repartition topic."""
+        return replace(self, name=name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Materialized:
+    """How the store of a table is kept (Kafka class: Materialized). A table whose store the user named can be queried.
+
+    store_supplier: name and base of the store, before `store_name` and `store_type`. store_type: "in_memory" or
+        "rocksdb" (on disk), None for `dsl.store.suppliers.class`. logging: whether there is a changelog topic;
+        changelog_config: its configs. caching: whether updates are held in the record cache.
+    """
+
+    store_name: str | None = None
+    store_supplier: KeyValueBytesStoreSupplier | None = None
+    key_serde: Serde | None = None
+    value_serde: Serde | None = None
+    store_type: str | None = None
+    logging: bool = True
+    caching: bool = True
+    changelog_config: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_optional(self.store_name)
+        if self.store_type is not None and self.store_type not in STORE_TYPES:
+            raise ValueError(f"Unknown store type {self.store_type!r}: expected one of {', '.join(STORE_TYPES)}.")
+
+    @staticmethod
+    def as_(store: str | KeyValueBytesStoreSupplier) -> Materialized:
+        """Return options with the name of the store, or with a supplier from `Stores`; raises TopologyError for a
+        name that is not legal.
+        """
+        if isinstance(store, KeyValueBytesStoreSupplier):
+            return Materialized(store_supplier=store)
+        return Materialized(store_name=check_name(store))
+
+    @staticmethod
+    def with_(*, key_serde: Serde | None = None, value_serde: Serde | None = None) -> Materialized:
+        """Return options with these serdes."""
+        return Materialized(key_serde=key_serde, value_serde=value_serde)
+
+    def with_key_serde(self, key_serde: Serde | None) -> Materialized:
+        """Return a copy with this serde of keys."""
+        return replace(self, key_serde=key_serde)
+
+    def with_value_serde(self, value_serde: Serde | None) -> Materialized:
+        """Return a copy with this serde of values."""
+        return replace(self, value_serde=value_serde)
+
+    def with_store_type(self, store_type: str) -> Materialized:
+        """Return a copy whose store is "in_memory" or on disk ("rocksdb")."""
+        return replace(self, store_type=store_type)
+
+    def with_logging_enabled(self, config: Mapping[str, str]) -> Materialized:
+        """Return a copy with a changelog topic, created with `config` before Kafka Streams' own settings."""
+        return replace(self, logging=True, changelog_config=dict(config))
+
+    def with_logging_disabled(self) -> Materialized:
+        """Return a copy without a changelog topic."""
+        return replace(self, logging=False, changelog_config={})
+
+    def with_caching_enabled(self) -> Materialized:
+        """Return a copy whose updates go through the record cache."""
+        return replace(self, caching=True)
+
+    def with_caching_disabled(self) -> Materialized:
+        """Return a copy that forwards every update."""
+        return replace(self, caching=False)
+
+    @property
+    def user_store_name(self) -> str | None:
+        """The name that the user gave the store; None if it is to be generated."""
+        return self.store_name if self.store_supplier is None else self.store_supplier.name
+
+    def store_builder(self, name: str, key_serde: Serde | None, value_serde: Serde | None) -> StoreBuilder:
+        """Return the store `name` with these options; serdes that the options have go before those given."""
+        in_memory = None if self.store_type is None else self.store_type == "in_memory"
+        return StoreBuilder(
+            name=name,
+            kind=TIMESTAMPED_KEY_VALUE,
+            key_serde=key_serde if self.key_serde is None else self.key_serde,
+            value_serde=value_serde if self.value_serde is None else self.value_serde,
+            in_memory=in_memory if self.store_supplier is None else self.store_supplier.in_memory,
+            caching=self.caching,
+            logging=self.logging,
+            changelog_config=self.changelog_config,
+        )

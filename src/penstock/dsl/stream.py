@@ -1,0 +1,205 @@
+"""KStream: what can be done with a stream of records. Every method adds a node and returns what holds its records;
+nothing runs.
+
+Rules: an operator that may change keys marks its stream, so that the next operator by key repartitions it; serdes are
+inherited where keys and values are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from penstock.dsl.functions import checked, takes_key
+from penstock.dsl.graph import Graph
+from penstock.dsl.options import Grouped, Named, Produced, name_of
+from penstock.plan import names, nodes
+from penstock.plan.subtopology import TopicNameExtractor
+from penstock.plan.suppliers import SupplierLike, checked_supplier
+from penstock.serdes import Serde
+
+if TYPE_CHECKING:
+    from penstock.dsl.grouped import KGroupedStream
+
+
+class KStream:
+    """A stream of records (Kafka class: KStream); made by `StreamsBuilder.stream` and by operators.
+
+    Wherever `named` is taken, it names the node of the operator: a text, or `Named.as_("x")`; TopologyError if it is
+    not legal. A TypeError says that a function cannot be called as it must be.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        id: nodes.NodeId,
+        key_serde: Serde | None,
+        value_serde: Serde | None,
+        repartition_required: bool,
+    ) -> None:
+        """Hold the records of node `id` of `graph`; users call `StreamsBuilder.stream` instead."""
+        self._graph = graph
+        self._id = id
+        self._key_serde = key_serde
+        self._value_serde = value_serde
+        self._repartition_required = repartition_required
+
+    # ---------------------------------------- operators that keep the key
+
+    def filter(self, predicate: Callable[[Any, Any], bool], named: Named | str | None = None) -> KStream:
+        """Return the records for which `predicate(key, value)` holds."""
+        return self._filtered(predicate, named, negate=False)
+
+    def filter_not(self, predicate: Callable[[Any, Any], bool], named: Named | str | None = None) -> KStream:
+        """Return the records for which `predicate(key, value)` does not hold."""
+        return self._filtered(predicate, named, negate=True)
+
+    def _filtered(self, predicate: Callable[[Any, Any], bool], named: Named | str | None, negate: bool) -> KStream:
+        checked(predicate, "predicate(key, value)")
+        name = self._name(named, names.STREAM_FILTER)
+        return self._same(nodes.Filter(name=name, parents=(self._id,), predicate=predicate, negate=negate))
+
+    def map_values(
+        self, mapper: Callable[[Any], Any] | Callable[[Any, Any], Any], named: Named | str | None = None
+    ) -> KStream:
+        """Return each record with the value `mapper(value)`, or `mapper(key, value)` if `mapper` requires two
+        arguments.
+        """
+        with_key = takes_key(mapper, "mapper")
+        name = self._name(named, names.STREAM_MAP_VALUES)
+        return self._other_value(nodes.MapValues(name=name, parents=(self._id,), mapper=mapper, with_key=with_key))
+
+    def flat_map_values(
+        self,
+        mapper: Callable[[Any], Iterable[Any]] | Callable[[Any, Any], Iterable[Any]],
+        named: Named | str | None = None,
+    ) -> KStream:
+        """Return a record for each value of `mapper(value)`, or of `mapper(key, value)` if `mapper` requires two
+        arguments.
+        """
+        with_key = takes_key(mapper, "mapper")
+        name = self._name(named, names.STREAM_FLAT_MAP_VALUES)
+        return self._other_value(nodes.FlatMapValues(name=name, parents=(self._id,), mapper=mapper, with_key=with_key))
+
+    def peek(self, action: Callable[[Any, Any], object], named: Named | str | None = None) -> KStream:
+        """Return the records as they are, after `action(key, value)` on each."""
+        checked(action, "action(key, value)")
+        return self._same(nodes.Peek(name=self._name(named, names.STREAM_PEEK), parents=(self._id,), action=action))
+
+    def foreach(self, action: Callable[[Any, Any], object], named: Named | str | None = None) -> None:
+        """Call `action(key, value)` for each record; nothing can follow."""
+        checked(action, "action(key, value)")
+        self._graph.add(nodes.Foreach(name=self._name(named, names.STREAM_FOREACH), parents=(self._id,), action=action))
+
+    # ---------------------------------------- operators that may change the key
+
+    def map(self, mapper: Callable[[Any, Any], tuple[Any, Any]], named: Named | str | None = None) -> KStream:
+        """Return each record as the (key, value) of `mapper(key, value)`."""
+        checked(mapper, "mapper(key, value)")
+        name = self._name(named, names.STREAM_MAP)
+        return self._other_key_and_value(nodes.Map(name=name, parents=(self._id,), mapper=mapper))
+
+    def flat_map(
+        self, mapper: Callable[[Any, Any], Iterable[tuple[Any, Any]]], named: Named | str | None = None
+    ) -> KStream:
+        """Return a record for each (key, value) of `mapper(key, value)`."""
+        checked(mapper, "mapper(key, value)")
+        name = self._name(named, names.STREAM_FLAT_MAP)
+        return self._other_key_and_value(nodes.FlatMap(name=name, parents=(self._id,), mapper=mapper))
+
+    def select_key(self, mapper: Callable[[Any, Any], Any], named: Named | str | None = None) -> KStream:
+        """Return each record under the key `mapper(key, value)`."""
+        id = self._select_key(mapper, name_of(named))
+        return self._graph.stream(id, None, self._value_serde, repartition_required=True)
+
+    def _select_key(self, mapper: Callable[[Any, Any], Any], name: str | None) -> nodes.NodeId:
+        checked(mapper, "mapper(key, value)")
+        name = self._graph.names.processor_name(name, names.STREAM_KEY_SELECT)
+        return self._graph.add(nodes.SelectKey(name=name, parents=(self._id,), selector=mapper))
+
+    def process(self, supplier: SupplierLike, *store_names: str, named: Named | str | None = None) -> KStream:
+        """Return what a processor of one's own forwards.
+
+        Args:
+            supplier: a ProcessorSupplier, or any callable without arguments that returns a new Processor; stores that
+                it names are added and connected.
+            store_names: names of further stores to connect.
+            named: name of the node.
+
+        Raises:
+            ValueError: the supplier returns the same processor twice.
+        """
+        checked_ = checked_supplier(supplier)
+        name = name_of(named)
+        if name is None:
+            name = self._graph.names.new_processor_name(names.STREAM_PROCESSOR)
+        return self._other_key_and_value(
+            nodes.Process(name=name, parents=(self._id,), supplier=checked_, store_names=store_names)
+        )
+
+    # ---------------------------------------- several streams, groups, topics
+
+    def merge(self, other: KStream, named: Named | str | None = None) -> KStream:
+        """Return the records of this stream and of `other`, in the order in which they are processed."""
+        if not isinstance(other, KStream):
+            raise TypeError(f"Expected a KStream to merge with, got {other!r}.")
+        parents = tuple(dict.fromkeys((self._id, other._id)))
+        id = self._graph.add(nodes.Merge(name=self._name(named, names.STREAM_MERGE), parents=parents))
+        required = self._repartition_required or other._repartition_required
+        return self._graph.stream(id, None, None, repartition_required=required)
+
+    def group_by_key(self, grouped: Grouped | None = None) -> KGroupedStream:
+        """Return the records grouped by their keys; repartitioned first if an operator before may have changed keys."""
+        if grouped is None:
+            grouped = Grouped(key_serde=self._key_serde, value_serde=self._value_serde)
+        return self._grouped(self._id, grouped, self._repartition_required)
+
+    def group_by(self, key_selector: Callable[[Any, Any], Any], grouped: Grouped | None = None) -> KGroupedStream:
+        """Return the records grouped by `key_selector(key, value)`, repartitioned by that key."""
+        if grouped is None:
+            grouped = Grouped(value_serde=self._value_serde)
+        return self._grouped(self._select_key(key_selector, grouped.name), grouped, True)
+
+    def _grouped(self, id: nodes.NodeId, grouped: Grouped, repartition_required: bool) -> KGroupedStream:
+        return self._graph.grouped_stream(
+            id, grouped.key_serde, grouped.value_serde, grouped.name, repartition_required=repartition_required
+        )
+
+    def to(self, topic: str | TopicNameExtractor, produced: Produced | None = None) -> None:
+        """Write the records to a topic.
+
+        Args:
+            topic: the topic, or a function of key, value and RecordMetadata that names it for each record.
+            produced: serdes, where they are not those of the stream; partitioner; name of the node.
+        """
+        if not isinstance(topic, str):
+            checked(topic, "topic(key, value, metadata)")
+        options = produced or Produced()
+        self._graph.add(
+            nodes.StreamSink(
+                name=self._name(options.name, names.STREAM_SINK),
+                parents=(self._id,),
+                topic=topic,
+                key_serde=self._key_serde if options.key_serde is None else options.key_serde,
+                value_serde=self._value_serde if options.value_serde is None else options.value_serde,
+                partitioner=options.partitioner,
+            )
+        )
+
+    # ---------------------------------------- results
+
+    def _name(self, named: Named | str | None, prefix: str) -> str:
+        return self._graph.names.processor_name(name_of(named), prefix)
+
+    def _same(self, node: nodes.GraphNode) -> KStream:
+        return self._graph.stream(
+            self._graph.add(node), self._key_serde, self._value_serde, repartition_required=self._repartition_required
+        )
+
+    def _other_value(self, node: nodes.GraphNode) -> KStream:
+        return self._graph.stream(
+            self._graph.add(node), self._key_serde, None, repartition_required=self._repartition_required
+        )
+
+    def _other_key_and_value(self, node: nodes.GraphNode) -> KStream:
+        return self._graph.stream(self._graph.add(node), None, None, repartition_required=True)

@@ -1,0 +1,107 @@
+"""Names of nodes, stores and repartition topics: Kafka's prefixes, the one counter behind all generated names, and
+which names are legal.
+
+Rules: a generated name takes the next number of the counter when the operator is called, not when the topology is
+built; most operators take a number even where the user names them, so that naming one operator does not rename those
+after it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from penstock.errors import TopologyError
+from penstock.plan.internal_topics import REPARTITION_SUFFIX
+
+STREAM_SOURCE = "KSTREAM-SOURCE-"
+STREAM_SINK = "KSTREAM-SINK-"
+STREAM_FILTER = "KSTREAM-FILTER-"
+STREAM_MAP = "KSTREAM-MAP-"
+STREAM_MAP_VALUES = "KSTREAM-MAPVALUES-"
+STREAM_FLAT_MAP = "KSTREAM-FLATMAP-"
+STREAM_FLAT_MAP_VALUES = "KSTREAM-FLATMAPVALUES-"
+STREAM_KEY_SELECT = "KSTREAM-KEY-SELECT-"
+STREAM_PEEK = "KSTREAM-PEEK-"
+STREAM_FOREACH = "KSTREAM-FOREACH-"
+STREAM_PROCESSOR = "KSTREAM-PROCESSOR-"
+STREAM_PROCESS_VALUES = "KSTREAM-PROCESSVALUES-"
+STREAM_BRANCH = "KSTREAM-BRANCH-"
+STREAM_MERGE = "KSTREAM-MERGE-"
+STREAM_REPARTITION = "KSTREAM-REPARTITION-"
+STREAM_AGGREGATE = "KSTREAM-AGGREGATE-"
+STREAM_REDUCE = "KSTREAM-REDUCE-"
+TABLE_TO_STREAM = "KTABLE-TOSTREAM-"
+
+_STATE_STORE = "STATE-STORE-"
+_MAX_NAME_LENGTH = 249
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+_GENERATED_NAME = re.compile(r"KSTREAM.*-[0-9]{10}")
+
+
+class InternalNameProvider:
+    """The counter behind the generated names of one StreamsBuilder (Kafka class: InternalNameProvider)."""
+
+    def __init__(self) -> None:
+        """Start at 0."""
+        self._next_index = 0
+
+    def new_processor_name(self, prefix: str) -> str:
+        """Return `prefix` with the next number of the counter, ten digits."""
+        index = self._next_index
+        self._next_index += 1
+        return f"{prefix}{index:010d}"
+
+    def new_store_name(self, prefix: str) -> str:
+        """Return the generated name of a store: `prefix`, STATE-STORE and the next number of the counter."""
+        return self.new_processor_name(prefix + _STATE_STORE)
+
+    def processor_name(self, name: str | None, prefix: str) -> str:
+        """Return `name`, or a generated name if it is None; takes a number of the counter either way."""
+        generated = self.new_processor_name(prefix)
+        return generated if name is None else name
+
+
+def check_name(name: str) -> str:
+    """Return `name` if it is legal: 1 to 249 letters, digits, '.', '_' and '-', but not "." or ".."; raises
+    TopologyError (Kafka: Named.validate).
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"Expected a name, got {name!r}.")
+    if not name:
+        raise TopologyError("Name is illegal, it can't be empty")
+    if name in (".", ".."):
+        raise TopologyError('Name cannot be "." or ".."')
+    if len(name) > _MAX_NAME_LENGTH:
+        raise TopologyError(f"Name is illegal, it can't be longer than {_MAX_NAME_LENGTH} characters, name: {name}")
+    if _LEGAL_NAME.fullmatch(name) is None:
+        raise TopologyError(
+            f"Name \"{name}\" is illegal, it contains a character other than ASCII alphanumerics, '.', '_' and '-'"
+        )
+    return name
+
+
+@dataclass(frozen=True)
+class RepartitionNames:
+    """The names around one repartition topic: of the topic (no prefix) and of the nodes before and after it."""
+
+    topic: str
+    sink: str
+    filter: str
+    source: str
+
+    @staticmethod
+    def make(prefix: str, names: InternalNameProvider) -> RepartitionNames:
+        """Return the names for a topic called after `prefix`, a generated name or the user's own; takes three numbers
+        of the counter either way.
+        """
+        topic = prefix if prefix.endswith(REPARTITION_SUFFIX) else prefix + REPARTITION_SUFFIX
+        sink, filter, source = map(names.new_processor_name, (STREAM_SINK, STREAM_FILTER, STREAM_SOURCE))
+        if _GENERATED_NAME.fullmatch(prefix):
+            return RepartitionNames(topic, sink, filter, source)
+        return RepartitionNames.of_topic(topic)
+
+    @staticmethod
+    def of_topic(topic: str) -> RepartitionNames:
+        """Return the names for the topic `topic`, derived from its name."""
+        return RepartitionNames(topic, f"{topic}-sink", f"{topic}-filter", f"{topic}-source")

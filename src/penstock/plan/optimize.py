@@ -1,0 +1,183 @@
+"""Optimisations of a plan, where `topology.optimization` asks for them, and the merging of duplicate sources, which
+always is done.
+
+Rules: every function takes a plan and returns another one; none changes what a program computes. Those of Kafka's
+optimisations that concern tables and joins are accepted and find nothing to do in a plan without them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from penstock.errors import ConfigError, TopologyError
+from penstock.plan import nodes as n
+from penstock.plan.names import RepartitionNames
+
+REUSE_TABLE_SOURCE_TOPICS = "reuse.ktable.source.topics"
+MERGE_REPARTITION_TOPICS = "merge.repartition.topics"
+SINGLE_STORE_SELF_JOIN = "single.store.self.join"
+
+_ALL = (REUSE_TABLE_SOURCE_TOPICS, MERGE_REPARTITION_TOPICS, SINGLE_STORE_SELF_JOIN)
+_ACCEPTABLE = (
+    'Acceptable values are: "+NO_OPTIMIZATION+", "+OPTIMIZE+", or a comma separated list of specific optimizations: '
+    '("+REUSE_KTABLE_SOURCE_TOPICS+", "+MERGE_REPARTITION_TOPICS+" + "SINGLE_STORE_SELF_JOIN+").'
+)
+
+
+def optimizations(config: Mapping[str, Any]) -> frozenset[str]:
+    """Return the optimisations that `topology.optimization` names: none, all, or a list; raises ConfigError, with
+    Kafka's text, for anything else.
+    """
+    value = config.get("topology.optimization") or "" if "topology.optimization" in config else "none"
+    chosen = re.split(r"\s*,\s*", value)
+    if len(chosen) > 1 and {"none", "all"} & set(chosen):
+        raise ConfigError(f'"{value}" is not a valid optimization config. {_ACCEPTABLE}')
+    if not set(chosen) <= {"none", "all", *_ALL}:
+        raise ConfigError(f"Unrecognized config. {_ACCEPTABLE}")
+    return frozenset(_ALL) if chosen == ["all"] else frozenset(chosen) - {"none"}
+
+
+def optimize(plan: n.Plan, chosen: frozenset[str]) -> n.Plan:
+    """Return `plan` with its duplicate sources merged and the optimisations `chosen` done; raises TopologyError where
+    sources cannot be merged.
+    """
+    merged = merge_duplicate_sources(plan)
+    return merge_repartitions(merged) if MERGE_REPARTITION_TOPICS in chosen else merged
+
+
+def merge_duplicate_sources(plan: n.Plan) -> n.Plan:
+    """Return `plan` with one source for each set of topics and each pattern: the first; the others' children become
+    its own.
+
+    Raises TopologyError when two sources share some of their topics, or differ in where they begin without a committed
+    offset.
+    """
+    result = dict(plan)
+    by_topic: dict[str, n.NodeId] = {}
+    by_pattern: dict[tuple[str, int], n.NodeId] = {}
+    sources = [(id, node) for id, node in plan.items() if isinstance(node, n.StreamSource)]
+    first_of = dict(sources)
+    for id, node in sources:
+        first = id
+        if node.pattern is not None:
+            first = by_pattern.setdefault((node.pattern.pattern, node.pattern.flags), id)
+        for topic in node.topics:
+            first = by_topic.setdefault(topic, id)
+            if set(first_of[first].topics) != set(node.topics):
+                raise TopologyError("Two source nodes are subscribed to overlapping but not equal input topics")
+        if first != id:
+            if first_of[first].offset_reset != node.offset_reset:
+                raise TopologyError("Can't configure different offset reset policies on the same input topic(s)")
+            del result[id]
+            _replace_parent(result, id, (first,))
+    return result
+
+
+def merge_repartitions(plan: n.Plan) -> n.Plan:
+    """Return `plan` with one repartition right below each node that changes keys, instead of one before each operator
+    that needs it.
+
+    Only where no node between changes values; the repartition topic has the name of the first that it stands for
+    (Kafka: merge.repartition.topics). Nodes below the same child of a key-changing node share the repartition, where
+    Kafka 4.3 fails.
+    """
+    result = dict(plan)
+    for changer, repartitions in _repartitions_by_key_changer(plan).items():
+        if not repartitions:
+            continue
+        replaced = [(id, _repartition(result, id)) for id in repartitions]
+        names = RepartitionNames.of_topic(replaced[0][1].names.topic)
+        single = n.Repartition(
+            name=names.source,
+            parents=(changer,),
+            names=names,
+            key_serde=next((node.key_serde for _, node in replaced if node.key_serde is not None), None),
+            value_serde=next((node.value_serde for _, node in replaced if node.value_serde is not None), None),
+        )
+        single_id = max(result) + 1
+        for id, _ in replaced:
+            child = _child_above(result, changer, id)
+            if child is not None:
+                parents = tuple(parent for parent in result[child].parents if parent != changer)
+                result[child] = replace(result[child], parents=(*parents, single_id))
+            above = result.pop(id).parents
+            _replace_parent(result, id, above)
+        result = _inserted_after(result, changer, single_id, single)
+    return result
+
+
+def _repartition(plan: n.Plan, id: n.NodeId) -> n.Repartition:
+    node = plan[id]
+    assert isinstance(node, n.Repartition)
+    return node
+
+
+def _repartitions_by_key_changer(plan: n.Plan) -> dict[n.NodeId, list[n.NodeId]]:
+    """Return the repartitions that can move up to each key-changing node, or to the merge of several."""
+    result: dict[n.NodeId, list[n.NodeId]] = {id: [] for id, node in plan.items() if _changes_keys(node)}
+    for id, node in plan.items():
+        if isinstance(node, n.Repartition) and node.movable:
+            nearest = _ancestor(
+                plan, id, lambda candidate: _changes_keys(plan[candidate]) or _changes_values(plan[candidate])
+            )
+            if nearest is not None and _changes_keys(plan[nearest]):
+                result[nearest].append(id)
+    for merge in [id for id, node in plan.items() if isinstance(node, n.Merge)]:
+        above = [
+            changer
+            for changer, repartitions in result.items()
+            if all(_is_below(plan, id, merge) for id in repartitions) and _is_below(plan, merge, changer)
+        ]
+        if above:
+            result[merge] = list(dict.fromkeys(id for changer in above for id in result[changer]))
+            for changer in above:
+                del result[changer]
+    return result
+
+
+def _changes_keys(node: n.GraphNode) -> bool:
+    return isinstance(node, n.Map | n.FlatMap | n.SelectKey)
+
+
+def _changes_values(node: n.GraphNode) -> bool:
+    return isinstance(node, n.MapValues | n.FlatMapValues)
+
+
+def _ancestors(plan: n.Plan, id: n.NodeId) -> Iterator[n.NodeId]:
+    """Yield `id` and all nodes above it, depth first."""
+    yield id
+    for parent in plan[id].parents:
+        yield from _ancestors(plan, parent)
+
+
+def _ancestor(plan: n.Plan, id: n.NodeId, matches: Callable[[n.NodeId], bool]) -> n.NodeId | None:
+    return next(filter(matches, _ancestors(plan, id)), None)
+
+
+def _child_above(plan: n.Plan, parent: n.NodeId, id: n.NodeId) -> n.NodeId | None:
+    """Return the child of `parent` by which `id`, or itself, is below it; None if it is not."""
+    return _ancestor(plan, id, lambda candidate: parent in plan[candidate].parents)
+
+
+def _is_below(plan: n.Plan, id: n.NodeId, above: n.NodeId) -> bool:
+    return _child_above(plan, above, id) is not None
+
+
+def _replace_parent(plan: dict[n.NodeId, n.GraphNode], removed: n.NodeId, parents: tuple[n.NodeId, ...]) -> None:
+    """Give the children of `removed`, which is no more in `plan`, `parents` instead of it."""
+    for id, node in plan.items():
+        if removed in node.parents:
+            others = tuple(parent for parent in node.parents if parent != removed)
+            plan[id] = replace(node, parents=tuple(dict.fromkeys((*others, *parents))))
+
+
+def _inserted_after(plan: n.Plan, before: n.NodeId, id: n.NodeId, node: n.GraphNode) -> dict[n.NodeId, n.GraphNode]:
+    result = {}
+    for known, other in plan.items():
+        result[known] = other
+        if known == before:
+            result[id] = node
+    return result
