@@ -120,7 +120,7 @@ def install() -> None:
     made = subprocess.run([sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)], check=False)
     if made.returncode != 0:
         raise BootstrapError(f"{sys.executable} -m venv failed (its own message stands above).")
-    pip("install", "--progress-bar", "on", "--require-hashes", "-r", str(LOCK))
+    pip("install", "--progress-bar", "on", "--use-pep517", "--require-hashes", "-r", str(LOCK))
     pip("install", "--quiet", "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
     STAMP.write_text(fingerprint())
 

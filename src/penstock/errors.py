@@ -52,3 +52,23 @@ class MissingSourceTopicError(StreamsError):
 
 class IncompatibleCheckpointError(StreamsError):
     """A checkpoint was made by a topology or a number of tasks that the program no longer has."""
+
+
+class KafkaError(StreamsError):
+    """A broker refused a request, or a client failed; the message names the topic and says why (Kafka class: KafkaException)."""
+
+
+class BrokerNotFoundError(KafkaError):
+    """No broker of bootstrap.servers answered in time (Kafka class: BrokerNotFoundException)."""
+
+
+class UnknownTopicOrPartitionError(KafkaError):
+    """A topic or partition does not exist (Kafka class: UnknownTopicOrPartitionException)."""
+
+
+class TopicExistsError(KafkaError):
+    """A topic that is to be created exists already (Kafka class: TopicExistsException)."""
+
+
+class OffsetOutOfRangeError(KafkaError):
+    """Records that are asked for have been deleted, or never were (Kafka class: OffsetOutOfRangeException)."""

@@ -1,0 +1,4 @@
+"""What the hosts and the command line need of Kafka.
+
+Protocols (api), settings (settings) and their only implementation (confluent).
+"""

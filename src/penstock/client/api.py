@@ -1,0 +1,169 @@
+"""The protocols of the clients: Admin, Fetcher, Consumer and Producer, and the values that they take and give.
+
+Here is no client and no import of one: `confluent.py` has the only implementation. All clients speak bytes; serdes
+belong to tasks. Every call is bounded in time; what went wrong is a StreamsError that names topic, partition and
+bootstrap.servers: BrokerNotFoundError if no broker answers, UnknownTopicOrPartitionError, TopicExistsError, else
+KafkaError. A client is used by one thread at a time and is made in the process that uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from penstock.record import Headers, RecordBatch, TopicPartition
+
+
+@dataclass(frozen=True)
+class NewTopic:
+    """A topic to be created (Kafka class: NewTopic). partitions, replication_factor: -1 for the broker's default."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+class PartitionInfo(NamedTuple):
+    """A partition and the ids of the brokers that hold it; leader -1 for none (Kafka class: TopicPartitionInfo)."""
+
+    partition: int
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TopicDescription:
+    """A topic, its partitions in order and its configuration (Kafka class: TopicDescription).
+
+    config: every key that may be shown; overrides: the keys that are set for this topic and not by the broker.
+    """
+
+    name: str
+    partitions: tuple[PartitionInfo, ...]
+    config: Mapping[str, str]
+    overrides: frozenset[str] = frozenset()
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed offset and the text beside it (Kafka class: OffsetAndMetadata)."""
+
+    offset: int
+    metadata: str = ""
+
+
+class Admin(Protocol):
+    """Asks about and changes topics and offsets (Kafka class: Admin)."""
+
+    def topics(self) -> dict[str, int]:
+        """Return the number of partitions of each topic, internal ones (`__consumer_offsets`) too."""
+        ...
+
+    def create_topics(self, topics: Sequence[NewTopic]) -> None:
+        """Create `topics` and return when they can be used; raises TopicExistsError if one exists (others are made)."""
+        ...
+
+    def delete_topics(self, names: Sequence[str]) -> None:
+        """Delete topics with all their records; raises UnknownTopicOrPartitionError if one does not exist."""
+        ...
+
+    def create_partitions(self, name: str, total: int) -> None:
+        """Raise the number of partitions of topic `name` to `total`."""
+        ...
+
+    def describe_topic(self, name: str) -> TopicDescription:
+        """Return partitions and configuration of topic `name`."""
+        ...
+
+    def beginning_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offset of the first record that each partition still has."""
+        ...
+
+    def end_offsets(
+        self, partitions: Sequence[TopicPartition], read_committed: bool = False
+    ) -> dict[TopicPartition, int]:
+        """Return the offset after the last record of each partition; with `read_committed` its last stable offset."""
+        ...
+
+    def committed_offsets(
+        self, group: str, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what consumer group `group` has committed, stable offsets only; partitions without are left out."""
+        ...
+
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit `offsets` for consumer group `group`, which must have no members."""
+        ...
+
+    def close(self) -> None:
+        """Release connections and threads; harmless when called again."""
+        ...
+
+
+class Fetcher(Protocol):
+    """Reads ranges of partitions: any number of them, one after the other, over warm connections."""
+
+    def fetch(
+        self, partition: TopicPartition, start_offset: int, end_offset: int, read_committed: bool
+    ) -> Iterator[RecordBatch]:
+        """Yield the records of `partition` from `start_offset` to before `end_offset`, in order, as batches of bytes.
+
+        Offsets may have gaps: compaction, aborted transactions (left out with `read_committed`) and control records.
+        `end_offset` must not lie behind the end of the partition (see `Admin.end_offsets`). Raises
+        OffsetOutOfRangeError where records from `start_offset` on have been deleted, KafkaError if none arrive in time.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release connections and threads; harmless when called again."""
+        ...
+
+
+class Consumer(Protocol):
+    """Follows partitions that it is told, without a group (Kafka class: Consumer, with assign)."""
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions from these offsets on, in place of what was assigned before."""
+        ...
+
+    def poll(self, timeout_ms: int, max_records: int) -> list[tuple[TopicPartition, RecordBatch]]:
+        """Return up to `max_records` records that have arrived, waiting up to `timeout_ms` for them.
+
+        Runs of records of one partition in the order of their arrival.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release connections and threads; harmless when called again."""
+        ...
+
+
+class Producer(Protocol):
+    """Writes records, in order for each partition, without transactions (Kafka class: Producer)."""
+
+    def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+    ) -> None:
+        """Take a record to be written in the background.
+
+        partition: None for Kafka's default (murmur2 of the key, any where there is no key). timestamp: ms since the
+        epoch, None for now. Waits while the buffer is full. Raises KafkaError for a record that cannot be written,
+        this one or an earlier one.
+        """
+        ...
+
+    def flush(self) -> None:
+        """Return when all records taken are written; raises KafkaError if one could not be."""
+        ...
+
+    def close(self) -> None:
+        """Flush and release connections and threads; harmless when called again."""
+        ...

@@ -1,0 +1,10 @@
+"""The clients over confluent-kafka (librdkafka), and the only package that imports it.
+
+What they promise stands in client/api.py, how they are set up in client/settings.py.
+"""
+
+from penstock.client.confluent.admin import ConfluentAdmin
+from penstock.client.confluent.consumer import ConfluentConsumer, ConfluentFetcher
+from penstock.client.confluent.producer import ConfluentProducer
+
+__all__ = ["ConfluentAdmin", "ConfluentConsumer", "ConfluentFetcher", "ConfluentProducer"]
