@@ -85,7 +85,8 @@ def build_store(
         raise ConfigError(
             f"Store {builder.name!r} is of unknown kind {builder.kind!r}: expected one of {', '.join(_STORES)}."
         )
-    buffer = InMemoryUncommittedStore(view) if builder.in_memory else UncommittedStore(view)
+    in_memory = config["dsl.store.suppliers.class"] == "in_memory" if builder.in_memory is None else builder.in_memory
+    buffer = InMemoryUncommittedStore(view) if in_memory else UncommittedStore(view)
     cached = (
         CachingKeyValueStore(builder.name, buffer, cache, context) if builder.caching and cache.max_bytes > 0 else None
     )
@@ -96,7 +97,7 @@ def build_store(
         _serde(builder.value_serde, config, builder.name, "value"),
         buffer,
         cached,
-        persistent=not builder.in_memory,
+        persistent=not in_memory,
     )
 
 
