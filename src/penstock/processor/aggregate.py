@@ -14,8 +14,17 @@ from typing import Any, cast
 
 import numpy as np
 
-from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, ProcessorContext, RowOrigin
+from penstock.processor.api import (
+    BatchProcessor,
+    EngineContext,
+    FailureHandler,
+    ProcessorContext,
+    RowOrigin,
+    SerializedBatchProcessor,
+)
+from penstock.processor.columns import has_null
 from penstock.record import Change, Record, RecordBatch, RecordMetadata, ValueAndTimestamp
+from penstock.serdes import Serde
 from penstock.state.api import EngineKeyValueStore, FlushedEntry, RecordContext
 
 Initializer = Callable[[], Any]
@@ -58,7 +67,7 @@ class _KeyedAggregation(BatchProcessor):
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Update the aggregates of the rows' keys: reads each key once, writes each key once; returns the updates if there is no cache."""
-        batch, keys, rows = self._with_key_and_value(batch)
+        batch, keys, rows = self._with_key_and_value(batch, self._store.serialize_keys(batch.keys))
         if not keys:
             return batch, rows
         current: dict[bytes, ValueAndTimestamp | None] = dict.fromkeys(keys)
@@ -89,10 +98,9 @@ class _KeyedAggregation(BatchProcessor):
         self._write(batch, current, last_row)
         return self._updates(batch, rows, changes, timestamps, updated)
 
-    def _with_key_and_value(self, batch: RecordBatch) -> tuple[RecordBatch, list[bytes], RowOrigin]:
-        """Return the rows that have both, their keys as bytes, and their rows in `batch` (None: all)."""
-        keys = self._store.serialize_keys(batch.keys)
-        if None not in keys and not any(value is None for value in batch.values):
+    def _with_key_and_value(self, batch: RecordBatch, keys: list[bytes | None]) -> tuple[RecordBatch, list[bytes], RowOrigin]:
+        """Return the rows that have both, their keys as bytes (`keys` has them for all rows), and their rows in `batch` (None: all)."""
+        if not has_null(keys) and not has_null(batch.values):
             return batch, cast("list[bytes]", keys), None
         passing = [key is not None and value is not None for key, value in zip(keys, batch.values, strict=True)]
         rows = np.flatnonzero(passing)
@@ -159,7 +167,7 @@ class StreamReduce(_KeyedAggregation):
         return value if aggregate is None else self._reducer(aggregate, value)
 
 
-class StreamCount(_KeyedAggregation):
+class StreamCount(_KeyedAggregation, SerializedBatchProcessor):
     """Counts the records of a key (Kafka class: KStreamAggregate of KGroupedStream.count)."""
 
     def __init__(self, store_name: str, send_old_values: bool = False) -> None:
@@ -173,12 +181,20 @@ class StreamCount(_KeyedAggregation):
         """Count the rows; behind a cache only the last count of a key is needed, which C loops can find."""
         if not self._store.cached:
             return super().process_batch(batch, failures)
-        batch, keys, rows = self._with_key_and_value(batch)
-        if keys:
-            self._count(batch, keys)
+        self._count(*self._with_key_and_value(batch, self._store.serialize_keys(batch.keys))[:2])
         return batch.slice(0, 0), np.empty(0, np.int64)
 
+    def takes_serialized(self, key_serde: Serde) -> bool:
+        """Return whether the store writes keys as `key_serde` reads them, and a cache makes updates unnecessary."""
+        return self._store.cached and type(self._store.key_serde) is type(key_serde)
+
+    def process_serialized(self, batch: RecordBatch) -> None:
+        """Count the rows."""
+        self._count(*self._with_key_and_value(batch, batch.keys)[:2])
+
     def _count(self, batch: RecordBatch, keys: list[bytes]) -> None:
+        if not keys:
+            return
         counts = Counter(keys)
         latest = dict(zip(keys, range(len(keys)), strict=True))
         timestamps = batch.timestamps

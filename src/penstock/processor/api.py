@@ -153,6 +153,20 @@ class BatchProcessor(Processor):
 
 
 
+class SerializedBatchProcessor(BatchProcessor):
+    """A batch processor that can do without objects: its result on a batch of bytes equals that on the batch deserialised. Engine-internal."""
+
+    @abstractmethod
+    def takes_serialized(self, key_serde: Serde) -> bool:
+        """Return whether keys may come as the bytes that `key_serde` reads, and values as any bytes."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def process_serialized(self, batch: RecordBatch) -> None:
+        """Process all rows of `batch`, keys and values as bytes; nothing is forwarded."""
+        raise NotImplementedError
+
+
 class ProcessorSupplier:
     """Makes processors and names the stores they own (Kafka classes: ProcessorSupplier, ConnectedStoreProvider).
 

@@ -69,3 +69,8 @@ def _null_rows(results: list[Any], start: int, failures: FailureHandler, null_er
 def kept_rows(batch: RecordBatch, kept: Int64Array | None) -> RecordBatch:
     """Return the rows `kept` of `batch`; all of them for None."""
     return batch if kept is None else batch.take(kept)
+
+
+def has_null(column: Sequence[Any]) -> bool:
+    """Return whether a column has a None; asks for types, since objects of users may define what equality and truth mean."""
+    return type(None) in set(map(type, column))

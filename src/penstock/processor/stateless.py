@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from penstock.processor.api import BatchProcessor, FailureHandler, RowOrigin
-from penstock.processor.columns import NULL_NOT_ALLOWED, Applied, apply, kept_rows
+from penstock.processor.columns import NULL_NOT_ALLOWED, Applied, apply, has_null, kept_rows
 from penstock.record import Int64Array, Record, RecordBatch
 
 Predicate = Callable[[Any, Any], bool]
@@ -51,7 +51,7 @@ class NullKeyFilter(BatchProcessor):
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Return the rows with a key."""
-        if not any(key is None for key in batch.keys):
+        if not has_null(batch.keys):
             return batch, None
         return _select(batch, np.fromiter((key is not None for key in batch.keys), np.bool_, len(batch)), None)
 

@@ -31,3 +31,10 @@ class Serde:
         """Return each of `data` as an object, None for None."""
         deserialize = self.deserialize
         return [None if item is None else deserialize(topic, item) for item in data]
+
+    def is_canonical_column(self, data: list[bytes | None]) -> bool:
+        """Return whether each of `data` can be read and, read and written again, would be the same bytes; False where that is not known.
+
+        The task may then leave out to read what is only counted or stored again.
+        """
+        return False

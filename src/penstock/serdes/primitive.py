@@ -39,6 +39,15 @@ class StringSerde(Serde):
             return super().deserialize_column(topic, data)
 
 
+    def is_canonical_column(self, data: list[bytes | None]) -> bool:
+        """Return whether all are UTF-8: a broken sequence does not become whole beside the zero byte between two texts."""
+        try:
+            b"\0".join([item for item in data if item is not None]).decode()
+        except UnicodeDecodeError:
+            return False
+        return type(self) is StringSerde
+
+
 class BytesSerde(Serde):
     """Bytes as they are (Kafka class: Serdes.ByteArraySerde)."""
 
@@ -51,6 +60,10 @@ class BytesSerde(Serde):
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> bytes:
         """Return the bytes."""
         return data
+
+    def is_canonical_column(self, data: list[bytes | None]) -> bool:
+        """Return True: bytes stay as they are."""
+        return type(self) is BytesSerde
 
 
 class _NumberSerde(Serde):

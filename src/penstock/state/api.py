@@ -233,6 +233,8 @@ FlushListener = Callable[[list[FlushedEntry]], None]
 class EngineKeyValueStore(KeyValueStore, Protocol):
     """What the operators and the task need of a key-value store besides what users call; `serialized` keys are bytes, values stay typed."""
 
+    key_serde: Serde
+
     @property
     def cached(self) -> bool:
         """Whether a record cache stands before the store."""

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.processor.api import BatchProcessor, PunctuationType
+from penstock.processor.api import BatchProcessor, PunctuationType, SerializedBatchProcessor
 from penstock.record import NO_METADATA, Int64Array, Record, RecordBatch, RecordMetadata, TopicPartition
 from penstock.state.api import RecordContext
 from penstock.task.context import TaskContext
@@ -27,6 +27,11 @@ Entry = SourceNode | ProcessorNode
 Child = ProcessorNode | SinkNode
 
 MAXIMUM_SCALE = 1 << 40
+
+MAXIMUM_ROWS = 1 << 18
+"""Rows that run through the columns at once, after operators that multiply them: bounds the memory of a run."""
+FIRST_ROWS = 1 << 12
+"""Input rows of the first run, before it is known how far they multiply."""
 _STREAM_TIME = PunctuationType.STREAM_TIME
 
 
@@ -91,12 +96,45 @@ class Execution:
         entries: list[Entry] = [*topology.sources, *(node for node in topology.processors if node.stores)]
         able = _column_nodes(topology) if column_by_column else frozenset()
         self._plans = {entry.name: _plan(entry, topology, able) for entry in entries}
+        self._expansion: dict[str, float] = {}
+        self._most_rows = 0
         for node in topology.processors:
             node.flusher = self
 
+    def rows_at_once(self, source: SourceNode) -> int:
+        """Return how many records of `source` may run at once so that no edge holds more than about MAXIMUM_ROWS rows."""
+        expansion = self._expansion.get(source.name)
+        return FIRST_ROWS if expansion is None else max(1, int(MAXIMUM_ROWS / max(1.0, expansion)))
+
+    def takes_serialized(self, source: SourceNode) -> bool:
+        """Return whether the records of `source` need not be deserialised, if its serdes say that nothing is lost by that."""
+        plan = self._plans[source.name]
+        scheduled = self._task.schedules.next_time(_STREAM_TIME) is not None
+        if scheduled or len(plan.children) != 1 or not plan.nodes or plan.nodes[0] is not plan.children[0]:
+            return False
+        processor = plan.nodes[0].processor
+        return isinstance(processor, SerializedBatchProcessor) and processor.takes_serialized(source.key_serde)
+
+    def run_serialized(self, source: SourceNode, partition: TopicPartition, batch: RecordBatch, stream_times: Int64Array) -> None:
+        """As `run`, for a batch of bytes and a source that `takes_serialized`."""
+        self._expansion.setdefault(source.name, 1.0)
+        node = self._plans[source.name].nodes[0]
+        if isinstance(node.processor, SerializedBatchProcessor):
+            self._task.source = partition
+            try:
+                node.processor.process_serialized(batch)
+            except Exception as error:
+                self._task.metadata = RecordMetadata(*partition, int(batch.offsets[0]))
+                raise ProcessingFailure(node.name, error) from error
+        self._task.stream_time = int(stream_times[-1])
+
     def run(self, source: SourceNode, partition: TopicPartition, batch: RecordBatch, stream_times: Int64Array) -> None:
         """Run the records of one source; stream time is at the last row afterwards and all punctuations due by then were made."""
-        plan = self._plans[source.name]
+        self._most_rows = len(batch)
+        self._run_between_punctuations(self._plans[source.name], partition, batch, stream_times)
+        self._expansion[source.name] = max(self._expansion.get(source.name, 1.0), self._most_rows / len(batch))
+
+    def _run_between_punctuations(self, plan: ColumnPlan, partition: TopicPartition, batch: RecordBatch, stream_times: Int64Array) -> None:
         if plan.islands:
             self._run(plan, Input(partition, batch, stream_times))
             return
@@ -158,6 +196,7 @@ class Execution:
         except Exception as error:
             self._task.metadata = RecordMetadata(partition.topic, partition.partition, int(batch.offsets[0]))
             raise ProcessingFailure(node.name, error) from error
+        self._most_rows = max(self._most_rows, len(result))
         if positions is not None and origin is not None:
             positions = self._refined(flow, positions, origin)
         self._deliver(flow, node.children, Part(result, positions))

@@ -19,12 +19,13 @@ from penstock.task.processor_topology import SourceNode
 
 
 class Run(NamedTuple):
-    """Consecutive records of one topic partition, deserialised, with the lane of each (int64 array)."""
+    """Consecutive records of one topic partition with the lane of each (int64 array); deserialised unless `serialized`."""
 
     source: SourceNode
     partition: TopicPartition
     lanes: Int64Array
     batch: RecordBatch
+    serialized: bool
 
 
 class Lane(NamedTuple):
@@ -42,14 +43,24 @@ class PartitionGroup:
         sources: Mapping[str, SourceNode],
         default_extractor: TimestampExtractor,
         partition_times: Mapping[TopicPartition, int],
+        takes_serialized: Callable[[SourceNode], bool],
         count_dropped: Callable[[str, int], None],
     ) -> None:
-        """Read the topics of `sources`; `partition_times` (ms) are those of the last commit; `count_dropped` takes a node's name and a number of records."""
-        self._sources = sources
+        """Read the topics of `sources`.
+
+        partition_times: those of the last commit (ms). takes_serialized: says whether the records of a source may stay bytes. count_dropped: takes a node's
+        name and a number of records.
+        """
+        self._sources = dict(sources)
         self._default_extractor = default_extractor
+        self._takes_serialized = takes_serialized
         self._count_dropped = count_dropped
         self._queues: dict[Lane, list[RecordBatch]] = {}
         self.partition_times: dict[TopicPartition, int] = dict(partition_times)
+
+    def add_source_topic(self, topic: str, source: SourceNode) -> None:
+        """Read `topic` too, by `source`."""
+        self._sources[topic] = source
 
     def add(self, partition: TopicPartition, lane: int, batch: RecordBatch) -> None:
         """Buffer records, keys and values as bytes; raises StreamsError for a topic that no source reads."""
@@ -61,15 +72,28 @@ class PartitionGroup:
     def take(self) -> Iterator[Run]:
         """Give up everything that is buffered, in the order in which it is to be processed."""
         lanes = sorted(self._queues)
-        prepared = [self._prepare(lane, RecordBatch.concat(self._queues.pop(lane))) for lane in lanes]
-        kept = [(lane, batch) for lane, batch in zip(lanes, prepared, strict=True) if len(batch)]
+        taken = {lane: RecordBatch.concat(self._queues.pop(lane)) for lane in lanes}
+        serialized = all(self._stays_serialized(lane, batch) for lane, batch in taken.items())
+        prepared = [(lane, batch if serialized else self._prepare(lane, batch)) for lane, batch in taken.items()]
+        kept = [(lane, batch) for lane, batch in prepared if len(batch)]
+        for lane, batch in kept:
+            time = self.partition_times.get(lane.partition, NO_TIMESTAMP)
+            self.partition_times[lane.partition] = max(time, int(batch.timestamps.max()))
         if len(kept) == 1:
             lane, batch = kept[0]
-            yield self._run(lane.partition, np.full(len(batch), lane.lane, np.int64), batch)
+            yield self._run(lane.partition, np.full(len(batch), lane.lane, np.int64), batch, serialized)
         elif kept:
-            yield from self._merge(kept)
+            yield from self._merge(kept, serialized)
 
-    def _merge(self, queues: list[tuple[Lane, RecordBatch]]) -> Iterator[Run]:
+    def _stays_serialized(self, lane: Lane, batch: RecordBatch) -> bool:
+        source = self._sources[lane.partition.topic]
+        plain = self._extractor(source) is fail_on_invalid_timestamp and not bool((batch.timestamps < 0).any())
+        return plain and self._takes_serialized(source) and source.is_canonical(batch)
+
+    def _extractor(self, source: SourceNode) -> TimestampExtractor:
+        return fail_on_invalid_timestamp if source.spec.repartition else source.spec.timestamp_extractor or self._default_extractor
+
+    def _merge(self, queues: list[tuple[Lane, RecordBatch]], serialized: bool) -> Iterator[Run]:
         heads = np.concatenate([np.maximum.accumulate(batch.timestamps) for _, batch in queues])
         order = np.argsort(heads, kind="stable")
         lengths = [len(batch) for _, batch in queues]
@@ -79,21 +103,19 @@ class PartitionGroup:
         merged = RecordBatch.concat([batch for _, batch in queues]).take(order)
         cuts = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(numbers)]
         for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
-            yield self._run(partitions[int(numbers[start])], lanes[start:stop], merged.slice(start, stop))
+            yield self._run(partitions[int(numbers[start])], lanes[start:stop], merged.slice(start, stop), serialized)
 
-    def _run(self, partition: TopicPartition, lanes: Int64Array, batch: RecordBatch) -> Run:
-        return Run(self._sources[partition.topic], partition, lanes, batch)
+    def _run(self, partition: TopicPartition, lanes: Int64Array, batch: RecordBatch, serialized: bool) -> Run:
+        return Run(self._sources[partition.topic], partition, lanes, batch, serialized)
 
     def _prepare(self, lane: Lane, batch: RecordBatch) -> RecordBatch:
         """Return the records deserialised, with their timestamps extracted and without those that the extractor drops."""
         partition = lane.partition
         source = self._sources[partition.topic]
         batch = source.deserialize(partition.topic, partition.partition, batch)
-        extractor = fail_on_invalid_timestamp if source.spec.repartition else source.spec.timestamp_extractor or self._default_extractor
+        extractor = self._extractor(source)
         if extractor is not fail_on_invalid_timestamp or bool((batch.timestamps < 0).any()):
             batch = self._extract(partition, batch, extractor)
-        if len(batch):
-            self.partition_times[partition] = max(self.partition_times.get(partition, NO_TIMESTAMP), int(batch.timestamps.max()))
         return batch
 
     def _extract(self, partition: TopicPartition, batch: RecordBatch, extractor: TimestampExtractor) -> RecordBatch:

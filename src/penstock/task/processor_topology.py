@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Mapping, Sequence
+from operator import is_
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,7 +19,7 @@ from penstock.plan.partitioning import partition_column, partition_for
 from penstock.plan.subtopology import ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
 from penstock.processor.api import Processor
 from penstock.record import NO_METADATA, Int64Array, Record, RecordBatch, RecordMetadata
-from penstock.serdes import Serde
+from penstock.serdes import BytesSerde, Serde, StringSerde
 from penstock.state.api import RecordContext
 from penstock.task.context import NodeContext, TaskContext
 from penstock.task.record_collector import RecordCollector
@@ -119,13 +120,17 @@ class SourceNode:
         self.name = spec.name
         self.spec = spec
         self.children: list[ProcessorNode | SinkNode] = []
-        self._key_serde = _serde(spec.key_serde, config, "key", f"source node {self.name}")
+        self.key_serde = _serde(spec.key_serde, config, "key", f"source node {self.name}")
         self._value_serde = _serde(spec.value_serde, config, "value", f"source node {self.name}")
+
+    def is_canonical(self, batch: RecordBatch) -> bool:
+        """Return whether the bytes of `batch` can all be read and would be written the same way again."""
+        return self.key_serde.is_canonical_column(batch.keys) and self._value_serde.is_canonical_column(batch.values)
 
     def deserialize(self, topic: str, partition: int, batch: RecordBatch) -> RecordBatch:
         """Return `batch` with objects for bytes; raises StreamsError for the first row that cannot be read."""
         try:
-            keys = self._key_serde.deserialize_column(topic, batch.keys)
+            keys = self.key_serde.deserialize_column(topic, batch.keys)
             values = self._value_serde.deserialize_column(topic, batch.values)
         except Exception:  # noqa: BLE001 - read again row by row, to find which row it is
             keys, values = self._deserialize_rows(topic, partition, batch)
@@ -137,7 +142,7 @@ class SourceNode:
         for row, (key, value) in enumerate(zip(batch.keys, batch.values, strict=True)):
             headers = batch.headers_at(row)
             try:
-                keys.append(None if key is None else self._key_serde.deserialize(topic, key, headers))
+                keys.append(None if key is None else self.key_serde.deserialize(topic, key, headers))
                 values.append(None if value is None else self._value_serde.deserialize(topic, value, headers))
             except Exception as error:
                 failure = StreamsError(DESERIALIZATION_FAILED)
@@ -163,6 +168,7 @@ class SinkNode:
         self._null_key_partition = null_key_partition
         self._key_serde = _serde(spec.key_serde, task.config, "key", f"sink node {self.name}")
         self._value_serde = _serde(spec.value_serde, task.config, "value", f"sink node {self.name}")
+        self._same_serde = type(self._key_serde) is type(self._value_serde) and type(self._key_serde) in (StringSerde, BytesSerde)
 
     def process(self, record: Record[Any, Any]) -> None:
         """Send one record; raises ProcessingFailure if it cannot be written."""
@@ -185,7 +191,10 @@ class SinkNode:
             return
         try:
             keys = self._key_serde.serialize_column(topic, batch.keys)
-            values = self._value_serde.serialize_column(topic, batch.values)
+            if self._same_serde and all(map(is_, batch.keys, batch.values)):  # as after group_by(lambda key, value: value)
+                values = keys
+            else:
+                values = self._value_serde.serialize_column(topic, batch.values)
         except Exception:  # noqa: BLE001 - written again row by row, to find which row it is
             self._send_rows(batch, sequence)
             return

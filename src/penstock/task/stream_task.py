@@ -30,10 +30,6 @@ from penstock.task.processor_topology import ProcessingFailure, ProcessorTopolog
 from penstock.task.punctuation import LivingSchedules, Schedules
 from penstock.task.record_collector import OutputBatch, RecordCollector, SentRecord
 
-MAXIMUM_ROWS = 16_384
-"""Records that run through the columns at once: bounds what operators that multiply records hold in memory."""
-
-
 @dataclass(frozen=True)
 class TaskCommit:
     """What a commit must make durable in one step.
@@ -87,6 +83,7 @@ class StreamTask:
             {topic: source for source in self._topology.sources for topic in source.spec.topics},
             config["default.timestamp.extractor"] or fail_on_invalid_timestamp,
             checkpoint.partition_times,
+            self._execution.takes_serialized,
             self._count_dropped,
         )
         self._order = None if config["penstock.trace.order"] is None else OrderTrace()
@@ -95,6 +92,14 @@ class StreamTask:
         """Call `init` of every processor; raises StreamsError naming the one that fails."""
         for node in self._topology.processors:
             node.init()
+
+    def add_source_topic(self, topic: str, source_name: str) -> None:
+        """Read `topic` too, which the pattern of the source node `source_name` matches; raises StreamsError for an unknown node."""
+        for source in self._topology.sources:
+            if source.name == source_name:
+                self._group.add_source_topic(topic, source)
+                return
+        raise StreamsError(f"Task {self.task_id} has no source node {source_name!r}.")
 
     def add_records(self, topic: str, partition: int, batch: RecordBatch, lane: int = 0) -> None:
         """Buffer records of one partition, keys and values as bytes, offsets ascending; `lane` is the upstream task behind a shuffle.
@@ -116,10 +121,13 @@ class StreamTask:
                 if self._order is not None:
                     self._order.take(run.partition, run.lanes, batch.offsets)
                 stream_times = np.maximum(np.maximum.accumulate(batch.timestamps), self._context.stream_time)
-                for start in range(0, len(batch), MAXIMUM_ROWS):
-                    stop = start + MAXIMUM_ROWS
-                    self._execution.run(run.source, run.partition, batch.slice(start, stop), stream_times[start:stop])
+                execute = self._execution.run_serialized if run.serialized else self._execution.run
+                start = 0
+                while start < len(batch):
+                    stop = start + self._execution.rows_at_once(run.source)
+                    execute(run.source, run.partition, batch.slice(start, stop), stream_times[start:stop])
                     self._state.evict()
+                    start = stop
         except ProcessingFailure as failure:
             raise self._processing_error(failure) from failure.error
         self._context.metadata = None
