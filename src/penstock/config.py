@@ -1,6 +1,7 @@
 """The configuration: a row a key, with type, default, importance and one line of documentation.
 
-A key comes from the user's mapping, else from the environment (`application.id` as PENSTOCK_APPLICATION_ID, `penstock.host` as PENSTOCK_HOST), else from its
+A key comes from the user's mapping, else from the environment (`application.id` as PENSTOCK_APPLICATION_ID,
+`penstock.host` as PENSTOCK_HOST), else from its
 row. Keys without a row are kept: clients take those that they know (any librdkafka key). Nothing here opens anything.
 """
 
@@ -19,12 +20,22 @@ from penstock.serdes import Serde
 AT_LEAST_ONCE = "at_least_once"
 EXACTLY_ONCE_V2 = "exactly_once_v2"
 
-_SECRET_PARTS = ("password", "secret", "sasl.jaas", "sasl.username", "ssl.key", "token", "credential", "oauthbearer.client")
+_SECRET_PARTS = (
+    "password",
+    "secret",
+    "sasl.jaas",
+    "sasl.username",
+    "ssl.key",
+    "token",
+    "credential",
+    "oauthbearer.client",
+)
 
 
 @dataclass(frozen=True)
 class ConfigKey:
-    """One key: how its value is read, what it is if not set, how much it matters (high, medium, low) and what it does."""
+    """One key: how its value is read, what it is if not set, how much it matters (high, medium, low) and what it
+    does."""
 
     name: str
     parse: Callable[[str, Any], Any]
@@ -63,7 +74,9 @@ def _boolean(name: str, value: Any) -> bool:
 def _one_of(*choices: str) -> Callable[[str, Any], str]:
     def parse(name: str, value: Any) -> str:
         if value not in choices:
-            raise ConfigError(f"Invalid value {value!r} for configuration {name}: expected one of {', '.join(choices)}.")
+            raise ConfigError(
+                f"Invalid value {value!r} for configuration {name}: expected one of {', '.join(choices)}."
+            )
         return str(value)
 
     return parse
@@ -73,7 +86,9 @@ def _serde(name: str, value: Any) -> Serde:
     if isinstance(value, type) and issubclass(value, Serde):
         return value()
     if not isinstance(value, Serde):
-        raise ConfigError(f"Invalid value {value!r} for configuration {name}: expected a Serde, such as Serdes.string().")
+        raise ConfigError(
+            f"Invalid value {value!r} for configuration {name}: expected a Serde, such as Serdes.string()."
+        )
     return value
 
 
@@ -86,39 +101,148 @@ def _function(name: str, value: Any) -> Any:
 KEYS: Mapping[str, ConfigKey] = {
     key.name: key
     for key in (
-        ConfigKey("application.id", _text, None, "high", "Name of the application: prefix of its internal topics, its group and its directories."),
+        ConfigKey(
+            "application.id",
+            _text,
+            None,
+            "high",
+            "Name of the application: prefix of its internal topics, its group and its directories.",
+        ),
         ConfigKey("bootstrap.servers", _text, None, "high", "Brokers to ask first, as host:port,host:port."),
-        ConfigKey("client.id", _text, "", "medium", "Prefix of the client ids that brokers see; empty for the application.id."),
-        ConfigKey("state.dir", _text, str(Path(tempfile.gettempdir()) / "penstock"), "high", "Directory of the bases of the state stores."),
-        ConfigKey("processing.guarantee", _one_of(AT_LEAST_ONCE, EXACTLY_ONCE_V2), None, "medium", "at_least_once or exactly_once_v2; not set: what the host prefers and the broker can do."),
+        ConfigKey(
+            "client.id", _text, "", "medium", "Prefix of the client ids that brokers see; empty for the application.id."
+        ),
+        ConfigKey(
+            "state.dir",
+            _text,
+            str(Path(tempfile.gettempdir()) / "penstock"),
+            "high",
+            "Directory of the bases of the state stores.",
+        ),
+        ConfigKey(
+            "processing.guarantee",
+            _one_of(AT_LEAST_ONCE, EXACTLY_ONCE_V2),
+            None,
+            "medium",
+            "at_least_once or exactly_once_v2; not set: what the host prefers and the broker can do.",
+        ),
         ConfigKey("default.key.serde", _serde, None, "medium", "Serde of keys where an operator names none."),
         ConfigKey("default.value.serde", _serde, None, "medium", "Serde of values where an operator names none."),
-        ConfigKey("default.timestamp.extractor", _function, None, "medium", "Timestamp extractor where a source names none; not set: the record's own, failing below 0."),
-        ConfigKey("statestore.cache.max.bytes", _whole(0), 10 * 1024 * 1024, "medium", "Bytes of the record cache of one task; 0 switches caching off."),
+        ConfigKey(
+            "default.timestamp.extractor",
+            _function,
+            None,
+            "medium",
+            "Timestamp extractor where a source names none; not set: the record's own, failing below 0.",
+        ),
+        ConfigKey(
+            "statestore.cache.max.bytes",
+            _whole(0),
+            10 * 1024 * 1024,
+            "medium",
+            "Bytes of the record cache of one task; 0 switches caching off.",
+        ),
         ConfigKey("topology.optimization", _text, "none", "medium", "none, all, or a list of optimisations."),
-        ConfigKey("replication.factor", _whole(-1), -1, "medium", "Replication factor of internal topics; -1 for the broker's default."),
-        ConfigKey("auto.offset.reset", _one_of("earliest", "latest"), "earliest", "medium", "Where to begin where no position is known."),
-        ConfigKey("dsl.store.suppliers.class", _one_of("in_memory", "rocksdb"), "rocksdb", "low", "Base of the stores of the DSL where the operator names none."),
-        ConfigKey("num.partitions", _whole(1), 1, "low", "Partitions of topics that the test driver and the tools create."),
+        ConfigKey(
+            "replication.factor",
+            _whole(-1),
+            -1,
+            "medium",
+            "Replication factor of internal topics; -1 for the broker's default.",
+        ),
+        ConfigKey(
+            "auto.offset.reset",
+            _one_of("earliest", "latest"),
+            "earliest",
+            "medium",
+            "Where to begin where no position is known.",
+        ),
+        ConfigKey(
+            "dsl.store.suppliers.class",
+            _one_of("in_memory", "rocksdb"),
+            "rocksdb",
+            "low",
+            "Base of the stores of the DSL where the operator names none.",
+        ),
+        ConfigKey(
+            "num.partitions", _whole(1), 1, "low", "Partitions of topics that the test driver and the tools create."
+        ),
         ConfigKey("penstock.host", _one_of("spark"), "spark", "high", "Where tasks run."),
-        ConfigKey("penstock.execution", _one_of("auto", "record"), "auto", "low", "auto: column by column where it gives the same; record: record by record."),
-        ConfigKey("penstock.checkpoint.dir", _text, None, "high", "Directory of checkpoint and state; not set: <state.dir>/<application.id>/checkpoint."),
-        ConfigKey("penstock.trace.order", _text, None, "low", "Directory to which each task logs the order in which it takes its records; not set: no log."),
-        ConfigKey("penstock.batch.max.bytes", _whole(1024), 64 * 1024 * 1024, "medium", "Most bytes of input of one epoch."),
-        ConfigKey("penstock.batch.target.ms", _whole(1), 2000, "medium", "Time that an epoch should take; the planner adapts its bytes to it."),
+        ConfigKey(
+            "penstock.execution",
+            _one_of("auto", "record"),
+            "auto",
+            "low",
+            "auto: column by column where it gives the same; record: record by record.",
+        ),
+        ConfigKey(
+            "penstock.checkpoint.dir",
+            _text,
+            None,
+            "high",
+            "Directory of checkpoint and state; not set: <state.dir>/<application.id>/checkpoint.",
+        ),
+        ConfigKey(
+            "penstock.trace.order",
+            _text,
+            None,
+            "low",
+            "Directory to which each task logs the order in which it takes its records; not set: no log.",
+        ),
+        ConfigKey(
+            "penstock.batch.max.bytes", _whole(1024), 64 * 1024 * 1024, "medium", "Most bytes of input of one epoch."
+        ),
+        ConfigKey(
+            "penstock.batch.target.ms",
+            _whole(1),
+            2000,
+            "medium",
+            "Time that an epoch should take; the planner adapts its bytes to it.",
+        ),
         ConfigKey("penstock.poll.ms", _whole(0), 100, "low", "Pause in ms between looks for new records."),
-        ConfigKey("penstock.spark.master", _text, None, "medium", "Master of the session that Penstock makes; not set: local[<cores>,4]."),
-        ConfigKey("penstock.spark.partitions", _whole(1), None, "low", "Spark partitions of each level and of the sink of a new checkpoint; not set: cores."),
+        ConfigKey(
+            "penstock.spark.master",
+            _text,
+            None,
+            "medium",
+            "Master of the session that Penstock makes; not set: local[<cores>,4].",
+        ),
+        ConfigKey(
+            "penstock.spark.partitions",
+            _whole(1),
+            None,
+            "low",
+            "Spark partitions of each level and of the sink of a new checkpoint; not set: cores.",
+        ),
         ConfigKey("penstock.row.max.bytes", _whole(1024), 1024 * 1024, "low", "Most bytes of one row between stages."),
-        ConfigKey("penstock.segment.max.bytes", _whole(64 * 1024), 8 * 1024 * 1024, "low", "Most bytes of one segment of state."),
-        ConfigKey("penstock.manifests.retained", _whole(2), 100, "low", "Manifests kept, and with them the segments that they name."),
-        ConfigKey("penstock.emit.interval.ms", _whole(0), 1000, "low", "Wall-clock throttle of final results of windows and joins."),
+        ConfigKey(
+            "penstock.segment.max.bytes",
+            _whole(64 * 1024),
+            8 * 1024 * 1024,
+            "low",
+            "Most bytes of one segment of state.",
+        ),
+        ConfigKey(
+            "penstock.manifests.retained",
+            _whole(2),
+            100,
+            "low",
+            "Manifests kept, and with them the segments that they name.",
+        ),
+        ConfigKey(
+            "penstock.emit.interval.ms",
+            _whole(0),
+            1000,
+            "low",
+            "Wall-clock throttle of final results of windows and joins.",
+        ),
     )
 }
 
 
 def environment_name(key: str) -> str:
-    """Return the environment variable of `key`: `application.id` -> PENSTOCK_APPLICATION_ID; the prefix penstock. is not doubled."""
+    """Return the environment variable of `key`: `application.id` -> PENSTOCK_APPLICATION_ID; the prefix penstock. is
+    not doubled."""
     name = key.replace(".", "_").replace("-", "_").upper()
     return name if name.startswith("PENSTOCK_") else f"PENSTOCK_{name}"
 
@@ -129,10 +253,12 @@ def redacted(key: str, value: Any) -> str:
 
 
 class StreamsConfig(Mapping[str, Any]):
-    """The configuration of one application, checked (Kafka class: StreamsConfig). Reading a key that has a row and no value gives its default."""
+    """The configuration of one application, checked (Kafka class: StreamsConfig). Reading a key that has a row and no
+    value gives its default."""
 
     def __init__(self, values: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None) -> None:
-        """Take `values` (dotted keys), then the environment (default: os.environ); raises ConfigError for a value that cannot be."""
+        """Take `values` (dotted keys), then the environment (default: os.environ); raises ConfigError for a value that
+        cannot be."""
         given = dict(values or {})
         surroundings = os.environ if environment is None else environment
         for name in KEYS:
@@ -158,10 +284,13 @@ class StreamsConfig(Mapping[str, Any]):
         return dict(self._given)
 
     def required(self, key: str) -> Any:
-        """Return the value of `key`; raises ConfigError naming the key and its environment variable if it is not set."""
+        """Return the value of `key`; raises ConfigError naming the key and its environment variable if it is not
+        set."""
         value = self._values.get(key)
         if value is None:
-            raise ConfigError(f"Missing required configuration {key!r}: set it in the config or as {environment_name(key)}.")
+            raise ConfigError(
+                f"Missing required configuration {key!r}: set it in the config or as {environment_name(key)}."
+            )
         return value
 
     def client_config(self) -> dict[str, Any]:

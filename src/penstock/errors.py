@@ -1,6 +1,7 @@
 """The tree of Penstock's errors; it imports nothing.
 
-`XError` here is `XException` of Kafka Streams. Where Java raises IllegalArgumentException Penstock raises ValueError, for IllegalStateException
+`XError` here is `XException` of Kafka Streams. Where Java raises IllegalArgumentException Penstock raises ValueError,
+for IllegalStateException
 RuntimeError, for NullPointerException TypeError: the types a Python caller expects.
 """
 
@@ -19,7 +20,8 @@ class TopologyError(StreamsError):
 
 
 class ConfigError(StreamsError, ValueError):
-    """A configuration key is missing, unknown where it must be known, or has a value that cannot be (Kafka class: ConfigException)."""
+    """A configuration key is missing, unknown where it must be known, or has a value that cannot be (Kafka class:
+    ConfigException)."""
 
 
 class SerializationError(StreamsError):
@@ -39,7 +41,8 @@ class LockError(StreamsError):
 
 
 class TaskMigratedError(StreamsError):
-    """Another driver or a newer attempt has taken over this work; what this one did is void (Kafka class: TaskMigratedException)."""
+    """Another driver or a newer attempt has taken over this work; what this one did is void (Kafka class:
+    TaskMigratedException)."""
 
 
 class TaskCorruptedError(StreamsError):
@@ -55,7 +58,8 @@ class IncompatibleCheckpointError(StreamsError):
 
 
 class KafkaError(StreamsError):
-    """A broker refused a request, or a client failed; the message names the topic and says why (Kafka class: KafkaException)."""
+    """A broker refused a request, or a client failed; the message names the topic and says why (Kafka class:
+    KafkaException)."""
 
 
 class BrokerNotFoundError(KafkaError):

@@ -1,7 +1,9 @@
 """What flows: one record, a batch of records as columns, and the small values that travel inside them.
 
-`Record` is what user code sees; `RecordBatch` is what tasks and hosts pass on. Neither knows topics or serdes: a batch may hold bytes (outside a task)
-or objects (inside). Records and batches are immutable by convention: an operator that changes a column makes a new batch that shares the others.
+`Record` is what user code sees; `RecordBatch` is what tasks and hosts pass on. Neither knows topics or serdes: a batch
+may hold bytes (outside a task)
+or objects (inside). Records and batches are immutable by convention: an operator that changes a column makes a new
+batch that shares the others.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 Headers = tuple[tuple[str, bytes | None], ...]
-"""Headers of a record: (name, value) pairs in the order in which they were added; a name may occur twice (Kafka class: Headers)."""
+"""Headers of a record: (name, value) pairs in the order in which they were added; a name may occur twice (Kafka class:
+Headers)."""
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -59,7 +62,12 @@ class Record(Generic[K, V]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Record):
             return NotImplemented
-        return (self.key, self.value, self.timestamp, self.headers) == (other.key, other.value, other.timestamp, other.headers)
+        return (self.key, self.value, self.timestamp, self.headers) == (
+            other.key,
+            other.value,
+            other.timestamp,
+            other.headers,
+        )
 
     def __hash__(self) -> int:
         return hash((self.key, self.value, self.timestamp, self.headers))
@@ -69,7 +77,8 @@ class Record(Generic[K, V]):
 
 
 class RecordMetadata(NamedTuple):
-    """Where the input record that is being processed came from; in punctuators topic None, partition -1, offset -1 (Kafka class: RecordMetadata)."""
+    """Where the input record that is being processed came from; in punctuators topic None, partition -1, offset -1
+    (Kafka class: RecordMetadata)."""
 
     topic: str | None
     partition: int
@@ -114,7 +123,8 @@ class KeyValue(NamedTuple):
 class RecordBatch:
     """Records of one topic partition or one edge of the topology, as columns of equal length.
 
-    keys, values: a list, bytes or None outside a task, objects inside. timestamps, offsets: int64 arrays (ms; offset of the input record that a row came
+    keys, values: a list, bytes or None outside a task, objects inside. timestamps, offsets: int64 arrays (ms; offset of
+    the input record that a row came
     from). headers: a list, or None when no record has any.
     """
 

@@ -1,4 +1,5 @@
-"""What `KafkaStreams` needs of a host. A host is opened by name, so that the packages of one are not those of another."""
+"""What `KafkaStreams` needs of a host. A host is opened by name, so that the packages of one are not those of
+another."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ class HostListener(Protocol):
         ...
 
     def on_stopped(self) -> None:
-        """Tell that the host ended by itself without an error: everything up to the planned end has been processed."""
+        """Tell that the host ended by itself without an error: everything up to the planned end has been "
+        "processed."""
         ...
 
     def on_error(self, error: BaseException) -> None:
@@ -39,7 +41,8 @@ class Host(Protocol):
     """Runs the tasks of one topology: fills them, drains them, commits."""
 
     def start(self, listener: HostListener) -> None:
-        """Check the topology against brokers and checkpoint, then start in the background; raises StreamsError when it must not start."""
+        """Check the topology against brokers and checkpoint, then start in the background; raises StreamsError when it
+        must not start."""
         ...
 
     def close(self, timeout_ms: int) -> bool:

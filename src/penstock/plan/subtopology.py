@@ -1,4 +1,5 @@
-"""A sub-topology as plain, picklable data: what `Topology` hands to the task. It knows nothing of how it was described or lowered."""
+"""A sub-topology as plain, picklable data: what `Topology` hands to the task. It knows nothing of how it was described
+or lowered."""
 
 from __future__ import annotations
 
@@ -25,18 +26,21 @@ class TaskId(NamedTuple):
 
 
 StreamPartitioner = Callable[[str, Any, Any, int], "set[int] | None"]
-"""Called with topic, key, value and number of partitions; returns the partitions to send to, an empty set to drop, None for the default
+"""Called with topic, key, value and number of partitions; returns the partitions to send to, an empty set to drop, None
+for the default
 (Kafka class: StreamPartitioner, KIP-837)."""
 
 TopicNameExtractor = Callable[[Any, Any, RecordMetadata], str]
-"""Called with key, value and the metadata of the input record; returns the topic to send to (Kafka class: TopicNameExtractor)."""
+"""Called with key, value and the metadata of the input record; returns the topic to send to (Kafka class:
+TopicNameExtractor)."""
 
 
 @dataclass(frozen=True)
 class SourceSpec:
     """A source node: of topics, or of the topics whose whole name matches pattern.
 
-    topics: full names, internal ones with the application's prefix; repartition: whether its topic is an internal repartition topic.
+    topics: full names, internal ones with the application's prefix; repartition: whether its topic is an internal
+    repartition topic.
     """
 
     name: str
@@ -63,7 +67,8 @@ class ProcessorSpec:
 
 @dataclass(frozen=True)
 class SinkSpec:
-    """A sink node: to one topic (full name) or to the topic that an extractor names; repartition: whether it is an internal repartition topic."""
+    """A sink node: to one topic (full name) or to the topic that an extractor names; repartition: whether it is an
+    internal repartition topic."""
 
     name: str
     parents: tuple[str, ...]
@@ -80,7 +85,8 @@ NodeSpec = SourceSpec | ProcessorSpec | SinkSpec
 
 @dataclass(frozen=True)
 class SubtopologySpec:
-    """All nodes of one sub-topology in the order in which they were added (parents before children), and its stores in the order of their first connection.
+    """All nodes of one sub-topology in the order in which they were added (parents before children), and its stores in
+    the order of their first connection.
 
     source_topics and sink_topics have full names and include the repartition topics; a dynamic sink adds none.
     changelogs: store name -> (topic, configs) of the stores that log.
@@ -107,7 +113,8 @@ class InternalTopic:
 class BuiltTopology:
     """A whole topology as plain, picklable data (Kafka class: the groups of InternalTopologyBuilder).
 
-    repartition_topics: by full name. copartition_groups: sets of full topic names that must have equal numbers of partitions.
+    repartition_topics: by full name. copartition_groups: sets of full topic names that must have equal numbers of
+    partitions.
     """
 
     subtopologies: tuple[SubtopologySpec, ...]

@@ -1,6 +1,8 @@
-"""Aggregations of a stream by key, without windows: count, reduce, aggregate (Kafka classes: KStreamAggregate, KStreamReduce).
+"""Aggregations of a stream by key, without windows: count, reduce, aggregate (Kafka classes: KStreamAggregate,
+KStreamReduce).
 
-Records without a key or a value are dropped. The result of a key carries the largest timestamp of its records. With a record cache the update is forwarded
+Records without a key or a value are dropped. The result of a key carries the largest timestamp of its records. With a
+record cache the update is forwarded
 when the cache is flushed, without one at once.
 """
 
@@ -58,7 +60,9 @@ class _KeyedAggregation(BatchProcessor):
             self._engine.count_dropped(1)
             return
         old = self._store.get(record.key)
-        old_value, timestamp = (None, record.timestamp) if old is None else (old.value, max(old.timestamp, record.timestamp))
+        old_value, timestamp = (
+            (None, record.timestamp) if old is None else (old.value, max(old.timestamp, record.timestamp))
+        )
         new_value = self._update(record.key, record.value, old_value)
         self._store.put(record.key, None if new_value is None else ValueAndTimestamp(new_value, timestamp))
         if not self._store.cached:
@@ -66,7 +70,8 @@ class _KeyedAggregation(BatchProcessor):
             self.context.forward(Record(record.key, change, timestamp, record.headers))
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
-        """Update the aggregates of the rows' keys: reads each key once, writes each key once; returns the updates if there is no cache."""
+        """Update the aggregates of the rows' keys: reads each key once, writes each key once; returns the updates if
+        there is no cache."""
         batch, keys, rows = self._with_key_and_value(batch, self._store.serialize_keys(batch.keys))
         if not keys:
             return batch, rows
@@ -77,15 +82,17 @@ class _KeyedAggregation(BatchProcessor):
         timestamps: list[int] = []
         updated: list[int] = []
         update, cached, send_old = self._update, self._store.cached, self._send_old_values
-        for row, (serialized, key, value, timestamp) in enumerate(zip(keys, batch.keys, batch.values, batch.timestamps.tolist(), strict=True)):
+        for row, (serialized, key, value, timestamp) in enumerate(
+            zip(keys, batch.keys, batch.values, batch.timestamps.tolist(), strict=True)
+        ):
             old = current[serialized]
             old_value = None
             if old is not None:
                 old_value = old.value
-                timestamp = max(timestamp, old.timestamp)  # noqa: PLW2901 - the result's timestamp replaces the record's
+                timestamp = max(timestamp, old.timestamp)
             try:
                 new_value = update(key, value, old_value)
-            except Exception as error:  # noqa: BLE001 - any error of the user's function is the handler's to judge
+            except Exception as error:
                 failures(row if rows is None else int(rows[row]), error)
                 continue
             current[serialized] = None if new_value is None else ValueAndTimestamp(new_value, timestamp)
@@ -98,8 +105,11 @@ class _KeyedAggregation(BatchProcessor):
         self._write(batch, current, last_row)
         return self._updates(batch, rows, changes, timestamps, updated)
 
-    def _with_key_and_value(self, batch: RecordBatch, keys: list[bytes | None]) -> tuple[RecordBatch, list[bytes], RowOrigin]:
-        """Return the rows that have both, their keys as bytes (`keys` has them for all rows), and their rows in `batch` (None: all)."""
+    def _with_key_and_value(
+        self, batch: RecordBatch, keys: list[bytes | None]
+    ) -> tuple[RecordBatch, list[bytes], RowOrigin]:
+        """Return the rows that have both, their keys as bytes (`keys` has them for all rows), and their rows in `batch`
+        (None: all)."""
         if not has_null(keys) and not has_null(batch.values):
             return batch, cast("list[bytes]", keys), None
         passing = [key is not None and value is not None for key, value in zip(keys, batch.values, strict=True)]
@@ -107,13 +117,18 @@ class _KeyedAggregation(BatchProcessor):
         self._engine.count_dropped(len(batch) - len(rows))
         return batch.take(rows), cast("list[bytes]", list(compress(keys, passing))), rows
 
-    def _write(self, batch: RecordBatch, current: dict[bytes, ValueAndTimestamp | None], last_row: dict[bytes, int]) -> None:
-        """Write the new aggregates in the order of the last update of each key, each in the context of that update."""
+    def _write(
+        self, batch: RecordBatch, current: dict[bytes, ValueAndTimestamp | None], last_row: dict[bytes, int]
+    ) -> None:
+        """Write the new aggregates in the order of the last update of each key, each in the context of that "
+        "update."""
         topic, partition = self._engine.source_partition()
         rows = list(last_row.values())
         contexts = [
             RecordContext(timestamp, batch.headers_at(row), RecordMetadata(topic, partition, offset))
-            for row, timestamp, offset in zip(rows, batch.timestamps[rows].tolist(), batch.offsets[rows].tolist(), strict=True)
+            for row, timestamp, offset in zip(
+                rows, batch.timestamps[rows].tolist(), batch.offsets[rows].tolist(), strict=True
+            )
         ]
         self._store.put_serialized(list(last_row), [current[key] for key in last_row], contexts)
 
@@ -123,14 +138,19 @@ class _KeyedAggregation(BatchProcessor):
     ) -> tuple[RecordBatch, RowOrigin]:
         """Return the updates as rows and the rows of the first batch that they came from."""
         if len(updated) == len(batch):
-            return RecordBatch(batch.keys, cast("list[Any]", changes), np.array(timestamps, np.int64), batch.offsets, batch.headers), rows
+            return RecordBatch(
+                batch.keys, cast("list[Any]", changes), np.array(timestamps, np.int64), batch.offsets, batch.headers
+            ), rows
         chosen = np.array(updated, np.int64)
         taken = batch.take(chosen)
-        result = RecordBatch(taken.keys, cast("list[Any]", changes), np.array(timestamps, np.int64), taken.offsets, taken.headers)
+        result = RecordBatch(
+            taken.keys, cast("list[Any]", changes), np.array(timestamps, np.int64), taken.offsets, taken.headers
+        )
         return result, chosen if rows is None else rows[chosen]
 
     def _forward_flushed(self, entries: list[FlushedEntry]) -> None:
-        """Forward what leaves the cache, each with the timestamp of its value or, for a delete, of the record that caused it."""
+        """Forward what leaves the cache, each with the timestamp of its value or, for a delete, of the record that
+        caused it."""
         store, send_old = self._store, self._send_old_values
         flushed: list[tuple[Record[Any, Any], RecordContext]] = []
         for serialized_key, serialized_new, serialized_old, context in entries:
@@ -145,8 +165,11 @@ class _KeyedAggregation(BatchProcessor):
 class StreamAggregate(_KeyedAggregation):
     """Folds the values of a key into an aggregate (Kafka class: KStreamAggregate)."""
 
-    def __init__(self, store_name: str, initializer: Initializer, aggregator: Aggregator, send_old_values: bool = False) -> None:
-        """Take the function that makes a first aggregate, and the one of key, value and aggregate that returns the next (None deletes)."""
+    def __init__(
+        self, store_name: str, initializer: Initializer, aggregator: Aggregator, send_old_values: bool = False
+    ) -> None:
+        """Take the function that makes a first aggregate, and the one of key, value and aggregate that returns the next
+        (None deletes)."""
         super().__init__(store_name, send_old_values)
         self._initializer = initializer
         self._aggregator = aggregator

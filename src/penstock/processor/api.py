@@ -1,6 +1,7 @@
 """The Processor API: what users write and what they are given. Nothing here runs anything.
 
-A processor lives in one task; its `init` runs before its first record and its `close` after its last. State stores are got in `init` from the context.
+A processor lives in one task; its `init` runs before its first record and its `close` after its last. State stores are
+got in `init` from the context.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Cancellable(Protocol):
 
 
 class ProcessorContext(Protocol):
-    """What a processor may ask of the task that it runs in (Kafka class: org.apache.kafka.streams.processor.api.ProcessorContext)."""
+    """What a processor may ask of the task that it runs in (Kafka class:
+    org.apache.kafka.streams.processor.api.ProcessorContext)."""
 
     @property
     def application_id(self) -> str:
@@ -67,11 +69,19 @@ class ProcessorContext(Protocol):
         ...
 
     def forward(self, record: Record[Any, Any], child_name: str | None = None) -> None:
-        """Hand `record` to every child in the order of their registration, or only to the child named; raises StreamsError for an unknown child."""
+        """Hand `record` to every child in the order of their registration, or only to the child named; raises
+        StreamsError for an unknown child."""
         ...
 
-    def schedule(self, interval_ms: int, punctuation_type: PunctuationType, callback: Punctuator, start_time_ms: int | None = None) -> Cancellable:
-        """Call `callback` every `interval_ms` of the clock chosen, anchored at `start_time_ms` (KIP-1146) if given; raises ValueError below 1 ms."""
+    def schedule(
+        self,
+        interval_ms: int,
+        punctuation_type: PunctuationType,
+        callback: Punctuator,
+        start_time_ms: int | None = None,
+    ) -> Cancellable:
+        """Call `callback` every `interval_ms` of the clock chosen, anchored at `start_time_ms` (KIP-1146) if given;
+        raises ValueError below 1 ms."""
         ...
 
     def commit(self) -> None:
@@ -92,7 +102,8 @@ class ProcessorContext(Protocol):
 
 
 class Processor:
-    """A node of one's own: override `process`, and `init` and `close` where needed (Kafka class: org.apache.kafka.streams.processor.api.Processor).
+    """A node of one's own: override `process`, and `init` and `close` where needed (Kafka class:
+    org.apache.kafka.streams.processor.api.Processor).
 
     After the inherited `init`, the context stands in `self.context` (Kafka class: ContextualProcessor).
     """
@@ -116,7 +127,8 @@ RowOrigin = Int64Array | None
 """int64 array of row numbers (ascending), or None for the identity; see `BatchProcessor.process_batch`."""
 
 FailureHandler = Callable[[int, Exception], None]
-"""Called with the row of the batch and the error of the user's function: raises, or returns where the row is to be dropped."""
+"""Called with the row of the batch and the error of the user's function: raises, or returns where the row is to be
+dropped."""
 
 
 class EngineContext(ProcessorContext, Protocol):
@@ -131,12 +143,14 @@ class EngineContext(ProcessorContext, Protocol):
         ...
 
     def forward_flushed(self, rows: Sequence[tuple[Record[Any, Any], RecordContext]]) -> None:
-        """Forward each record to every child as if the record of its context were being processed: used when a cache is flushed."""
+        """Forward each record to every child as if the record of its context were being processed: used when a cache is
+        flushed."""
         ...
 
 
 class BatchProcessor(Processor):
-    """A processor whose result on a batch equals that of `process` on each record in turn; the task may then run it column by column.
+    """A processor whose result on a batch equals that of `process` on each record in turn; the task may then run it
+    column by column.
 
     Engine-internal: the processors of the DSL derive from it where it serves.
     """
@@ -145,16 +159,17 @@ class BatchProcessor(Processor):
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Process all rows of `batch`.
 
-        Returns the rows to hand to every child, and for each of them the row of `batch` that it came from (int64 array, ascending), or None where row i
-        came from row i. A user function's exception for row i is given to `failures(i, error)`, which raises, or returns where that row is to be dropped.
+        Returns the rows to hand to every child, and for each of them the row of `batch` that it came from (int64 array,
+        ascending), or None where row i
+        came from row i. A user function's exception for row i is given to `failures(i, error)`, which raises, or
+        returns where that row is to be dropped.
         """
         raise NotImplementedError
 
 
-
-
 class SerializedBatchProcessor(BatchProcessor):
-    """A batch processor that can do without objects: its result on a batch of bytes equals that on the batch deserialised. Engine-internal."""
+    """A batch processor that can do without objects: its result on a batch of bytes equals that on the batch
+    deserialised. Engine-internal."""
 
     @abstractmethod
     def takes_serialized(self, key_serde: Serde) -> bool:
@@ -170,12 +185,14 @@ class SerializedBatchProcessor(BatchProcessor):
 class ProcessorSupplier:
     """Makes processors and names the stores they own (Kafka classes: ProcessorSupplier, ConnectedStoreProvider).
 
-    Wherever a supplier is expected, any callable without arguments that returns a new Processor (a class, a function) will do.
+    Wherever a supplier is expected, any callable without arguments that returns a new Processor (a class, a function)
+    will do.
     """
 
     @abstractmethod
     def get(self) -> Processor:
-        """Return a new processor; called once a task, and twice when the topology is built, to check that it is new each time."""
+        """Return a new processor; called once a task, and twice when the topology is built, to check that it is new
+        each time."""
         raise NotImplementedError(f"{type(self).__name__} must define get(self).")
 
     def stores(self) -> Sequence[StoreBuilder]:

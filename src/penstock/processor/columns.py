@@ -1,4 +1,5 @@
-"""Runs a user's function over columns, row by row inside C loops, so that an error concerns its own row and no row is run twice."""
+"""Runs a user's function over columns, row by row inside C loops, so that an error concerns its own row and no row is
+run twice."""
 
 from __future__ import annotations
 
@@ -24,10 +25,16 @@ class Applied:
         self.kept = kept
 
 
-def apply(function: Callable[..., Any], columns: Sequence[Sequence[Any]], failures: FailureHandler, null_error: str | None = None) -> Applied:
+def apply(
+    function: Callable[..., Any],
+    columns: Sequence[Sequence[Any]],
+    failures: FailureHandler,
+    null_error: str | None = None,
+) -> Applied:
     """Call `function` with one argument a column, for each row in turn.
 
-    A row whose call raises is given to `failures`; if that returns, the row is left out. With `null_error`, a result of None counts as a TypeError with this text.
+    A row whose call raises is given to `failures`; if that returns, the row is left out. With `null_error`, a result of
+    None counts as a TypeError with this text.
     """
     rows = len(columns[0])
     results: list[Any] = []
@@ -42,7 +49,7 @@ def apply(function: Callable[..., Any], columns: Sequence[Sequence[Any]], failur
                 break
             # map() takes a StopIteration of the user's function for its own end
             error = RuntimeError("The function raised StopIteration.")
-        except Exception as raised:  # noqa: BLE001 - any error of the user's function is the handler's to judge
+        except Exception as raised:
             error = raised
         row = len(results)
         if null_error is not None:
@@ -72,5 +79,6 @@ def kept_rows(batch: RecordBatch, kept: Int64Array | None) -> RecordBatch:
 
 
 def has_null(column: Sequence[Any]) -> bool:
-    """Return whether a column has a None; asks for types, since objects of users may define what equality and truth mean."""
+    """Return whether a column has a None; asks for types, since objects of users may define what equality and truth
+    mean."""
     return type(None) in set(map(type, column))

@@ -1,4 +1,5 @@
-"""The operators of a stream that keep no state; each works on one record or column by column, with the same result."""
+"""The operators of a stream that keep no state; each works on one record or column by column, with the same "
+"result."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ class StreamFilter(BatchProcessor):
 
 
 class NullKeyFilter(BatchProcessor):
-    """Lets the records with a key pass: the filter before a repartition topic (Kafka: the filter of OptimizableRepartitionNode)."""
+    """Lets the records with a key pass: the filter before a repartition topic (Kafka: the filter of
+    OptimizableRepartitionNode)."""
 
     def process(self, record: Record[Any, Any]) -> None:
         """Forward the record if it has a key."""
@@ -117,7 +119,9 @@ class StreamSelectKey(BatchProcessor):
 
     def process(self, record: Record[Any, Any]) -> None:
         """Forward the record with its new key."""
-        self.context.forward(Record(self._selector(record.key, record.value), record.value, record.timestamp, record.headers))
+        self.context.forward(
+            Record(self._selector(record.key, record.value), record.value, record.timestamp, record.headers)
+        )
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Return the rows with their new keys."""
@@ -200,8 +204,11 @@ class StreamFlatMapValues(BatchProcessor):
         return repeated, origin
 
 
-def _listed(convert: Callable[[Any], list[Any]], applied: Applied, failures: FailureHandler) -> tuple[list[list[Any]], Int64Array | None]:
-    """Return each result as a list (a generator runs the user's code only now) and the rows of the batch that did not fail (None: all)."""
+def _listed(
+    convert: Callable[[Any], list[Any]], applied: Applied, failures: FailureHandler
+) -> tuple[list[list[Any]], Int64Array | None]:
+    """Return each result as a list (a generator runs the user's code only now) and the rows of the batch that did not
+    fail (None: all)."""
     listed = apply(convert, (applied.results,), _of_rows(failures, applied.kept))
     return listed.results, _compose(applied.kept, listed.kept)
 
@@ -228,8 +235,11 @@ def _as_pairs(pairs: Iterable[Any]) -> list[tuple[Any, Any]]:
     return [(key, value) for key, value in pairs]
 
 
-def _repeat(batch: RecordBatch, lists: list[list[Any]], kept: Int64Array | None, with_keys: bool) -> tuple[RecordBatch, Int64Array]:
-    """Return the rows of `batch` repeated once for each entry of their list, without values (and without keys unless asked for), and their origins."""
+def _repeat(
+    batch: RecordBatch, lists: list[list[Any]], kept: Int64Array | None, with_keys: bool
+) -> tuple[RecordBatch, Int64Array]:
+    """Return the rows of `batch` repeated once for each entry of their list, without values (and without keys unless
+    asked for), and their origins."""
     counts = np.fromiter(map(len, lists), np.int64, len(lists))
     rows = np.arange(len(batch), dtype=np.int64) if kept is None else kept
     origin = np.repeat(rows, counts)

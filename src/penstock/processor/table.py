@@ -9,7 +9,8 @@ from penstock.record import Record, RecordBatch
 
 
 class TableToStream(BatchProcessor):
-    """Turns each update of a table into a record with the new value (Kafka class: the KStreamMapValues of KTable.toStream)."""
+    """Turns each update of a table into a record with the new value (Kafka class: the KStreamMapValues of
+    KTable.toStream)."""
 
     def process(self, record: Record[Any, Any]) -> None:
         """Forward the new value under the same key."""
@@ -17,4 +18,6 @@ class TableToStream(BatchProcessor):
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Return the rows with their new values."""
-        return RecordBatch(batch.keys, [new for new, _ in batch.values], batch.timestamps, batch.offsets, batch.headers), None
+        return RecordBatch(
+            batch.keys, [new for new, _ in batch.values], batch.timestamps, batch.offsets, batch.headers
+        ), None

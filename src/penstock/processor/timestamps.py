@@ -23,21 +23,25 @@ class ConsumedRecord(NamedTuple):
 
 
 TimestampExtractor = Callable[[ConsumedRecord, int], int]
-"""Called with the record and the partition time (ms, -1 if unknown); returns the record's timestamp in ms, negative to drop it (Kafka class: TimestampExtractor)."""
+"""Called with the record and the partition time (ms, -1 if unknown); returns the record's timestamp in ms, negative to
+drop it (Kafka class: TimestampExtractor)."""
 
 
 def fail_on_invalid_timestamp(record: ConsumedRecord, partition_time: int) -> int:
-    """Return the record's own timestamp; raises StreamsError if it is negative (Kafka class: FailOnInvalidTimestamp)."""
+    """Return the record's own timestamp; raises StreamsError if it is negative (Kafka class:
+    FailOnInvalidTimestamp)."""
     if record.timestamp < 0:
         raise StreamsError(
-            f"Input record {record.topic}-{record.partition} at offset {record.offset} has invalid (negative) timestamp {record.timestamp}. "
+            f"Input record {record.topic}-{record.partition} at offset {record.offset} has invalid (negative) "
+            f"timestamp {record.timestamp}. "
             "Use another timestamp extractor to process it, such as log_and_skip_on_invalid_timestamp."
         )
     return record.timestamp
 
 
 def log_and_skip_on_invalid_timestamp(record: ConsumedRecord, partition_time: int) -> int:
-    """Return the record's own timestamp; a negative one is logged, and the record dropped (Kafka class: LogAndSkipOnInvalidTimestamp)."""
+    """Return the record's own timestamp; a negative one is logged, and the record dropped (Kafka class:
+    LogAndSkipOnInvalidTimestamp)."""
     if record.timestamp < 0:
         _log.warning(
             "Input record %s-%d at offset %d will be dropped because it has an invalid (negative) timestamp.",
@@ -47,12 +51,14 @@ def log_and_skip_on_invalid_timestamp(record: ConsumedRecord, partition_time: in
 
 
 def use_partition_time_on_invalid_timestamp(record: ConsumedRecord, partition_time: int) -> int:
-    """Return the record's own timestamp, the partition time instead of a negative one; raises StreamsError if there is none yet
+    """Return the record's own timestamp, the partition time instead of a negative one; raises StreamsError if there is
+    none yet
     (Kafka class: UsePartitionTimeOnInvalidTimestamp)."""
     if record.timestamp >= 0:
         return record.timestamp
     if partition_time < 0:
         raise StreamsError(
-            f"Could not infer new timestamp for input record {record.topic}-{record.partition} at offset {record.offset} because partition time is unknown."
+            f"Could not infer new timestamp for input record {record.topic}-{record.partition} at offset "
+            f"{record.offset} because partition time is unknown."
         )
     return partition_time

@@ -1,6 +1,7 @@
 """Serdes: how keys and values become bytes and come back."""
 
 from penstock.serdes.api import Serde
+from penstock.serdes.json import JsonSerde
 from penstock.serdes.primitive import (
     BytesSerde,
     DoubleSerde,
@@ -9,6 +10,5 @@ from penstock.serdes.primitive import (
     Serdes,
     StringSerde,
 )
-from penstock.serdes.json import JsonSerde
 
 __all__ = ["BytesSerde", "DoubleSerde", "IntegerSerde", "JsonSerde", "LongSerde", "Serde", "Serdes", "StringSerde"]

@@ -1,4 +1,5 @@
-"""The protocol of a serde. A serde has no state: one instance may serve several topics, tasks and processes, and it can be pickled."""
+"""The protocol of a serde. A serde has no state: one instance may serve several topics, tasks and processes, and it can
+be pickled."""
 
 from __future__ import annotations
 
@@ -8,9 +9,11 @@ from penstock.record import Headers
 
 
 class Serde:
-    """Writes objects of one type as bytes and reads them back; None stands for null and is never passed in (Kafka class: Serde).
+    """Writes objects of one type as bytes and reads them back; None stands for null and is never passed in (Kafka
+    class: Serde).
 
-    A serde of one's own overrides `serialize` and `deserialize`; the column forms are there to be made faster. Both raise SerializationError
+    A serde of one's own overrides `serialize` and `deserialize`; the column forms are there to be made faster. Both
+    raise SerializationError
     (any other exception is wrapped in one) for what they cannot write or read.
     """
 
@@ -33,7 +36,8 @@ class Serde:
         return [None if item is None else deserialize(topic, item) for item in data]
 
     def is_canonical_column(self, data: list[bytes | None]) -> bool:
-        """Return whether each of `data` can be read and, read and written again, would be the same bytes; False where that is not known.
+        """Return whether each of `data` can be read and, read and written again, would be the same bytes; False where
+        that is not known.
 
         The task may then leave out to read what is only counted or stored again.
         """

@@ -12,7 +12,8 @@ from penstock.serdes.api import Serde
 
 
 class JsonSerde(Serde):
-    """Dicts, lists, texts, numbers, booleans (also dataclasses and datetimes, written only) as JSON in UTF-8; keys of a dict are sorted."""
+    """Dicts, lists, texts, numbers, booleans (also dataclasses and datetimes, written only) as JSON in UTF-8; keys of a
+    dict are sorted."""
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return `value` as JSON; raises SerializationError for what JSON cannot hold."""

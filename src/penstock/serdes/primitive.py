@@ -38,9 +38,9 @@ class StringSerde(Serde):
         except (TypeError, UnicodeDecodeError):
             return super().deserialize_column(topic, data)
 
-
     def is_canonical_column(self, data: list[bytes | None]) -> bool:
-        """Return whether all are UTF-8: a broken sequence does not become whole beside the zero byte between two texts."""
+        """Return whether all are UTF-8: a broken sequence does not become whole beside the zero byte between two
+        texts."""
         try:
             b"\0".join([item for item in data if item is not None]).decode()
         except UnicodeDecodeError:
@@ -85,7 +85,9 @@ class _NumberSerde(Serde):
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> int | float:
         """Return the number; raises SerializationError when `data` has another size."""
         if len(data) != self._format.size:
-            raise SerializationError(f"Size of data received by {self._kafka_name}Deserializer is not {self._format.size}")
+            raise SerializationError(
+                f"Size of data received by {self._kafka_name}Deserializer is not {self._format.size}"
+            )
         number: int | float = self._format.unpack(data)[0]
         return number
 
@@ -109,38 +111,5 @@ class DoubleSerde(_NumberSerde):
 
 
 def _wrong_type(topic: str, expected: str, value: Any) -> str:
-    return f"Cannot write to {topic!r}: expected {expected}, got {type(value).__name__} {value!r:.100}; name another serde or convert the value."
-
-
-class Serdes:
-    """Makes the built-in serdes (Kafka class: Serdes)."""
-
-    @staticmethod
-    def string() -> Serde:
-        """Return the serde of texts."""
-        return StringSerde()
-
-    @staticmethod
-    def bytes() -> Serde:
-        """Return the serde of bytes (Kafka: Serdes.ByteArray)."""
-        return BytesSerde()
-
-    @staticmethod
-    def integer() -> Serde:
-        """Return the serde of whole numbers of 4 bytes."""
-        return IntegerSerde()
-
-    @staticmethod
-    def long() -> Serde:
-        """Return the serde of whole numbers of 8 bytes."""
-        return LongSerde()
-
-    @staticmethod
-    def double() -> Serde:
-        """Return the serde of floating-point numbers of 8 bytes."""
-        return DoubleSerde()
-
-    @staticmethod
-    def json() -> Serde:
-        """Return the serde of JSON values."""
-        return JsonSerde()
+    found = f"{type(value).__name__} {value!r:.100}"
+    return f"Cannot write to {topic!r}: expected {expected}, got {found}; name another serde or convert the value."

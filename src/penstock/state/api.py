@@ -1,6 +1,7 @@
 """The protocols of state: what user code calls, what a base must offer, and what the layers need of the task.
 
-A store of a task is a buffer of uncommitted writes over a committed base. The layers of this package call `ChangeSink`, `FlushListener` and
+A store of a task is a buffer of uncommitted writes over a committed base. The layers of this package call `ChangeSink`,
+`FlushListener` and
 `RecordContext`, which the task implements; they never see the task.
 """
 
@@ -13,7 +14,8 @@ from typing import Any, NamedTuple, Protocol
 from penstock.record import Headers, RecordMetadata
 from penstock.serdes import Serde
 
-# ---------------------------------------------------------------------------------------------------------------- what users call
+# ---------------------------------------------------------------------------------------------------------------- what
+# users call
 
 
 class StateStore(Protocol):
@@ -90,7 +92,8 @@ class ReadOnlyKeyValueStore(StateStore, Protocol):
 
 
 class KeyValueStore(ReadOnlyKeyValueStore, Protocol):
-    """A store of keys and values; for a timestamped store the values are ValueAndTimestamp (Kafka classes: KeyValueStore, TimestampedKeyValueStore)."""
+    """A store of keys and values; for a timestamped store the values are ValueAndTimestamp (Kafka classes:
+    KeyValueStore, TimestampedKeyValueStore)."""
 
     def put(self, key: Any, value: Any) -> None:
         """Store `value` under `key`; None deletes. Raises TypeError for a None key."""
@@ -109,7 +112,8 @@ class KeyValueStore(ReadOnlyKeyValueStore, Protocol):
         ...
 
 
-# ---------------------------------------------------------------------------------------------------------------- how stores are described
+# ---------------------------------------------------------------------------------------------------------------- how
+# stores are described
 
 
 class StoreType(NamedTuple):
@@ -124,7 +128,8 @@ class StoreBuilder:
     """Describes one store so that each task can build its own; plain data, picklable (Kafka class: StoreBuilder).
 
     kind: "key_value" or "timestamped_key_value". Serdes of None are the defaults of the configuration.
-    in_memory: kept in memory or on disk, None for `dsl.store.suppliers.class`. caching, logging: as the user or the DSL set them.
+    in_memory: kept in memory or on disk, None for `dsl.store.suppliers.class`. caching, logging: as the user or the DSL
+    set them.
     changelog_config: extra configs of the changelog topic.
     """
 
@@ -154,7 +159,8 @@ class StoreBuilder:
         return replace(self, logging=False, changelog_config={})
 
 
-# ---------------------------------------------------------------------------------------------------------------- what a base offers
+# ---------------------------------------------------------------------------------------------------------------- what
+# a base offers
 
 
 class BaseView(Protocol):
@@ -205,11 +211,13 @@ class Base(Protocol):
         ...
 
 
-# ---------------------------------------------------------------------------------------------------------------- what the layers need of the task
+# ---------------------------------------------------------------------------------------------------------------- what
+# the layers need of the task
 
 
 class RecordContext(NamedTuple):
-    """The record that caused a write: kept beside a cached entry, given back when it is flushed (Kafka class: ProcessorRecordContext)."""
+    """The record that caused a write: kept beside a cached entry, given back when it is flushed (Kafka class:
+    ProcessorRecordContext)."""
 
     timestamp: int
     headers: Headers
@@ -217,7 +225,8 @@ class RecordContext(NamedTuple):
 
 
 class FlushedEntry(NamedTuple):
-    """An entry that leaves the record cache: serialised key, new value, old value (None unless old values are asked for), context of the last write."""
+    """An entry that leaves the record cache: serialised key, new value, old value (None unless old values are asked
+    for), context of the last write."""
 
     key: bytes
     new_value: bytes | None
@@ -226,12 +235,14 @@ class FlushedEntry(NamedTuple):
 
 
 FlushListener = Callable[[list[FlushedEntry]], None]
-"""Called with the entries that leave the record cache, in the order of their last write, after they were written to the layer below
+"""Called with the entries that leave the record cache, in the order of their last write, after they were written to the
+layer below
 (Kafka class: CacheFlushListener)."""
 
 
 class EngineKeyValueStore(KeyValueStore, Protocol):
-    """What the operators and the task need of a key-value store besides what users call; `serialized` keys are bytes, values stay typed."""
+    """What the operators and the task need of a key-value store besides what users call; `serialized` keys are bytes,
+    values stay typed."""
 
     key_serde: Serde
 
@@ -261,7 +272,8 @@ class EngineKeyValueStore(KeyValueStore, Protocol):
         ...
 
     def put_serialized(self, keys: Sequence[bytes], values: Sequence[Any], contexts: Sequence[RecordContext]) -> None:
-        """Store each value (None deletes) under its key in the context given. A cache is not evicted: the task calls `RecordCache.evict` after its batch."""
+        """Store each value (None deletes) under its key in the context given. A cache is not evicted: the task calls
+        `RecordCache.evict` after its batch."""
         ...
 
     def changes(self) -> Mapping[bytes, bytes | None]:
@@ -274,7 +286,8 @@ class EngineKeyValueStore(KeyValueStore, Protocol):
 
 
 class BytesStore(Protocol):
-    """A layer below the typed one: a store of bytes, read and written by the task that owns it (Kafka: KeyValueStore<Bytes, byte[]>)."""
+    """A layer below the typed one: a store of bytes, read and written by the task that owns it (Kafka:
+    KeyValueStore<Bytes, byte[]>)."""
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of `key`, None if there is none."""
@@ -288,12 +301,16 @@ class BytesStore(Protocol):
         """Write `value` under `key`; None deletes."""
         ...
 
-    def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None], contexts: Sequence[RecordContext] | None = None) -> None:
-        """Write each of `values` under the key at its place, with the context at its place or, without contexts, that of now."""
+    def put_many(
+        self, keys: Sequence[bytes], values: Sequence[bytes | None], contexts: Sequence[RecordContext] | None = None
+    ) -> None:
+        """Write each of `values` under the key at its place, with the context at its place or, without contexts, that
+        of now."""
         ...
 
     def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-        """Return an iterator over the entries with from_key <= key < to_key in byte order, or reversed; None is an open end."""
+        """Return an iterator over the entries with from_key <= key < to_key in byte order, or reversed; None is an open
+        end."""
         ...
 
     def approximate_num_entries(self) -> int:

@@ -1,4 +1,5 @@
-"""What a task must remember besides its stores: times, schedules and lane counters; a host keeps it beside the changes of each commit."""
+"""What a task must remember besides its stores: times, schedules and lane counters; a host keeps it beside the changes
+of each commit."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from penstock.record import NO_TIMESTAMP, TopicPartition
 
 
 class ScheduleState(NamedTuple):
-    """A schedule made in a node's `init`: the how-manieth call it was, its clock, when it fires next (ms; None: cancelled)."""
+    """A schedule made in a node's `init`: the how-manieth call it was, its clock, when it fires next (ms; None:
+    cancelled)."""
 
     node: str
     call: int
@@ -25,7 +27,8 @@ class ScheduleState(NamedTuple):
 class TaskCheckpoint:
     """Times, schedules and counters of a task at a commit.
 
-    stream_time, partition_times: ms. lane_offsets: for each partition of a repartition topic that the task wrote to, the offset of its next record there.
+    stream_time, partition_times: ms. lane_offsets: for each partition of a repartition topic that the task wrote to,
+    the offset of its next record there.
     """
 
     stream_time: int = NO_TIMESTAMP
@@ -35,7 +38,9 @@ class TaskCheckpoint:
 
     def next_wall_clock_ms(self) -> int | None:
         """Return when the next wall-clock punctuation is due (ms), None if there is none."""
-        times = [s.next_time for s in self.schedules if s.type is PunctuationType.WALL_CLOCK_TIME and s.next_time is not None]
+        times = [
+            s.next_time for s in self.schedules if s.type is PunctuationType.WALL_CLOCK_TIME and s.next_time is not None
+        ]
         return min(times, default=None)
 
     def encode(self) -> bytes:
@@ -56,6 +61,8 @@ class TaskCheckpoint:
         return TaskCheckpoint(
             stream_time,
             {TopicPartition(topic, partition): time for topic, partition, time in partition_times},
-            tuple(ScheduleState(node, call, PunctuationType(kind), next_time) for node, call, kind, next_time in schedules),
+            tuple(
+                ScheduleState(node, call, PunctuationType(kind), next_time) for node, call, kind, next_time in schedules
+            ),
             {TopicPartition(topic, partition): offset for topic, partition, offset in lane_offsets},
         )

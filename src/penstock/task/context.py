@@ -1,4 +1,5 @@
-"""The contexts: `TaskContext` holds what all nodes of a task share while records flow; `NodeContext` is what one processor is given."""
+"""The contexts: `TaskContext` holds what all nodes of a task share while records flow; `NodeContext` is what one
+processor is given."""
 
 from __future__ import annotations
 
@@ -41,9 +42,17 @@ class Node(Protocol):
 
 
 class TaskContext:
-    """What the nodes of a task share: the times, the record being processed, counts. No clock: `wall_clock` (ms) is what the host said last."""
+    """What the nodes of a task share: the times, the record being processed, counts. No clock: `wall_clock` (ms) is
+    what the host said last."""
 
-    def __init__(self, task_id: str, config: StreamsConfig, schedules: Schedules, wall_clock: int, stream_time: int = NO_TIMESTAMP) -> None:
+    def __init__(
+        self,
+        task_id: str,
+        config: StreamsConfig,
+        schedules: Schedules,
+        wall_clock: int,
+        stream_time: int = NO_TIMESTAMP,
+    ) -> None:
         """Start at the times given (ms)."""
         self.task_id = task_id
         self.config = config
@@ -107,16 +116,22 @@ class NodeContext:
         """Return the store `name`; raises StreamsError if it is not connected to this processor."""
         if name not in self._node.stores:
             raise StreamsError(
-                f"Processor {self._node.name} has no access to StateStore {name} as the store is not connected to the processor. If you add stores manually "
-                "via '.addStateStore()' make sure to connect the added store to the processor by providing the processor name to '.addStateStore()' or connect "
-                "them via '.connectProcessorAndStateStores()'. DSL users need to provide the store name to '.process()', '.processValues()', or "
-                "'.transformValues()' to connect the store to the corresponding operator, or they can provide a StoreBuilder by implementing the stores() method "
-                "on the Supplier itself. If you do not add stores manually, please file a bug report at https://issues.apache.org/jira/projects/KAFKA."
+                f"Processor {self._node.name} has no access to StateStore {name} as the store is not connected to "
+                "the processor. If you add stores manually "
+                "via '.addStateStore()' make sure to connect the added store to the processor by providing the "
+                "processor name to '.addStateStore()' or connect "
+                "them via '.connectProcessorAndStateStores()'. DSL users need to provide the store name to "
+                "'.process()', '.processValues()', or "
+                "'.transformValues()' to connect the store to the corresponding operator, or they can provide a "
+                "StoreBuilder by implementing the stores() method "
+                "on the Supplier itself. If you do not add stores manually, please file a bug report at "
+                "https://issues.apache.org/jira/projects/KAFKA."
             )
         return self._task.stores[name]
 
     def forward(self, record: Record[Any, Any], child_name: str | None = None) -> None:
-        """Hand `record` to every child in the order of their registration, or only to the child named; raises StreamsError for an unknown child."""
+        """Hand `record` to every child in the order of their registration, or only to the child named; raises
+        StreamsError for an unknown child."""
         if child_name is None:
             for child in self._node.children:
                 child.process(record)
@@ -125,12 +140,19 @@ class NodeContext:
             if child.name == child_name:
                 child.process(record)
                 return
-        raise StreamsError(f"Unknown downstream node: {child_name} either does not exist or is not connected to this processor.")
+        raise StreamsError(
+            f"Unknown downstream node: {child_name} either does not exist or is not connected to this processor."
+        )
 
     def schedule(
-        self, interval_ms: int, punctuation_type: PunctuationType, callback: Punctuator, start_time_ms: int | None = None
+        self,
+        interval_ms: int,
+        punctuation_type: PunctuationType,
+        callback: Punctuator,
+        start_time_ms: int | None = None,
     ) -> Cancellable:
-        """Call `callback` every `interval_ms`; stream time is aligned to 0 or to `start_time_ms`, wall-clock time to now or to `start_time_ms`.
+        """Call `callback` every `interval_ms`; stream time is aligned to 0 or to `start_time_ms`, wall-clock time to
+        now or to `start_time_ms`.
 
         Raises ValueError for an interval below 1 ms.
         """
@@ -138,7 +160,11 @@ class NodeContext:
             raise ValueError("The minimum supported scheduling interval is 1 millisecond.")
         now = self._task.stream_time if punctuation_type is PunctuationType.STREAM_TIME else self._task.wall_clock
         if start_time_ms is not None:
-            first = start_time_ms if start_time_ms > now else start_time_ms + ((now - start_time_ms) // interval_ms + 1) * interval_ms
+            first = (
+                start_time_ms
+                if start_time_ms > now
+                else start_time_ms + ((now - start_time_ms) // interval_ms + 1) * interval_ms
+            )
         else:
             first = 0 if punctuation_type is PunctuationType.STREAM_TIME else now + interval_ms
         schedule = Schedule(self._node.name, self._calls, punctuation_type, interval_ms, callback, first)

@@ -1,10 +1,13 @@
 """How a batch runs through the nodes: column by column where that gives the same, record by record elsewhere.
 
-From where a batch enters (a source, or a store whose cache is flushed) the *columns* are the nodes that can work on columns, whose store no other node
-uses, and that cannot be reached through a node that cannot. They run first, in topological order. What leaves them goes to sinks, as columns too, or record by
+From where a batch enters (a source, or a store whose cache is flushed) the *columns* are the nodes that can work on
+columns, whose store no other node
+uses, and that cannot be reached through a node that cannot. They run first, in topological order. What leaves them goes
+to sinks, as columns too, or record by
 record into *islands*: the other nodes, run depth first.
 
-The order is that of a depth-first run. Each row carries a position where more than one way leads out of the columns: a number that is refined where a
+The order is that of a depth-first run. Each row carries a position where more than one way leads out of the columns: a
+number that is refined where a
 node fans out or multiplies a row, so that a merge is a sort by position. Positions of one run are unique.
 """
 
@@ -20,7 +23,7 @@ from penstock.processor.api import BatchProcessor, PunctuationType, SerializedBa
 from penstock.record import NO_METADATA, Int64Array, Record, RecordBatch, RecordMetadata, TopicPartition
 from penstock.state.api import RecordContext
 from penstock.task.context import TaskContext
-from penstock.task.processor_topology import ProcessingFailure, ProcessorNode, ProcessorTopology, SinkNode, SourceNode
+from penstock.task.processor_topology import ProcessingError, ProcessorNode, ProcessorTopology, SinkNode, SourceNode
 from penstock.task.record_collector import RecordCollector
 
 Entry = SourceNode | ProcessorNode
@@ -39,7 +42,8 @@ _STREAM_TIME = PunctuationType.STREAM_TIME
 class ColumnPlan:
     """Which nodes run column by column behind one entry.
 
-    nodes: in topological order. positions: whether rows need positions. islands: whether a way leads into nodes that run record by record.
+    nodes: in topological order. positions: whether rows need positions. islands: whether a way leads into nodes that
+    run record by record.
     """
 
     children: Sequence[Child]
@@ -49,7 +53,8 @@ class ColumnPlan:
 
 
 class Input(NamedTuple):
-    """A batch on its way in. stream_times: the stream time (ms) at each row; None where time stands still, in a flush."""
+    """A batch on its way in. stream_times: the stream time (ms) at each row; None where time stands still, in a
+    flush."""
 
     partition: TopicPartition
     batch: RecordBatch
@@ -65,7 +70,8 @@ class Part(NamedTuple):
 
 @dataclass
 class _Flow:
-    """The rows of one run that wait on an edge, by the node they lead to; scale: how much positions have been refined."""
+    """The rows of one run that wait on an edge, by the node they lead to; scale: how much positions have been
+    refined."""
 
     waiting: dict[str, list[Part]] = field(default_factory=dict)
     scale: int = 1
@@ -89,7 +95,8 @@ class Execution:
         column_by_column: bool,
         punctuate_stream_time: Callable[[], None],
     ) -> None:
-        """Plan every source and every node with a store; `punctuate_stream_time` is called after a record that moved stream time past a schedule."""
+        """Plan every source and every node with a store; `punctuate_stream_time` is called after a record that moved
+        stream time past a schedule."""
         self._task = task
         self._collector = collector
         self._punctuate = punctuate_stream_time
@@ -102,12 +109,14 @@ class Execution:
             node.flusher = self
 
     def rows_at_once(self, source: SourceNode) -> int:
-        """Return how many records of `source` may run at once so that no edge holds more than about MAXIMUM_ROWS rows."""
+        """Return how many records of `source` may run at once so that no edge holds more than about MAXIMUM_ROWS
+        rows."""
         expansion = self._expansion.get(source.name)
         return FIRST_ROWS if expansion is None else max(1, int(MAXIMUM_ROWS / max(1.0, expansion)))
 
     def takes_serialized(self, source: SourceNode) -> bool:
-        """Return whether the records of `source` need not be deserialised, if its serdes say that nothing is lost by that."""
+        """Return whether the records of `source` need not be deserialised, if its serdes say that nothing is lost by
+        that."""
         plan = self._plans[source.name]
         scheduled = self._task.schedules.next_time(_STREAM_TIME) is not None
         if scheduled or len(plan.children) != 1 or not plan.nodes or plan.nodes[0] is not plan.children[0]:
@@ -115,7 +124,9 @@ class Execution:
         processor = plan.nodes[0].processor
         return isinstance(processor, SerializedBatchProcessor) and processor.takes_serialized(source.key_serde)
 
-    def run_serialized(self, source: SourceNode, partition: TopicPartition, batch: RecordBatch, stream_times: Int64Array) -> None:
+    def run_serialized(
+        self, source: SourceNode, partition: TopicPartition, batch: RecordBatch, stream_times: Int64Array
+    ) -> None:
         """As `run`, for a batch of bytes and a source that `takes_serialized`."""
         self._expansion.setdefault(source.name, 1.0)
         node = self._plans[source.name].nodes[0]
@@ -125,16 +136,19 @@ class Execution:
                 node.processor.process_serialized(batch)
             except Exception as error:
                 self._task.metadata = RecordMetadata(*partition, int(batch.offsets[0]))
-                raise ProcessingFailure(node.name, error) from error
+                raise ProcessingError(node.name, error) from error
         self._task.stream_time = int(stream_times[-1])
 
     def run(self, source: SourceNode, partition: TopicPartition, batch: RecordBatch, stream_times: Int64Array) -> None:
-        """Run the records of one source; stream time is at the last row afterwards and all punctuations due by then were made."""
+        """Run the records of one source; stream time is at the last row afterwards and all punctuations due by then
+        were made."""
         self._most_rows = len(batch)
         self._run_between_punctuations(self._plans[source.name], partition, batch, stream_times)
         self._expansion[source.name] = max(self._expansion.get(source.name, 1.0), self._most_rows / len(batch))
 
-    def _run_between_punctuations(self, plan: ColumnPlan, partition: TopicPartition, batch: RecordBatch, stream_times: Int64Array) -> None:
+    def _run_between_punctuations(
+        self, plan: ColumnPlan, partition: TopicPartition, batch: RecordBatch, stream_times: Int64Array
+    ) -> None:
         if plan.islands:
             self._run(plan, Input(partition, batch, stream_times))
             return
@@ -149,7 +163,8 @@ class Execution:
             start = stop
 
     def run_flushed(self, node: ProcessorNode, rows: Sequence[tuple[Record[Any, Any], RecordContext]]) -> None:
-        """Run what left the cache before the store of `node` through its children, each record in the context of the write that it comes from."""
+        """Run what left the cache before the store of `node` through its children, each record in the context of the
+        write that it comes from."""
         plan = self._plans[node.name]
         outer = self._task.metadata, self._task.record, self._task.source
         start = 0
@@ -158,7 +173,10 @@ class Execution:
             if stop < len(rows) and origins[stop][:2] == origins[start][:2]:
                 continue
             batch = RecordBatch.of(
-                [(r.key, r.value, r.timestamp, o.offset, r.headers) for (r, _), o in zip(rows[start:stop], origins[start:stop], strict=True)]
+                [
+                    (r.key, r.value, r.timestamp, o.offset, r.headers)
+                    for (r, _), o in zip(rows[start:stop], origins[start:stop], strict=True)
+                ]
             )
             topic, partition = origins[start][:2]
             self._run(plan, Input(TopicPartition(topic or "", partition), batch, None))
@@ -187,15 +205,15 @@ class Execution:
 
         def failed(row: int, error: Exception) -> None:
             self._task.metadata = RecordMetadata(partition.topic, partition.partition, int(batch.offsets[row]))
-            raise ProcessingFailure(node.name, error) from error
+            raise ProcessingError(node.name, error) from error
 
         try:
             result, origin = processor.process_batch(batch, failed)
-        except ProcessingFailure:
+        except ProcessingError:
             raise
         except Exception as error:
             self._task.metadata = RecordMetadata(partition.topic, partition.partition, int(batch.offsets[0]))
-            raise ProcessingFailure(node.name, error) from error
+            raise ProcessingError(node.name, error) from error
         self._most_rows = max(self._most_rows, len(result))
         if positions is not None and origin is not None:
             positions = self._refined(flow, positions, origin)
@@ -203,7 +221,8 @@ class Execution:
 
     @staticmethod
     def _refined(flow: _Flow, positions: Int64Array, origin: Int64Array) -> Int64Array:
-        """Return the positions of rows that came from the rows `origin`: those that came from one row follow each other."""
+        """Return the positions of rows that came from the rows `origin`: those that came from one row follow each
+        other."""
         repeated = origin[1:] == origin[:-1]
         if not repeated.any():
             taken: Int64Array = positions[origin]
@@ -229,12 +248,16 @@ class Execution:
 
     def _leave(self, plan: ColumnPlan, flow: _Flow, entering: Input) -> None:
         """Hand the rows that left the columns to sinks and islands."""
-        children = {child.name: child for node in (plan, *plan.nodes) for child in node.children}
+        outward = [*plan.children, *(child for node in plan.nodes for child in node.children)]
+        children = {child.name: child for child in outward}
         leaving = [(children[name], part) for name, parts in flow.waiting.items() for part in parts if len(part.batch)]
         if plan.islands:
             self._enter_islands(leaving, flow.scale, entering)
             return
-        highest = max((int(part.positions[-1]) + 1 if part.positions is not None else len(part.batch) for _, part in leaving), default=0)
+        highest = max(
+            (int(part.positions[-1]) + 1 if part.positions is not None else len(part.batch) for _, part in leaving),
+            default=0,
+        )
         first = self._collector.reserve(highest)
         for child, (batch, positions) in leaving:
             if isinstance(child, SinkNode):
@@ -244,26 +267,34 @@ class Execution:
     def _to_sink(self, sink: SinkNode, batch: RecordBatch, sequence: Int64Array, partition: TopicPartition) -> None:
         try:
             sink.process_columns(batch, sequence)
-        except ProcessingFailure:
+        except ProcessingError:
             raise
         except Exception as error:
             metadata = self._task.metadata
             if metadata is None or metadata[:2] != partition:
                 self._task.metadata = RecordMetadata(partition.topic, partition.partition, int(batch.offsets[0]))
-            raise ProcessingFailure(sink.name, error) from error
+            raise ProcessingError(sink.name, error) from error
 
     def _enter_islands(self, leaving: list[tuple[Child, Part]], scale: int, entering: Input) -> None:
-        """Hand the rows over one by one in the order of their positions; between two input rows stream time moves and punctuations are made."""
+        """Hand the rows over one by one in the order of their positions; between two input rows stream time moves and
+        punctuations are made."""
         task = self._task
-        edges = np.concatenate([np.full(len(part.batch), edge, np.int64) for edge, (_, part) in enumerate(leaving)] or [np.empty(0, np.int64)])
-        rows = np.concatenate([np.arange(len(part.batch), dtype=np.int64) for _, part in leaving] or [np.empty(0, np.int64)])
+        edges = np.concatenate(
+            [np.full(len(part.batch), edge, np.int64) for edge, (_, part) in enumerate(leaving)]
+            or [np.empty(0, np.int64)]
+        )
+        rows = np.concatenate(
+            [np.arange(len(part.batch), dtype=np.int64) for _, part in leaving] or [np.empty(0, np.int64)]
+        )
         positions = np.concatenate([_known(part.positions) for _, part in leaving] or [np.empty(0, np.int64)])
         order = np.argsort(positions, kind="stable")
         timestamps = [part.batch.timestamps.tolist() for _, part in leaving]
         offsets = [part.batch.offsets.tolist() for _, part in leaving]
         topic, partition = entering.partition
         before = 0
-        for edge, row, input_row in zip(edges[order].tolist(), rows[order].tolist(), (positions[order] // scale).tolist(), strict=True):
+        for edge, row, input_row in zip(
+            edges[order].tolist(), rows[order].tolist(), (positions[order] // scale).tolist(), strict=True
+        ):
             if input_row > before:
                 self._pass_time(entering.stream_times, before, input_row)
                 before = input_row
@@ -275,7 +306,8 @@ class Execution:
         self._pass_time(entering.stream_times, before, len(entering.batch))
 
     def _pass_time(self, stream_times: Int64Array | None, start: int, stop: int) -> None:
-        """Let stream time move over the input rows from `start` to before `stop`, with the punctuations that fall due at each of them."""
+        """Let stream time move over the input rows from `start` to before `stop`, with the punctuations that fall due
+        at each of them."""
         if stream_times is None:
             return
         task = self._task
@@ -363,4 +395,6 @@ def _known(positions: Int64Array | None) -> Int64Array:
 
 def _check_room(fits: bool) -> None:
     if not fits:
-        raise OverflowError("The operators multiply records more often than positions can tell apart; set penstock.execution=record.")
+        raise OverflowError(
+            "The operators multiply records more often than positions can tell apart; set penstock.execution=record."
+        )

@@ -1,4 +1,5 @@
-"""The order in which a task took its records, by commit: written by a host that is asked to, replayed by the test driver.
+"""The order in which a task took its records, by commit: written by a host that is asked to, replayed by the test
+driver.
 
 With the same records, the same order and the same commit points a task gives byte-equal output, changes and stores.
 """
@@ -26,20 +27,27 @@ class TracedRange(NamedTuple):
 
 @dataclass(frozen=True)
 class TracedCommit:
-    """What a task did between two commits: the wall-clock time (ms) that it was told, then the ranges that it took, in order."""
+    """What a task did between two commits: the wall-clock time (ms) that it was told, then the ranges that it took, in
+    order."""
 
     wall_clock: int
     ranges: tuple[TracedRange, ...]
 
     def encode(self) -> bytes:
         """Return the commit as one line of JSON."""
-        return orjson.dumps([self.wall_clock, [[*r.partition, r.lane, r.first_offset, r.records] for r in self.ranges]]) + b"\n"
+        return (
+            orjson.dumps([self.wall_clock, [[*r.partition, r.lane, r.first_offset, r.records] for r in self.ranges]])
+            + b"\n"
+        )
 
     @staticmethod
     def decode(line: bytes) -> TracedCommit:
         """Return the commit that `line` was made from."""
         wall_clock, ranges = orjson.loads(line)
-        return TracedCommit(wall_clock, tuple(TracedRange(TopicPartition(t, p), lane, first, count) for t, p, lane, first, count in ranges))
+        return TracedCommit(
+            wall_clock,
+            tuple(TracedRange(TopicPartition(t, p), lane, first, count) for t, p, lane, first, count in ranges),
+        )
 
 
 class OrderTrace:
@@ -62,7 +70,8 @@ class OrderTrace:
 
 
 def read_trace(lines: Iterator[bytes], at: Callable[[TracedRange], None], commit: Callable[[int], None]) -> None:
-    """Replay a trace: call `at` for each range in order, and `commit` with the wall clock (ms) at the end of each commit."""
+    """Replay a trace: call `at` for each range in order, and `commit` with the wall clock (ms) at the end of each
+    commit."""
     for line in lines:
         traced = TracedCommit.decode(line)
         for traced_range in traced.ranges:

@@ -1,13 +1,17 @@
-"""The partition group: the buffered input of a task and the order in which it is taken (Kafka classes: PartitionGroup, RecordQueue).
+"""The partition group: the buffered input of a task and the order in which it is taken (Kafka classes: PartitionGroup,
+RecordQueue).
 
-Each lane of a topic partition is a queue, taken in its own order; among the queues the one whose head has the smallest timestamp is next, and of equal heads
-that of the queue first by topic, partition and lane. Taking heads one by one gives the order of a stable sort by the largest timestamp that a queue
+Each lane of a topic partition is a queue, taken in its own order; among the queues the one whose head has the smallest
+timestamp is next, and of equal heads
+that of the queue first by topic, partition and lane. Taking heads one by one gives the order of a stable sort by the
+largest timestamp that a queue
 has shown so far: that is how it is done here, for all that is buffered at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +23,8 @@ from penstock.task.processor_topology import SourceNode
 
 
 class Run(NamedTuple):
-    """Consecutive records of one topic partition with the lane of each (int64 array); deserialised unless `serialized`."""
+    """Consecutive records of one topic partition with the lane of each (int64 array); deserialised unless
+    `serialized`."""
 
     source: SourceNode
     partition: TopicPartition
@@ -29,7 +34,8 @@ class Run(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """A queue: a topic partition and, behind a shuffle, the upstream task that the records come from (0 for a topic of a broker)."""
+    """A queue: a topic partition and, behind a shuffle, the upstream task that the records come from (0 for a topic of
+    a broker)."""
 
     partition: TopicPartition
     lane: int
@@ -48,7 +54,8 @@ class PartitionGroup:
     ) -> None:
         """Read the topics of `sources`.
 
-        partition_times: those of the last commit (ms). takes_serialized: says whether the records of a source may stay bytes. count_dropped: takes a node's
+        partition_times: those of the last commit (ms). takes_serialized: says whether the records of a source may stay
+        bytes. count_dropped: takes a node's
         name and a number of records.
         """
         self._sources = dict(sources)
@@ -65,7 +72,10 @@ class PartitionGroup:
     def add(self, partition: TopicPartition, lane: int, batch: RecordBatch) -> None:
         """Buffer records, keys and values as bytes; raises StreamsError for a topic that no source reads."""
         if partition.topic not in self._sources:
-            raise StreamsError(f"No source of this task reads topic {partition.topic}: expected one of {', '.join(sorted(self._sources))}.")
+            raise StreamsError(
+                f"No source of this task reads topic {partition.topic}: expected one of "
+                f"{', '.join(sorted(self._sources))}."
+            )
         if len(batch):
             self._queues.setdefault(Lane(partition, lane), []).append(batch)
 
@@ -91,7 +101,11 @@ class PartitionGroup:
         return plain and self._takes_serialized(source) and source.is_canonical(batch)
 
     def _extractor(self, source: SourceNode) -> TimestampExtractor:
-        return fail_on_invalid_timestamp if source.spec.repartition else source.spec.timestamp_extractor or self._default_extractor
+        return (
+            fail_on_invalid_timestamp
+            if source.spec.repartition
+            else source.spec.timestamp_extractor or self._default_extractor
+        )
 
     def _merge(self, queues: list[tuple[Lane, RecordBatch]], serialized: bool) -> Iterator[Run]:
         heads = np.concatenate([np.maximum.accumulate(batch.timestamps) for _, batch in queues])
@@ -102,14 +116,15 @@ class PartitionGroup:
         lanes = np.repeat([lane.lane for lane, _ in queues], lengths)[order]
         merged = RecordBatch.concat([batch for _, batch in queues]).take(order)
         cuts = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(numbers)]
-        for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
+        for start, stop in pairwise(cuts):
             yield self._run(partitions[int(numbers[start])], lanes[start:stop], merged.slice(start, stop), serialized)
 
     def _run(self, partition: TopicPartition, lanes: Int64Array, batch: RecordBatch, serialized: bool) -> Run:
         return Run(self._sources[partition.topic], partition, lanes, batch, serialized)
 
     def _prepare(self, lane: Lane, batch: RecordBatch) -> RecordBatch:
-        """Return the records deserialised, with their timestamps extracted and without those that the extractor drops."""
+        """Return the records deserialised, with their timestamps extracted and without those that the extractor
+        drops."""
         partition = lane.partition
         source = self._sources[partition.topic]
         batch = source.deserialize(partition.topic, partition.partition, batch)
@@ -121,14 +136,18 @@ class PartitionGroup:
     def _extract(self, partition: TopicPartition, batch: RecordBatch, extractor: TimestampExtractor) -> RecordBatch:
         partition_time = self.partition_times.get(partition, NO_TIMESTAMP)
         extracted: list[int] = []
-        for key, value, timestamp, offset in zip(batch.keys, batch.values, batch.timestamps.tolist(), batch.offsets.tolist(), strict=True):
+        for key, value, timestamp, offset in zip(
+            batch.keys, batch.values, batch.timestamps.tolist(), batch.offsets.tolist(), strict=True
+        ):
             record = ConsumedRecord(partition.topic, partition.partition, offset, timestamp, key, value)
             try:
                 time = extractor(record, partition_time)
             except StreamsError:
                 raise
             except Exception as error:
-                failure = StreamsError(f"Fatal user code error in TimestampExtractor callback for record {partition} at offset {offset}.")
+                failure = StreamsError(
+                    f"Fatal user code error in TimestampExtractor callback for record {partition} at offset {offset}."
+                )
                 raise failure from error
             extracted.append(time)
             partition_time = max(partition_time, time)

@@ -1,4 +1,5 @@
-"""The stores of one task: built over its base, flushed and committed together (Kafka class: ProcessorStateManager)."""
+"""The stores of one task: built over its base, flushed and committed together (Kafka class: "
+"ProcessorStateManager)."""
 
 from __future__ import annotations
 
@@ -10,16 +11,23 @@ from penstock.plan.subtopology import SubtopologySpec
 from penstock.state.api import Base, Changes, EngineKeyValueStore, RecordContext
 from penstock.state.cache import RecordCache
 from penstock.state.stores import build_store
-from penstock.task.processor_topology import ProcessingFailure
+from penstock.task.processor_topology import ProcessingError
 
 
 class ProcessorStateManager:
     """Builds the stores of a sub-topology and collects what they changed."""
 
     def __init__(
-        self, spec: SubtopologySpec, task_id: str, config: StreamsConfig, base: Base, cache: RecordCache, context: Callable[[], RecordContext]
+        self,
+        spec: SubtopologySpec,
+        task_id: str,
+        config: StreamsConfig,
+        base: Base,
+        cache: RecordCache,
+        context: Callable[[], RecordContext],
     ) -> None:
-        """Build each store of `spec` over `base`, behind `cache` where it is to be cached; `context` gives the record that causes a write."""
+        """Build each store of `spec` over `base`, behind `cache` where it is to be cached; `context` gives the record
+        that causes a write."""
         self._task_id = task_id
         self._base = base
         self._cache = cache
@@ -28,11 +36,12 @@ class ProcessorStateManager:
         }
 
     def flush_caches(self) -> None:
-        """Flush the cache of every store in the order of the stores; raises ProcessorStateError naming the store if what follows from it fails."""
+        """Flush the cache of every store in the order of the stores; raises ProcessorStateError naming the store if
+        what follows from it fails."""
         for name, store in self.stores.items():
             try:
                 store.flush()
-            except ProcessingFailure:
+            except ProcessingError:
                 raise
             except Exception as error:
                 raise ProcessorStateError(f"task [{self._task_id}] Failed to flush cache of store {name}") from error

@@ -1,6 +1,8 @@
-"""The nodes of one task, made from a sub-topology's specification (Kafka classes: ProcessorTopology, ProcessorNode, SourceNode, SinkNode).
+"""The nodes of one task, made from a sub-topology's specification (Kafka classes: ProcessorTopology, ProcessorNode,
+SourceNode, SinkNode).
 
-Here a record is processed alone, depth first; `execution.py` runs the same nodes column by column. An error of a user's function is named at the node that
+Here a record is processed alone, depth first; `execution.py` runs the same nodes column by column. An error of a user's
+function is named at the node that
 called it, and passes all others unchanged.
 """
 
@@ -25,13 +27,15 @@ from penstock.task.context import NodeContext, TaskContext
 from penstock.task.record_collector import RecordCollector
 
 DESERIALIZATION_FAILED = (
-    "Deserialization exception handler is set to fail upon a deserialization error. If you would rather have the streaming pipeline continue after a "
+    "Deserialization exception handler is set to fail upon a deserialization error. If you would rather have the "
+    "streaming pipeline continue after a "
     "deserialization error, please set the deserialization.exception.handler appropriately."
 )
 
 
-class ProcessingFailure(Exception):
-    """An error in one node on its way out of the task: passes the nodes above unchanged (Kafka class: FailedProcessingException)."""
+class ProcessingError(Exception):
+    """An error in one node on its way out of the task: passes the nodes above unchanged (Kafka class:
+    FailedProcessingException)."""
 
     def __init__(self, node: str, error: Exception) -> None:
         """Name the node in which `error` was raised."""
@@ -41,7 +45,8 @@ class ProcessingFailure(Exception):
 
 
 def user_line(error: BaseException) -> str | None:
-    """Return where the user's own code raised `error`: the innermost line outside this package, None if there is none."""
+    """Return where the user's own code raised `error`: the innermost line outside this package, None if there is
+    none."""
     own = __name__.partition(".")[0]
     frames = [
         frame
@@ -50,7 +55,9 @@ def user_line(error: BaseException) -> str | None:
     ]
     if not frames:
         return None
-    summary = traceback.StackSummary.extract(((frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if frame is frames[-1]))[-1]
+    summary = traceback.StackSummary.extract(
+        ((frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if frame is frames[-1])
+    )[-1]
     return f'File "{summary.filename}", line {summary.lineno}, in {summary.name}: {summary.line}'
 
 
@@ -86,16 +93,16 @@ class ProcessorNode:
             self.initializing = False
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Process one record and all that follows from it; raises ProcessingFailure."""
+        """Process one record and all that follows from it; raises ProcessingError."""
         task = self._task
         outer = task.record
         task.record = record
         try:
             self.processor.process(record)
-        except (ProcessingFailure, TaskCorruptedError, TaskMigratedError):
+        except (ProcessingError, TaskCorruptedError, TaskMigratedError):
             raise
         except Exception as error:
-            raise ProcessingFailure(self.name, error) from error
+            raise ProcessingError(self.name, error) from error
         finally:
             task.record = outer
 
@@ -132,7 +139,7 @@ class SourceNode:
         try:
             keys = self.key_serde.deserialize_column(topic, batch.keys)
             values = self._value_serde.deserialize_column(topic, batch.values)
-        except Exception:  # noqa: BLE001 - read again row by row, to find which row it is
+        except Exception:
             keys, values = self._deserialize_rows(topic, partition, batch)
         return RecordBatch(keys, values, batch.timestamps, batch.offsets, batch.headers)
 
@@ -146,20 +153,32 @@ class SourceNode:
                 values.append(None if value is None else self._value_serde.deserialize(topic, value, headers))
             except Exception as error:
                 failure = StreamsError(DESERIALIZATION_FAILED)
-                failure.add_note(f"at source node {self.name}, topic {topic}, partition {partition}, offset {int(batch.offsets[row])}")
+                failure.add_note(
+                    f"at source node {self.name}, topic {topic}, partition {partition}, offset "
+                    f"{int(batch.offsets[row])}"
+                )
                 raise failure from error
         return keys, values
 
 
 class SinkNode:
-    """A node that writes to a topic, or to the topic that an extractor names: turns objects into bytes and chooses the partition."""
+    """A node that writes to a topic, or to the topic that an extractor names: turns objects into bytes and chooses the
+    partition."""
 
     initializing = False
     stores: Sequence[str] = ()
     children: Sequence[ProcessorNode | SinkNode] = ()
 
-    def __init__(self, spec: SinkSpec, task: TaskContext, collector: RecordCollector, partitions: Mapping[str, int], null_key_partition: int) -> None:
-        """Find the serdes; records without a key go to partition `null_key_partition` modulo the number of partitions."""
+    def __init__(
+        self,
+        spec: SinkSpec,
+        task: TaskContext,
+        collector: RecordCollector,
+        partitions: Mapping[str, int],
+        null_key_partition: int,
+    ) -> None:
+        """Find the serdes; records without a key go to partition `null_key_partition` modulo the number of
+        partitions."""
         self.name = spec.name
         self.spec = spec
         self._task = task
@@ -168,16 +187,19 @@ class SinkNode:
         self._null_key_partition = null_key_partition
         self._key_serde = _serde(spec.key_serde, task.config, "key", f"sink node {self.name}")
         self._value_serde = _serde(spec.value_serde, task.config, "value", f"sink node {self.name}")
-        self._same_serde = type(self._key_serde) is type(self._value_serde) and type(self._key_serde) in (StringSerde, BytesSerde)
+        self._same_serde = type(self._key_serde) is type(self._value_serde) and type(self._key_serde) in (
+            StringSerde,
+            BytesSerde,
+        )
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Send one record; raises ProcessingFailure if it cannot be written."""
+        """Send one record; raises ProcessingError if it cannot be written."""
         try:
             self._send(record)
-        except ProcessingFailure:
+        except ProcessingError:
             raise
         except Exception as error:
-            raise ProcessingFailure(self.name, error) from error
+            raise ProcessingError(self.name, error) from error
 
     def flushed(self, rows: Sequence[tuple[Record[Any, Any], RecordContext]]) -> None:
         """Never called: a sink has no store."""
@@ -191,22 +213,33 @@ class SinkNode:
             return
         try:
             keys = self._key_serde.serialize_column(topic, batch.keys)
-            if self._same_serde and all(map(is_, batch.keys, batch.values)):  # as after group_by(lambda key, value: value)
+            if self._same_serde and all(
+                map(is_, batch.keys, batch.values)
+            ):  # as after group_by(lambda key, value: value)
                 values = keys
             else:
                 values = self._value_serde.serialize_column(topic, batch.values)
-        except Exception:  # noqa: BLE001 - written again row by row, to find which row it is
+        except Exception:
             self._send_rows(batch, sequence)
             return
         count = self._count(topic)
         partitions = partition_column(keys, count, self._null_key_partition % count)
-        self._collector.send_columns(topic, partitions, sequence, RecordBatch(keys, values, batch.timestamps, batch.offsets, batch.headers))
+        self._collector.send_columns(
+            topic, partitions, sequence, RecordBatch(keys, values, batch.timestamps, batch.offsets, batch.headers)
+        )
 
     def _send_rows(self, batch: RecordBatch, sequence: Int64Array) -> None:
         source = self._task.source
         rows: dict[str, list[tuple[int, int, tuple[Any, Any, int, int, Any]]]] = {}
         for row, (key, value, timestamp, offset, number) in enumerate(
-            zip(batch.keys, batch.values, batch.timestamps.tolist(), batch.offsets.tolist(), sequence.tolist(), strict=True)
+            zip(
+                batch.keys,
+                batch.values,
+                batch.timestamps.tolist(),
+                batch.offsets.tolist(),
+                sequence.tolist(),
+                strict=True,
+            )
         ):
             metadata = RecordMetadata(source.topic, source.partition, offset)
             self._task.metadata = metadata
@@ -218,7 +251,9 @@ class SinkNode:
         for topic, sent in rows.items():
             columns = RecordBatch.of([entry[2] for entry in sent])
             numbers = np.fromiter((entry[1] for entry in sent), np.int64, len(sent))
-            self._collector.send_columns(topic, np.fromiter((entry[0] for entry in sent), np.int64, len(sent)), numbers, columns)
+            self._collector.send_columns(
+                topic, np.fromiter((entry[0] for entry in sent), np.int64, len(sent)), numbers, columns
+            )
 
     def _send(self, record: Record[Any, Any]) -> None:
         topic, partitions = self._route(record.key, record.value, self._task.metadata or NO_METADATA)
@@ -246,10 +281,15 @@ class SinkNode:
             self._task.dropped_records[self.name] += 1
         wrong = [partition for partition in partitions if not 0 <= partition < count]
         if wrong:
-            raise StreamsError(f"The partitioner of sink {self.name} chose partition {wrong[0]} of topic {topic}, which has partitions 0 to {count - 1}.")
+            raise StreamsError(
+                f"The partitioner of sink {self.name} chose partition {wrong[0]} of topic {topic}, which has "
+                f"partitions 0 to {count - 1}."
+            )
         return sorted(partitions)
 
-    def _serialize(self, topic: str, key: Any, value: Any, timestamp: int, headers: Any) -> tuple[bytes | None, bytes | None]:
+    def _serialize(
+        self, topic: str, key: Any, value: Any, timestamp: int, headers: Any
+    ) -> tuple[bytes | None, bytes | None]:
         try:
             return (
                 None if key is None else self._key_serde.serialize(topic, key, headers),
@@ -257,15 +297,21 @@ class SinkNode:
             )
         except Exception as error:
             metadata = self._task.metadata or NO_METADATA
-            failure = StreamsError(f"Unable to serialize record. ProducerRecord(topic=[{topic}], partition=[null], timestamp=[{timestamp}]")
-            failure.add_note(f"at sink node {self.name}, input record {metadata.topic}-{metadata.partition} at offset {metadata.offset}")
+            failure = StreamsError(
+                f"Unable to serialize record. ProducerRecord(topic=[{topic}], partition=[null], timestamp=[{timestamp}]"
+            )
+            failure.add_note(
+                f"at sink node {self.name}, input record {metadata.topic}-{metadata.partition} at offset "
+                f"{metadata.offset}"
+            )
             raise failure from error
 
     def _count(self, topic: str) -> int:
         count = self._partitions.get(topic)
         if count is None:
             raise StreamsError(
-                f"Could not get partition information for topic {topic} for task {self._task.task_id}. This can happen if the topic does not exist: "
+                f"Could not get partition information for topic {topic} for task {self._task.task_id}. This can "
+                "happen if the topic does not exist: "
                 f"create it before the program starts (penstock topics create {topic})."
             )
         return count
@@ -274,7 +320,9 @@ class SinkNode:
 def _serde(own: Serde | None, config: StreamsConfig, what: str, node: str) -> Serde:
     serde: Serde | None = own or config[f"default.{what}.serde"]
     if serde is None:
-        missing = ConfigError(f"Please specify a {what} serde or set one through StreamsConfig#DEFAULT_{what.upper()}_SERDE_CLASS_CONFIG")
+        missing = ConfigError(
+            f"Please specify a {what} serde or set one through StreamsConfig#DEFAULT_{what.upper()}_SERDE_CLASS_CONFIG"
+        )
         missing.add_note(f"in the options of the operator, or as default.{what}.serde")
         raise StreamsError(f"Failed to initialize {what} serdes for {node}") from missing
     return serde
@@ -283,7 +331,14 @@ def _serde(own: Serde | None, config: StreamsConfig, what: str, node: str) -> Se
 class ProcessorTopology:
     """The nodes of one task, connected."""
 
-    def __init__(self, spec: SubtopologySpec, task: TaskContext, collector: RecordCollector, partitions: Mapping[str, int], null_key_partition: int) -> None:
+    def __init__(
+        self,
+        spec: SubtopologySpec,
+        task: TaskContext,
+        collector: RecordCollector,
+        partitions: Mapping[str, int],
+        null_key_partition: int,
+    ) -> None:
         """Make every node of `spec` and connect it to its parents."""
         self.sources: list[SourceNode] = []
         self.processors: list[ProcessorNode] = []
@@ -304,7 +359,11 @@ class ProcessorTopology:
             by_name[node_spec.name] = node
 
     @staticmethod
-    def _connect(node: ProcessorNode | SinkNode, parents: Sequence[str], by_name: Mapping[str, SourceNode | ProcessorNode | SinkNode]) -> None:
+    def _connect(
+        node: ProcessorNode | SinkNode,
+        parents: Sequence[str],
+        by_name: Mapping[str, SourceNode | ProcessorNode | SinkNode],
+    ) -> None:
         for name in parents:
             parent = by_name[name]
             if isinstance(parent, SinkNode):

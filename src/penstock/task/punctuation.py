@@ -1,7 +1,9 @@
 """Schedules: which punctuator is due when. Two lifetimes of a schedule exist, and a host says which one its tasks have.
 
-`LivingSchedules`: a processor lives as long as its task, may schedule at any time, and schedules anew after a restart, as in Kafka.
-`EpochSchedules`: a processor lives for one epoch; only `init` schedules, and a schedule goes on where the same call of the epoch before stopped.
+`LivingSchedules`: a processor lives as long as its task, may schedule at any time, and schedules anew after a restart,
+as in Kafka.
+`EpochSchedules`: a processor lives for one epoch; only `init` schedules, and a schedule goes on where the same call of
+the epoch before stopped.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ class Schedules(Protocol):
         ...
 
     def next_due(self, kind: PunctuationType, now: int) -> Schedule | None:
-        """Return the schedule of this clock that is due at `now` (ms) and has the smallest time, None if there is none."""
+        """Return the schedule of this clock that is due at `now` (ms) and has the smallest time, None if there is
+        none."""
         ...
 
     def next_time(self, kind: PunctuationType) -> int | None:
@@ -108,8 +111,10 @@ class EpochSchedules(LivingSchedules):
         """Take a schedule made in `init`; raises StreamsError for one made later."""
         if not initializing:
             raise StreamsError(
-                f"Processor {schedule.node} calls schedule() outside init(). On this host a processor lives for one epoch and a schedule is known by its call "
-                "in init(): schedule there, and let the punctuator decide from a store whether there is something to do."
+                f"Processor {schedule.node} calls schedule() outside init(). On this host a processor lives for "
+                "one epoch and a schedule is known by its call "
+                "in init(): schedule there, and let the punctuator decide from a store whether there is something "
+                "to do."
             )
         before = self._before.get((schedule.node, schedule.call))
         if before is not None:

@@ -1,6 +1,8 @@
-"""The record collector: what the sinks of a task wrote since the last commit, as bytes, by partition or in the order of sending.
+"""The record collector: what the sinks of a task wrote since the last commit, as bytes, by partition or in the order of
+sending.
 
-Each record has a sequence number, the order in which a depth-first run would have sent it; columns may come in any order of topics.
+Each record has a sequence number, the order in which a depth-first run would have sent it; columns may come in any
+order of topics.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from penstock.record import Headers, Int64Array, RecordBatch, TopicPartition
 
 
 class OutputBatch(NamedTuple):
-    """Records for one partition, as bytes. Offsets count from 0 over the task's life for a repartition topic and within the batch for any other."""
+    """Records for one partition, as bytes. Offsets count from 0 over the task's life for a repartition topic and within
+    the batch for any other."""
 
     topic: str
     partition: int
@@ -61,7 +64,9 @@ class RecordCollector:
         self._open: dict[str, _OpenRows] = {}
         self._rows: dict[str, list[_Rows]] = {}
 
-    def send(self, topic: str, partition: int, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
+    def send(
+        self, topic: str, partition: int, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
+    ) -> None:
         """Take one record (timestamp in ms)."""
         rows = self._open.get(topic)
         if rows is None:
@@ -81,16 +86,20 @@ class RecordCollector:
         return first
 
     def send_columns(self, topic: str, partitions: Int64Array, sequence: Int64Array, batch: RecordBatch) -> None:
-        """Take the rows of `batch` (keys and values as bytes), each with its partition and its sequence number, which ascends."""
+        """Take the rows of `batch` (keys and values as bytes), each with its partition and its sequence number, which
+        ascends."""
         if len(batch):
             self._close(topic)
             self._rows.setdefault(topic, []).append(_Rows(partitions, sequence, batch))
 
     def __len__(self) -> int:
-        return sum(len(rows.keys) for rows in self._open.values()) + sum(len(r.batch) for rows in self._rows.values() for r in rows)
+        return sum(len(rows.keys) for rows in self._open.values()) + sum(
+            len(r.batch) for rows in self._rows.values() for r in rows
+        )
 
     def drain(self, repartition_topics: Set[str], lane_offsets: dict[TopicPartition, int]) -> list[OutputBatch]:
-        """Give up everything, by partition; advances `lane_offsets`, the next offset of each partition of a repartition topic."""
+        """Give up everything, by partition; advances `lane_offsets`, the next offset of each partition of a repartition
+        topic."""
         output: list[OutputBatch] = []
         for topic in sorted({*self._open, *self._rows}):
             rows = self._take(topic)
@@ -113,7 +122,9 @@ class RecordCollector:
             for row, (sequence, partition, timestamp) in enumerate(
                 zip(rows.sequence.tolist(), rows.partitions.tolist(), batch.timestamps.tolist(), strict=True)
             ):
-                record = SentRecord(topic, partition, batch.keys[row], batch.values[row], timestamp, batch.headers_at(row))
+                record = SentRecord(
+                    topic, partition, batch.keys[row], batch.values[row], timestamp, batch.headers_at(row)
+                )
                 sent.append((sequence, record))
         sent.sort(key=lambda entry: entry[0])
         return iter([record for _, record in sent])

@@ -1,7 +1,9 @@
 """The unit of work: one sub-topology on one partition, free of I/O, threads and clocks (Kafka class: StreamTask).
 
-Record batches go in; output, changes of state and a checkpoint come out. A host fills a task, drains it and commits it: `add_records`, `process`,
-`advance_wall_clock`, `prepare_commit`, then, when all that is durable, `committed`. An error leaves the task unfit for use: the host drops it and
+Record batches go in; output, changes of state and a checkpoint come out. A host fills a task, drains it and commits it:
+`add_records`, `process`,
+`advance_wall_clock`, `prepare_commit`, then, when all that is durable, `committed`. An error leaves the task unfit for
+use: the host drops it and
 begins again from the last commit, where nothing has changed.
 """
 
@@ -26,15 +28,17 @@ from penstock.task.execution import Execution
 from penstock.task.order_trace import OrderTrace, TracedCommit
 from penstock.task.partition_group import PartitionGroup
 from penstock.task.processor_state_manager import ProcessorStateManager
-from penstock.task.processor_topology import ProcessingFailure, ProcessorTopology, user_line
+from penstock.task.processor_topology import ProcessingError, ProcessorTopology, user_line
 from penstock.task.punctuation import LivingSchedules, Schedules
 from penstock.task.record_collector import OutputBatch, RecordCollector, SentRecord
+
 
 @dataclass(frozen=True)
 class TaskCommit:
     """What a commit must make durable in one step.
 
-    changes: by store and key. checkpoint: what the task must remember besides. output: by partition. dropped_records: by node, since the task was made.
+    changes: by store and key. checkpoint: what the task must remember besides. output: by partition. dropped_records:
+    by node, since the task was made.
     order: what was taken since the last commit, where the task traces it.
     """
 
@@ -61,14 +65,17 @@ class StreamTask:
     ) -> None:
         """Make the task's nodes and stores; nothing of the user's runs before `initialize`.
 
-        base: the committed state. partitions: the number of partitions of each topic that sinks write to. checkpoint: that of the last commit, None for a
+        base: the committed state. partitions: the number of partitions of each topic that sinks write to. checkpoint:
+        that of the last commit, None for a
         new task. schedules: their lifetime on this host, LivingSchedules if not given.
         """
         self.task_id = task_id
         self._spec = spec
         checkpoint = checkpoint or TaskCheckpoint()
         self._lane_offsets = dict(checkpoint.lane_offsets)
-        self._context = TaskContext(str(task_id), config, schedules or LivingSchedules(), wall_clock_ms, checkpoint.stream_time)
+        self._context = TaskContext(
+            str(task_id), config, schedules or LivingSchedules(), wall_clock_ms, checkpoint.stream_time
+        )
         self._collector = RecordCollector()
         cache = RecordCache(config["statestore.cache.max.bytes"])
         self._state = ProcessorStateManager(spec, str(task_id), config, base, cache, self._context.record_context)
@@ -77,7 +84,11 @@ class StreamTask:
         sinks = [node for node in spec.nodes if isinstance(node, SinkSpec)]
         self._repartition_topics = {sink.topic for sink in sinks if sink.repartition and sink.topic is not None}
         self._execution = Execution(
-            self._topology, self._context, self._collector, config["penstock.execution"] == "auto", self._punctuate_stream_time
+            self._topology,
+            self._context,
+            self._collector,
+            config["penstock.execution"] == "auto",
+            self._punctuate_stream_time,
         )
         self._group = PartitionGroup(
             {topic: source for source in self._topology.sources for topic in source.spec.topics},
@@ -94,7 +105,8 @@ class StreamTask:
             node.init()
 
     def add_source_topic(self, topic: str, source_name: str) -> None:
-        """Read `topic` too, which the pattern of the source node `source_name` matches; raises StreamsError for an unknown node."""
+        """Read `topic` too, which the pattern of the source node `source_name` matches; raises StreamsError for an
+        unknown node."""
         for source in self._topology.sources:
             if source.name == source_name:
                 self._group.add_source_topic(topic, source)
@@ -102,14 +114,16 @@ class StreamTask:
         raise StreamsError(f"Task {self.task_id} has no source node {source_name!r}.")
 
     def add_records(self, topic: str, partition: int, batch: RecordBatch, lane: int = 0) -> None:
-        """Buffer records of one partition, keys and values as bytes, offsets ascending; `lane` is the upstream task behind a shuffle.
+        """Buffer records of one partition, keys and values as bytes, offsets ascending; `lane` is the upstream task
+        behind a shuffle.
 
         Raises StreamsError for a topic that no source of the task reads.
         """
         self._group.add(TopicPartition(topic, partition), lane, batch)
 
     def process(self) -> int:
-        """Process all that is buffered, with the stream-time punctuations at their places; return the number of records taken.
+        """Process all that is buffered, with the stream-time punctuations at their places; return the number of records
+        taken.
 
         Raises StreamsError naming node, topic, partition and offset if a function of the user fails.
         """
@@ -128,13 +142,14 @@ class StreamTask:
                     execute(run.source, run.partition, batch.slice(start, stop), stream_times[start:stop])
                     self._state.evict()
                     start = stop
-        except ProcessingFailure as failure:
+        except ProcessingError as failure:
             raise self._processing_error(failure) from failure.error
         self._context.metadata = None
         return taken
 
     def advance_wall_clock(self, now_ms: int) -> bool:
-        """Tell the task the wall-clock time and make the punctuations due; return whether there were any. Raises StreamsError if one fails."""
+        """Tell the task the wall-clock time and make the punctuations due; return whether there were any. Raises
+        StreamsError if one fails."""
         self._context.wall_clock = now_ms
         return self._punctuate(PunctuationType.WALL_CLOCK_TIME, now_ms)
 
@@ -154,7 +169,7 @@ class StreamTask:
         """Flush the caches: what they hold is written to the stores and forwarded."""
         try:
             self._state.flush_caches()
-        except ProcessingFailure as failure:
+        except ProcessingError as failure:
             raise self._processing_error(failure) from failure.error
         self._context.metadata = None
 
@@ -172,15 +187,21 @@ class StreamTask:
         self._context.commit_requested = False
 
     def checkpoint(self) -> TaskCheckpoint:
-        """Return what must be remembered besides the stores; the lane offsets are those after the output given up so far."""
+        """Return what must be remembered besides the stores; the lane offsets are those after the output given up so
+        far."""
         return TaskCheckpoint(
-            self._context.stream_time, dict(self._group.partition_times), self._context.schedules.states(), dict(self._lane_offsets)
+            self._context.stream_time,
+            dict(self._group.partition_times),
+            self._context.schedules.states(),
+            dict(self._lane_offsets),
         )
 
     def store(self, name: str) -> EngineKeyValueStore:
         """Return the store `name`; raises StreamsError if the task has none of that name."""
         if name not in self._state.stores:
-            raise StreamsError(f"Task {self.task_id} has no store {name!r}: expected one of {', '.join(self._state.stores) or 'none'}.")
+            raise StreamsError(
+                f"Task {self.task_id} has no store {name!r}: expected one of {', '.join(self._state.stores) or 'none'}."
+            )
         return self._state.stores[name]
 
     @property
@@ -194,7 +215,8 @@ class StreamTask:
         return self._context.commit_requested
 
     def close(self) -> None:
-        """Close the processors, then the stores; what was not committed is lost. Raises the first error of a processor after all were closed."""
+        """Close the processors, then the stores; what was not committed is lost. Raises the first error of a processor
+        after all were closed."""
         first: StreamsError | None = None
         for node in self._topology.processors:
             try:
@@ -216,18 +238,21 @@ class StreamTask:
             try:
                 schedule.callback(now)
             except Exception as error:
-                cause = error.error if isinstance(error, ProcessingFailure) else error
-                failure = StreamsError(f"task [{self.task_id}] Exception caught while punctuating processor '{schedule.node}'")
+                cause = error.error if isinstance(error, ProcessingError) else error
+                failure = StreamsError(
+                    f"task [{self.task_id}] Exception caught while punctuating processor '{schedule.node}'"
+                )
                 _point_at_user_line(failure, cause)
                 raise failure from cause
             schedule.advance(now)
             punctuated = True
         return punctuated
 
-    def _processing_error(self, failure: ProcessingFailure) -> StreamsError:
+    def _processing_error(self, failure: ProcessingError) -> StreamsError:
         metadata = self._context.metadata or NO_METADATA
         error = StreamsError(
-            f"Exception caught in process. taskId={self.task_id}, processor={failure.node}, topic={metadata.topic}, partition={metadata.partition}, "
+            f"Exception caught in process. taskId={self.task_id}, processor={failure.node}, "
+            f"topic={metadata.topic}, partition={metadata.partition}, "
             f"offset={metadata.offset}"
         )
         _point_at_user_line(error, failure.error)
