@@ -8,7 +8,7 @@ optimisations that concern tables and joins are accepted and find nothing to do 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -88,24 +88,24 @@ def merge_repartitions(plan: n.Plan) -> n.Plan:
     for changer, repartitions in _repartitions_by_key_changer(plan).items():
         if not repartitions:
             continue
-        replaced = [(id, _repartition(result, id)) for id in repartitions]
-        names = RepartitionNames.of_topic(replaced[0][1].names.topic)
+        replaced = [_repartition(result, id) for id in repartitions]
+        names = RepartitionNames.of_topic(replaced[0].names.topic)
         single = n.Repartition(
             name=names.source,
             parents=(changer,),
             names=names,
-            key_serde=next((node.key_serde for _, node in replaced if node.key_serde is not None), None),
-            value_serde=next((node.value_serde for _, node in replaced if node.value_serde is not None), None),
+            key_serde=next((node.key_serde for node in replaced if node.key_serde is not None), None),
+            value_serde=next((node.value_serde for node in replaced if node.value_serde is not None), None),
         )
         single_id = max(result) + 1
-        for id, _ in replaced:
+        result = _inserted_after(result, changer, single_id, single)
+        for id in repartitions:
             child = _child_above(result, changer, id)
-            if child is not None:
+            if child != single_id:  # not yet moved with a repartition before
                 parents = tuple(parent for parent in result[child].parents if parent != changer)
                 result[child] = replace(result[child], parents=(*parents, single_id))
             above = result.pop(id).parents
             _replace_parent(result, id, above)
-        result = _inserted_after(result, changer, single_id, single)
     return result
 
 
@@ -120,9 +120,10 @@ def _repartitions_by_key_changer(plan: n.Plan) -> dict[n.NodeId, list[n.NodeId]]
     result: dict[n.NodeId, list[n.NodeId]] = {id: [] for id, node in plan.items() if _changes_keys(node)}
     for id, node in plan.items():
         if isinstance(node, n.Repartition) and node.movable:
-            nearest = _ancestor(
-                plan, id, lambda candidate: _changes_keys(plan[candidate]) or _changes_values(plan[candidate])
+            changers = (
+                other for other in _ancestors(plan, id) if _changes_keys(plan[other]) or _changes_values(plan[other])
             )
+            nearest = next(changers, None)
             if nearest is not None and _changes_keys(plan[nearest]):
                 result[nearest].append(id)
     for merge in [id for id, node in plan.items() if isinstance(node, n.Merge)]:
@@ -153,17 +154,13 @@ def _ancestors(plan: n.Plan, id: n.NodeId) -> Iterator[n.NodeId]:
         yield from _ancestors(plan, parent)
 
 
-def _ancestor(plan: n.Plan, id: n.NodeId, matches: Callable[[n.NodeId], bool]) -> n.NodeId | None:
-    return next(filter(matches, _ancestors(plan, id)), None)
-
-
-def _child_above(plan: n.Plan, parent: n.NodeId, id: n.NodeId) -> n.NodeId | None:
-    """Return the child of `parent` by which `id`, or itself, is below it; None if it is not."""
-    return _ancestor(plan, id, lambda candidate: parent in plan[candidate].parents)
+def _child_above(plan: n.Plan, parent: n.NodeId, id: n.NodeId) -> n.NodeId:
+    """Return the child of `parent` by which the node `id` is below it, or is that child."""
+    return next(candidate for candidate in _ancestors(plan, id) if parent in plan[candidate].parents)
 
 
 def _is_below(plan: n.Plan, id: n.NodeId, above: n.NodeId) -> bool:
-    return _child_above(plan, above, id) is not None
+    return any(above in plan[candidate].parents for candidate in _ancestors(plan, id))
 
 
 def _replace_parent(plan: dict[n.NodeId, n.GraphNode], removed: n.NodeId, parents: tuple[n.NodeId, ...]) -> None:

@@ -1,0 +1,47 @@
+"""What is checked of user functions when a node is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from penstock.dsl.functions import checked, takes_key
+
+
+class Callable2:
+    def __call__(self, key: Any, value: Any) -> Any:
+        return value
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda v: v, lambda v, extra=1: v, lambda *values: values, str.upper, str, int, len, print, Callable2, {}.get],
+)
+def test_one_required_parameter_takes_the_value_alone(function: Callable[..., Any]) -> None:
+    assert takes_key(function, "mapper") is False
+
+
+@pytest.mark.parametrize("function", [lambda k, v: v, lambda k, v, extra=1: v, Callable2(), partial(max, 1), divmod])
+def test_two_required_parameters_take_key_and_value(function: Callable[..., Any]) -> None:
+    assert takes_key(function, "mapper") is (not isinstance(function, partial))
+
+
+@pytest.mark.parametrize("function", [lambda: 1, lambda a, b, c: a, lambda v, *, option: v, "no function"])
+def test_any_other_number_is_refused_and_both_forms_are_shown(function: Any) -> None:
+    with pytest.raises(TypeError, match=r"mapper\(value\) or mapper\(key, value\)"):
+        takes_key(function, "mapper")
+
+
+def test_a_function_that_cannot_be_called_as_it_must_be_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"The predicate cannot be called as predicate\(key, value\): .*lambda.*\(v\)"):
+        checked(lambda v: v, "predicate(key, value)")
+    with pytest.raises(TypeError, match=r"Expected a function initializer\(\), got 0"):
+        checked(0, "initializer()")  # type: ignore[arg-type]  # the mistake that is tested
+
+
+@pytest.mark.parametrize("function", [lambda k, v: v, lambda k, v, extra=1: v, lambda *all: all, max, divmod, dict])
+def test_a_function_that_can_be_called_passes(function: Callable[..., Any]) -> None:
+    assert checked(function, "predicate(key, value)") is function

@@ -1,0 +1,44 @@
+"""The choice of a partition: Kafka's known answers, and its two forms (a key, a column of keys) against each other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.plan.partitioning import murmur2, murmur2_column, partition_column, partition_for
+
+# The answers of org.apache.kafka.common.utils.Utils.murmur2, as signed numbers of 32 bits.
+KNOWN = [
+    (b"21", -973932308),
+    (b"foobar", -790332482),
+    (b"a-little-bit-long-string", -985981536),
+    (b"a-little-bit-longer-string", -1486304829),
+    (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+    (b"abc", 479470107),
+]
+
+KEYS = st.lists(st.none() | st.binary(max_size=40), max_size=50)
+
+
+@pytest.mark.parametrize(("key", "expected"), KNOWN)
+def test_murmur2_gives_the_answers_of_kafka(key: bytes, expected: int) -> None:
+    assert murmur2(key) == expected & 0xFFFFFFFF
+
+
+def test_a_partition_is_the_positive_hash_modulo_the_number_of_partitions() -> None:
+    assert partition_for(b"21", 7) == (-973932308 & 0x7FFFFFFF) % 7
+
+
+@given(st.lists(st.binary(max_size=40), max_size=50))
+def test_hashing_a_column_equals_hashing_each_key(keys: list[bytes]) -> None:
+    assert murmur2_column(keys).tolist() == [murmur2(key) for key in keys]
+
+
+@given(KEYS, st.integers(1, 300))
+def test_the_partitions_of_a_column_are_those_of_each_key(keys: list[bytes | None], partitions: int) -> None:
+    column = partition_column(keys, partitions, null_key_partition=partitions - 1)
+    assert column.dtype == np.int64
+    assert column.tolist() == [partitions - 1 if key is None else partition_for(key, partitions) for key in keys]
+    assert all(0 <= partition < partitions for partition in column.tolist())
