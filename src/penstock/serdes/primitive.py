@@ -113,3 +113,37 @@ class DoubleSerde(_NumberSerde):
 def _wrong_type(topic: str, expected: str, value: Any) -> str:
     found = f"{type(value).__name__} {value!r:.100}"
     return f"Cannot write to {topic!r}: expected {expected}, got {found}; name another serde or convert the value."
+
+
+class Serdes:
+    """Makes the built-in serdes (Kafka class: Serdes)."""
+
+    @staticmethod
+    def string() -> Serde:
+        """Return the serde of texts."""
+        return StringSerde()
+
+    @staticmethod
+    def bytes() -> Serde:
+        """Return the serde of bytes (Kafka: Serdes.ByteArray)."""
+        return BytesSerde()
+
+    @staticmethod
+    def integer() -> Serde:
+        """Return the serde of whole numbers of 4 bytes."""
+        return IntegerSerde()
+
+    @staticmethod
+    def long() -> Serde:
+        """Return the serde of whole numbers of 8 bytes."""
+        return LongSerde()
+
+    @staticmethod
+    def double() -> Serde:
+        """Return the serde of floating-point numbers of 8 bytes."""
+        return DoubleSerde()
+
+    @staticmethod
+    def json() -> Serde:
+        """Return the serde of JSON values."""
+        return JsonSerde()
