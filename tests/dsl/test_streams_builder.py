@@ -1,4 +1,6 @@
-"""From the DSL to the topology: names, sources, repartitions and serdes. What operators compute is tested on tasks and by the conformance cases."""
+"""From the DSL to the topology: names, sources, repartitions and serdes. What operators compute is tested on tasks
+and by the conformance cases.
+"""
 
 from __future__ import annotations
 

@@ -7,6 +7,8 @@ import pytest
 from penstock.errors import TopologyError
 from penstock.plan.names import InternalNameProvider, RepartitionNames, check_name
 
+LEGAL = "'.', '_' and '-'"
+
 
 def test_processors_and_stores_take_numbers_from_one_counter() -> None:
     names = InternalNameProvider()
@@ -49,7 +51,7 @@ def test_legal_names(name: str) -> None:
         ("n" * 250, "Invalid topology: Name is illegal, it can't be longer than 249 characters, name: " + "n" * 250),
         (
             "a\n",
-            """Invalid topology: Name "a\n" is illegal, it contains a character other than ASCII alphanumerics, '.', '_' and '-'""",
+            f'Invalid topology: Name "a\n" is illegal, it contains a character other than ASCII alphanumerics, {LEGAL}',
         ),
     ],
 )
