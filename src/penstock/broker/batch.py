@@ -186,13 +186,14 @@ def assign_offset(view: memoryview, base_offset: int, leader_epoch: int) -> None
 
 def _unpack_varint(data: bytes, position: int) -> tuple[int, int]:
     result = shift = 0
-    while True:
+    while shift < 70:
         byte = data[position]
         position += 1
         result |= (byte & 0x7F) << shift
         if byte < 0x80:
             return (result >> 1) ^ -(result & 1), position
         shift += 7
+    raise IndexError("a variable-length integer has no end")
 
 
 def _decompress_snappy(data: bytes) -> bytes:
@@ -241,6 +242,8 @@ def record_times(view: memoryview) -> Iterator[tuple[int, int]]:
             fixed_time = header.attributes & _LOG_APPEND_TIME_BIT
             timestamp = header.max_timestamp if fixed_time else header.base_timestamp + timestamp_delta
             yield header.base_offset + offset_delta, timestamp
+            if length < 1:
+                raise IndexError(f"a record of {length} bytes")
             position = start + length
     except (IndexError, cramjam.DecompressionError) as error:
         raise InvalidBatchError(

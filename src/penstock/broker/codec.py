@@ -57,16 +57,25 @@ _NUMBERS: Final = {
 }
 
 
-class _Codec(NamedTuple):
+class Codec(NamedTuple):
+    """How one kind of value is read and written.
+
+    Args:
+        decode: reads it.
+        encode: writes it.
+        default: what is written where a message lacks it.
+        number: its letter of the struct module, where it is a number.
+    """
+
     decode: Decoder
     encode: Encoder
     default: Any
-    number: str = ""  # its letter of the struct module, where it is a number
+    number: str = ""
 
 
 class _Field(NamedTuple):
     name: str
-    codec: _Codec
+    codec: Codec
     tag: int | None
 
 
@@ -77,9 +86,9 @@ class _Part(NamedTuple):
     encode: Callable[[Sink, Message], None]
 
 
-def _number_codec(letter: str) -> _Codec:
+def _number_codec(letter: str) -> Codec:
     layout = struct.Struct(f">{letter}")
-    return _Codec(lambda cursor: cursor.number(layout), lambda sink, value: sink.number(layout, value), 0, letter)
+    return Codec(lambda cursor: cursor.number(layout), lambda sink, value: sink.number(layout, value), 0, letter)
 
 
 def _decode_uuid(cursor: Cursor) -> uuid.UUID:
@@ -90,7 +99,7 @@ def _encode_uuid(sink: Sink, value: uuid.UUID) -> None:
     sink.write(value.bytes)
 
 
-def _string_codec(compact: bool, nullable: bool) -> _Codec:
+def _string_codec(compact: bool, nullable: bool) -> Codec:
     def decode(cursor: Cursor) -> str | None:
         length = cursor.length(compact, INT16)
         if length < 0:
@@ -110,10 +119,10 @@ def _string_codec(compact: bool, nullable: bool) -> _Codec:
         sink.length(len(data), compact, INT16)
         sink.write(data)
 
-    return _Codec(decode, encode, None if nullable else "")
+    return Codec(decode, encode, None if nullable else "")
 
 
-def _bytes_codec(compact: bool, nullable: bool) -> _Codec:
+def _bytes_codec(compact: bool, nullable: bool) -> Codec:
     def decode(cursor: Cursor) -> memoryview | None:
         length = cursor.length(compact)
         if length < 0:
@@ -129,10 +138,10 @@ def _bytes_codec(compact: bool, nullable: bool) -> _Codec:
         sink.length(len(value), compact)
         sink.write(value)
 
-    return _Codec(decode, encode, None if nullable else b"")
+    return Codec(decode, encode, None if nullable else b"")
 
 
-def _array_codec(item: _Codec, compact: bool, nullable: bool) -> _Codec:
+def _array_codec(item: Codec, compact: bool, nullable: bool) -> Codec:
     def decode(cursor: Cursor) -> list[Any] | None:
         length = cursor.length(compact)
         if length < 0:
@@ -149,7 +158,7 @@ def _array_codec(item: _Codec, compact: bool, nullable: bool) -> _Codec:
         for element in value:
             item.encode(sink, element)
 
-    return _Codec(decode, encode, None if nullable else [])
+    return Codec(decode, encode, None if nullable else [])
 
 
 def _decode_tagged(cursor: Cursor, message: Message, tagged: dict[int, _Field]) -> None:
@@ -204,7 +213,12 @@ def _parts(fields: list[_Field]) -> list[_Part]:
     return list(chain.from_iterable(parts))
 
 
-def _entity_codec(entity: type[Any]) -> _Codec:
+def entity_codec(entity: type[Any]) -> Codec:
+    """Return the codec of a message.
+
+    Args:
+        entity: its schema, a class that kio generated.
+    """
     flexible: bool = entity.__flexible__
     fields = [_field(entity, field) for field in dataclasses.fields(entity)]
     parts = _parts([field for field in fields if field.tag is None])
@@ -229,7 +243,7 @@ def _entity_codec(entity: type[Any]) -> _Codec:
         else:
             sink.varint(0)
 
-    return _Codec(decode, encode, {field.name: field.codec.default for field in fields})
+    return Codec(decode, encode, {field.name: field.codec.default for field in fields})
 
 
 def _field(entity: type[Any], field: dataclasses.Field[Any]) -> _Field:
@@ -251,16 +265,16 @@ def _field(entity: type[Any], field: dataclasses.Field[Any]) -> _Field:
     return _Field(field.name, codec, field.metadata.get("tag"))
 
 
-def _value_codec(kind: str | None, declared: type[Any], compact: bool, nullable: bool) -> _Codec:
+def _value_codec(kind: str | None, declared: type[Any], compact: bool, nullable: bool) -> Codec:
     match kind:
         case None:
-            return _entity_codec(declared)
+            return entity_codec(declared)
         case "string":
             return _string_codec(compact, nullable)
         case "bytes" | "records":
             return _bytes_codec(compact, nullable)
         case "uuid":
-            return _Codec(_decode_uuid, _encode_uuid, _ZERO_UUID)
+            return Codec(_decode_uuid, _encode_uuid, _ZERO_UUID)
         case _:
             return _number_codec(_NUMBERS[kind])
 
@@ -289,7 +303,7 @@ def request_decoder(key: int, version: int) -> Decoder:
         key: API key.
         version: API version, one that the broker advertises.
     """
-    return _entity_codec(load_request_schema(key, version)).decode
+    return entity_codec(load_request_schema(key, version)).decode
 
 
 @cache
@@ -300,7 +314,7 @@ def response_encoder(key: int, version: int) -> Encoder:
         key: API key.
         version: API version, one that the broker advertises.
     """
-    return _entity_codec(load_response_schema(key, version)).encode
+    return entity_codec(load_response_schema(key, version)).encode
 
 
 @cache

@@ -52,7 +52,6 @@ class Partition:
     Attributes:
         topic: name of the topic.
         index: number of the partition.
-        is_deleted: whether the topic is gone; readers that wait are told so.
 
     Raises:
         BrokerError: a segment before the last one is damaged.
@@ -65,7 +64,6 @@ class Partition:
         "_read_segment",
         "_segments",
         "index",
-        "is_deleted",
         "limits",
         "topic",
     )
@@ -74,7 +72,6 @@ class Partition:
         self.topic = topic
         self.index = index
         self.limits = limits
-        self.is_deleted = False
         self._directory = directory
         self._producers = ProducerState()
         self._listeners: set[Callable[[], None]] = set()
@@ -221,9 +218,8 @@ class Partition:
         """Stop calling a function that add_listener added."""
         self._listeners.discard(wake)
 
-    def mark_deleted(self) -> None:
-        """Close the files and tell the readers that wait that the topic is gone."""
-        self.is_deleted = True
+    def close_deleted(self) -> None:
+        """Close the files of a topic that is gone, and wake the readers that wait, to find that out."""
         self.close()
         for wake in tuple(self._listeners):
             wake()

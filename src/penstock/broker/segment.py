@@ -102,7 +102,8 @@ class Segment:
             finally:
                 rest.release()
             in_file = HEADER_SIZE <= header.size <= len(view) - position
-            if not in_file or header.last_offset_delta < 0 or header.base_offset < self.next_offset:
+            # The checksum does not cover the offset; without compaction it always follows the batch before.
+            if not in_file or header.last_offset_delta < 0 or header.base_offset != self.next_offset:
                 return
             self._note(header)
             position += header.size

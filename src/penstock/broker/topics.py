@@ -187,7 +187,7 @@ class TopicRegistry:
         self._store.delete_topic(topic.name)
         del self._by_name[topic.name], self._by_id[topic.topic_id]
         for partition in topic.partitions:
-            partition.mark_deleted()
+            partition.close_deleted()
         shutil.rmtree(self._directory / topic.topic_id.hex, ignore_errors=True)
 
     def check_growth(self, topic: Topic, count: int) -> None:

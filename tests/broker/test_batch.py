@@ -1,0 +1,99 @@
+"""The parser of record batches: what is whole is taken, what is not is refused with an error and nothing worse."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.schema.errors import ErrorCode
+
+from penstock.broker.batch import (
+    HEADER_SIZE,
+    InvalidBatchError,
+    assign_offset,
+    check_batch,
+    check_produced,
+    read_header,
+    record_times,
+)
+from tests.support.record_batches import BatchRecord, Compression, encode_batch
+
+MAX = 1 << 20
+timestamps = st.integers(0, 2**41)
+payloads = st.none() | st.binary(max_size=200)
+records = st.lists(st.builds(BatchRecord, timestamps, payloads, payloads), min_size=1, max_size=20)
+one_record = [BatchRecord(5, b"key", b"value")]
+
+
+def code_of(batch: bytes | bytearray, max_bytes: int = MAX) -> ErrorCode:
+    with pytest.raises(InvalidBatchError) as caught:
+        check_produced(memoryview(batch), max_bytes)
+    assert caught.value.message
+    return caught.value.code
+
+
+@given(records, st.sampled_from(Compression), st.booleans(), st.integers(0, 2**50))
+def test_times_and_offsets_of_the_records_are_read(
+    wanted: list[BatchRecord], compression: Compression, framed: bool, base_offset: int
+) -> None:
+    batch = encode_batch(wanted, compression=compression, framed_snappy=framed)
+    header = check_produced(memoryview(batch), MAX)
+    assert header.record_count == len(wanted)
+    assert header.max_timestamp == max(record.timestamp for record in wanted)
+    assign_offset(memoryview(batch), base_offset, 0)
+    assert check_batch(memoryview(batch)).next_offset == base_offset + len(wanted)
+    found = list(record_times(memoryview(batch)))
+    assert found == [(base_offset + number, record.timestamp) for number, record in enumerate(wanted)]
+
+
+@given(records, st.data())
+def test_a_flipped_bit_after_the_checksum_is_found(wanted: list[BatchRecord], data: st.DataObject) -> None:
+    batch = encode_batch(wanted)
+    at = data.draw(st.integers(17, len(batch) - 1))
+    batch[at] ^= 1 << data.draw(st.integers(0, 7))
+    with pytest.raises(InvalidBatchError):
+        check_batch(memoryview(batch))
+
+
+@given(records, st.data())
+def test_a_batch_cut_anywhere_is_refused(wanted: list[BatchRecord], data: st.DataObject) -> None:
+    batch = encode_batch(wanted)
+    cut = batch[: data.draw(st.integers(0, len(batch) - 1))]
+    with pytest.raises(InvalidBatchError):
+        check_batch(memoryview(cut))
+
+
+@given(st.binary(max_size=300))
+def test_garbage_is_refused(garbage: bytes) -> None:
+    with pytest.raises(InvalidBatchError):
+        check_batch(memoryview(garbage))
+
+
+@given(st.binary(max_size=200), st.sampled_from(Compression), st.integers(1, 2**31 - 1))
+def test_garbage_behind_a_right_checksum_is_refused(garbage: bytes, compression: Compression, count: int) -> None:
+    batch = encode_batch(one_record)[:HEADER_SIZE] + garbage
+    batch[21:23] = int(compression).to_bytes(2, "big")
+    batch[57:61] = count.to_bytes(4, "big")
+    view = memoryview(batch)
+    try:
+        count_read = len(list(record_times(view)))
+    except InvalidBatchError:
+        return
+    assert count_read == read_header(view).record_count
+
+
+def test_each_fault_of_a_produced_batch_has_its_error() -> None:
+    batch = encode_batch(one_record)
+    assert code_of(batch, max_bytes=10) == ErrorCode.message_too_large
+    assert code_of(batch + b"x") == ErrorCode.invalid_record
+    assert code_of(batch + batch) == ErrorCode.invalid_record
+    assert code_of(encode_batch(one_record, attributes=0x20)) == ErrorCode.invalid_record
+    assert code_of(encode_batch(one_record, attributes=0x10)) == ErrorCode.invalid_txn_state
+    assert code_of(encode_batch(one_record, attributes=0x07)) == ErrorCode.unsupported_compression_type
+    old = bytearray(batch)
+    old[16] = 1
+    assert code_of(old) == ErrorCode.unsupported_for_message_format
+    damaged = bytearray(batch)
+    damaged[-1] ^= 1
+    assert code_of(damaged) == ErrorCode.corrupt_message
+    assert code_of(b"") == ErrorCode.corrupt_message
