@@ -1,0 +1,235 @@
+"""KafkaStreams over a host that does what the test tells it: states, listener, handler, waiting, closing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from penstock.config import StreamsConfig
+from penstock.errors import ConfigError, MissingSourceTopicError, StreamsError
+from penstock.host.api import HostListener, State
+from penstock.plan.subtopology import BuiltTopology
+from penstock.plan.topology import Topology
+from penstock.streams import KafkaStreams, StreamThreadExceptionResponse
+
+CONFIG = {"application.id": "app", "bootstrap.servers": "localhost:1"}
+
+
+class TestHost:
+    """A host without tasks. `on_start` is called in `start`; `closes` says what `close` answers, call by call."""
+
+    __test__ = False
+
+    def __init__(self) -> None:
+        self.listener: HostListener | None = None
+        self.session: Any = None
+        self.until_end = False
+        self.refusal: StreamsError | None = None
+        self.closes: list[bool] = []
+        self.closed_with: list[int] = []
+
+    def open(self, built: BuiltTopology, config: StreamsConfig, session: Any, until_end: bool) -> TestHost:
+        self.built, self.session, self.until_end = built, session, until_end
+        return self
+
+    def start(self, listener: HostListener) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.listener = listener
+
+    def told(self) -> HostListener:
+        assert self.listener is not None
+        return self.listener
+
+    def close(self, timeout_ms: int) -> bool:
+        self.closed_with.append(timeout_ms)
+        return self.closes.pop(0) if self.closes else True
+
+    def summary(self) -> str:
+        return "guarantee here, broker there"
+
+    def statistics(self) -> Mapping[str, Any]:
+        return {"records": 7}
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> TestHost:
+    host = TestHost()
+    monkeypatch.setattr("penstock.streams.open_host", host.open)
+    return host
+
+
+def topology() -> Topology:
+    return Topology().add_source("source", "in").add_sink("sink", "out", "source")
+
+
+def running(host: TestHost) -> KafkaStreams:
+    streams = KafkaStreams(topology(), CONFIG)
+    streams.start()
+    host.told().on_running()
+    return streams
+
+
+def test_a_life_goes_through_the_states_of_kafka_streams(host: TestHost) -> None:
+    streams = KafkaStreams(topology(), CONFIG)
+    seen: list[tuple[State, State]] = []
+    streams.set_state_listener(lambda new, old: seen.append((new, old)))
+    assert streams.state() is State.CREATED
+    streams.start()
+    host.told().on_running()
+    assert streams.state() is State.RUNNING
+    assert streams.close()
+    assert seen == [
+        (State.REBALANCING, State.CREATED),
+        (State.RUNNING, State.REBALANCING),
+        (State.PENDING_SHUTDOWN, State.RUNNING),
+        (State.NOT_RUNNING, State.PENDING_SHUTDOWN),
+    ]
+
+
+def test_one_line_at_the_start_is_the_summary_of_the_host(host: TestHost, capsys: pytest.CaptureFixture[str]) -> None:
+    with KafkaStreams(topology(), CONFIG):
+        assert capsys.readouterr().err == "app: guarantee here, broker there\n"
+
+
+def test_a_block_starts_and_closes(host: TestHost) -> None:
+    with KafkaStreams(topology(), CONFIG) as streams:
+        assert streams.state() is State.REBALANCING
+    assert streams.state() is State.NOT_RUNNING
+    assert len(host.closed_with) == 1
+
+
+def test_an_application_starts_once(host: TestHost) -> None:
+    streams = running(host)
+    with pytest.raises(RuntimeError, match="starts once"):
+        streams.start()
+    streams.close()
+    with pytest.raises(RuntimeError, match="starts once"):
+        streams.start()
+
+
+def test_setters_are_refused_after_the_start(host: TestHost) -> None:
+    streams = running(host)
+    with pytest.raises(RuntimeError, match="before the start"):
+        streams.set_state_listener(None)
+    with pytest.raises(RuntimeError, match="before the start"):
+        streams.set_uncaught_exception_handler(None)
+    streams.close()
+
+
+def test_what_must_not_start_is_refused_and_leaves_nothing_open(host: TestHost) -> None:
+    host.refusal = MissingSourceTopicError("no topic 'in'")
+    streams = KafkaStreams(topology(), CONFIG)
+    with pytest.raises(MissingSourceTopicError):
+        streams.start()
+    assert streams.state() is State.ERROR
+    assert len(host.closed_with) == 1
+
+
+def test_an_error_ends_the_application_and_is_raised_to_who_waits(host: TestHost) -> None:
+    streams = KafkaStreams(topology(), CONFIG)
+    asked: list[BaseException] = []
+
+    def handler(error: BaseException) -> StreamThreadExceptionResponse:
+        asked.append(error)
+        return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
+
+    streams.set_uncaught_exception_handler(handler)
+    streams.start()
+    host.told().on_running()
+    failure = StreamsError("a lambda failed")
+    threading.Thread(target=host.told().on_error, args=(failure,)).start()
+    with pytest.raises(StreamsError, match="a lambda failed"):
+        streams.await_termination(timeout_ms=10_000)
+    assert asked == [failure]
+    assert streams.state() is State.ERROR
+    assert streams.close()
+    assert len(host.closed_with) == 1
+
+
+def test_a_failing_handler_or_listener_does_not_keep_the_application_from_ending(host: TestHost) -> None:
+    def fails(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    streams = KafkaStreams(topology(), CONFIG)
+    streams.set_uncaught_exception_handler(fails)
+    streams.set_state_listener(fails)
+    streams.start()
+    host.told().on_error(StreamsError("gone"))
+    with pytest.raises(StreamsError, match="gone"):
+        streams.await_termination(0)
+
+
+def test_without_a_handler_the_error_is_logged(host: TestHost, caplog: pytest.LogCaptureFixture) -> None:
+    streams = running(host)
+    host.told().on_error(StreamsError("gone"))
+    streams.close()
+    assert "app ends: gone" in caplog.text
+
+
+def test_waiting_has_a_bound(host: TestHost) -> None:
+    streams = running(host)
+    assert not streams.await_termination(timeout_ms=1)
+    streams.close()
+    assert streams.await_termination(timeout_ms=0)
+
+
+def test_a_close_that_is_out_of_time_can_be_called_again(host: TestHost) -> None:
+    host.closes = [False]
+    streams = running(host)
+    assert not streams.close(timeout_ms=5)
+    assert streams.state() is State.PENDING_SHUTDOWN
+    assert streams.close()
+    assert streams.state() is State.NOT_RUNNING
+    assert host.closed_with[0] == 5
+
+
+def test_closing_twice_and_closing_what_never_started_is_harmless(host: TestHost) -> None:
+    streams = KafkaStreams(topology(), CONFIG)
+    assert streams.close()
+    assert streams.close()
+    assert streams.state() is State.NOT_RUNNING
+    assert host.closed_with == []
+    with pytest.raises(ValueError, match="negative"):
+        streams.close(-1)
+
+
+def test_run_to_end_returns_when_the_host_has_reached_the_end(host: TestHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(listener: HostListener) -> None:
+        listener.on_running()
+        threading.Thread(target=listener.on_stopped).start()
+
+    monkeypatch.setattr(host, "start", start)
+    streams = KafkaStreams(topology(), CONFIG)
+    streams.run_to_end(timeout_ms=10_000)
+    assert host.until_end
+    assert streams.state() is State.NOT_RUNNING
+    assert len(host.closed_with) == 1
+
+
+def test_run_to_end_has_a_bound_and_closes(host: TestHost) -> None:
+    with pytest.raises(TimeoutError, match="did not reach"):
+        KafkaStreams(topology(), CONFIG).run_to_end(timeout_ms=1)
+    assert len(host.closed_with) == 1
+
+
+def test_statistics_are_those_of_the_host_and_the_state(host: TestHost) -> None:
+    streams = KafkaStreams(topology(), CONFIG)
+    assert streams.statistics() == {"state": "CREATED"}
+    streams.start()
+    assert streams.statistics() == {"state": "REBALANCING", "records": 7}
+    streams.close()
+
+
+def test_a_session_of_the_users_is_handed_to_the_host(host: TestHost) -> None:
+    session = object()
+    with KafkaStreams(topology(), CONFIG, spark=session):
+        assert host.session is session
+
+
+def test_an_application_needs_an_id() -> None:
+    with pytest.raises(ConfigError, match=r"application\.id"):
+        KafkaStreams(topology(), {})
