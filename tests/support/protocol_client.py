@@ -1,0 +1,89 @@
+"""A client of Kafka's protocol that sends whatever a test wants, right or wrong, over a plain socket."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from types import TracebackType
+from typing import Any, Final, Self
+
+from kio.index import load_request_schema, load_response_schema
+
+from penstock.broker.codec import Message, entity_codec, is_flexible
+from penstock.broker.wire import Cursor, Sink
+
+TIMEOUT_SECONDS: Final = 20
+API_VERSIONS: Final = 18
+
+
+class ProtocolClient:
+    """One connection to a broker; a context manager that closes it.
+
+    Args:
+        bootstrap_servers: address of the broker.
+    """
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        host, _, port = bootstrap_servers.rpartition(":")
+        self.socket = socket.create_connection((host, int(port)), timeout=TIMEOUT_SECONDS)
+        self._correlation_id = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.socket.close()
+
+    def call(self, key: int, version: int, body: Message) -> Message:
+        """Send a request and return its response."""
+        self.send(key, version, body)
+        return self.receive(key, version)
+
+    def send(self, key: int, version: int, body: Message) -> None:
+        """Send a request."""
+        sink = Sink()
+        entity_codec(load_request_schema(key, version)).encode(sink, body)
+        self.send_frame(self.header(key, version) + b"".join(bytes(chunk) for chunk in sink.chunks))
+
+    def header(self, key: int, version: int) -> bytes:
+        """Return the header of the next request."""
+        self._correlation_id += 1
+        header = struct.pack(">hhih", key, version, self._correlation_id, 4) + b"test"
+        return header + b"\x00" if is_flexible(key, version) else header
+
+    def send_frame(self, content: bytes) -> None:
+        """Send bytes with their length in front."""
+        self.socket.sendall(struct.pack(">i", len(content)) + content)
+
+    def receive(self, key: int, version: int) -> Message:
+        """Return the next response, which must be to the last request."""
+        content = self.receive_frame()
+        correlation_id: int = struct.unpack_from(">i", content)[0]
+        assert correlation_id == self._correlation_id
+        cursor = Cursor(memoryview(bytearray(content)))
+        cursor.take(4)
+        if key != API_VERSIONS and is_flexible(key, version):
+            cursor.skip_tagged_fields()
+        message: dict[str, Any] = entity_codec(load_response_schema(key, version)).decode(cursor)
+        assert cursor.position == len(content)
+        return message
+
+    def receive_frame(self) -> bytes:
+        """Return the bytes of the next frame.
+
+        Raises:
+            ConnectionError: the broker closed the connection.
+        """
+        size: int = struct.unpack(">i", self._receive_exactly(4))[0]
+        return self._receive_exactly(size)
+
+    def _receive_exactly(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            chunk = self.socket.recv(size - len(data))
+            if not chunk:
+                raise ConnectionError("the broker closed the connection")
+            data += chunk
+        return bytes(data)
