@@ -1,0 +1,314 @@
+"""The log of a task: which segments are live, how a base comes up to its head, and what to merge, snapshot and delete.
+
+Pure functions and values; a host reads and writes the segments and keeps a log a task in its manifest. Rules:
+- The log is the deltas since the oldest snapshot, in the order of the chain (merged ones stand in for theirs), and
+  snapshots of ranges of keys.
+- A base at a position of the log applies what follows; it may apply a merged segment from any position inside, since
+  that has the last change of every key. Any other base is rebuilt: all snapshots in the order of writing, then all
+  deltas.
+- Small neighbouring deltas are merged in tiers. Instead of merging all deltas into what came before, the task writes, a
+  range of keys with each commit, what its base has: a round of snapshots. A delta that is older than all snapshots of a
+  whole round is dropped. So no commit pays for all, and the log stays under twice the state.
+- Deltas of the newest commit are neither merged nor dropped: they have the task's checkpoint.
+- A commit merges and snapshots at most twice the bytes that it wrote, or 4 MiB if that is more. Sizes are those of the
+  content before compression.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from penstock.state.api import Base
+from penstock.state.segments import SegmentInfo, SegmentKind, StoreKey
+
+REBUILDING = b"rebuilding"
+"""The stamp of a base that is being rebuilt: no position, so that a base left half-way is rebuilt again."""
+
+_MOST_WITHIN = 64
+_KIB = 1024
+
+
+@dataclass(frozen=True)
+class MaintenancePolicy:
+    """How much is merged and snapshot when; all sizes are bytes of content.
+
+    least_budget: what every commit may spend, however small. fan_in: how many neighbours of one tier are merged. tiers:
+    upper bounds of the tiers; larger deltas are not merged. least_log: no snapshots while the deltas have less.
+    most_snapshots: a step is at least this part of all snapshots, so that they stay about this many.
+    """
+
+    least_budget: int = 4 * _KIB * _KIB
+    fan_in: int = 8
+    tiers: tuple[int, ...] = (16 * _KIB, 128 * _KIB, 512 * _KIB)
+    least_log: int = 256 * _KIB
+    most_snapshots: int = 256
+
+    def budget(self, bytes_written: int) -> int:
+        """Return how many bytes a commit of `bytes_written` bytes may merge and snapshot."""
+        return max(2 * bytes_written, self.least_budget)
+
+
+DEFAULT_POLICY = MaintenancePolicy()
+
+
+class SnapshotStep(NamedTuple):
+    """What to snapshot with a commit, for `encode_snapshot`: the position of the base, the round, where to begin, how
+    much."""
+
+    position: bytes
+    cycle: int
+    start: StoreKey | None
+    content_bytes: int
+
+
+class Maintenance(NamedTuple):
+    """What a commit has to do besides: groups of neighbours to be merged, and a step of snapshots."""
+
+    merges: tuple[tuple[SegmentInfo, ...], ...]
+    snapshot: SnapshotStep | None
+
+
+class Path(NamedTuple):
+    """How a base comes to the head: clear it first if `rebuild`, then apply `segments` in order.
+
+    Each step of an incremental path may be stamped with `last` of its segment; those of a rebuild with REBUILDING, but
+    for the last one, which is stamped with the head.
+    """
+
+    rebuild: bool
+    segments: tuple[SegmentInfo, ...]
+
+
+@dataclass(frozen=True)
+class SegmentLog:
+    """The live segments of one task. deltas: in the order of the chain. snapshots: in the order of writing."""
+
+    deltas: tuple[SegmentInfo, ...] = ()
+    snapshots: tuple[SegmentInfo, ...] = ()
+
+    @property
+    def head(self) -> bytes | None:
+        """The position after the last commit, None before the first."""
+        return self.deltas[-1].last if self.deltas else None
+
+    def last_commit(self) -> tuple[SegmentInfo, ...]:
+        """Return the deltas of the newest commit: together they have its carried records, the last has the
+        checkpoint."""
+        start = len(self.deltas) - 1
+        while start > 0 and not self.deltas[start - 1].final:
+            start -= 1
+        return self.deltas[max(start, 0) :]
+
+    def ids(self) -> set[bytes]:
+        """Return the ids of all live segments."""
+        return {info.id for info in (*self.deltas, *self.snapshots)}
+
+    def content_bytes(self) -> int:
+        """Return the bytes of all live segments before compression."""
+        return sum(info.content_bytes for info in (*self.deltas, *self.snapshots))
+
+    def append(self, commit: Sequence[SegmentInfo]) -> SegmentLog:
+        """Return the log after a commit; raises ValueError if it does not follow the head."""
+        head, sequence = self.head, self.deltas[-1].sequence if self.deltas else 0
+        appended = list(self.deltas)
+        for info in commit:
+            if info.parent != head:
+                raise ValueError(
+                    f"The segment {info.id.hex()} does not follow the head of the log: its task had another base."
+                )
+            sequence += 1
+            appended.append(info._replace(sequence=sequence))
+            head = info.last
+        return replace(self, deltas=tuple(appended))
+
+    def with_merged(self, group: Sequence[SegmentInfo], merged: SegmentInfo) -> SegmentLog:
+        """Return the log with `merged` in the place of `group`, neighbours in it; raises ValueError if they are not."""
+        place = self.deltas.index(group[0])
+        stop = place + len(group)
+        if self.deltas[place:stop] != tuple(group) or (merged.parent, merged.last) != (group[0].parent, group[-1].last):
+            raise ValueError(f"The segment {merged.id.hex()} was not merged from these neighbours of the log.")
+        within = [position for info in group for position in (*info.within, info.last)][:-1]
+        merged = merged._replace(within=tuple(within[-_MOST_WITHIN:]), sequence=group[-1].sequence)
+        return replace(self, deltas=(*self.deltas[:place], merged, *self.deltas[stop:]))
+
+    def with_snapshots(self, written: Sequence[SegmentInfo]) -> SegmentLog:
+        """Return the log after a step of snapshots that came with its last commit, without what they make needless.
+
+        Raises ValueError if they do not show the position before that commit.
+        """
+        first = self.last_commit()[0]
+        if written[0].last != first.parent:
+            raise ValueError(f"The snapshot {written[0].id.hex()} does not show the position before the last commit.")
+        cycle, reached = written[-1].cycle, written[-1].end
+        kept = [info for info in self.snapshots if info.cycle == cycle or _reaches_beyond(info, reached)]
+        snapshots = (*kept, *(info._replace(sequence=first.sequence - 1) for info in written))
+        deltas = self.deltas
+        if any(info.end is None for info in snapshots):  # a whole round is there: what is older than all of it is in it
+            deltas = tuple(info for info in deltas if info.sequence > snapshots[0].sequence)
+        return SegmentLog(deltas, snapshots)
+
+
+def path(log: SegmentLog, from_position: bytes | None) -> Path:
+    """Return how a base that is at `from_position` (None: empty) comes to the head of `log`.
+
+    The base is rebuilt where `from_position` is not one of the log: it is too far behind, or of another history.
+    """
+    if from_position is not None:
+        if log.deltas and log.deltas[0].parent == from_position:
+            return Path(False, log.deltas)
+        for place, info in enumerate(log.deltas):
+            if from_position == info.last:
+                return Path(False, log.deltas[place + 1 :])
+            if from_position in info.within:
+                return Path(False, log.deltas[place:])
+    return Path(True, log.snapshots + log.deltas)
+
+
+def maintenance_due(log: SegmentLog, policy: MaintenancePolicy = DEFAULT_POLICY) -> Maintenance:
+    """Return what the commit that has just been appended to `log` has to do besides.
+
+    The snapshots are to be taken from the base that the task worked over, which is at the position before the commit.
+    """
+    commit = log.last_commit()
+    if not commit:
+        return Maintenance((), None)
+    allowed = policy.budget(sum(info.content_bytes for info in commit))
+    merges = _merges_due(log.deltas[: len(log.deltas) - len(commit)], allowed, policy)
+    allowed -= sum(info.content_bytes for group in merges for info in group)
+    return Maintenance(merges, _snapshot_due(log, commit, allowed, policy))
+
+
+def garbage(on_disk: Iterable[bytes], retained: Iterable[SegmentLog]) -> set[bytes]:
+    """Return which of the segments `on_disk` (ids) are in no retained log."""
+    live: set[bytes] = set()
+    for log in retained:
+        live |= log.ids()
+    return set(on_disk) - live
+
+
+def entries_from(base: Base, store_names: Iterable[str], start: StoreKey | None) -> Iterator[tuple[str, bytes, bytes]]:
+    """Yield (store, key, value) of all entries of `base` from `start` on, as `encode_snapshot` takes them."""
+    for name in sorted(store_names):
+        if start is None or name >= start.store:
+            from_key = start.key if start is not None and name == start.store else None
+            for key, value in base.view(name).range(from_key, None, False):
+                yield name, key, value
+
+
+def log_to_json(log: SegmentLog) -> dict[str, Any]:
+    """Return `log` as values that JSON has."""
+    return {
+        "deltas": [_info_to_json(info) for info in log.deltas],
+        "snapshots": [_info_to_json(info) for info in log.snapshots],
+    }
+
+
+def log_from_json(fields: dict[str, Any]) -> SegmentLog:
+    """Return the log that `log_to_json` made `fields` from."""
+    return SegmentLog(tuple(map(_info_from_json, fields["deltas"])), tuple(map(_info_from_json, fields["snapshots"])))
+
+
+# ---------- planning
+
+
+def _merges_due(
+    deltas: Sequence[SegmentInfo], allowed: int, policy: MaintenancePolicy
+) -> tuple[tuple[SegmentInfo, ...], ...]:
+    """Return runs of neighbours of one tier that are long enough, the newest run first, as far as `allowed` bytes
+    go."""
+    groups: list[tuple[SegmentInfo, ...]] = []
+    tiers = [bisect_right(policy.tiers, info.content_bytes) for info in deltas]
+    stop = len(deltas)
+    while stop > 0:
+        start = stop - 1
+        while start > 0 and tiers[start - 1] == tiers[stop - 1]:
+            start -= 1
+        if tiers[start] < len(policy.tiers):
+            sizes = list(accumulate(info.content_bytes for info in deltas[start:stop]))
+            group = deltas[start : start + bisect_right(sizes, allowed)]
+            if len(group) >= policy.fan_in:
+                groups.append(tuple(group))
+                allowed -= sizes[len(group) - 1]
+        stop = start
+    return tuple(groups)
+
+
+def _snapshot_due(
+    log: SegmentLog, commit: Sequence[SegmentInfo], allowed: int, policy: MaintenancePolicy
+) -> SnapshotStep | None:
+    """Return the next step of the round, or the first of a new one, if the deltas outweigh a quarter of the
+    snapshots."""
+    shown = sum(info.content_bytes for info in log.snapshots)
+    entries = sum(info.entries for info in log.snapshots)
+    mean = shown // entries if entries else 0
+
+    def weight(infos: Iterable[SegmentInfo]) -> int:  # a delete makes needless what it deletes, too
+        return sum(info.content_bytes + 2 * info.deletes * mean for info in infos)
+
+    position = commit[0].parent
+    size = min(allowed, max(2 * weight(commit), shown // policy.most_snapshots, policy.least_log))
+    if position is None or size <= 0 or weight(log.deltas) < max(shown // 4, policy.least_log):
+        return None
+    newest = log.snapshots[-1] if log.snapshots else None
+    if newest is None or newest.end is None:
+        return SnapshotStep(position, 1 if newest is None else newest.cycle + 1, None, size)
+    return SnapshotStep(position, newest.cycle, newest.end, size)
+
+
+def _reaches_beyond(info: SegmentInfo, reached: StoreKey | None) -> bool:
+    """Return whether a snapshot of the round before has keys that this round has not reached."""
+    return reached is not None and (info.end is None or info.end > reached)
+
+
+# ---------- JSON
+
+
+def _info_to_json(info: SegmentInfo) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "id": info.id.hex(),
+        "kind": info.kind.value,
+        "bytes": info.file_bytes,
+        "content": info.content_bytes,
+        "entries": info.entries,
+        "deletes": info.deletes,
+        "sequence": info.sequence,
+    }
+    if info.parent is not None:
+        fields["parent"] = info.parent.hex()
+    if info.last != info.id:
+        fields["last"] = info.last.hex()
+    if not info.final:
+        fields["final"] = False
+    if info.within:
+        fields["within"] = [position.hex() for position in info.within]
+    if info.kind is SegmentKind.SNAPSHOT:
+        fields["span"] = [
+            info.cycle,
+            *(None if place is None else [place.store, place.key.hex()] for place in (info.start, info.end)),
+        ]
+    return fields
+
+
+def _info_from_json(fields: dict[str, Any]) -> SegmentInfo:
+    identity = bytes.fromhex(fields["id"])
+    cycle, start, end = fields.get("span", (0, None, None))
+    return SegmentInfo(
+        identity,
+        SegmentKind(fields["kind"]),
+        bytes.fromhex(fields["parent"]) if "parent" in fields else None,
+        bytes.fromhex(fields["last"]) if "last" in fields else identity,
+        fields["bytes"],
+        fields["content"],
+        fields["entries"],
+        fields["deletes"],
+        fields["sequence"],
+        fields.get("final", True),
+        tuple(map(bytes.fromhex, fields.get("within", ()))),
+        cycle,
+        None if start is None else StoreKey(start[0], bytes.fromhex(start[1])),
+        None if end is None else StoreKey(end[0], bytes.fromhex(end[1])),
+    )

@@ -1,0 +1,409 @@
+"""Segments: the changes of a task's stores as immutable files, the durable form of state wherever there is no changelog
+topic.
+
+Pure functions from values to bytes and back; which segments are needed, merged or dropped is in `segment_log`. Three
+kinds:
+- a *delta* has the changes of one commit, or a part of them: a commit is one or more deltas, each naming the one before
+  it as its parent, and the last, the head, has the task's checkpoint. The id of a delta is also a position in the
+  chain: the content of all stores after it was applied.
+- a *merged* segment has the changes from one position to a later one, deletes included, and stands in for the deltas
+  between.
+- a *snapshot* has all entries of a range of keys as they are at a position.
+
+The id is a digest of kind, parent and content: the same on a replay of the same commit, another for other content.
+Layout: magic, version, length of header and body, id; header (JSON); body: columns, compressed by zstd.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from hashlib import blake2b
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+import zstandard
+
+from penstock.errors import IncompatibleCheckpointError, TaskCorruptedError
+from penstock.state.api import Changes
+
+VERSION = 1
+DEFAULT_MAX_BYTES = 8 * 1024 * 1024
+_MAGIC = b"PSEG"
+_PREFIX = struct.Struct("<4sBII16s")
+_ID_SIZE = 16
+_ENTRY_OVERHEAD = 8  # the lengths of key and value
+_HEADER_ALLOWANCE = 16 * 1024
+
+
+class SegmentKind(Enum):
+    """What a segment has."""
+
+    DELTA = "delta"
+    MERGED = "merged"
+    SNAPSHOT = "snapshot"
+
+
+class StoreKey(NamedTuple):
+    """A place in the order of all entries of a task: by store name, then by key."""
+
+    store: str
+    key: bytes
+
+
+class SegmentInfo(NamedTuple):
+    """What must be known of a segment without reading it; a manifest keeps one for each live segment.
+
+    id: names the file. parent, last: positions in the chain before and after it (a snapshot: parent None, last the
+    position it shows). file_bytes: size of the file. content_bytes: before compression, by which merging is planned.
+    entries, deletes: how many changes, and how many of them are deletes. sequence: the number of `last` in the chain,
+    which the log sets. final: whether it ends a commit. within: positions inside it from which it may be applied too,
+    oldest first. cycle, start, end: of a snapshot, its round and its keys: start <= key < end, None for an open end.
+    """
+
+    id: bytes
+    kind: SegmentKind
+    parent: bytes | None
+    last: bytes
+    file_bytes: int
+    content_bytes: int
+    entries: int
+    deletes: int
+    sequence: int = 0
+    final: bool = True
+    within: tuple[bytes, ...] = ()
+    cycle: int = 0
+    start: StoreKey | None = None
+    end: StoreKey | None = None
+
+
+@dataclass(frozen=True)
+class SegmentHeader:
+    """What a commit says of itself. parent: the head before, None at first. stores: (name, kind) of each store.
+    checkpoint: the task's, as bytes."""
+
+    parent: bytes | None
+    stores: tuple[tuple[str, str], ...]
+    checkpoint: bytes = b""
+
+
+class EncodedSegment(NamedTuple):
+    """A segment to be written: `data` under the name `info.id`."""
+
+    info: SegmentInfo
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A segment that was read. checkpoint: None where it does not end a commit. carried: records carried over,
+    opaque."""
+
+    kind: SegmentKind
+    id: bytes
+    parent: bytes | None
+    last: bytes
+    stores: tuple[tuple[str, str], ...]
+    changes: dict[str, dict[bytes, bytes | None]]
+    checkpoint: bytes | None = None
+    carried: list[bytes] = field(default_factory=list)
+
+
+def encode(
+    header: SegmentHeader, changes: Changes, carried: Sequence[bytes] = (), max_bytes: int = DEFAULT_MAX_BYTES
+) -> list[EncodedSegment]:
+    """Return one commit as deltas, the head last.
+
+    changes: of each store, in any order. carried: records carried over. max_bytes: most bytes of one segment; an entry
+    or a record that is larger stands alone. The bytes are the same for the same arguments.
+    """
+    parts = _Parts(max_bytes)
+    for store in sorted(changes):
+        parts.add_changes(store, sorted(changes[store].items()))
+    parts.add_carried(carried)
+    contents = parts.contents()
+    encoded: list[EncodedSegment] = []
+    parent = header.parent
+    for number, content in enumerate(contents, 1):
+        final = number == len(contents)
+        segment = _write(SegmentKind.DELTA, parent, None, header.stores, content, header.checkpoint if final else None)
+        encoded.append(segment)
+        parent = segment.info.id
+    return encoded
+
+
+def merge(segments: Sequence[Segment]) -> EncodedSegment:
+    """Return the changes of adjacent deltas and merged segments, oldest first, as one segment: the later change of a
+    key wins, deletes are kept.
+
+    Raises ValueError where one does not follow the other. Checkpoints and carried records are left out: only those of
+    the last commit count, which is never merged.
+    """
+    if not segments:
+        raise ValueError("Nothing to merge: expected one segment or more.")
+    for before, after in pairwise(segments):
+        if after.parent != before.last:
+            raise ValueError(
+                f"Segment {after.id.hex()} cannot be merged behind {before.id.hex()}: it follows {_hex(after.parent)}."
+            )
+    merged: dict[str, dict[bytes, bytes | None]] = {}
+    stores: dict[str, str] = {}
+    for segment in segments:
+        stores.update(segment.stores)
+        for store, changed in segment.changes.items():
+            merged.setdefault(store, {}).update(changed)
+    content = _Content({store: sorted(changed.items()) for store, changed in sorted(merged.items())}, [])
+    return _write(SegmentKind.MERGED, segments[0].parent, segments[-1].last, tuple(stores.items()), content, None)
+
+
+def encode_snapshot(
+    position: bytes,
+    cycle: int,
+    start: StoreKey | None,
+    stores: tuple[tuple[str, str], ...],
+    entries: Iterable[tuple[str, bytes, bytes]],
+    content_bytes: int,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+) -> list[EncodedSegment]:
+    """Return the entries from `start` on as snapshots that show them at `position`, until about `content_bytes` are
+    taken or there are no more.
+
+    entries: (store, key, value) in the order of StoreKey, none before `start`; those that are not needed are not read,
+    but for one. cycle: number of the round. Each snapshot begins where the one before ends; the last has an open end if
+    `entries` ran out.
+    """
+    encoded: list[EncodedSegment] = []
+    rest: Iterator[tuple[str, bytes, bytes]] = iter(entries)
+    pending = next(rest, None)
+    taken = 0
+    while True:
+        content, size = _Content({}, []), 0
+        limit = min(_content_limit(max_bytes), content_bytes - taken)
+        while pending is not None and (size == 0 or size < limit):
+            store, key, value = pending
+            content.changes.setdefault(store, []).append((key, value))
+            size += _ENTRY_OVERHEAD + len(key) + len(value)
+            pending = next(rest, None)
+        end = None if pending is None else StoreKey(pending[0], pending[1])
+        encoded.append(_write(SegmentKind.SNAPSHOT, None, position, stores, content, None, (cycle, start, end)))
+        taken += size
+        start = end
+        if end is None or taken >= content_bytes:
+            return encoded
+
+
+def decode(data: bytes, expected_id: bytes | None = None) -> Segment:
+    """Return the segment that `data` was made from.
+
+    Raises TaskCorruptedError if it is no segment, torn or damaged, or has another id than `expected_id`;
+    IncompatibleCheckpointError if a newer version of Penstock wrote it.
+    """
+    header, body, identity = _read(data)
+    if expected_id is not None and identity != expected_id:
+        raise TaskCorruptedError(f"The segment {expected_id.hex()} has the content of another one, {identity.hex()}.")
+    columns = _Columns(body)
+    checkpoint = columns.take()[0]
+    carried = [record for record in columns.take() if record is not None]
+    changes: dict[str, dict[bytes, bytes | None]] = {}
+    for store in header["changed"]:
+        keys: list[Any] = columns.take()
+        changes[store] = dict(zip(keys, columns.take(), strict=True))
+    last = identity if header["last"] is None else bytes.fromhex(header["last"])
+    return Segment(
+        SegmentKind(header["kind"]),
+        identity,
+        None if header["parent"] is None else bytes.fromhex(header["parent"]),
+        last,
+        tuple((name, kind) for name, kind in header["stores"]),
+        changes,
+        checkpoint,
+        carried,
+    )
+
+
+def segment_id(data: bytes) -> bytes:
+    """Return the id of a segment from its bytes, without reading its content; raises as `decode` for what is no
+    segment."""
+    return _prefix(data)[2]
+
+
+# ---------- content
+
+
+class _Content(NamedTuple):
+    changes: dict[str, list[tuple[bytes, bytes | None]]]
+    carried: list[bytes]
+
+
+class _Parts:
+    """Cuts changes and carried records into contents that are small enough for one segment each."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._limit = _content_limit(max_bytes)
+        self._contents = [_Content({}, [])]
+        self._size = 0
+
+    def add_changes(self, store: str, entries: list[tuple[bytes, bytes | None]]) -> None:
+        """Add the sorted changes of one store."""
+        sizes = [_ENTRY_OVERHEAD + len(key) + (0 if value is None else len(value)) for key, value in entries]
+        for start, stop in self._cuts(sizes):
+            if stop > start:
+                self._contents[-1].changes[store] = entries[start:stop]
+
+    def add_carried(self, records: Sequence[bytes]) -> None:
+        """Add records carried over."""
+        for start, stop in self._cuts([_ENTRY_OVERHEAD + len(record) for record in records]):
+            self._contents[-1].carried.extend(records[start:stop])
+
+    def contents(self) -> list[_Content]:
+        """Return the contents: one or more."""
+        return self._contents
+
+    def _cuts(self, sizes: list[int]) -> Iterator[tuple[int, int]]:
+        """Yield the stretches of items that go into the content that is last at that time."""
+        if self._size + sum(sizes) <= self._limit:
+            self._size += sum(sizes)
+            yield 0, len(sizes)
+            return
+        start = 0
+        for place, size in enumerate(sizes):
+            if self._size and self._size + size > self._limit:
+                yield start, place
+                self._contents.append(_Content({}, []))
+                start, self._size = place, 0
+            self._size += size
+        yield start, len(sizes)
+
+
+def _content_limit(max_bytes: int) -> int:
+    """Return how many bytes of content surely fit: what zstd cannot compress grows by 1/256 at most."""
+    return max(1, max_bytes - max_bytes // 128 - _HEADER_ALLOWANCE)
+
+
+# ---------- bytes
+
+
+def _write(
+    kind: SegmentKind,
+    parent: bytes | None,
+    last: bytes | None,
+    stores: tuple[tuple[str, str], ...],
+    content: _Content,
+    checkpoint: bytes | None,
+    span: tuple[int, StoreKey | None, StoreKey | None] = (0, None, None),
+) -> EncodedSegment:
+    cycle, start, end = span
+    header = orjson.dumps(
+        {
+            "kind": kind.value,
+            "parent": None if parent is None else parent.hex(),
+            "last": None if last is None else last.hex(),
+            "stores": stores,
+            "changed": list(content.changes),
+            "span": [cycle, *(None if place is None else [place.store, place.key.hex()] for place in (start, end))],
+        }
+    )
+    columns: list[Sequence[bytes | None]] = [[checkpoint], content.carried]
+    for entries in content.changes.values():
+        columns += [[key for key, _ in entries], [value for _, value in entries]]
+    body = b"".join(map(_pack_column, columns))
+    identity = _identity(header, body)
+    compressed = zstandard.ZstdCompressor(level=1).compress(body)
+    data = _PREFIX.pack(_MAGIC, VERSION, len(header), len(compressed), identity) + header + compressed
+    values = [value for entries in content.changes.values() for _, value in entries]
+    final = kind is not SegmentKind.DELTA or checkpoint is not None
+    info = SegmentInfo(
+        identity,
+        kind,
+        parent,
+        identity if last is None else last,
+        len(data),
+        len(body),
+        len(values),
+        values.count(None),
+        final=final,
+        cycle=cycle,
+        start=start,
+        end=end,
+    )
+    return EncodedSegment(info, data)
+
+
+def _read(data: bytes) -> tuple[dict[str, Any], bytes, bytes]:
+    """Return header, body and id; raises for what is not whole."""
+    header_size, body_size, identity = _prefix(data)
+    if len(data) != _PREFIX.size + header_size + body_size:
+        raise TaskCorruptedError(
+            f"The segment {identity.hex()} is torn: {len(data)} bytes, "
+            f"expected {_PREFIX.size + header_size + body_size}."
+        )
+    header = data[_PREFIX.size : _PREFIX.size + header_size]
+    try:
+        body = zstandard.ZstdDecompressor().decompress(data[_PREFIX.size + header_size :])
+    except zstandard.ZstdError as error:
+        raise TaskCorruptedError(f"The segment {identity.hex()} is damaged: {error}.") from error
+    if _identity(header, body) != identity:
+        raise TaskCorruptedError(f"The segment {identity.hex()} is damaged: its content does not have this id.")
+    fields: dict[str, Any] = orjson.loads(header)
+    return fields, body, identity
+
+
+def _prefix(data: bytes) -> tuple[int, int, bytes]:
+    """Return the sizes of header and body, and the id."""
+    if len(data) < _PREFIX.size or data[: len(_MAGIC)] != _MAGIC:
+        raise TaskCorruptedError(
+            f"Not a segment of Penstock, or torn in its first bytes: {data[:8]!r}, {len(data)} bytes."
+        )
+    _, version, header_size, body_size, identity = _PREFIX.unpack_from(data)
+    if version != VERSION:
+        raise IncompatibleCheckpointError(
+            f"A segment has format {version}; this version of Penstock reads format {VERSION}: "
+            "run the version that wrote it."
+        )
+    return header_size, body_size, identity
+
+
+def _identity(header: bytes, body: bytes) -> bytes:
+    digest = blake2b(header, digest_size=_ID_SIZE)
+    digest.update(body)
+    return digest.digest()
+
+
+def _pack_column(items: Sequence[bytes | None]) -> bytes:
+    """Return how many items there are, the length of each (-1 for None), and their bytes."""
+    lengths = np.fromiter((-1 if item is None else len(item) for item in items), "<i4", len(items))
+    return b"".join(
+        [len(items).to_bytes(4, "little"), lengths.tobytes(), *(item for item in items if item is not None)]
+    )
+
+
+class _Columns:
+    """Takes columns from a body one after the other."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._at = 0
+
+    def take(self) -> list[bytes | None]:
+        """Return the next column."""
+        body, at = self._body, self._at
+        count = int.from_bytes(body[at : at + 4], "little")
+        at += 4
+        lengths = np.frombuffer(body, "<i4", count, at)
+        at += lengths.nbytes
+        sizes = np.maximum(lengths, 0).tolist()
+        ends = list(accumulate(sizes, initial=at))
+        self._at = ends[-1]
+        items: list[bytes | None] = [body[start:stop] for start, stop in pairwise(ends)]
+        if count and int(lengths.min()) < 0:
+            for place in np.flatnonzero(lengths < 0).tolist():
+                items[place] = None
+        return items
+
+
+def _hex(identity: bytes | None) -> str:
+    return "nothing" if identity is None else identity.hex()
