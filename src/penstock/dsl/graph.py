@@ -49,6 +49,10 @@ class Graph:
         self._nodes[id] = node
         return id
 
+    def replace(self, id: NodeId, node: GraphNode) -> None:
+        """Put `node` in the place of the node `id`."""
+        self._nodes[id] = node
+
     def move_to_end(self, id: NodeId) -> None:
         """Let the node `id` count as added last: what Kafka does with a repartition that a second operator shares."""
         self._nodes[id] = self._nodes.pop(id)

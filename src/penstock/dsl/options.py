@@ -205,6 +205,67 @@ class Grouped:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Repartitioned:
+    """How a stream is repartitioned (Kafka class: Repartitioned). None: serdes of the stream, Kafka's own choice of
+    the partition, a generated name.
+
+    number_of_partitions: of the repartition topic; None for as many as the topics have that the stream comes from.
+    """
+
+    key_serde: Serde | None = None
+    value_serde: Serde | None = None
+    number_of_partitions: int | None = None
+    partitioner: StreamPartitioner | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_optional(self.name)
+
+    @staticmethod
+    def as_(name: str) -> Repartitioned:
+        """Return options with the name of the repartition topic."""
+        return Repartitioned(name=name)
+
+    @staticmethod
+    def with_(
+        *,
+        key_serde: Serde | None = None,
+        value_serde: Serde | None = None,
+        number_of_partitions: int | None = None,
+        partitioner: StreamPartitioner | None = None,
+        name: str | None = None,
+    ) -> Repartitioned:
+        """Return options as given; raises TopologyError for a name that is not legal."""
+        return Repartitioned(
+            key_serde=key_serde,
+            value_serde=value_serde,
+            number_of_partitions=number_of_partitions,
+            partitioner=partitioner,
+            name=name,
+        )
+
+    def with_key_serde(self, key_serde: Serde | None) -> Repartitioned:
+        """Return a copy with this serde of keys."""
+        return replace(self, key_serde=key_serde)
+
+    def with_value_serde(self, value_serde: Serde | None) -> Repartitioned:
+        """Return a copy with this serde of values."""
+        return replace(self, value_serde=value_serde)
+
+    def with_number_of_partitions(self, number_of_partitions: int) -> Repartitioned:
+        """Return a copy whose topic has this number of partitions."""
+        return replace(self, number_of_partitions=number_of_partitions)
+
+    def with_stream_partitioner(self, partitioner: StreamPartitioner | None) -> Repartitioned:
+        """Return a copy with this partitioner."""
+        return replace(self, partitioner=partitioner)
+
+    def with_name(self, name: str) -> Repartitioned:
+        """Return a copy with the name of the repartition topic."""
+        return replace(self, name=name)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Materialized:
     """How the store of a table is kept (Kafka class: Materialized). A table whose store the user named can be queried.
 

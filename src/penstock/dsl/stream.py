@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from penstock.dsl.branched import BranchedKStream
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.graph import Graph
-from penstock.dsl.options import Grouped, Named, Produced, name_of
+from penstock.dsl.options import Grouped, Named, Produced, Repartitioned, name_of
 from penstock.plan import names, nodes
 from penstock.plan.subtopology import TopicNameExtractor
-from penstock.plan.suppliers import SupplierLike, checked_supplier
+from penstock.plan.suppliers import FixedKeySupplierLike, SupplierLike, checked_fixed_key_supplier, checked_supplier
+from penstock.processor.api import ProcessorSupplier
 from penstock.serdes import Serde
 
 if TYPE_CHECKING:
@@ -129,13 +131,34 @@ class KStream:
         Raises:
             ValueError: the supplier returns the same processor twice.
         """
-        checked_ = checked_supplier(supplier)
+        node = self._process(checked_supplier(supplier), store_names, named, names.STREAM_PROCESSOR)
+        return self._other_key_and_value(node)
+
+    def process_values(
+        self, supplier: FixedKeySupplierLike, *store_names: str, named: Named | str | None = None
+    ) -> KStream:
+        """Return what a processor of one's own forwards that cannot change keys, so that nothing is repartitioned
+        after it.
+
+        Args:
+            supplier: a FixedKeyProcessorSupplier, or any callable without arguments that returns a new
+                FixedKeyProcessor; stores that it names are added and connected.
+            store_names: names of further stores to connect.
+            named: name of the node.
+
+        Raises:
+            ValueError: the supplier returns the same processor twice.
+        """
+        node = self._process(checked_fixed_key_supplier(supplier), store_names, named, names.STREAM_PROCESS_VALUES)
+        return self._other_value(node)
+
+    def _process(
+        self, supplier: ProcessorSupplier, store_names: tuple[str, ...], named: Named | str | None, prefix: str
+    ) -> nodes.Process:
         name = name_of(named)
-        if name is None:
-            name = self._graph.names.new_processor_name(names.STREAM_PROCESSOR)
-        return self._other_key_and_value(
-            nodes.Process(name=name, parents=(self._id,), supplier=checked_, store_names=store_names)
-        )
+        if name is None:  # a name of the user's own takes no number here, in contrast to all other operators
+            name = self._graph.names.new_processor_name(prefix)
+        return nodes.Process(name=name, parents=(self._id,), supplier=supplier, store_names=store_names)
 
     # ---------------------------------------- several streams, groups, topics
 
@@ -147,6 +170,45 @@ class KStream:
         id = self._graph.add(nodes.Merge(name=self._name(named, names.STREAM_MERGE), parents=parents))
         required = self._repartition_required or other._repartition_required
         return self._graph.stream(id, None, None, repartition_required=required)
+
+    def split(self, named: Named | str | None = None) -> BranchedKStream:
+        """Return the stream ready to be split: call `branch` for each branch, then `default_branch` or
+        `no_default_branch`; `named` is the prefix of their names.
+        """
+        name = self._name(named, names.STREAM_BRANCH)
+        split = nodes.Split(name=name, parents=(self._id,))
+
+        def stream(id: nodes.NodeId) -> KStream:
+            return self._graph.stream(
+                id, self._key_serde, self._value_serde, repartition_required=self._repartition_required
+            )
+
+        return BranchedKStream(self._graph, self._graph.add(split), split, stream)
+
+    def repartition(self, repartitioned: Repartitioned | None = None) -> KStream:
+        """Return the records after a write to and a read from an internal topic, which puts them on the partition of
+        their key; those without key are dropped.
+        """
+        options = repartitioned or Repartitioned()
+        prefix = options.name
+        if prefix is None:
+            prefix = self._graph.names.new_processor_name(names.STREAM_REPARTITION)
+        repartition_names = names.RepartitionNames.make(prefix, self._graph.names)
+        key_serde = self._key_serde if options.key_serde is None else options.key_serde
+        value_serde = self._value_serde if options.value_serde is None else options.value_serde
+        id = self._graph.add(
+            nodes.Repartition(
+                name=repartition_names.source,
+                parents=(self._id,),
+                names=repartition_names,
+                key_serde=key_serde,
+                value_serde=value_serde,
+                movable=False,
+                partitioner=options.partitioner,
+                partitions=options.number_of_partitions,
+            )
+        )
+        return self._graph.stream(id, key_serde, value_serde, repartition_required=False)
 
     def group_by_key(self, grouped: Grouped | None = None) -> KGroupedStream:
         """Return the records grouped by their keys; repartitioned first if an operator before may have changed keys."""

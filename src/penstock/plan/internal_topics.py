@@ -30,6 +30,8 @@ def repartition_topic(application_id: str, topic: str, partitions: int | None) -
     """Return the repartition topic `topic` (name without prefix); `partitions` is the number that the user fixed
     (Kafka class: RepartitionTopicConfig).
     """
+    if partitions is not None and partitions < 1:
+        raise ValueError("Number of partitions must be at least 1.")
     return InternalTopic(full_name(application_id, topic), dict(_REPARTITION_CONFIG), partitions)
 
 

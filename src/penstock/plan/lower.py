@@ -18,6 +18,7 @@ from penstock.processor.aggregate import StreamAggregate, StreamCount, StreamRed
 from penstock.processor.api import Processor, SimpleSupplier
 from penstock.processor.stateless import (
     NullKeyFilter,
+    StreamBranch,
     StreamFilter,
     StreamFlatMap,
     StreamFlatMapValues,
@@ -90,12 +91,14 @@ def _add(topology: Topology, node: n.GraphNode, parents: list[str]) -> None:
             processor(partial(StreamPeek, node.action))
         case n.Foreach():
             processor(partial(StreamForeach, node.action))
-        case n.Merge():
+        case n.Merge() | n.Branch():
             processor(StreamMerge)
         case n.Process():
             topology.add_processor(node.name, node.supplier, *parents)
             if node.store_names:
                 topology.connect_processor_and_state_stores(node.name, *node.store_names)
+        case n.Split():
+            processor(partial(StreamBranch, node.predicates, node.branches))
         case n.Repartition():
             _add_repartition(topology, node, parents)
         case n.StreamSink():

@@ -117,10 +117,27 @@ class Merge(_Node):
 
 @dataclass(frozen=True, kw_only=True)
 class Process(_Node):
-    """A processor of the user's own, connected to stores by name besides those that its supplier owns."""
+    """A processor of the user's own, of fixed keys or not, connected to stores by name besides those that its
+    supplier owns.
+    """
 
     supplier: ProcessorSupplier
     store_names: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split(_Node):
+    """Each record to the branch of the first predicate that holds; branches: their names, and that of the default
+    branch if there is one.
+    """
+
+    predicates: tuple[Callable[[Any, Any], bool], ...] = ()
+    branches: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Branch(_Node):
+    """The records that its parent, a Split, hands to it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,6 +210,8 @@ GraphNode = (
     | Foreach
     | Merge
     | Process
+    | Split
+    | Branch
     | Repartition
     | StreamSink
     | Count

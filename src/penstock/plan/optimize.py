@@ -82,7 +82,8 @@ def merge_repartitions(plan: n.Plan) -> n.Plan:
 
     Only where no node between changes values; the repartition topic has the name of the first that it stands for
     (Kafka: merge.repartition.topics). Nodes below the same child of a key-changing node share the repartition, where
-    Kafka 4.3 fails.
+    Kafka 4.3 fails. A `process()` on the way does not stop it, as in Kafka: one that changes keys needs a
+    `repartition()`.
     """
     result = dict(plan)
     for changer, repartitions in _repartitions_by_key_changer(plan).items():

@@ -1,13 +1,20 @@
-"""What users may pass where a ProcessorSupplier is expected, and the check that it makes a new processor each time."""
+"""What users may pass where a supplier of processors is expected, and the check that it makes a new processor each
+time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from penstock.processor.api import Processor, ProcessorSupplier, SimpleSupplier
+from penstock.processor.fixed_key import FixedKeyAdapter, FixedKeyProcessor, FixedKeyProcessorSupplier
 
 SupplierLike = ProcessorSupplier | Callable[[], Processor]
 """A ProcessorSupplier, or a callable without arguments that returns a new Processor."""
+
+FixedKeySupplierLike = FixedKeyProcessorSupplier | Callable[[], FixedKeyProcessor]
+"""A FixedKeyProcessorSupplier, or a callable without arguments that returns a new FixedKeyProcessor."""
 
 
 def checked_supplier(supplier: SupplierLike) -> ProcessorSupplier:
@@ -16,24 +23,38 @@ def checked_supplier(supplier: SupplierLike) -> ProcessorSupplier:
     Raises TypeError when it makes anything but processors, ValueError when it gives the same one twice (Kafka class:
     ApiUtils.checkSupplier).
     """
+    if isinstance(supplier, ProcessorSupplier):
+        _check(supplier, supplier.get, Processor)
+        return supplier
+    _check(supplier, supplier, Processor)
+    return SimpleSupplier(supplier)
+
+
+def checked_fixed_key_supplier(supplier: FixedKeySupplierLike) -> ProcessorSupplier:
+    """Return `supplier`, of fixed-key processors, as a ProcessorSupplier; raises as `checked_supplier`."""
+    if isinstance(supplier, FixedKeyProcessorSupplier):
+        _check(supplier, supplier.get, FixedKeyProcessor)
+        return SimpleSupplier(partial(FixedKeyAdapter, supplier.get), supplier.stores())
+    _check(supplier, supplier, FixedKeyProcessor)
+    return SimpleSupplier(partial(FixedKeyAdapter, supplier))
+
+
+def _check(supplier: object, get: Callable[[], object], expected: type) -> None:
     if supplier is None:
         raise TypeError("processorSupplier cannot be null")
+    if not callable(get):
+        raise TypeError(
+            f"Expected a {expected.__name__}Supplier or a callable that returns a new {expected.__name__}, "
+            f"got {supplier!r}: give its class, or `lambda: ...`."
+        )
     name = _name(supplier)
-    if not isinstance(supplier, ProcessorSupplier):
-        if not callable(supplier):
-            raise TypeError(
-                f"Expected a ProcessorSupplier or a callable that returns a new Processor, got {supplier!r}: "
-                "give its class, or `lambda: ...`."
-            )
-        supplier = SimpleSupplier(supplier)
-    first, second = supplier.get(), supplier.get()
-    if not isinstance(first, Processor):
-        raise TypeError(f"{name} returned {first!r} where a Processor was expected.")
+    first, second = get(), get()
+    if not isinstance(first, expected):
+        raise TypeError(f"{name} returned {first!r} where a {expected.__name__} was expected.")
     if first is second:
         raise ValueError(
             f"{name} generates single reference. {name}#get() must return a new object each time it is called."
         )
-    return supplier
 
 
 def _name(supplier: object) -> str:

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, compress, repeat
 from typing import Any
 
 import numpy as np
 
-from penstock.processor.api import BatchProcessor, FailureHandler, RowOrigin
+from penstock.processor.api import BatchProcessor, FailureHandler, Processor, RowOrigin
 from penstock.processor.columns import NULL_NOT_ALLOWED, Applied, apply, has_null, kept_rows
 from penstock.record import Int64Array, Record, RecordBatch
 
@@ -296,3 +296,23 @@ class StreamMerge(BatchProcessor):
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Return the rows."""
         return batch, None
+
+
+class StreamBranch(Processor):
+    """Hands each record to the child of the first predicate that holds, else to the last child if there is one more
+    (Kafka class: KStreamBranch).
+    """
+
+    def __init__(self, predicates: Sequence[Predicate], children: Sequence[str]) -> None:
+        """Take the predicates and the names of their children, and of the default child if there is one."""
+        self._branches = tuple(zip(predicates, children, strict=False))
+        self._default = children[len(predicates)] if len(children) > len(predicates) else None
+
+    def process(self, record: Record[Any, Any]) -> None:
+        """Forward the record to one child, or drop it."""
+        for predicate, child in self._branches:
+            if predicate(record.key, record.value):
+                self.context.forward(record, child)
+                return
+        if self._default is not None:
+            self.context.forward(record, self._default)

@@ -1,0 +1,99 @@
+"""Splitting a stream: `Branched`, the options of a branch, and BranchedKStream, which collects the branches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.dsl.functions import checked
+from penstock.dsl.graph import Graph
+from penstock.plan.nodes import Branch, NodeId, Split
+
+if TYPE_CHECKING:
+    from penstock.dsl.stream import KStream
+
+
+@dataclass(frozen=True)
+class Branched:
+    """Name of a branch, and what is done with it at once (Kafka class: Branched).
+
+    name: None to number the branch. function: its result, if not None, is the branch that the map of branches holds.
+        consumer: takes the branch, which then is not in the map.
+    """
+
+    name: str | None = None
+    function: Callable[[KStream], KStream | None] | None = None
+    consumer: Callable[[KStream], object] | None = None
+
+    @staticmethod
+    def as_(name: str) -> Branched:
+        """Return options with the name of the branch."""
+        return Branched(name=name)
+
+    @staticmethod
+    def with_function(function: Callable[[KStream], KStream | None], name: str | None = None) -> Branched:
+        """Return options by which `function(branch)` stands for the branch; it may return None to leave it out of the
+        map.
+        """
+        return Branched(name=name, function=checked(function, "function(branch)"))
+
+    @staticmethod
+    def with_consumer(consumer: Callable[[KStream], object], name: str | None = None) -> Branched:
+        """Return options by which `consumer(branch)` takes the branch."""
+        return Branched(name=name, consumer=checked(consumer, "consumer(branch)"))
+
+    def with_name(self, name: str) -> Branched:
+        """Return a copy with the name of the branch."""
+        return replace(self, name=name)
+
+
+class BranchedKStream:
+    """A stream that is being split: a record goes to the first branch whose predicate holds (Kafka class:
+    BranchedKStream); made by `KStream.split`.
+    """
+
+    def __init__(self, graph: Graph, id: NodeId, split: Split, stream: Callable[[NodeId], KStream]) -> None:
+        """Add branches to the node `id` of `graph`, which is `split`; `stream` makes a stream of the records of a
+        node.
+        """
+        self._graph = graph
+        self._id = id
+        self._split = split
+        self._stream = stream
+        self._branches: dict[str, KStream] = {}
+
+    def branch(self, predicate: Callable[[Any, Any], bool], branched: Branched | None = None) -> BranchedKStream:
+        """Add the branch of the records for which `predicate(key, value)` holds and no predicate before; returns
+        this.
+        """
+        checked(predicate, "predicate(key, value)")
+        self._split = replace(self._split, predicates=(*self._split.predicates, predicate))
+        self._add(branched or Branched(), len(self._split.predicates))
+        return self
+
+    def default_branch(self, branched: Branched | None = None) -> dict[str, KStream]:
+        """Add the branch of all other records; returns the branches by name: prefix and the name given, or the number
+        of the branch, 0 for the default.
+        """
+        self._add(branched or Branched(), 0)
+        return dict(self._branches)
+
+    def no_default_branch(self) -> dict[str, KStream]:
+        """Return the branches by name; all other records are dropped."""
+        return dict(self._branches)
+
+    def _add(self, branched: Branched, number: int) -> None:
+        name = self._split.name + (str(number) if branched.name is None else branched.name)
+        self._split = replace(self._split, branches=(*self._split.branches, name))
+        self._graph.replace(self._id, self._split)
+        self._graph.names.new_processor_name(name)  # Kafka takes a number for each branch
+        stream = self._stream(self._graph.add(Branch(name=name, parents=(self._id,))))
+        if branched.function is not None:
+            result = branched.function(stream)
+            if result is not None:
+                self._branches[name] = result
+        elif branched.consumer is not None:
+            branched.consumer(stream)
+        else:
+            self._branches[name] = stream

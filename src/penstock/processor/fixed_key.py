@@ -1,0 +1,210 @@
+"""Processors that cannot change keys: their record, context and supplier, and the adapter by which they run as any
+other processor.
+
+Since keys stay, what comes after needs no repartition.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+from penstock.processor.api import Cancellable, Processor, ProcessorContext, PunctuationType, Punctuator
+from penstock.record import Headers, Record, RecordMetadata
+from penstock.serdes import Serde
+from penstock.state.api import StoreBuilder
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class FixedKeyRecord(Generic[K, V]):
+    """A record whose value, timestamp and headers can be replaced, but not its key (Kafka class: FixedKeyRecord)."""
+
+    __slots__ = ("_record",)
+
+    def __init__(self, record: Record[K, V]) -> None:
+        """Show `record`; made by Penstock, not by processors."""
+        self._record = record
+
+    @property
+    def key(self) -> K:
+        """The key."""
+        return self._record.key
+
+    @property
+    def value(self) -> V:
+        """The value."""
+        return self._record.value
+
+    @property
+    def timestamp(self) -> int:
+        """The timestamp in ms."""
+        return self._record.timestamp
+
+    @property
+    def headers(self) -> Headers:
+        """The headers."""
+        return self._record.headers
+
+    def with_value(self, value: Any) -> FixedKeyRecord[K, Any]:
+        """Return this record with another value."""
+        return FixedKeyRecord(self._record.with_value(value))
+
+    def with_timestamp(self, timestamp: int) -> FixedKeyRecord[K, V]:
+        """Return this record with another timestamp (ms); raises ValueError when it is negative."""
+        return FixedKeyRecord(self._record.with_timestamp(timestamp))
+
+    def with_headers(self, headers: Iterable[tuple[str, bytes | None]]) -> FixedKeyRecord[K, V]:
+        """Return this record with other headers."""
+        return FixedKeyRecord(self._record.with_headers(headers))
+
+    def as_record(self) -> Record[K, V]:
+        """Return the record as other processors see it."""
+        return self._record
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FixedKeyRecord):
+            return NotImplemented
+        return bool(self._record == other._record)
+
+    def __hash__(self) -> int:
+        return hash(self._record)
+
+    def __repr__(self) -> str:
+        return f"FixedKey{self._record!r}"
+
+
+class FixedKeyProcessorContext:
+    """What a fixed-key processor may ask of the task: as ProcessorContext, but it forwards FixedKeyRecords (Kafka
+    class: FixedKeyProcessorContext).
+    """
+
+    def __init__(self, context: ProcessorContext) -> None:
+        """Pass everything on to `context`."""
+        self._context = context
+
+    @property
+    def application_id(self) -> str:
+        """`application.id` of the configuration."""
+        return self._context.application_id
+
+    @property
+    def task_id(self) -> str:
+        """The task, as `<sub-topology>_<partition>`."""
+        return self._context.task_id
+
+    @property
+    def record_metadata(self) -> RecordMetadata | None:
+        """Topic, partition and offset of the input record; None in `init`."""
+        return self._context.record_metadata
+
+    @property
+    def key_serde(self) -> Serde | None:
+        """`default.key.serde`, None if not set."""
+        return self._context.key_serde
+
+    @property
+    def value_serde(self) -> Serde | None:
+        """`default.value.serde`, None if not set."""
+        return self._context.value_serde
+
+    def get_state_store(self, name: str) -> Any:
+        """Return the store `name`; raises StreamsError if it is not connected to this processor."""
+        return self._context.get_state_store(name)
+
+    def forward(self, record: FixedKeyRecord[Any, Any], child_name: str | None = None) -> None:
+        """Hand `record` to every child in the order of their registration, or only to the child named; raises
+        StreamsError for an unknown child.
+        """
+        if not isinstance(record, FixedKeyRecord):
+            raise TypeError(f"Expected a FixedKeyRecord, such as record.with_value(...), got {record!r}.")
+        self._context.forward(record.as_record(), child_name)
+
+    def schedule(
+        self,
+        interval_ms: int,
+        punctuation_type: PunctuationType,
+        callback: Punctuator,
+        start_time_ms: int | None = None,
+    ) -> Cancellable:
+        """Call `callback` every `interval_ms` of the clock chosen; raises ValueError below 1 ms."""
+        return self._context.schedule(interval_ms, punctuation_type, callback, start_time_ms)
+
+    def commit(self) -> None:
+        """Ask for a commit soon."""
+        self._context.commit()
+
+    def current_stream_time_ms(self) -> int:
+        """Return the largest timestamp (ms) that the task has taken, -1 before the first record."""
+        return self._context.current_stream_time_ms()
+
+    def current_system_time_ms(self) -> int:
+        """Return the wall-clock time of the task in ms."""
+        return self._context.current_system_time_ms()
+
+    def app_configs(self) -> Mapping[str, Any]:
+        """Return the configuration as the user gave it."""
+        return self._context.app_configs()
+
+
+class FixedKeyProcessor:
+    """A node of one's own that keeps keys: override `process`, and `init` and `close` where needed (Kafka class:
+    FixedKeyProcessor).
+
+    After the inherited `init`, the context stands in `self.context` (Kafka class: ContextualFixedKeyProcessor).
+    """
+
+    context: FixedKeyProcessorContext
+
+    def init(self, context: FixedKeyProcessorContext) -> None:
+        """Prepare for records; keep the context."""
+        self.context = context
+
+    @abstractmethod
+    def process(self, record: FixedKeyRecord[Any, Any]) -> None:
+        """Process one record; forward any number of records by `self.context.forward`."""
+        raise NotImplementedError(f"{type(self).__name__} must define process(self, record).")
+
+    def close(self) -> None:
+        """Release what `init` took; records cannot be forwarded any more."""
+
+
+class FixedKeyProcessorSupplier:
+    """Makes fixed-key processors and names the stores they own (Kafka class: FixedKeyProcessorSupplier).
+
+    Wherever one is expected, any callable without arguments that returns a new FixedKeyProcessor will do.
+    """
+
+    @abstractmethod
+    def get(self) -> FixedKeyProcessor:
+        """Return a new processor; called once a task, and when the topology is built, to check that it is new each
+        time.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define get(self).")
+
+    def stores(self) -> Sequence[StoreBuilder]:
+        """Return the stores to be added to the topology and connected to the processor."""
+        return ()
+
+
+class FixedKeyAdapter(Processor):
+    """Runs a fixed-key processor as a processor. Engine-internal."""
+
+    def __init__(self, make: Callable[[], FixedKeyProcessor]) -> None:
+        """Run the processor that `make` returns."""
+        self._processor = make()
+
+    def init(self, context: ProcessorContext) -> None:
+        """Hand on the context, narrowed to fixed keys."""
+        super().init(context)
+        self._processor.init(FixedKeyProcessorContext(context))
+
+    def process(self, record: Record[Any, Any]) -> None:
+        """Hand on the record, its key fixed."""
+        self._processor.process(FixedKeyRecord(record))
+
+    def close(self) -> None:
+        """Close the processor."""
+        self._processor.close()
