@@ -1,0 +1,1 @@
+"""The command line: `penstock`, a door to the rest. Each group of commands has a module; main.py gathers them."""

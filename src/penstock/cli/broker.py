@@ -1,0 +1,38 @@
+"""`penstock broker`: the embedded broker in the foreground."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.broker.config import BrokerConfig
+from penstock.broker.server import run
+from penstock.cli.common import DEFAULT_PORT, Verbose, err, set_verbose
+from penstock.config import StreamsConfig
+
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the embedded broker; 0 for a free one.")]
+
+
+def default_data_directory(config: StreamsConfig) -> Path:
+    """Return where the embedded broker keeps its data if nobody says where: <state.dir>/broker."""
+    return Path(config["state.dir"]) / "broker"
+
+
+def broker(
+    data_dir: Annotated[
+        Path | None, typer.Option("--data-dir", help="Directory of its data; default: <state.dir>/broker.")
+    ] = None,
+    port: Port = DEFAULT_PORT,
+    partitions: Annotated[int, typer.Option("--partitions", min=1, help="Partitions of topics made unasked.")] = 1,
+    verbose: Verbose = False,
+) -> None:
+    """Run an embedded Kafka broker on this machine until Ctrl-C; records stay in its directory."""
+    set_verbose(verbose)
+    directory = data_dir or default_data_directory(StreamsConfig())
+
+    def ready(address: str) -> None:
+        err.print(f"Listening at {address}; data in {directory}. Ctrl-C ends it.")
+
+    run(BrokerConfig(data_dir=directory, port=port, num_partitions=partitions), ready)

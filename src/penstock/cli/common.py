@@ -1,0 +1,108 @@
+"""What the commands share: consoles, options, configurations made of options, and how a command ends.
+
+Exit codes: 0 done, 1 it failed and one line says why and what to do, 2 wrong usage, 130 Ctrl-C, 143 SIGTERM.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Annotated, Any, Final, NoReturn
+
+import typer
+from rich.console import Console
+
+from penstock.broker.errors import BrokerError
+from penstock.config import StreamsConfig
+from penstock.errors import StreamsError
+
+DEFAULT_PORT: Final = 9092
+DEFAULT_SERVERS: Final = f"localhost:{DEFAULT_PORT}"
+FAILED, TERMINATED = 1, 143
+
+out: Final = Console(highlight=False, soft_wrap=True)
+"""For what a command answers."""
+
+err: Final = Console(stderr=True, highlight=False, soft_wrap=True)
+"""For everything else: progress, hints, errors."""
+
+Servers = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-servers",
+        "-b",
+        metavar="HOST:PORT",
+        help=f"Brokers to ask; default: PENSTOCK_BOOTSTRAP_SERVERS, else {DEFAULT_SERVERS}.",
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--config", "-c", metavar="KEY=VALUE", help="A configuration key; may be given again."),
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show logs, and tracebacks of errors.")]
+
+_verbose = False
+
+
+def set_verbose(verbose: bool) -> None:
+    """Show logs and, when a command fails, its traceback, if `verbose`; else warnings of Penstock alone."""
+    global _verbose
+    _verbose = _verbose or verbose
+    level = logging.INFO if _verbose else logging.ERROR
+    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s", force=True)
+    logging.getLogger("penstock").setLevel(logging.DEBUG if _verbose else logging.WARNING)
+    logging.getLogger("penstock.client.librdkafka").propagate = _verbose
+
+
+def parsed_settings(settings: list[str] | None) -> dict[str, Any]:
+    """Return `key=value` texts as a mapping; ends with wrong usage for a text of another form."""
+    parsed: dict[str, Any] = {}
+    for setting in settings or ():
+        key, equals, value = setting.partition("=")
+        if not key or not equals:
+            raise typer.BadParameter(f"expected KEY=VALUE, got {setting!r}", param_hint="--config")
+        parsed[key.strip()] = value.strip()
+    return parsed
+
+
+def client_config(servers: str | None, settings: list[str] | None) -> StreamsConfig:
+    """Return the configuration of a command that talks to brokers: options, then environment, then the default."""
+    given = parsed_settings(settings)
+    if servers is not None:
+        given["bootstrap.servers"] = servers
+    config = StreamsConfig(given)
+    if config["bootstrap.servers"] is None:
+        config = StreamsConfig({**given, "bootstrap.servers": DEFAULT_SERVERS})
+    return config
+
+
+def report(error: BaseException) -> None:
+    """Say in one line on standard error why a command failed; with -v its traceback too."""
+    if _verbose:
+        err.print_exception(show_locals=False)
+    text = str(error) or type(error).__name__
+    err.print(f"[bold red]penstock:[/] {_escaped(text)}")
+    if not _verbose and not isinstance(error, StreamsError | BrokerError):
+        err.print("This is not an error that Penstock knows; -v shows where it comes from.")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("[", r"\[")
+
+
+@contextmanager
+def terminating() -> Iterator[None]:
+    """Let SIGTERM end the block as an exception would, so that what it opened is closed."""
+
+    def end(number: int, frame: FrameType | None) -> NoReturn:
+        raise SystemExit(TERMINATED)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+

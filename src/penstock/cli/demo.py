@@ -1,0 +1,219 @@
+"""`penstock demo`: a broker, a real text in a topic, and the word count of examples/word_count.py on Spark.
+
+Here live the steps; what is shown lives in demo_view.py. Each run starts from an empty directory, which is kept
+afterwards to be looked at; a lock keeps two demos apart. All that is started ends with the demo, however it ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from penstock.broker.process import BrokerProcess
+from penstock.cli.common import Verbose, err, out, set_verbose, terminating
+from penstock.cli.demo_view import DemoView, WordCounts
+from penstock.cli.program import Program, load_program
+from penstock.client.api import NewTopic
+from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, ConfluentProducer
+from penstock.config import StreamsConfig
+from penstock.errors import LockError, StreamsError
+from penstock.record import RecordBatch, TopicPartition
+from penstock.serdes import Serdes
+from penstock.streams import KafkaStreams, StreamThreadExceptionResponse
+
+INPUT: Final = "plaintext-input"
+OUTPUT: Final = "word-count-output"
+_TEXT: Final = "python-language-reference.txt"
+_PARTITIONS: Final = 2
+_BATCH_BYTES: Final = 1024 * 1024
+"""Input of one epoch: small, so that the counts are seen to grow."""
+_MIN_FREE_BYTES: Final = 512 * 1024 * 1024
+_POLL_MS: Final = 100
+_POLL_RECORDS: Final = 20_000
+_QUIET_SECONDS: Final = 10.0
+"""How long the output may say nothing once the word count has ended."""
+
+
+def demo(
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="How many times the text is written.")] = 25,
+    data_dir: Annotated[
+        Path | None, typer.Option("--data-dir", help="Where broker, state and checkpoint go; it is emptied first.")
+    ] = None,
+    verbose: Verbose = False,
+) -> None:
+    """Count the words of a real text on Spark, and watch the counts grow."""
+    set_verbose(verbose)
+    program = load_program(_examples() / "word_count.py")
+    directory = data_dir or Path(StreamsConfig()["state.dir"]) / "demo"
+    with terminating(), _own(directory), BrokerProcess(directory / "broker") as broker:
+        config = program.configured(
+            {
+                "bootstrap.servers": broker.bootstrap_servers,
+                "state.dir": str(directory / "state"),
+                "penstock.batch.max.bytes": _BATCH_BYTES,
+                **({"penstock.spark.log.level": "info"} if verbose else {}),
+            }
+        )
+        err.print(f"[bold]1[/] A broker listens at {broker.bootstrap_servers}.")
+        words = _write_text(config, repeat)
+        _count(program, config, words)
+    _tell_where_to_look_next(directory, program.path)
+
+
+def _examples() -> Path:
+    """Return the directory of the examples: in the package where it is installed, else beside src/."""
+    package = Path(__file__).resolve().parent.parent
+    for directory in (package / "examples", package.parent.parent / "examples"):
+        if (directory / "word_count.py").is_file():
+            return directory
+    raise StreamsError(f"The examples are missing: expected them in {package / 'examples'}; install Penstock again.")
+
+
+@contextmanager
+def _own(directory: Path) -> Iterator[None]:
+    """Hold `directory`, emptied, for the time of the block; raises LockError where another demo holds it."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = (directory.parent / f"{directory.name}.lock").open("w")
+    except OSError as error:
+        raise StreamsError(f"Cannot use {directory}: {error.strerror}; name another with --data-dir.") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise LockError(f"Another demo runs in {directory}; end it, or name another with --data-dir.") from error
+        unknown = sorted({each.name for each in directory.iterdir()} - {"broker", "state"})
+        if unknown:
+            raise StreamsError(f"{directory} holds more than a demo ({', '.join(unknown[:3])}); name another.")
+        for each in directory.iterdir():
+            shutil.rmtree(each)
+        free = shutil.disk_usage(directory).free
+        if free < _MIN_FREE_BYTES:
+            raise StreamsError(
+                f"The demo needs {_MIN_FREE_BYTES >> 20} MiB free at {directory}, and there are {free >> 20} MiB; "
+                "make room, or name another disk with --data-dir."
+            )
+        yield
+
+
+def _write_text(config: StreamsConfig, repeat: int) -> WordCounts:
+    """Create the topics, write the text `repeat` times, and return what its words are."""
+    admin = ConfluentAdmin(config)
+    admin.create_topics([NewTopic(INPUT, _PARTITIONS), NewTopic(OUTPUT, _PARTITIONS)])
+    admin.close()
+    lines = (_examples() / "data" / _TEXT).read_text(encoding="utf-8").splitlines()
+    once = Counter(word for line in lines for word in line.lower().split())
+    words = WordCounts(Counter({word: count * repeat for word, count in once.items()}))
+    producer = ConfluentProducer(config)
+    columns = (TextColumn("[bold]2[/] {task.description}"), BarColumn(bar_width=20), MofNCompleteColumn())
+    with Progress(*columns, console=err) as progress:
+        bar = progress.add_task(f"Writing lines to the topic {INPUT}", total=len(lines) * repeat)
+        for _ in range(repeat):
+            for line in lines:
+                producer.send(INPUT, None, line.encode())
+            progress.advance(bar, len(lines))
+        producer.close()
+    return words
+
+
+def _count(program: Program, config: StreamsConfig, words: WordCounts) -> None:
+    """Run the word count to the end of the topic on Spark, and show the table of counts meanwhile."""
+    streams = KafkaStreams(program.topology, config)
+    streams.set_uncaught_exception_handler(lambda error: StreamThreadExceptionResponse.SHUTDOWN_CLIENT)
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            streams.run_to_end()
+        except Exception as error:
+            failures.append(error)
+
+    counting = threading.Thread(target=run, name="demo-word-count", daemon=True)
+    consumer = ConfluentConsumer(config)
+    consumer.assign({TopicPartition(OUTPUT, number): 0 for number in range(_PARTITIONS)})
+    try:
+        with err.status("[bold]3[/] Starting Spark on this machine ..."):
+            counting.start()
+            first = _first_counts(consumer, counting)
+        seconds = _watch(consumer, counting, words, first)
+    finally:
+        streams.close()
+        counting.join()
+        consumer.close()
+    if failures:
+        raise failures[0]
+    _tell_result(words, seconds)
+
+
+def _first_counts(consumer: ConfluentConsumer, counting: threading.Thread) -> list[tuple[TopicPartition, RecordBatch]]:
+    while counting.is_alive():
+        arrived = consumer.poll(_POLL_MS, _POLL_RECORDS)
+        if arrived:
+            return arrived
+    return []
+
+
+def _watch(
+    consumer: ConfluentConsumer,
+    counting: threading.Thread,
+    words: WordCounts,
+    arrived: list[tuple[TopicPartition, RecordBatch]],
+) -> float:
+    """Show the counts until all words are counted, or the word count has ended; return how long it took, in seconds."""
+    texts, numbers = Serdes.string(), Serdes.long()
+    view = DemoView(words)
+    began = heard = time.monotonic()
+    with Live(view.render(0), console=out, refresh_per_second=8) as live:
+        while True:
+            for _, batch in arrived:
+                keys, values = texts.deserialize_column(OUTPUT, batch.keys), batch.values
+                words.update(zip(keys, numbers.deserialize_column(OUTPUT, values), strict=True))
+            live.update(view.render(time.monotonic() - began))
+            if words.complete():
+                return time.monotonic() - began
+            if arrived:
+                heard = time.monotonic()
+            elif not counting.is_alive() and time.monotonic() - heard > _QUIET_SECONDS:
+                return heard - began
+            arrived = consumer.poll(_POLL_MS, _POLL_RECORDS)
+
+
+def _tell_result(words: WordCounts, seconds: float) -> None:
+    out.print(
+        f"Counted {words.counted:,} words, {len(words.counts):,} different ones, in {seconds:.1f} s "
+        f"after the first counts, with {words.updates:,} updates of the table."
+    )
+    if not words.exact():
+        wrong = sum(1 for word, count in words.expected.items() if words.counts.get(word) != count)
+        raise StreamsError(f"The counts of {wrong:,} words differ from a plain count of the text; this is a defect.")
+    out.print("Every count equals a plain count of the text.")
+
+
+def _tell_where_to_look_next(directory: Path, program: Path) -> None:
+    command = "penstock" if shutil.which("penstock") else ".venv/bin/penstock"
+    shown = program.relative_to(Path.cwd()) if program.is_relative_to(Path.cwd()) else program
+    out.print(
+        f"""
+Where to look next:
+  the program                     {shown}
+  its topology                    {command} describe {shown}
+  the topics that are left        {command} broker --data-dir {directory / "broker"}
+    and beside it                 {command} topics list
+                                  {command} consume {OUTPUT} --from-beginning --value-serde long --max-messages 10
+  a word count of your own lines  {command} run {shown}
+    and beside it                 {command} produce {INPUT}
+                                  {command} consume {OUTPUT} --from-beginning --value-serde long
+  how it is built                 ARCHITECTURE.md""",
+        markup=False,
+    )

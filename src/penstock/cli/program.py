@@ -1,0 +1,75 @@
+"""A program file: where `penstock run` and `penstock describe` find `topology` and `config`.
+
+The file is run as a module that is not `__main__`, so what stands under `if __name__ == "__main__"` does not run. The
+module is known to nobody afterwards: functions and classes of the file travel to workers by value.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.config import StreamsConfig
+from penstock.errors import StreamsError
+from penstock.plan.topology import Topology
+
+
+class ProgramError(StreamsError):
+    """A program file cannot be used; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a program file defines: the topology, and the keys of the configuration as they stand in the file."""
+
+    path: Path
+    topology: Topology
+    config: Mapping[str, Any]
+
+    def configured(self, overrides: Mapping[str, Any]) -> StreamsConfig:
+        """Return the configuration of the file under `overrides`; application.id defaults to the name of the file."""
+        return StreamsConfig({"application.id": self.path.stem.replace("_", "-"), **self.config, **overrides})
+
+
+def load_program(path: Path) -> Program:
+    """Run the file `path` and return what it defines.
+
+    Raises:
+        ProgramError: the file is missing, fails, or does not define what it must.
+    """
+    if not path.is_file():
+        raise ProgramError(f"There is no file {path}; expected a Python program that defines `topology`.")
+    directory = str(path.resolve().parent)
+    # Modules beside the file are found here and, through the environment, by workers that are started later.
+    sys.path.insert(0, directory)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (directory, os.environ.get("PYTHONPATH"))))
+    try:
+        names = runpy.run_path(str(path), run_name=path.stem)
+    except StreamsError:
+        raise
+    except Exception as error:
+        raise ProgramError(f"{path} fails: {type(error).__name__}: {error} ({_place(error, path)}).") from error
+    topology, config = names.get("topology"), names.get("config", {})
+    if not isinstance(topology, Topology):
+        found = "it defines none" if topology is None else f"it is a {type(topology).__name__}"
+        raise ProgramError(f"{path} must define `topology` at module level, by builder.build() for one: {found}.")
+    if not isinstance(config, Mapping):
+        raise ProgramError(f"`config` of {path} must be a dict or a StreamsConfig, not a {type(config).__name__}.")
+    return Program(path, topology, config.given() if isinstance(config, StreamsConfig) else config)
+
+
+def _place(error: BaseException, path: Path) -> str:
+    """Return the line of the file in which `error` was raised."""
+    line, trace = None, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == str(path):
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    if isinstance(error, SyntaxError):
+        line = error.lineno
+    return f"line {line}" if line is not None else "outside of its own lines"

@@ -1,0 +1,78 @@
+"""`penstock run FILE` and `penstock describe FILE`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from penstock.broker.process import BrokerProcess
+from penstock.cli.broker import Port, default_data_directory
+from penstock.cli.common import DEFAULT_PORT, Settings, Verbose, err, out, parsed_settings, set_verbose, terminating
+from penstock.cli.program import Program, load_program
+from penstock.client.api import NewTopic
+from penstock.client.confluent import ConfluentAdmin
+from penstock.config import StreamsConfig
+from penstock.streams import KafkaStreams, StreamThreadExceptionResponse
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A Python program that defines `topology` and `config`.")]
+
+
+def run(
+    file: File,
+    until_end: Annotated[
+        bool, typer.Option("--until-end", help="Process what the topics hold now, then stop.")
+    ] = False,
+    port: Port = DEFAULT_PORT,
+    config: Settings = None,
+    verbose: Verbose = False,
+) -> None:
+    """Run the topology of a program. Where it names no bootstrap.servers an embedded broker runs for as long."""
+    set_verbose(verbose)
+    overrides: dict[str, Any] = parsed_settings(config)
+    if verbose:
+        overrides.setdefault("penstock.spark.log.level", "info")
+    program = load_program(file)
+    with terminating(), _with_broker(program, program.configured(overrides), port) as settings:
+        streams = KafkaStreams(program.topology, settings)
+        # The error that ends it is told once, by the command.
+        streams.set_uncaught_exception_handler(lambda error: StreamThreadExceptionResponse.SHUTDOWN_CLIENT)
+        if until_end:
+            streams.run_to_end()
+            return
+        with streams:
+            streams.await_termination()
+
+
+def describe(file: File) -> None:
+    """Show the topology of a program in Kafka's text."""
+    out.print(str(load_program(file).topology.describe()), markup=False, end="")
+
+
+@contextmanager
+def _with_broker(program: Program, config: StreamsConfig, port: int) -> Iterator[StreamsConfig]:
+    """Yield `config`, with an embedded broker behind it for the time of the block if it names no brokers."""
+    if config["bootstrap.servers"] is not None:
+        yield config
+        return
+    directory = default_data_directory(config)
+    with BrokerProcess(directory, port=port) as broker:
+        configured = StreamsConfig({**config.given(), "bootstrap.servers": broker.bootstrap_servers})
+        err.print(f"A broker runs at {broker.bootstrap_servers} for this run; its data is in {directory}.")
+        _create_missing_topics(program, configured)
+        yield configured
+
+
+def _create_missing_topics(program: Program, config: StreamsConfig) -> None:
+    """Create the topics that the topology reads and writes, as a broker for development does."""
+    built = program.topology.build(config.required("application.id"))
+    named = {topic for each in built.subtopologies for topic in (*each.source_topics, *each.sink_topics)}
+    admin = ConfluentAdmin(config)
+    missing = sorted(named - set(built.repartition_topics) - set(admin.topics()))
+    if missing:
+        admin.create_topics([NewTopic(name, config["num.partitions"]) for name in missing])
+        err.print(f"Created topics {', '.join(missing)}.")
+    admin.close()

@@ -1,0 +1,76 @@
+"""Keys and values on the command line: names of serdes, texts to values and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any
+
+import orjson
+
+from penstock.errors import SerializationError
+from penstock.serdes import Serde, Serdes
+
+NULL = "null"
+"""How the absence of a key or a value is written and shown."""
+
+
+class SerdeName(StrEnum):
+    """The serdes that the command line knows."""
+
+    string = "string"
+    bytes = "bytes"
+    integer = "integer"
+    long = "long"
+    double = "double"
+    json = "json"
+
+
+_SERDES: Mapping[SerdeName, Serde] = {
+    SerdeName.string: Serdes.string(),
+    SerdeName.bytes: Serdes.bytes(),
+    SerdeName.integer: Serdes.integer(),
+    SerdeName.long: Serdes.long(),
+    SerdeName.double: Serdes.double(),
+    SerdeName.json: Serdes.json(),
+}
+
+_PARSERS: Mapping[SerdeName, Callable[[str], Any]] = {
+    SerdeName.string: str,
+    SerdeName.bytes: bytes.fromhex,
+    SerdeName.integer: int,
+    SerdeName.long: int,
+    SerdeName.double: float,
+    SerdeName.json: orjson.loads,
+}
+
+_PRINTERS: Mapping[SerdeName, Callable[[Any], str]] = {
+    SerdeName.string: str,
+    SerdeName.bytes: bytes.hex,
+    SerdeName.integer: str,
+    SerdeName.long: str,
+    SerdeName.double: repr,
+    SerdeName.json: lambda value: orjson.dumps(value).decode(),
+}
+
+
+def from_text(name: SerdeName, topic: str, text: str) -> bytes:
+    """Return `text` as the bytes of a value of the serde `name` (bytes: two hexadecimal digits a byte).
+
+    Raises:
+        SerializationError: it is not the text of such a value.
+    """
+    try:
+        value = _PARSERS[name](text)
+    except ValueError as error:
+        raise SerializationError(f"Cannot write {text!r:.100} to {topic!r} as {name.value}: {error}.") from error
+    return _SERDES[name].serialize(topic, value)
+
+
+def to_text(name: SerdeName, topic: str, data: bytes | None) -> str:
+    """Return the bytes of a value of the serde `name` as text, NULL for None.
+
+    Raises:
+        SerializationError: they are not the bytes of such a value.
+    """
+    return NULL if data is None else _PRINTERS[name](_SERDES[name].deserialize(topic, data))

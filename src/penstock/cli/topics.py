@@ -1,0 +1,83 @@
+"""`penstock topics create | list | describe | delete`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from penstock.cli.common import Servers, Settings, client_config, out
+from penstock.client.api import NewTopic
+from penstock.client.confluent import ConfluentAdmin
+from penstock.record import TopicPartition
+
+app = typer.Typer(no_args_is_help=True, help="Create, list, describe and delete topics.")
+
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="One or more topics.")]
+
+
+@app.command()
+def create(
+    topics: Names,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="Partitions of each.")] = 1,
+    replication_factor: Annotated[
+        int, typer.Option("--replication-factor", "-r", help="Replicas of each; -1 for the broker's default.")
+    ] = -1,
+    topic_config: Annotated[
+        list[str] | None, typer.Option("--topic-config", metavar="KEY=VALUE", help="A configuration of the topics.")
+    ] = None,
+    servers: Servers = None,
+    config: Settings = None,
+) -> None:
+    """Create topics."""
+    pairs = dict(each.partition("=")[::2] for each in topic_config or ())
+    admin = ConfluentAdmin(client_config(servers, config))
+    admin.create_topics([NewTopic(name, partitions, replication_factor, pairs) for name in topics])
+    for name in topics:
+        out.print(f"Created topic {name} with {partitions} partition{'s' if partitions > 1 else ''}.")
+
+
+@app.command("list")
+def list_topics(
+    internal: Annotated[bool, typer.Option("--internal", help="Kafka's own topics too.")] = False,
+    servers: Servers = None,
+    config: Settings = None,
+) -> None:
+    """List topics, their partitions and how many records they hold (offsets that are gone or taken by markers too)."""
+    admin = ConfluentAdmin(client_config(servers, config))
+    found = {name: count for name, count in sorted(admin.topics().items()) if internal or not name.startswith("__")}
+    partitions = [TopicPartition(name, number) for name, count in found.items() for number in range(count)]
+    first, last = admin.beginning_offsets(partitions), admin.end_offsets(partitions)
+    table = Table("topic", "partitions", "records", box=None, pad_edge=False)
+    for name, count in found.items():
+        records = sum(last[each] - first[each] for each in partitions if each.topic == name)
+        table.add_row(name, str(count), f"{records:,}")
+    out.print(table)
+
+
+@app.command()
+def describe(topics: Names, servers: Servers = None, config: Settings = None) -> None:
+    """Show partitions, offsets and configuration of topics."""
+    admin = ConfluentAdmin(client_config(servers, config))
+    for name in topics:
+        found = admin.describe_topic(name)
+        partitions = [TopicPartition(name, each.partition) for each in found.partitions]
+        first, last = admin.beginning_offsets(partitions), admin.end_offsets(partitions)
+        overrides = ", ".join(f"{key}={found.config[key]}" for key in sorted(found.overrides & set(found.config)))
+        out.print(f"{name}: {len(partitions)} partitions; configuration: {overrides or 'the defaults of the broker'}")
+        table = Table("partition", "leader", "replicas", "in sync", "first", "end", box=None, pad_edge=False)
+        for info, partition in zip(found.partitions, partitions, strict=True):
+            replicas, in_sync = (",".join(map(str, brokers)) for brokers in (info.replicas, info.isr))
+            table.add_row(
+                str(info.partition), str(info.leader), replicas, in_sync, str(first[partition]), str(last[partition])
+            )
+        out.print(table)
+
+
+@app.command()
+def delete(topics: Names, servers: Servers = None, config: Settings = None) -> None:
+    """Delete topics with all their records."""
+    ConfluentAdmin(client_config(servers, config)).delete_topics(topics)
+    for name in topics:
+        out.print(f"Deleted topic {name}.")
