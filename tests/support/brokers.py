@@ -53,10 +53,11 @@ def real_kafka_cluster() -> Iterator[RealKafka]:
 
 
 # One worker of a parallel run takes all tests on Kafka, so that one Kafka is started.
-_ON_KAFKA = (pytest.mark.kafka, pytest.mark.xdist_group("kafka"))
+ON_KAFKA = (pytest.mark.kafka, pytest.mark.xdist_group("kafka"))
+"""Marks of a test that needs a real Kafka or its jars."""
 
 
-@pytest.fixture(scope="session", params=["embedded", pytest.param("kafka", marks=_ON_KAFKA)])
+@pytest.fixture(scope="session", params=["embedded", pytest.param("kafka", marks=ON_KAFKA)])
 def broker(request: pytest.FixtureRequest) -> RunningBroker:
     """A broker; a test that asks for it runs on the embedded one and on a real Kafka."""
     kind: str = request.param

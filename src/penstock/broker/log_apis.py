@@ -11,19 +11,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from enum import IntEnum
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from penstock.broker.batch import NO_TIMESTAMP
 from penstock.broker.codec import Message
 from penstock.broker.errors import ApiError
 from penstock.broker.partition import LEADER_EPOCH, Partition
 from penstock.broker.state import BrokerState, Request
 from penstock.broker.topics import partition_of
 
-_LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL = -1, -2, -3, -4
 _MAX_FETCH_BYTES: Final = 64 * 1024 * 1024
 _NO_ACKS: Final = 0
+
+
+class _Time(IntEnum):
+    """What ListOffsets may ask for in the place of a time."""
+
+    LATEST = -1
+    EARLIEST = -2
+    MAX_TIMESTAMP = -3
+    EARLIEST_LOCAL = -4
+    LATEST_TIERED = -5
 
 
 def produce(state: BrokerState, request: Request) -> Message | None:
@@ -91,12 +102,14 @@ def _list_offset(state: BrokerState, topic: str, wanted: Message) -> Message:
 
 def _find_offset(partition: Partition, timestamp: int) -> tuple[int, int] | None:
     match timestamp:
-        case -1:
-            return partition.end_offset, -1
-        case -2 | -4:
-            return partition.start_offset, -1
-        case -3:
+        case _Time.LATEST:
+            return partition.end_offset, NO_TIMESTAMP
+        case _Time.EARLIEST | _Time.EARLIEST_LOCAL:
+            return partition.start_offset, NO_TIMESTAMP
+        case _Time.MAX_TIMESTAMP:
             return partition.offset_of_max_timestamp()
+        case _Time.LATEST_TIERED:
+            return None
         case _:
             return partition.offset_for_time(timestamp)
 

@@ -1,0 +1,61 @@
+"""Apache Kafka's own Java clients and tools on the embedded broker."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from penstock.broker.process import BrokerProcess
+from tests.support.brokers import ON_KAFKA
+from tests.support.kafka import kafka_class_path, require_kafka
+
+pytestmark = list(ON_KAFKA)
+TOOLS = "org.apache.kafka.tools"
+RECORDS = 2_000
+
+
+def java(main: str, *arguments: str, input: str | None = None) -> str:
+    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", kafka_class_path(), main, *arguments]
+    done = subprocess.run(command, input=input, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def at_broker(embedded_broker: BrokerProcess) -> tuple[str, str]:
+    require_kafka()
+    return "--bootstrap-server", embedded_broker.bootstrap_servers
+
+
+def test_topics_are_created_described_grown_and_deleted(at_broker: tuple[str, str]) -> None:
+    tool = f"{TOOLS}.TopicCommand"
+    create = ("--create", "--topic", "java-life", "--partitions", "2", "--config", "cleanup.policy=compact")
+    assert "Created topic java-life" in java(tool, *at_broker, *create)
+    java(tool, *at_broker, "--alter", "--topic", "java-life", "--partitions", "3")
+    described = java(tool, *at_broker, "--describe", "--topic", "java-life")
+    assert "PartitionCount: 3" in described
+    assert "cleanup.policy=compact" in described
+    java(tool, *at_broker, "--delete", "--topic", "java-life")
+    assert "java-life" not in java(tool, *at_broker, "--list").split()
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_records_are_produced_and_found_by_offset_and_time(at_broker: tuple[str, str], compression: str) -> None:
+    """The Java producer is idempotent by default and frames snappy in its own way."""
+    topic = f"java-{compression}"
+    settings = (f"bootstrap.servers={at_broker[1]}", f"compression.type={compression}")
+    load = ("--num-records", str(RECORDS), "--record-size", "100", "--throughput", "-1")
+    said = java(f"{TOOLS}.ProducerPerformance", "--topic", topic, *load, "--command-property", *settings)
+    assert f"{RECORDS} records sent" in said
+    assert java(f"{TOOLS}.GetOffsetShell", *at_broker, "--topic", topic).strip() == f"{topic}:0:{RECORDS}"
+    # The broker reads the records of the batches to find the first one after a time.
+    assert java(f"{TOOLS}.GetOffsetShell", *at_broker, "--topic", topic, "--time", "1").strip() == f"{topic}:0:0"
+
+
+def test_records_are_consumed_from_an_offset(at_broker: tuple[str, str]) -> None:
+    lines = [f"line {number}" for number in range(50)]
+    produce = ("--topic", "java-lines", "--compression-codec", "snappy")
+    java(f"{TOOLS}.ConsoleProducer", *at_broker, *produce, input="\n".join(lines) + "\n")
+    read = ("--topic", "java-lines", "--partition", "0", "--offset", "10", "--max-messages", "40")
+    assert java(f"{TOOLS}.consumer.ConsoleConsumer", *at_broker, *read).splitlines() == lines[10:]
