@@ -208,6 +208,13 @@ KEYS: Mapping[str, ConfigKey] = {
             "Master of the session that Penstock makes; not set: local[<cores>,4].",
         ),
         ConfigKey(
+            "penstock.spark.log.level",
+            _one_of("off", "error", "warn", "info", "debug"),
+            None,
+            "low",
+            "Level of Spark's log on standard error; not set: warnings go to spark.log in <state.dir>/<application.id>.",
+        ),
+        ConfigKey(
             "penstock.spark.partitions",
             _whole(1),
             None,

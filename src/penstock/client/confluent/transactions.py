@@ -1,0 +1,286 @@
+"""Writers for the sink of a host: all output of one sink partition and one epoch, in one transaction or without any.
+
+`TransactionalWriter` writes an epoch once, however often it is asked to and by however many processes. The transaction that holds the records also
+commits, as an offset of an internal commits topic, the number of the epoch, with the owner (the identity of the application's life) as metadata.
+Rules, which together make zombies harmless:
+
+1. A new producer first ends what earlier producers of its transactional id left open, and fences them (`init_transactions`).
+2. Then the committed epoch is read, each time, never remembered: if it is this epoch of this owner, the output is there already.
+3. Then the transaction. If it fails for whatever reason the producer is thrown away, and the next attempt begins at 1.
+
+Between 1 and the end of 3 nobody else can have written under the transactional id, or this producer is fenced and its transaction fails.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+from confluent_kafka import Consumer, KafkaException, Message, Producer
+from confluent_kafka import KafkaError as Code
+from confluent_kafka import TopicPartition as Position
+
+from penstock.client.confluent.connection import RETRY_SECONDS, Connection, passing
+from penstock.client.settings import CONSUMER, PRODUCER, client_settings
+from penstock.config import StreamsConfig
+from penstock.errors import TaskMigratedError
+from penstock.record import RecordBatch, TopicPartition
+
+_log = logging.getLogger(__name__)
+
+_ATTEMPTS = 4
+_POLL_EVERY = 4096
+
+_NO_TRANSACTIONS = frozenset(
+    (
+        Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        Code.UNSUPPORTED_VERSION,
+        Code._UNSUPPORTED_FEATURE,
+        Code.INVALID_REQUEST,
+    )
+)
+
+
+class PartitionOutput(NamedTuple):
+    """Records, as bytes, for one partition of a topic."""
+
+    topic: str
+    partition: int
+    batch: RecordBatch
+
+
+class EpochWriter(Protocol):
+    """Writes the output of one sink partition, an epoch at a time."""
+
+    def write(self, epoch: int, owner: str, output: Sequence[PartitionOutput]) -> bool:
+        """Write `output` as that of `epoch` of `owner`; return False if it was there already. Raises KafkaError if it cannot be written."""
+        ...
+
+    def close(self) -> None:
+        """Release connections and threads."""
+        ...
+
+
+def transactions_refused(config: StreamsConfig, transactional_id: str, timeout_ms: int = 15_000) -> str | None:
+    """Return why the brokers do not serve transactions for `transactional_id`, None if they do.
+
+    Asks by making a producer. Raises BrokerNotFoundError, and KafkaError for any other trouble.
+    """
+    forced = {"transactional.id": transactional_id}
+    connection = Connection(client_settings(config, PRODUCER, forced), timeout_ms)
+    producer = connection.make(Producer)
+    try:
+        _init_transactions(connection, producer)
+    except KafkaException as error:
+        code: Code = error.args[0]
+        if code.code() in _NO_TRANSACTIONS:
+            return str(code.str())
+        connection.fail(code, f"asking for transactions as {transactional_id}")
+    return None
+
+
+class TransactionalWriter:
+    """Writes each epoch of one sink partition exactly once; see the module."""
+
+    def __init__(
+        self,
+        config: StreamsConfig,
+        transactional_id: str,
+        group: str,
+        marker: TopicPartition,
+        before_commit: Callable[[int], object],
+        timeout_ms: int = 60_000,
+    ) -> None:
+        """Connect when first used.
+
+        Args:
+            config: the application's configuration.
+            transactional_id: the same in every process that writes for this sink partition, and in no other.
+            group: consumer group under which epochs are committed.
+            marker: partition of the commits topic that stands for this sink partition; it must exist.
+            before_commit: called with the epoch when everything of its transaction is sent and nothing is committed.
+            timeout_ms: bound of each request.
+        """
+        self._config = config
+        self._transactional_id = transactional_id
+        self._group = group
+        self._marker = marker
+        self._before_commit = before_commit
+        self._timeout_ms = timeout_ms
+        self._producer: tuple[Connection, Producer] | None = None
+        self._reader: tuple[Connection, Consumer] | None = None
+
+    def write(self, epoch: int, owner: str, output: Sequence[PartitionOutput]) -> bool:
+        """Write `output` as that of `epoch` of `owner`; return False if it was there already.
+
+        Raises:
+            TaskMigratedError: a later epoch of `owner` is committed, so this process is a zombie.
+            KafkaError: the transaction failed several times, each with a new producer.
+        """
+        for attempt in range(1, _ATTEMPTS + 1):
+            connection, producer = self._ready()
+            if self._is_committed(epoch, owner):
+                return False
+            try:
+                self._transaction(connection, producer, epoch, owner, output)
+                return True
+            except KafkaException as error:
+                self._producer = None
+                if attempt == _ATTEMPTS:
+                    connection.fail(error.args[0], f"writing epoch {epoch} as {self._transactional_id}")
+                _log.info("Epoch %d of %s is written again: %s", epoch, self._transactional_id, error.args[0].str())
+        raise AssertionError("the last attempt returns or raises")
+
+    def close(self) -> None:
+        """Release connections and threads; an open transaction is left to the next producer."""
+        self._producer = None
+        if self._reader is not None:
+            self._reader[1].close()
+            self._reader = None
+
+    def _ready(self) -> tuple[Connection, Producer]:
+        """Return a producer that has fenced all earlier ones, perhaps one of an earlier epoch."""
+        if self._producer is None:
+            forced = {"transactional.id": self._transactional_id, "linger.ms": 1}
+            connection = Connection(client_settings(self._config, PRODUCER, forced), self._timeout_ms)
+            producer = connection.make(Producer)
+            try:
+                _init_transactions(connection, producer)
+            except KafkaException as error:
+                connection.fail(error.args[0], f"beginning as {self._transactional_id}")
+            self._producer = connection, producer
+        return self._producer
+
+    def _is_committed(self, epoch: int, owner: str) -> bool:
+        if self._reader is None:
+            # read_committed makes librdkafka ask for stable offsets: a commit that is being completed is waited for.
+            forced = {"group.id": self._group, "isolation.level": "read_committed"}
+            connection = Connection(client_settings(self._config, CONSUMER, forced), self._timeout_ms)
+            self._reader = connection, connection.make(Consumer)
+        connection, reader = self._reader
+        position = Position(self._marker.topic, self._marker.partition)
+        found = connection.call(
+            f"reading the committed epoch at {self._marker}",
+            lambda: _checked(reader.committed([position], connection.timeout)),
+        )
+        if found.metadata != owner or found.offset < epoch:
+            return False
+        if found.offset > epoch:
+            raise TaskMigratedError(
+                f"Epoch {found.offset} of {self._transactional_id} is committed already, while this program is at epoch {epoch}: another program with "
+                "this application.id has gone on from the same checkpoint. Run only one."
+            )
+        return True
+
+    def _transaction(
+        self, connection: Connection, producer: Producer, epoch: int, owner: str, output: Sequence[PartitionOutput]
+    ) -> None:
+        marker = Position(self._marker.topic, self._marker.partition, epoch, owner)
+        producer.begin_transaction()
+        send_output(connection, producer, output)
+        _until(
+            connection, lambda: producer.send_offsets_to_transaction([marker], self._reader_group(), connection.timeout)
+        )
+        self._before_commit(epoch)
+        _until(connection, lambda: producer.commit_transaction(connection.timeout))
+
+    def _reader_group(self) -> object:
+        assert self._reader is not None
+        return self._reader[1].consumer_group_metadata()
+
+
+class AtLeastOnceWriter:
+    """Writes without transactions: an epoch that is run again after a crash is written again."""
+
+    def __init__(self, config: StreamsConfig, timeout_ms: int = 60_000) -> None:
+        """Connect when first used; timeout_ms bounds each wait."""
+        self._config = config
+        self._timeout_ms = timeout_ms
+        self._producer: tuple[Connection, Producer] | None = None
+        self._failed: tuple[Code, str] | None = None
+
+    def write(self, epoch: int, owner: str, output: Sequence[PartitionOutput]) -> bool:
+        """Write `output` and return True when the brokers have it; raises KafkaError if they do not take it."""
+        if self._producer is None:
+            connection = Connection(
+                client_settings(self._config, PRODUCER, {"on_delivery": self._delivered, "linger.ms": 1}),
+                self._timeout_ms,
+            )
+            self._producer = connection, connection.make(Producer)
+        connection, producer = self._producer
+        doing = f"writing epoch {epoch}"
+        try:
+            send_output(connection, producer, output)
+            remaining = producer.flush(connection.timeout)
+        except KafkaException as error:
+            self._producer = None
+            connection.fail(error.args[0], doing)
+        if self._failed is not None:
+            (code, where), self._failed, self._producer = self._failed, None, None
+            connection.fail(code, f"{doing} to {where}")
+        if remaining:
+            self._producer = None
+            connection.fail(Code(Code._TIMED_OUT, f"{remaining} records were not taken"), doing)
+        return True
+
+    def close(self) -> None:
+        """Release connections and threads."""
+        self._producer = None
+
+    def _delivered(self, error: Code | None, message: Message) -> None:
+        if error is not None and self._failed is None:
+            self._failed = (error, f"{message.topic()}-{message.partition()}")
+
+
+def send_output(connection: Connection, producer: Producer, output: Iterable[PartitionOutput]) -> None:
+    """Give all records to `producer`, waiting while its buffer is full."""
+    produce, poll = producer.produce, producer.poll
+    for topic, partition, batch in output:
+        headers = batch.headers
+        rows = zip(batch.keys, batch.values, batch.timestamps.tolist(), strict=True)
+        for index, (key, value, timestamp) in enumerate(rows):
+            extra = {"headers": list(headers[index])} if headers is not None and headers[index] else {}
+            while True:
+                try:
+                    produce(topic, value, key, partition, timestamp=timestamp, **extra)
+                    break
+                except BufferError:
+                    _wait_for_room(connection, producer)
+            if index % _POLL_EVERY == 0:
+                poll(0)
+
+
+def _wait_for_room(connection: Connection, producer: Producer) -> None:
+    waiting = len(producer)
+    deadline = time.monotonic() + connection.timeout
+    while len(producer) >= waiting:
+        producer.poll(0.05)
+        if time.monotonic() >= deadline:
+            raise KafkaException(Code(Code._TIMED_OUT, "the brokers take no more records"))
+
+
+def _init_transactions(connection: Connection, producer: Producer) -> None:
+    _until(connection, lambda: producer.init_transactions(connection.timeout))
+
+
+def _until(connection: Connection, step: Callable[[], object]) -> None:
+    """Run a step of the transaction protocol, again while its error is a passing one; raises KafkaException."""
+    deadline = time.monotonic() + connection.timeout
+    while True:
+        try:
+            step()
+            return
+        except KafkaException as error:
+            code: Code = error.args[0]
+            if code.fatal() or code.txn_requires_abort() or not passing(code) or time.monotonic() >= deadline:
+                raise
+            time.sleep(RETRY_SECONDS)
+
+
+def _checked(positions: list[Position]) -> Position:
+    (position,) = positions
+    if position.error is not None:
+        raise KafkaException(position.error)
+    return position

@@ -1,0 +1,68 @@
+"""Clears away manifests behind the retention and the segments that no retained manifest names; at most a bounded number of files an epoch.
+
+Runs in the source process, after an epoch is in Spark's commit log. A segment that is named by one manifest and not by the next is named by none after:
+so what an expired manifest names and the next does not is garbage. Files of attempts that never came into a manifest are found by looking at the
+directory of one task an epoch: what is older than the oldest retained manifest and not named by it.
+"""
+
+from __future__ import annotations
+
+from penstock.host.spark.checkpoint import Checkpoint, Manifest
+from penstock.host.spark.recipe import Recipe
+
+_DELETIONS = 200
+"""Files deleted in one epoch at most."""
+
+_MARGIN_MS = 600_000
+"""How much the clocks of workers and of the file system may differ."""
+
+
+class Cleaner:
+    """Clears one checkpoint; one process at a time."""
+
+    def __init__(self, recipe: Recipe, checkpoint: Checkpoint) -> None:
+        """Take what to clear; nothing is looked at yet."""
+        self._checkpoint = checkpoint
+        self._query_id = recipe.query_id
+        self._retained: int = recipe.config["penstock.manifests.retained"]
+        self._tasks = [str(task) for task in recipe.placement.tasks]
+        self._oldest: int | None = None
+
+    def clean(self, epoch: int) -> int:
+        """Clear what the commit of `epoch` made superfluous; return the number of files deleted."""
+        keep_from = epoch - self._retained + 1
+        if keep_from <= 1:
+            return 0
+        if self._oldest is None:
+            self._oldest = self._checkpoint.first_epoch()
+        deleted = 0
+        while self._oldest < keep_from and deleted < _DELETIONS:
+            deleted += self._expire(self._oldest)
+            self._oldest += 1
+        if deleted < _DELETIONS and self._tasks:
+            deleted += self._sweep(self._tasks[epoch % len(self._tasks)], self._oldest, _DELETIONS - deleted)
+        return deleted
+
+    def _expire(self, epoch: int) -> int:
+        expired, successor = self._read(epoch), self._read(epoch + 1)
+        if expired is None or successor is None:
+            return 0
+        garbage = expired.segments() - successor.segments()
+        for task, segment in garbage:
+            self._checkpoint.delete_segment(task, segment)
+        self._checkpoint.delete_manifest(epoch)
+        return len(garbage) + 1
+
+    def _sweep(self, task: str, oldest: int, most: int) -> int:
+        manifest = self._read(oldest)
+        if manifest is None:
+            return 0
+        named = {segment for owner, segment in manifest.segments() if owner == task}
+        old = manifest.planned_ms - _MARGIN_MS
+        orphans = [name for name, written in self._checkpoint.list_segments(task) if written < old and name not in named]
+        for name in orphans[:most]:
+            self._checkpoint.delete_segment(task, name)
+        return len(orphans[:most])
+
+    def _read(self, epoch: int) -> Manifest | None:
+        return self._checkpoint.read_manifest(epoch, self._query_id)

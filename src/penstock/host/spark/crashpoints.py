@@ -1,0 +1,104 @@
+"""Named points at which a test can have a process killed as by `kill -9`; inert unless the environment asks for it.
+
+`PENSTOCK_CRASH=<name>[@<epoch>][:jvm|:driver|:group]` names a point, the first epoch from which on it counts (0 if not given), and who else
+dies, before the process that reaches the point (a Python worker, or the process of the source or of the sink's commit): `:jvm` the JVM above it,
+which is the executor where there are executors, `:driver` the program above all JVMs, `:group` the Python daemon with all its workers.
+`PENSTOCK_CRASH_ONCE=<file>` must be given too: the process that makes the file is the one that is struck, so a point strikes once however many
+processes and restarts come past it. Both variables are read once a process and must stand in the environment from which the JVM is started.
+Ancestors are looked up in /proc: Linux only.
+
+The points, in the order in which an epoch meets them:
+
+    source.planned          the source process has decided the end of an epoch, Spark does not know it yet
+    source.partitions       the source process hands out the input partitions of a planned epoch
+    task.before_process     a worker has opened the state of a task, no user function has run
+    task.after_process      the user's functions have run, nothing of the commit is written
+    segment.before_write    the commit of a task is encoded, no segment is written
+    segment.torn_write      a segment is written under its temporary name, not yet renamed
+    segment.after_write     the segments of a task are durable, the driver does not know them yet
+    base.after_apply        the base of a task has been advanced to its head
+    transaction.before      a sink partition has all its rows, nothing is sent
+    transaction.open        the records are sent, the transaction is open
+    transaction.after       the transaction is committed, the driver does not know it
+    manifest.before_write   the driver has checked all reports of an epoch, its manifest is not written
+    manifest.torn_write     the manifest is written under its temporary name, not yet renamed
+    manifest.after_write    the manifest is durable, Spark's commit log does not have the epoch
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+POINTS = (
+    "source.planned",
+    "source.partitions",
+    "task.before_process",
+    "task.after_process",
+    "segment.before_write",
+    "segment.torn_write",
+    "segment.after_write",
+    "base.after_apply",
+    "transaction.before",
+    "transaction.open",
+    "transaction.after",
+    "manifest.before_write",
+    "manifest.torn_write",
+    "manifest.after_write",
+)
+
+
+class _Order(NamedTuple):
+    point: str
+    epoch: int
+    also: str
+    once: str
+
+
+@lru_cache(maxsize=1)
+def _order() -> _Order | None:
+    text = os.environ.get("PENSTOCK_CRASH")
+    if not text:
+        return None
+    head, _, also = text.partition(":")
+    point, _, epoch = head.partition("@")
+    if point not in POINTS or also not in ("", "jvm", "driver", "group"):
+        raise ValueError(f"PENSTOCK_CRASH={text!r} names no crash point: expected one of {', '.join(POINTS)}, then @<epoch>, :jvm, :driver or :group.")
+    return _Order(point, int(epoch or 0), also, os.environ["PENSTOCK_CRASH_ONCE"])
+
+
+def crash_point(name: str, epoch: int) -> None:
+    """Die here if the environment asks for the point `name` at `epoch` and nobody has died for it yet."""
+    order = _order()
+    if order is None or order.point != name or epoch < order.epoch:
+        return
+    try:
+        with open(order.once, "x") as file:
+            file.write(f"{name} {epoch} {os.getpid()}\n")
+    except FileExistsError:
+        return
+    if order.also == "driver":
+        os.kill(_ancestors()[-1], signal.SIGKILL)
+    if order.also == "jvm":
+        os.kill(_ancestors()[0], signal.SIGKILL)
+    if order.also == "group":
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _ancestors() -> list[int]:
+    """Return the pids of the JVMs above this process, nearest first, and of the program that started the last of them."""
+    found: list[int] = []
+    pid = os.getppid()
+    while pid > 1:
+        status = Path(f"/proc/{pid}/status").read_text()
+        fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        if fields["Name"] == "java":
+            found.append(pid)
+        elif found:
+            return [*found, pid]
+        pid = int(fields["PPid"])
+    return found

@@ -1,0 +1,78 @@
+"""Errors on their way from a worker to the program: one object instead of the tracebacks of three processes.
+
+A worker that meets a StreamsError sends it down as a row; nothing of the epoch is written, no attempt is repeated (the error of a user's function
+would only come again), and the sink's commit ends the query with it. Any other exception is left to Spark, which runs the task again on another
+worker. The text of the exception that Spark reports holds the error between two marks.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from base64 import b64decode, b64encode
+from pathlib import Path
+
+import orjson
+
+from penstock.errors import StreamsError
+
+_MARK = re.compile(r"\[penstock-failure:([A-Za-z0-9+/=]+)\]")
+_OWN_CODE = str(Path(__file__).parents[2])
+_LINES = 12
+
+
+class QueryFailedError(Exception):
+    """Ends the query from inside Spark; its text carries the error."""
+
+    def __init__(self, failure: bytes) -> None:
+        """Carry what `encode_failure` gave."""
+        super().__init__(f"[penstock-failure:{b64encode(failure).decode()}]")
+
+
+def encode_failure(error: StreamsError, printed: str) -> bytes:
+    """Return `error` with its causes, the lines of the user's code that led to them, and what functions `printed` before."""
+    notes = list(getattr(error, "__notes__", []))
+    cause = error.__cause__
+    if cause is not None:
+        notes = [_user_traceback(cause)]
+    return orjson.dumps({"type": type(error).__name__, "message": str(error), "notes": notes, "printed": printed})
+
+
+def decode_failure(failure: bytes) -> tuple[StreamsError, str]:
+    """Return the error that `failure` was made from, of the same class, and what was printed before it."""
+    fields = orjson.loads(failure)
+    classes = {cls.__name__: cls for cls in _all_classes(StreamsError)}
+    cls = classes.get(fields["type"], StreamsError)
+    error = cls.__new__(cls, fields["message"])
+    Exception.__init__(error, fields["message"])
+    for note in fields["notes"]:
+        error.add_note(note)
+    return error, fields["printed"]
+
+
+def failure_in(text: str) -> tuple[StreamsError, str] | None:
+    """Return the error that a text of Spark carries, None if there is none."""
+    found = _MARK.search(text)
+    return None if found is None else decode_failure(b64decode(found.group(1)))
+
+
+def readable(text: str) -> str:
+    """Return the lines of a text of Spark that help: the last Python exception in it, else its first lines."""
+    lines = [line for line in text.strip().splitlines() if line.strip() and not line.lstrip().startswith(("at ", "... "))]
+    errors = [line for line in lines if re.match(r"^[\w.]+(Error|Exception|Interrupt): ", line) and not line.startswith(("org.", "java."))]
+    return "\n".join(errors[-1:] or lines[:_LINES])
+
+
+def _user_traceback(cause: BaseException) -> str:
+    """Return the traceback of `cause` without frames of Penstock and of Spark's workers."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(cause.__traceback__)
+        if not frame.filename.startswith(_OWN_CODE) and "/pyspark/" not in frame.filename and not frame.filename.startswith("<frozen")
+    ]
+    lines = traceback.format_list(frames[-_LINES:]) + traceback.format_exception_only(cause)
+    return "".join(lines).rstrip()
+
+
+def _all_classes(root: type[StreamsError]) -> list[type[StreamsError]]:
+    return [root, *(cls for child in root.__subclasses__() for cls in _all_classes(child))]

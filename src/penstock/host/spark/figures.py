@@ -1,0 +1,68 @@
+"""Figures of a running application, kept by the driver from the manifests: cheap to read, as of the last committed epoch."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.host.spark.checkpoint import Manifest
+from penstock.record import TopicPartition
+
+_RECENT = 20
+
+
+class Figures:
+    """Adds up manifests; any thread may take a snapshot."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last: Manifest | None = None
+        self._ends: Mapping[TopicPartition, int] = {}
+        self._begin: Mapping[str, list[int]] = {}
+        self._records_in = 0
+        self._records_out = 0
+        self._bytes_in = 0
+        self._recent: deque[Manifest] = deque(maxlen=_RECENT)
+
+    @property
+    def epoch(self) -> int:
+        """The last epoch that was taken."""
+        return 0 if self._last is None else self._last.epoch
+
+    def begin(self, last: Manifest, begin: Mapping[str, list[int]], ends: Mapping[TopicPartition, int]) -> None:
+        """Start from the manifest `last` of an earlier run; ends: the ends of the inputs now; begin: positions before the first epoch."""
+        with self._lock:
+            self._last, self._begin, self._ends = last, begin, ends
+
+    def take(self, manifest: Manifest) -> None:
+        """Add a manifest that is new."""
+        with self._lock:
+            self._last = manifest
+            self._records_in += sum(figures.records for figures in manifest.input.values())
+            self._bytes_in += sum(figures.bytes for figures in manifest.input.values())
+            self._records_out += manifest.records_out
+            self._recent.append(manifest)
+
+    def snapshot(self) -> Mapping[str, Any]:
+        """Return the figures by name.
+
+        epoch: the last committed. records_in, bytes_in, records_out: since this start. records_per_second: of input, over the last epochs with records.
+        epoch_ms: how long the last epoch took. lag, planned: records from the position, and from the position at start, to the ends at start.
+        """
+        with self._lock:
+            last, recent = self._last, [m for m in self._recent if m.input]
+            positions = self._begin if last is None or not last.offsets else last.offsets
+            lag = sum(max(end - positions[tp.topic][tp.partition], 0) for tp, end in self._ends.items())
+            busy_ms = sum(manifest.committed_ms - manifest.planned_ms for manifest in recent)
+            taken = sum(figures.records for manifest in recent for figures in manifest.input.values())
+            return {
+                "epoch": 0 if last is None else last.epoch,
+                "epoch_ms": 0 if last is None else last.committed_ms - last.planned_ms,
+                "records_in": self._records_in,
+                "bytes_in": self._bytes_in,
+                "records_out": self._records_out,
+                "records_per_second": round(1000 * taken / busy_ms) if busy_ms > 0 else 0,
+                "lag": lag,
+            }

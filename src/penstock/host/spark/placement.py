@@ -1,0 +1,252 @@
+"""Where tasks run: sub-topologies on levels, tasks in levels, tasks and sink partitions in Spark partitions. Pure functions over plain data.
+
+A sub-topology that is fed by repartition topics stands one level above the highest that feeds it; all others stand on level 0. A level has the tasks
+of its sub-topologies, numbered from 0 in the order of (sub-topology, partition); task n of a level runs in Spark partition n modulo the partitions
+of the level. The lane of a task is its number over all levels.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from penstock.errors import MissingSourceTopicError, TopologyError
+from penstock.plan.subtopology import BuiltTopology, NodeSpec, SinkSpec, SourceSpec, SubtopologySpec, TaskId
+from penstock.record import TopicPartition
+
+
+class Place(NamedTuple):
+    """Where a task stands: its level, its number there, and its lane."""
+
+    level: int
+    number: int
+    lane: int
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The tasks of each level, the Spark partitions of each level and of the sink, and the partitions of each source topic (repartition topics too)."""
+
+    levels: tuple[tuple[TaskId, ...], ...]
+    partitions: tuple[int, ...]
+    sink_partitions: int
+    source_partitions: Mapping[str, int]
+    subtopology_of: Mapping[str, int]
+
+    @cached_property
+    def places(self) -> Mapping[TaskId, Place]:
+        """The place of each task."""
+        places: dict[TaskId, Place] = {}
+        for level, tasks in enumerate(self.levels):
+            for number, task in enumerate(tasks):
+                places[task] = Place(level, number, len(places))
+        return places
+
+    @cached_property
+    def tasks(self) -> tuple[TaskId, ...]:
+        """All tasks by lane."""
+        return tuple(self.places)
+
+    @property
+    def sink_level(self) -> int:
+        """The level of the sink: one behind the last."""
+        return len(self.levels)
+
+    def partitions_after(self, level: int) -> int:
+        """Return the Spark partitions of the level after `level`, or of the sink."""
+        return self.partitions[level + 1] if level + 1 < len(self.levels) else self.sink_partitions
+
+    def consumer(self, topic: str, partition: int) -> TaskId:
+        """Return the task that reads `partition` of the source topic `topic`."""
+        return TaskId(self.subtopology_of[topic], partition)
+
+    def sink_partition(self, topic: str, partition: int) -> int:
+        """Return the sink partition that writes to `partition` of `topic`: all of a partition's records go through one."""
+        return (crc32(topic.encode()) + partition) % self.sink_partitions
+
+    def inputs_of(self, task: TaskId, repartition_topics: Mapping[str, Any]) -> list[TopicPartition]:
+        """Return the partitions of topics of brokers that `task` reads."""
+        return [
+            TopicPartition(topic, task.partition)
+            for topic, subtopology in self.subtopology_of.items()
+            if subtopology == task.subtopology and topic not in repartition_topics and task.partition < self.source_partitions[topic]
+        ]
+
+
+def resolve_patterns(topology: BuiltTopology, topics: Mapping[str, int], internal: frozenset[str]) -> BuiltTopology:
+    """Return `topology` with the topics that each pattern of a source matches now, `internal` ones left out (Kafka Streams subscribes by pattern)."""
+
+    def resolved(node: NodeSpec) -> NodeSpec:
+        if isinstance(node, SourceSpec) and node.pattern is not None:
+            pattern = re.compile(node.pattern)
+            names = sorted(t for t in topics if t not in internal and not t.startswith("__") and pattern.fullmatch(t))
+            return replace(node, topics=tuple(names))
+        return node
+
+    subtopologies = []
+    for spec in topology.subtopologies:
+        nodes = tuple(resolved(node) for node in spec.nodes)
+        sources = dict.fromkeys([*spec.source_topics, *(t for node in nodes if isinstance(node, SourceSpec) for t in node.topics)])
+        subtopologies.append(replace(spec, nodes=nodes, source_topics=tuple(sources)))
+    return replace(topology, subtopologies=tuple(subtopologies))
+
+
+def place(topology: BuiltTopology, topics: Mapping[str, int], parallelism: int) -> Placement:
+    """Place all tasks of `topology`.
+
+    Args:
+        topology: with all patterns resolved.
+        topics: partitions of each topic of the brokers.
+        parallelism: Spark partitions of a level and of the sink, where there is that much to do.
+
+    Raises:
+        MissingSourceTopicError: a source topic does not exist.
+        TopologyError: co-partitioned topics differ in their partitions, or a sub-topology feeds itself.
+    """
+    check_source_topics(topology, topics)
+    source_partitions = {t: topics[t] for spec in topology.subtopologies for t in spec.source_topics if t in topics}
+    source_partitions.update(_repartition_counts(topology, topics))
+    level_of = _levels(topology)
+    levels: list[list[TaskId]] = [[] for _ in range(max(level_of.values(), default=0) + 1)]
+    for spec in topology.subtopologies:
+        count = max((source_partitions[topic] for topic in spec.source_topics), default=0)
+        levels[level_of[spec.id]].extend(TaskId(spec.id, partition) for partition in range(count))
+    return Placement(
+        levels=tuple(map(tuple, levels)),
+        partitions=tuple(max(1, min(parallelism, len(tasks))) for tasks in levels),
+        sink_partitions=_sink_partitions(topology, topics, parallelism),
+        source_partitions=source_partitions,
+        subtopology_of={topic: spec.id for spec in topology.subtopologies for topic in spec.source_topics},
+    )
+
+
+def check_source_topics(topology: BuiltTopology, topics: Mapping[str, int]) -> None:
+    """Raise MissingSourceTopicError for source topics that are not among `topics`."""
+    wanted = [t for spec in topology.subtopologies for t in spec.source_topics if t not in topology.repartition_topics]
+    missing = sorted({topic for topic in wanted if topic not in topics})
+    if missing:
+        names = " ".join(missing)
+        raise MissingSourceTopicError(
+            f"Source topics that do not exist: {', '.join(missing)}. Create them first, for example with: penstock topics create {names}"
+        )
+    for spec in topology.subtopologies:
+        for node in spec.nodes:
+            if isinstance(node, SourceSpec) and not node.topics:
+                raise MissingSourceTopicError(
+                    f"Source {node.name}: no topic matches the pattern {node.pattern!r}. Create one first, for example with: penstock topics create"
+                )
+
+
+def external_sink_topics(topology: BuiltTopology) -> list[str]:
+    """Return the topics of brokers that named sinks write to, in order, each once."""
+    return list(
+        dict.fromkeys(t for spec in topology.subtopologies for t in spec.sink_topics if t not in topology.repartition_topics)
+    )
+
+
+def _sink_partitions(topology: BuiltTopology, topics: Mapping[str, int], parallelism: int) -> int:
+    named = external_sink_topics(topology)
+    dynamic = any(isinstance(node, SinkSpec) and node.topic is None for spec in topology.subtopologies for node in spec.nodes)
+    return parallelism if dynamic else max(1, min(parallelism, sum(topics.get(topic, 1) for topic in named)))
+
+
+def _repartition_counts(topology: BuiltTopology, topics: Mapping[str, int]) -> dict[str, int]:
+    """Return the partitions of each repartition topic: as the user fixed them, else as many as the largest topic upstream, co-partitioned ones alike
+    (Kafka classes: RepartitionTopics, CopartitionedTopicsEnforcer)."""
+    known = {name: topic.partitions for name, topic in topology.repartition_topics.items() if topic.partitions is not None}
+    unknown = [name for name in topology.repartition_topics if name not in known]
+    while unknown:
+        progress = False
+        for name in list(unknown):
+            upstream = [t for spec in topology.subtopologies if name in spec.sink_topics for t in spec.source_topics if t != name]
+            if all(t in known or t in topics for t in upstream) and upstream:
+                known[name] = max(known.get(t) or topics[t] for t in upstream)
+                unknown.remove(name)
+                progress = True
+        if not progress:
+            raise TopologyError(f"the partitions of the repartition topics {', '.join(unknown)} do not follow from any source topic.")
+    for group in topology.copartition_groups:
+        _align(group, known, topology, topics)
+    return known
+
+
+def _align(group: frozenset[str], known: dict[str, int], topology: BuiltTopology, topics: Mapping[str, int]) -> None:
+    external = {topic: topics[topic] for topic in sorted(group) if topic not in topology.repartition_topics}
+    fixed = {t: p.partitions for t, p in topology.repartition_topics.items() if t in group and p.partitions is not None}
+    firm = {**external, **fixed}
+    if len(set(firm.values())) > 1:
+        shown = ", ".join(f"{topic} has {count}" for topic, count in firm.items())
+        raise TopologyError(f"topics that are joined or merged by key must have equal numbers of partitions: {shown}.")
+    free = [topic for topic in group if topic in known and topic not in fixed]
+    count = next(iter(firm.values()), None) or max((known[topic] for topic in free), default=0)
+    for topic in free:
+        known[topic] = count
+
+
+def _levels(topology: BuiltTopology) -> dict[int, int]:
+    feeders = {spec.id: _feeders(spec, topology) for spec in topology.subtopologies}
+    levels: dict[int, int] = {}
+    while len(levels) < len(feeders):
+        ready = [s for s, above in feeders.items() if s not in levels and all(f in levels for f in above)]
+        if not ready:
+            cycle = sorted(s for s in feeders if s not in levels)
+            raise TopologyError(
+                f"the sub-topologies {cycle} feed themselves through repartition topics, which the Spark host cannot run in one epoch; "
+                "write to a topic of your own and read that instead."
+            )
+        for subtopology in ready:
+            levels[subtopology] = 1 + max((levels[f] for f in feeders[subtopology]), default=-1)
+    return levels
+
+
+def _feeders(spec: SubtopologySpec, topology: BuiltTopology) -> set[int]:
+    wanted = {topic for topic in spec.source_topics if topic in topology.repartition_topics}
+    return {other.id for other in topology.subtopologies if wanted.intersection(other.sink_topics)}
+
+
+# ---------------------------------------------------------------------------------------------------------------- what a checkpoint is held against
+
+
+def shape(topology: BuiltTopology, placement: Placement) -> dict[str, Any]:
+    """Return what a checkpoint depends on, as plain data: tasks, levels, topics, nodes and stores."""
+    return {
+        "tasks of each level": [[str(task) for task in tasks] for tasks in placement.levels],
+        "partitions of source topics": dict(sorted(placement.source_partitions.items())),
+        "nodes": {str(spec.id): [_node_text(node) for node in spec.nodes] for spec in topology.subtopologies},
+        "stores": {
+            str(spec.id): {name: f"{store.kind}{', in memory' if store.in_memory else ''}" for name, store in sorted(spec.stores.items())}
+            for spec in topology.subtopologies
+        },
+    }
+
+
+def _node_text(node: NodeSpec) -> str:
+    kind = type(node).__name__.removesuffix("Spec").lower()
+    return f"{kind} {node.name}" + ("" if isinstance(node, SourceSpec) else f" after {', '.join(node.parents)}")
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any], path: str = "") -> list[str]:
+    """Return what differs between two shapes, a line each."""
+    lines: list[str] = []
+    for key in dict.fromkeys([*before, *now]):
+        old, new = before.get(key), now.get(key)
+        where = f"{path}{key}"
+        if old == new:
+            continue
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            lines.extend(differences(old, new, f"{where} / "))
+        elif isinstance(old, list) and isinstance(new, list):
+            gone, added = [x for x in old if x not in new], [x for x in new if x not in old]
+            lines.append(f"{where}: {_listed('no longer', gone)}{_listed('new', added)}".rstrip() if gone or added else f"{where}: another order")
+        else:
+            lines.append(f"{where}: was {'absent' if old is None else old}, is {'absent' if new is None else new}")
+    return lines
+
+
+def _listed(what: str, items: list[Any]) -> str:
+    return f"{what}: {', '.join(map(str, items))}; " if items else ""
+

@@ -1,0 +1,67 @@
+"""Decides how far an epoch reads: a pure function of positions, ends, sizes of records and a quota of bytes, without a clock and without I/O.
+
+Rules: an epoch never reads past the ends that it was shown, nor back; it stays within the quota of bytes by estimate, plus one record for each
+partition; every partition that lags advances in every epoch; and partitions share the quota by their lag, so that topics which feed one task move
+on together. The quota grows or shrinks towards the time that an epoch should take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.record import TopicPartition
+
+UNKNOWN_RECORD_BYTES = 64 * 1024
+"""Estimate of the size of a record of a topic from which none has been read: large, so that the first epoch is small."""
+
+_MIN_QUOTA = 64 * 1024
+_FIRST_QUOTA = 16 * 1024 * 1024
+_STEP = 2.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of an epoch: its bytes and the time in ms that it should take (`penstock.batch.max.bytes`, `penstock.batch.target.ms`)."""
+
+    max_bytes: int
+    target_ms: int
+
+
+def first_quota(limits: Limits) -> int:
+    """Return the bytes of the first epoch after a start."""
+    return min(limits.max_bytes, _FIRST_QUOTA)
+
+
+def next_quota(quota: int, read_bytes: int, duration_ms: int, limits: Limits) -> int:
+    """Return the bytes of the next epoch after one that read `read_bytes` in `duration_ms`.
+
+    An epoch that did not use half of its quota says nothing about a larger one; otherwise at most a doubling or a halving a step.
+    """
+    wanted = read_bytes * limits.target_ms / max(duration_ms, 1)
+    if wanted > quota and read_bytes < quota / 2:
+        return quota
+    bounded = min(max(wanted, quota / _STEP), quota * _STEP)
+    return int(min(max(bounded, _MIN_QUOTA), limits.max_bytes))
+
+
+def plan(
+    positions: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    record_bytes: Mapping[str, float],
+    quota: int,
+) -> dict[TopicPartition, int]:
+    """Return the position of each partition after the epoch.
+
+    Args:
+        positions: offset of the next record to read of each partition.
+        ends: offset after the last record that may be read; partitions without one stay.
+        record_bytes: average bytes of a record by topic; topics without one count as UNKNOWN_RECORD_BYTES.
+        quota: bytes that the epoch may read.
+    """
+    lags = {tp: max(ends.get(tp, position) - position, 0) for tp, position in positions.items()}
+    wanted = sum(lag * record_bytes.get(tp.topic, UNKNOWN_RECORD_BYTES) for tp, lag in lags.items())
+    if wanted <= quota:
+        return {tp: position + lags[tp] for tp, position in positions.items()}
+    share = quota / wanted
+    return {tp: position + (min(lags[tp], max(1, int(lags[tp] * share))) if lags[tp] else 0) for tp, position in positions.items()}

@@ -1,0 +1,179 @@
+"""What happens between `start` and the first epoch: topology, brokers and checkpoint are held against each other, and the recipe is made.
+
+Nothing is written before all checks have passed. What is fixed for the life of a checkpoint (`Metadata`) is fixed here, once.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from penstock.client.api import Admin, NewTopic
+from penstock.client.confluent.transactions import transactions_refused
+from penstock.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2, StreamsConfig
+from penstock.errors import ConfigError, IncompatibleCheckpointError, StreamsError, TaskCorruptedError
+from penstock.host.spark.checkpoint import Checkpoint, Manifest, Metadata
+from penstock.host.spark.placement import Placement, differences, external_sink_topics, place, resolve_patterns, shape
+from penstock.host.spark.recipe import Recipe
+from penstock.host.spark.sink import commits_topic
+from penstock.plan.subtopology import BuiltTopology, SourceSpec
+from penstock.record import TopicPartition
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What `prepare` found: the recipe, the guarantee in words, the last manifest, and the ends of the inputs now."""
+
+    recipe: Recipe
+    guarantee: str
+    last: Manifest
+    ends: Mapping[TopicPartition, int]
+
+
+def prepare(
+    built: BuiltTopology,
+    config: StreamsConfig,
+    checkpoint: Checkpoint,
+    admin: Admin,
+    parallelism: int,
+    control_directory: str,
+) -> Prepared:
+    """Check everything that can be checked before the query starts, and return what it needs.
+
+    Args:
+        built: the topology.
+        config: the application's configuration.
+        checkpoint: where it is to go on, or to begin.
+        admin: a client of its brokers.
+        parallelism: Spark partitions of a level, for a new checkpoint.
+        control_directory: a local directory that driver and source process share.
+
+    Raises:
+        MissingSourceTopicError, TopologyError: see `place`.
+        IncompatibleCheckpointError: the checkpoint was made by another topology.
+        ConfigError: exactly_once_v2 is asked for, and the brokers do not serve transactions.
+        StreamsError: a topic that a sink writes to does not exist.
+    """
+    application_id = str(config.required("application.id"))
+    topics = admin.topics()
+    internal = frozenset([*built.repartition_topics, commits_topic(application_id)])
+    topology = resolve_patterns(built, topics, internal)
+    placement = place(topology, topics, parallelism)
+    _check_sink_topics(topology, topics)
+    metadata = checkpoint.read_metadata()
+    if metadata is not None:
+        _check_same(metadata, topology, placement, checkpoint)
+        placement = replace(placement, partitions=metadata.partitions, sink_partitions=metadata.sink_partitions)
+    transactional, guarantee = _guarantee(config, application_id)
+    ends = admin.end_offsets(_inputs(topology, placement), read_committed=True)
+    if metadata is None:
+        begin = _begin(topology, placement, config, admin, ends)
+        metadata = Metadata(
+            uuid.uuid4().hex,
+            application_id,
+            begin,
+            placement.partitions,
+            placement.sink_partitions,
+            shape(topology, placement),
+        )
+        checkpoint.write_metadata(metadata)
+    if transactional:
+        _make_commits_topic(admin, topics, commits_topic(application_id), placement.sink_partitions, config)
+    recipe = Recipe(
+        config=config,
+        topology=topology,
+        placement=placement,
+        topic_partitions={**topics, **placement.source_partitions},
+        begin=metadata.begin,
+        checkpoint=checkpoint.uri,
+        query_id=metadata.query_id,
+        generation=checkpoint.take_generation(),
+        transactional=transactional,
+        control_directory=control_directory,
+    )
+    return Prepared(recipe, guarantee, _last_manifest(checkpoint, metadata), ends)
+
+
+def _check_sink_topics(topology: BuiltTopology, topics: Mapping[str, int]) -> None:
+    missing = [topic for topic in external_sink_topics(topology) if topic not in topics]
+    if missing:
+        raise StreamsError(
+            f"Topics that sinks write to do not exist: {', '.join(missing)}. Create them first, for example with: "
+            f"penstock topics create {' '.join(missing)}"
+        )
+
+
+def _check_same(metadata: Metadata, topology: BuiltTopology, placement: Placement, checkpoint: Checkpoint) -> None:
+    found = differences(metadata.shape, shape(topology, placement))
+    if found:
+        lines = "\n".join(f"  - {line}" for line in found)
+        raise IncompatibleCheckpointError(
+            f"The checkpoint {checkpoint.uri} was made by another topology or other numbers of partitions. What is different now:\n{lines}\n"
+            "Run the program that made it, or start anew: with another application.id, or after deleting the checkpoint (its state is lost, and the input "
+            "is read from where auto.offset.reset says)."
+        )
+
+
+def _guarantee(config: StreamsConfig, application_id: str) -> tuple[bool, str]:
+    """Return whether the sink writes transactions, and the guarantee in words."""
+    wanted = config["processing.guarantee"]
+    if wanted == AT_LEAST_ONCE:
+        return False, AT_LEAST_ONCE
+    refused = transactions_refused(config, f"{application_id}-penstock-probe")
+    if refused is None:
+        return True, EXACTLY_ONCE_V2
+    if wanted == EXACTLY_ONCE_V2:
+        raise ConfigError(
+            f"processing.guarantee={EXACTLY_ONCE_V2} needs transactions, and the brokers at {config['bootstrap.servers']} do not serve them for this "
+            f"application: {refused.rstrip('.')}. Use other brokers, allow the transactional ids that begin with {application_id}-, or set "
+            f"processing.guarantee={AT_LEAST_ONCE}."
+        )
+    return False, f"{AT_LEAST_ONCE} (the broker serves no transactions)"
+
+
+def _inputs(topology: BuiltTopology, placement: Placement) -> list[TopicPartition]:
+    return [tp for task in placement.tasks for tp in placement.inputs_of(task, topology.repartition_topics)]
+
+
+def _begin(
+    topology: BuiltTopology,
+    placement: Placement,
+    config: StreamsConfig,
+    admin: Admin,
+    ends: Mapping[TopicPartition, int],
+) -> dict[str, list[int]]:
+    """Return where each source topic is begun: at its beginning or its end, as its source or the configuration says."""
+    resets = {
+        topic: node.offset_reset or config["auto.offset.reset"]
+        for spec in topology.subtopologies
+        for node in spec.nodes
+        if isinstance(node, SourceSpec)
+        for topic in node.topics
+    }
+    inputs = _inputs(topology, placement)
+    first = admin.beginning_offsets(inputs)
+    begin: dict[str, list[int]] = {}
+    for tp in sorted(inputs):
+        begin.setdefault(tp.topic, []).append(ends[tp] if resets[tp.topic] == "latest" else first[tp])
+    return begin
+
+
+def _make_commits_topic(admin: Admin, topics: Mapping[str, int], name: str, partitions: int, config: StreamsConfig) -> None:
+    """Make the commits topic: an offset for a partition that does not exist would hang until its time-out."""
+    if name not in topics:
+        replication = config["replication.factor"]
+        admin.create_topics([NewTopic(name, partitions, replication, {"cleanup.policy": "compact"})])
+    elif topics[name] < partitions:
+        admin.create_partitions(name, partitions)
+
+
+def _last_manifest(checkpoint: Checkpoint, metadata: Metadata) -> Manifest:
+    epoch = checkpoint.last_epoch()
+    manifest = checkpoint.read_manifest(epoch, metadata.query_id)
+    if manifest is None or manifest.query_id != metadata.query_id or (epoch > 0 and not checkpoint.has_spark_offsets()):
+        raise TaskCorruptedError(
+            f"The checkpoint {checkpoint.uri} is not whole: manifests, metadata and Spark's own checkpoint do not belong together. Restore the whole "
+            "directory from one copy, or delete it to start anew."
+        )
+    return manifest

@@ -1,0 +1,111 @@
+"""What travels between planner, tasks, sink and driver in one epoch: the offset of the source, control rows and reports. Plain values, no behaviour.
+
+Whatever a task may know of its epoch stands in the offset, which Spark logs before the epoch runs, or in the manifest of the epoch before; so a
+replay of an epoch sees the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from penstock.host.spark.checkpoint import TaskEntry
+from penstock.host.spark.rows import decode_message, encode_message
+from penstock.record import TopicPartition
+
+
+@dataclass(frozen=True)
+class EpochOffset:
+    """The offset of the source: an epoch, and how far it has read.
+
+    planned_ms: the clock of the epoch. positions: of each source topic, the next offset of each partition. partitions, sink_partitions: see Placement;
+    here so that a replay by a driver with another idea of them is noticed.
+    """
+
+    query_id: str
+    epoch: int
+    planned_ms: int
+    positions: Mapping[str, list[int]]
+    partitions: list[int]
+    sink_partitions: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the offset as Spark logs it."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(fields: Mapping[str, Any]) -> EpochOffset:
+        """Return the offset that Spark gives back."""
+        return EpochOffset(**fields)
+
+    def position(self, partition: TopicPartition) -> int:
+        """Return the offset of the next record of `partition`."""
+        return self.positions[partition.topic][partition.partition]
+
+
+class TaskControl(NamedTuple):
+    """What a task knows of its epoch: number, clock (ms), and its entry in the manifest of the epoch before."""
+
+    epoch: int
+    planned_ms: int
+    entry: TaskEntry
+
+    def encode(self) -> bytes:
+        """Return the control as a blob."""
+        return encode_message((self.epoch, self.planned_ms, *_entry_fields(self.entry)))
+
+    @staticmethod
+    def decode(blob: bytes) -> TaskControl:
+        """Return the control of a blob."""
+        epoch, planned_ms, *entry = decode_message(blob)
+        return TaskControl(epoch, planned_ms, TaskEntry(*entry))
+
+    def is_idle(self) -> bool:
+        """Return whether a task without input has nothing to do: it has been initialised before and no punctuation is due."""
+        due = self.entry.due_ms
+        return self.entry.head != "" and (due is None or due > self.planned_ms)
+
+
+class TaskReport(NamedTuple):
+    """What a task did in an epoch: the head that it began from and its new entry in the manifest; what it took, as (topic, records, bytes); what its
+    functions printed."""
+
+    task: str
+    epoch: int
+    generation: int
+    parent: str
+    entry: TaskEntry
+    input: tuple[tuple[str, int, int], ...] = ()
+    printed: str = ""
+
+    def encode(self) -> bytes:
+        """Return the report as a blob."""
+        return encode_message((*self[:4], _entry_fields(self.entry), self.input, self.printed))
+
+    @staticmethod
+    def decode(blob: bytes) -> TaskReport:
+        """Return the report of a blob."""
+        task, epoch, generation, parent, entry, taken, printed = decode_message(blob)
+        return TaskReport(task, epoch, generation, parent, TaskEntry(*entry), taken, printed)
+
+
+def _entry_fields(entry: TaskEntry) -> tuple[str, dict[str, Any], int | None]:
+    return entry.head, dict(entry.segments), entry.due_ms
+
+
+class SinkControl(NamedTuple):
+    """What a sink partition knows of its epoch."""
+
+    epoch: int
+    planned_ms: int
+    positions: Mapping[str, list[int]]
+
+    def encode(self) -> bytes:
+        """Return the control as a blob."""
+        return encode_message((self.epoch, self.planned_ms, dict(self.positions)))
+
+    @staticmethod
+    def decode(blob: bytes) -> SinkControl:
+        """Return the control of a blob."""
+        return SinkControl(*decode_message(blob))

@@ -1,0 +1,72 @@
+"""The recipe: all that the processes of one run of one application need to know, pickled once by the driver.
+
+It goes to source, stages and sink as bytes inside their own pickles (never as an option of Spark: options are shown in plans and may hold secrets).
+Functions of the user's main module go by value (cloudpickle), those of importable modules by name; so the driver's module path goes along.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import cloudpickle
+
+from penstock.config import StreamsConfig
+from penstock.host.spark.placement import Placement
+from penstock.plan.subtopology import BuiltTopology, SubtopologySpec
+from penstock.record import TopicPartition
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """One run of one application.
+
+    topology: patterns resolved. topic_partitions: the partitions of each topic of the brokers at start, and of the repartition topics. begin: offset
+    to begin at, for each partition of a source topic. query_id, generation: see `checkpoint`. transactional: whether the sink writes transactions.
+    control_directory: a local directory that driver and source process share.
+    """
+
+    config: StreamsConfig
+    topology: BuiltTopology
+    placement: Placement
+    topic_partitions: Mapping[str, int]
+    begin: Mapping[str, list[int]]
+    checkpoint: str
+    query_id: str
+    generation: int
+    transactional: bool
+    control_directory: str
+
+    @property
+    def application_id(self) -> str:
+        """`application.id` of the configuration."""
+        return str(self.config.required("application.id"))
+
+    @cached_property
+    def subtopologies(self) -> Mapping[int, SubtopologySpec]:
+        """The sub-topologies by id."""
+        return {spec.id: spec for spec in self.topology.subtopologies}
+
+    @cached_property
+    def inputs(self) -> tuple[TopicPartition, ...]:
+        """All partitions of topics of brokers that the application reads."""
+        return tuple(tp for task in self.placement.tasks for tp in self.placement.inputs_of(task, self.topology.repartition_topics))
+
+
+def dump_recipe(recipe: Recipe) -> bytes:
+    """Return `recipe` as bytes for `load_recipe`; raises the pickler's error for what cannot be pickled."""
+    return cloudpickle.dumps((list(sys.path), cloudpickle.dumps(recipe)))
+
+
+@lru_cache(maxsize=2)
+def load_recipe(data: bytes) -> Recipe:
+    """Return the recipe that `dump_recipe` wrote; unpickled once a process."""
+    loaded: tuple[list[str], bytes] = cloudpickle.loads(data)
+    paths, inner = loaded
+    sys.path.extend(path for path in paths if path and path not in sys.path)
+    recipe: Any = cloudpickle.loads(inner)
+    assert isinstance(recipe, Recipe)
+    return recipe

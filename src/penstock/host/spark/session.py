@@ -1,0 +1,167 @@
+"""The SparkSession of a query: made by Penstock in local mode by default, or the user's own, taken as it is.
+
+Settings of the query's own go into a session of its own on the same SparkContext, so that a user's session keeps his. What Spark logs in a JVM that
+Penstock starts goes to a file beside the state, and errors reach the program as Python exceptions.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from penstock.config import StreamsConfig
+from penstock.errors import StreamsError
+
+MINIMUM_SPARK = (4, 2)
+MINIMUM_JAVA = 17
+
+QUERY_SETTINGS: Mapping[str, str] = {
+    "spark.sql.adaptive.enabled": "false",
+    # Hadoop's local file system forks a process for each rename otherwise.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    # Nothing is computed in the JVM: to compile code for it costs more than it gives.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.numRecentProgressUpdates": "2",
+    "spark.sql.streaming.stopTimeout": "20000",
+}
+"""Settings of the query, in any session."""
+
+_LOCAL_SETTINGS: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.speculation": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.locality.wait": "0",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.shuffle.compress": "false",
+    "spark.scheduler.mode": "FIFO",
+}
+
+_LOG_SETTINGS = """\
+status = error
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
+rootLogger.level = {level}
+rootLogger.appenderRef.console.ref = console
+"""
+
+
+def check_spark() -> None:
+    """Raise StreamsError unless pyspark is new enough."""
+    found = tuple(int(part) for part in re.findall(r"\d+", pyspark.__version__)[:2])
+    if found < MINIMUM_SPARK:
+        raise StreamsError(
+            f"Penstock needs pyspark {MINIMUM_SPARK[0]}.{MINIMUM_SPARK[1]} or newer, found {pyspark.__version__}: pip install --upgrade pyspark"
+        )
+
+
+def check_java() -> None:
+    """Raise StreamsError unless Java 17 or newer is found in JAVA_HOME or on the path."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    hint = f"Install a Java runtime, version {MINIMUM_JAVA} or newer (such as openjdk-17-jre-headless), or point JAVA_HOME to one."
+    if java is None or not Path(java).exists():
+        raise StreamsError(f"Spark needs Java {MINIMUM_JAVA} or newer, and there is none {f'at {java}' if java else 'on the path'}. {hint}")
+    try:
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True).stderr
+    except (OSError, subprocess.SubprocessError) as error:
+        raise StreamsError(f"Spark needs Java {MINIMUM_JAVA} or newer, and {java} does not run: {error}. {hint}") from error
+    version = re.search(r'version "(?:1\.)?(\d+)', answer)
+    if version is None or int(version.group(1)) < MINIMUM_JAVA:
+        raise StreamsError(f"Spark needs Java {MINIMUM_JAVA} or newer, and {java} is {answer.splitlines()[0] if answer else 'unknown'}. {hint}")
+
+
+def make_session(config: StreamsConfig, directory: Path) -> SparkSession:
+    """Return a new session for the application, local unless `penstock.spark.master` says otherwise.
+
+    directory: where the log of the JVM goes (`spark.log`). `spark.` keys of the configuration are settings of the session.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    settings = directory / "log4j2.properties"
+    level = config["penstock.spark.log.level"]
+    settings.write_text(_LOG_SETTINGS.replace("{level}", level or "warn"))
+    builder = SparkSession.builder.appName(config.required("application.id"))
+    builder = builder.master(config["penstock.spark.master"] or f"local[{len(os.sched_getaffinity(0))},4]")
+    values = {
+        **_LOCAL_SETTINGS,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={settings.as_uri()}",
+        **{key: str(value) for key, value in config.given().items() if key.startswith("spark.")},
+    }
+    for key, value in values.items():
+        builder = builder.config(key, value)
+    with _environment(), _standard_error_to(directory / "spark.log" if level is None else None):
+        return builder.getOrCreate()
+
+
+@contextmanager
+def query_session(session: SparkSession) -> Iterator[SparkSession]:
+    """Give a session with the settings of the query, on the SparkContext of `session`, to start the query in."""
+    own = session.newSession()
+    for key, value in QUERY_SETTINGS.items():
+        own.conf.set(key, value)
+    # A data source is looked up in the active session of the thread, not in that of the query; pyspark has no call for it that runs nothing.
+    jvm = own._jvm
+    assert jvm is not None
+    jvm.SparkSession.setActiveSession(own._jsparkSession)
+    try:
+        yield own
+    finally:
+        jvm.SparkSession.setActiveSession(session._jsparkSession)
+
+
+@contextmanager
+def _environment() -> Iterator[None]:
+    """Let a JVM that is started inside find this interpreter and this package."""
+    package = str(Path(__file__).parents[3])
+    path = os.environ.get("PYTHONPATH", "")
+    wanted = {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join(part for part in (path, package) if part),
+    }
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _standard_error_to(log: Path | None) -> Iterator[None]:
+    """Let a process that is started inside write its standard error to `log`, unless it is None."""
+    if log is None:
+        yield
+        return
+    sys.stderr.flush()
+    own = os.dup(2)
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.dup2(target, 2)
+        yield
+    finally:
+        os.dup2(own, 2)
+        os.close(own)
+        os.close(target)

@@ -1,0 +1,100 @@
+"""One epoch of one task, in a worker: open its state, run it, write its commit as segments, report. What it did counts when the driver has committed it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from penstock.host.spark.checkpoint import Checkpoint, TaskEntry
+from penstock.host.spark.crashpoints import crash_point
+from penstock.host.spark.printing import PrintBuffer
+from penstock.host.spark.protocol import TaskControl, TaskReport
+from penstock.host.spark.recipe import Recipe
+from penstock.host.spark.task_state import TaskState
+from penstock.plan.subtopology import TaskId
+from penstock.record import RecordBatch
+from penstock.task.punctuation import EpochSchedules
+from penstock.task.record_collector import OutputBatch
+from penstock.task.stream_task import StreamTask, TaskCommit
+
+
+class TaskInput(NamedTuple):
+    """Records of one lane of one partition, as bytes."""
+
+    lane: int
+    topic: str
+    partition: int
+    batch: RecordBatch
+
+
+class TaskEpoch:
+    """Runs `task` for the epoch of `control`."""
+
+    def __init__(self, recipe: Recipe, checkpoint: Checkpoint, task: TaskId, control: TaskControl) -> None:
+        """Take what to run; nothing is opened yet."""
+        self._recipe = recipe
+        self._checkpoint = checkpoint
+        self._task = task
+        self._control = control
+        self._input: dict[str, tuple[int, int]] = {}
+
+    def run(self, inputs: Iterable[TaskInput], printed: PrintBuffer) -> tuple[list[OutputBatch], TaskReport]:
+        """Return output and report; raises StreamsError if the task fails, with nothing done that counts."""
+        arriving = iter(inputs)
+        first = next(arriving, None)
+        control = self._control
+        if first is None and control.is_idle():
+            return [], self._report(control.entry, "")
+        state = TaskState(self._recipe, self._checkpoint, self._task, control)
+        try:
+            commit = self._process(state, chain(() if first is None else (first,), arriving))
+            crash_point("task.after_process", control.epoch)
+            entry = state.write_commit(commit)
+        finally:
+            state.close()
+        self._write_order(commit)
+        return commit.output, self._report(entry, printed.text())
+
+    def _process(self, state: TaskState, inputs: Iterable[TaskInput]) -> TaskCommit:
+        recipe, control = self._recipe, self._control
+        task = StreamTask(
+            recipe.subtopologies[self._task.subtopology],
+            self._task,
+            recipe.config,
+            state.base,
+            recipe.topic_partitions,
+            checkpoint=state.checkpoint,
+            wall_clock_ms=control.planned_ms,
+            schedules=EpochSchedules(() if state.checkpoint is None else state.checkpoint.schedules),
+        )
+        for lane, topic, partition, batch in inputs:
+            self._count(topic, batch)
+            task.add_records(topic, partition, batch, lane)
+        crash_point("task.before_process", control.epoch)
+        task.initialize()
+        task.process()
+        task.advance_wall_clock(control.planned_ms)
+        commit = task.prepare_commit()
+        task.close()
+        return commit
+
+    def _count(self, topic: str, batch: RecordBatch) -> None:
+        if topic not in self._recipe.topology.repartition_topics:
+            records, size = self._input.get(topic, (0, 0))
+            size += sum(map(len, filter(None, batch.keys))) + sum(map(len, filter(None, batch.values)))
+            self._input[topic] = records + len(batch), size
+
+    def _report(self, entry: TaskEntry, printed: str) -> TaskReport:
+        control = self._control
+        taken = tuple((topic, records, size) for topic, (records, size) in self._input.items())
+        return TaskReport(str(self._task), control.epoch, self._recipe.generation, control.entry.head, entry, taken, printed)
+
+    def _write_order(self, commit: TaskCommit) -> None:
+        """Write the order in which records were taken, if asked to: a file a task and epoch, so that a replay writes the same again."""
+        directory = self._recipe.config["penstock.trace.order"]
+        if directory is not None and commit.order is not None:
+            path = Path(directory) / str(self._task)
+            path.mkdir(parents=True, exist_ok=True)
+            (path / f"{self._control.epoch:012d}").write_bytes(commit.order.encode())

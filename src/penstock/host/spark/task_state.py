@@ -1,0 +1,170 @@
+"""The state of one task in one epoch: its base at the head that the manifest names, and its next commit as segments.
+
+The base is a copy that any worker of this machine may find or make: it is stamped with (query id, generation, epoch, position) and advanced to the head
+of the manifest before a task reads it, in transactions that check the stamp they began from. A stamp of a later epoch or generation means that this
+worker is a zombie. A base of another life of the application, or at a position that the log does not know, is rebuilt from all live segments.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from penstock.errors import TaskCorruptedError, TaskMigratedError
+from penstock.host.spark.checkpoint import Checkpoint, TaskEntry
+from penstock.host.spark.crashpoints import crash_point
+from penstock.host.spark.protocol import TaskControl
+from penstock.host.spark.recipe import Recipe
+from penstock.plan.subtopology import TaskId
+from penstock.state.api import Base
+from penstock.state.lmdb import LmdbBase
+from penstock.state.memory import MemoryBase
+from penstock.state.segment_log import (
+    REBUILDING,
+    SegmentLog,
+    entries_from,
+    log_from_json,
+    log_to_json,
+    maintenance_due,
+    path,
+)
+from penstock.state.segments import (
+    EncodedSegment,
+    Segment,
+    SegmentHeader,
+    SegmentInfo,
+    decode,
+    encode,
+    encode_snapshot,
+    merge,
+)
+from penstock.task.checkpoint import TaskCheckpoint
+from penstock.task.stream_task import TaskCommit
+
+
+def base_directory(recipe: Recipe, task: str) -> Path:
+    """Return where the base of `task` is on each machine."""
+    return Path(recipe.config["state.dir"]) / recipe.application_id / "bases" / task
+
+
+class TaskState:
+    """Base and checkpoint of a task at the beginning of an epoch."""
+
+    def __init__(self, recipe: Recipe, checkpoint: Checkpoint, task: TaskId, control: TaskControl) -> None:
+        """Open the base and bring it up to the head; raises TaskMigratedError, and TaskCorruptedError if a segment is missing."""
+        self._recipe = recipe
+        self._files = checkpoint
+        self._task = str(task)
+        self._spec = recipe.subtopologies[task.subtopology]
+        self._control = control
+        self._log: SegmentLog = log_from_json(dict(control.entry.segments))
+        # A task without stores has nothing to keep on this machine.
+        self.base: Base = LmdbBase(base_directory(recipe, self._task)) if self._spec.stores else MemoryBase()
+        self.checkpoint: TaskCheckpoint | None = None
+        try:
+            self._advance()
+        except BaseException:
+            self.base.close()
+            raise
+
+    def close(self) -> None:
+        """Release the base."""
+        self.base.close()
+
+    def write_commit(self, commit: TaskCommit) -> TaskEntry:
+        """Write a commit as segments, merge and snapshot what is due; return the task's new entry. Nothing is written for a commit without content."""
+        due_ms = commit.checkpoint.next_wall_clock_ms()
+        if not commit.changes and commit.checkpoint == (self.checkpoint or TaskCheckpoint()):
+            return TaskEntry(self._control.entry.head, self._control.entry.segments, due_ms)
+        crash_point("segment.before_write", self._control.epoch)
+        header = SegmentHeader(self._log.head, self._stores(), commit.checkpoint.encode())
+        encoded = encode(header, commit.changes, max_bytes=self._recipe.config["penstock.segment.max.bytes"])
+        log = self._log.append(self._write(encoded))
+        log = self._maintain(log)
+        crash_point("segment.after_write", self._control.epoch)
+        assert log.head is not None
+        return TaskEntry(log.head.hex(), log_to_json(log), due_ms)
+
+    def _advance(self) -> None:
+        """Bring the base to the head of the log, and read the checkpoint that stands there."""
+        if not self._log.deltas:
+            self._forget_other_life()
+            return
+        newest = self._log.deltas[-1]
+        read: Segment | None = None
+        if self._spec.stores:
+            route = path(self._log, self._position())
+            if route.rebuild and self.base.stamp() is not None:
+                self.base.clear()
+            for info in route.segments:
+                read = self._read(info)
+                done = info is route.segments[-1]
+                self.base.apply(read.changes, self._stamp(read.last) if done or not route.rebuild else REBUILDING)
+            crash_point("base.after_apply", self._control.epoch)
+        if read is None or read.id != newest.id:
+            read = self._read(newest)
+        if read.checkpoint is None:
+            raise TaskCorruptedError(f"Segment {read.id.hex()} of task {self._task} should end a commit and has no checkpoint in it.")
+        self.checkpoint = TaskCheckpoint.decode(read.checkpoint)
+
+    def _forget_other_life(self) -> None:
+        if self._spec.stores and self._position() is None and self.base.stamp() is not None:
+            self.base.clear()
+
+    def _position(self) -> bytes | None:
+        """Return the position of the base in the log of this life of the application, None if it has none; raises TaskMigratedError for a zombie."""
+        stamp = self.base.stamp()
+        if stamp is None or stamp == REBUILDING:
+            return None
+        query_id, generation, epoch, position = stamp.decode().split(":")
+        if query_id != self._recipe.query_id:
+            return None
+        mine = self._recipe.generation
+        if int(generation) > mine or (int(generation) == mine and int(epoch) > self._control.epoch - 1):
+            raise TaskMigratedError(
+                f"The state of task {self._task} has been taken on to epoch {epoch} by generation {generation}, while this worker is at epoch "
+                f"{self._control.epoch} of generation {mine}: another program with this application.id has taken over. Run only one."
+            )
+        return bytes.fromhex(position)
+
+    def _stamp(self, position: bytes) -> bytes:
+        return f"{self._recipe.query_id}:{self._recipe.generation}:{self._control.epoch - 1}:{position.hex()}".encode()
+
+    def _maintain(self, log: SegmentLog) -> SegmentLog:
+        """Merge and snapshot as far as the log asks for with this commit."""
+        due = maintenance_due(log)
+        for group in due.merges:
+            (merged,) = self._write([merge([self._read(info) for info in group])])
+            log = log.with_merged(group, merged)
+        if due.snapshot is not None:
+            step = due.snapshot
+            entries = entries_from(self.base, self._spec.stores, step.start)
+            written = encode_snapshot(
+                step.position,
+                step.cycle,
+                step.start,
+                self._stores(),
+                entries,
+                step.content_bytes,
+                self._recipe.config["penstock.segment.max.bytes"],
+            )
+            log = log.with_snapshots(self._write(written))
+        return log
+
+    def _write(self, encoded: list[EncodedSegment]) -> list[SegmentInfo]:
+        torn = partial(crash_point, "segment.torn_write", self._control.epoch)
+        for info, data in encoded:
+            self._files.write_segment(self._task, info.id.hex(), data, torn)
+        return [info for info, _ in encoded]
+
+    def _read(self, info: SegmentInfo) -> Segment:
+        data = self._files.read_segment(self._task, info.id.hex())
+        if data is None:
+            raise TaskCorruptedError(
+                f"Segment {info.id.hex()} of task {self._task} is not in {self._files.uri}, though the manifest of epoch {self._control.epoch - 1} names "
+                "it: files were deleted. Restore the checkpoint from a copy, or delete it to start anew."
+            )
+        return decode(data, info.id)
+
+    def _stores(self) -> tuple[tuple[str, str], ...]:
+        return tuple((name, builder.kind) for name, builder in sorted(self._spec.stores.items()))
