@@ -356,7 +356,7 @@ def test_a_waiting_fetch_ends_when_its_topic_is_deleted(
     client.send(FETCH, 16, fetch_body(client, topic, 0, max_wait=15_000))
     with ProtocolClient(embedded_broker.bootstrap_servers) as other:
         other.call(DELETE_TOPICS, 6, {"topics": [{"name": topic}]})
-    assert fetched(client.receive(FETCH, 16))["error_code"] == ErrorCode.unknown_topic_id
+    assert fetched(client.receive(FETCH, 16))["error_code"] == ErrorCode.unknown_topic_or_partition
 
 
 def test_faults_of_a_fetch(client: ProtocolClient, topic: str) -> None:

@@ -9,8 +9,9 @@ Rules:
   serves all versions of its API. A tagged field is written where its key is there.
 - kio's schemas are used, its reader is not: that one reserves memory for any count it is told, and aborts the process
   where it is too much.
-- Neighbouring numbers are packed and unpacked in one step, which makes the codec fast enough for Produce and Fetch:
-  4 microseconds a message of one partition, under 1 for each further one.
+- Neighbouring numbers are packed and unpacked in one step, so that Produce and Fetch need no code of their own: 4
+  microseconds for a message of one partition and 1 to 2 for each further one, a tenth of what the broker spends on the
+  request.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Here live the handlers, and the Fetch that waits for records. Not here: batches,
 the bytes of requests and responses (wire.py).
 
 Rules: a waiting Fetch answers when enough bytes are there, when its time is over, or when a partition has an error,
-whichever comes first. It holds no memory but its request.
+whichever comes first. When it is woken it reads only the partitions that have grown.
 """
 
 from __future__ import annotations
@@ -120,6 +120,62 @@ def _check_leader_epoch(wanted: Message) -> None:
         raise ApiError(ErrorCode.unknown_leader_epoch, f"the leader's epoch is {LEADER_EPOCH}, not {epoch}")
 
 
+class _FetchedPartition:
+    """One partition of a Fetch and its part of the answer, which is read again when the log has grown."""
+
+    __slots__ = ("_partition", "_wanted", "answer")
+
+    def __init__(self, partition: Partition | None, wanted: Message, error: ErrorCode) -> None:
+        self._partition = partition
+        self._wanted = wanted
+        self.answer: Message = {
+            "partition_index": wanted["partition"],
+            "error_code": error,
+            "high_watermark": -1,
+            "records": b"",
+        }
+
+    @property
+    def partition(self) -> Partition | None:
+        """The partition; None where there is none of that name or number."""
+        return self._partition
+
+    @property
+    def has_error(self) -> bool:
+        """Whether the answer is an error."""
+        return self.answer["error_code"] != ErrorCode.none
+
+    @property
+    def size(self) -> int:
+        """Bytes of records in the answer."""
+        return len(self.answer["records"])
+
+    def read(self, max_bytes: int) -> None:
+        """Bring the answer up to date.
+
+        Args:
+            max_bytes: the most bytes of records that the response has room for.
+        """
+        partition, answer = self._partition, self.answer
+        if partition is None or (partition.end_offset == answer["high_watermark"] and not partition.is_deleted):
+            return
+        try:
+            _check_leader_epoch(self._wanted)
+            # Where no room is left the answer has no records, and the client asks for them again.
+            limit = min(self._wanted["partition_max_bytes"], max_bytes)
+            records = partition.read(self._wanted["fetch_offset"], limit) if max_bytes > 0 else b""
+        except ApiError as error:
+            answer |= {"error_code": error.code, "high_watermark": partition.end_offset, "records": b""}
+            return
+        answer |= {
+            "high_watermark": partition.end_offset,
+            "last_stable_offset": partition.end_offset,
+            "log_start_offset": partition.start_offset,
+            "aborted_transactions": None,
+            "records": records,
+        }
+
+
 class Fetch:
     """One Fetch request, from its arrival to its answer.
 
@@ -128,16 +184,16 @@ class Fetch:
         request: the request.
     """
 
-    __slots__ = ("_body", "_done", "_state", "_timer", "_version", "_wake_is_due", "_watched")
+    __slots__ = ("_body", "_done", "_partitions", "_response", "_state", "_timer", "_wake_is_due")
 
     def __init__(self, state: BrokerState, request: Request) -> None:
         self._state = state
         self._body = request.body
-        self._version = request.version
         self._done: Callable[[Message], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._wake_is_due = False
-        self._watched: list[Partition] = []
+        self._partitions: list[_FetchedPartition] = []
+        self._response: Message = {"responses": []}
 
     def start(self, done: Callable[[Message], None]) -> None:
         """Answer at once where there is enough, or else wait for it.
@@ -146,89 +202,68 @@ class Fetch:
             done: called once with the response.
         """
         self._done = done
-        body = self._body
-        if body.get("session_id", 0) != 0:
-            self._finish({"error_code": ErrorCode.fetch_session_id_not_found, "responses": []})
+        if self._body.get("session_id", 0) != 0:
+            self._response["error_code"] = ErrorCode.fetch_session_id_not_found
+            self._finish()
             return
-        response, is_enough = self._read()
-        if is_enough or body["max_wait"] <= 0:
-            self._finish(response)
+        self._find_partitions()
+        if self._is_enough() or self._body["max_wait"] <= 0:
+            self._finish()
             return
-        self._timer = asyncio.get_running_loop().call_later(body["max_wait"] / 1000, self._time_is_over)
-        for partition in self._watched:
-            partition.add_listener(self._wake)
+        self._timer = asyncio.get_running_loop().call_later(self._body["max_wait"] / 1000, self._finish)
+        for one in self._partitions:
+            if one.partition is not None:
+                one.partition.add_listener(self._wake)
 
     def cancel(self) -> None:
         """Stop waiting; no answer is given."""
         self._done = None
-        self._stop_waiting()
+        self._finish()
+
+    def _find_partitions(self) -> None:
+        for topic in self._body["topics"]:
+            found = [self._find(topic, wanted) for wanted in topic["partitions"]]
+            self._partitions += found
+            self._response["responses"].append(topic | {"partitions": [one.answer for one in found]})
+
+    def _find(self, topic: Message, wanted: Message) -> _FetchedPartition:
+        try:
+            if "topic_id" in topic:
+                partition = partition_of(self._state.topics.by_id(topic["topic_id"]), wanted["partition"])
+            else:
+                partition = self._state.topics.partition(topic["topic"], wanted["partition"])
+        except ApiError as error:
+            return _FetchedPartition(None, wanted, error.code)
+        return _FetchedPartition(partition, wanted, ErrorCode.none)
+
+    def _is_enough(self) -> bool:
+        """Read what has come, and return whether the response need not wait."""
+        min_bytes: int = self._body["min_bytes"]
+        left = min(self._body["max_bytes"], _MAX_FETCH_BYTES)
+        has_error = not self._partitions
+        for one in self._partitions:
+            one.read(left)
+            left -= one.size
+            has_error = has_error or one.has_error
+        return has_error or sum(one.size for one in self._partitions) >= min_bytes
 
     def _wake(self) -> None:
         # Once for all appends of this turn of the event loop.
         if not self._wake_is_due:
             self._wake_is_due = True
-            asyncio.get_running_loop().call_soon(self._read_again)
+            asyncio.get_running_loop().call_soon(self._look_again)
 
-    def _read_again(self) -> None:
+    def _look_again(self) -> None:
         self._wake_is_due = False
-        if self._done is not None:
-            response, is_enough = self._read()
-            if is_enough:
-                self._finish(response)
+        if self._done is not None and self._is_enough():
+            self._finish()
 
-    def _time_is_over(self) -> None:
-        self._finish(self._read()[0])
-
-    def _stop_waiting(self) -> None:
+    def _finish(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        for partition in self._watched:
-            partition.remove_listener(self._wake)
-
-    def _finish(self, response: Message) -> None:
+            for one in self._partitions:
+                if one.partition is not None:
+                    one.partition.remove_listener(self._wake)
         done, self._done = self._done, None
-        self._stop_waiting()
         if done is not None:
-            done(response)
-
-    def _read(self) -> tuple[Message, bool]:
-        """Return the response as of now, and whether it need not wait."""
-        is_first = not self._watched
-        left = min(self._body["max_bytes"], _MAX_FETCH_BYTES)
-        found, has_error = 0, False
-        responses = []
-        for topic in self._body["topics"]:
-            answers = []
-            for wanted in topic["partitions"]:
-                try:
-                    partition = self._partition(topic, wanted["partition"])
-                    if is_first:
-                        self._watched.append(partition)
-                    answer = _read_partition(partition, wanted, left)
-                    left -= len(answer["records"])
-                    found += len(answer["records"])
-                except ApiError as error:
-                    has_error = True
-                    answer = {"error_code": error.code, "high_watermark": -1, "records": b""}
-                answer["partition_index"] = wanted["partition"]
-                answers.append(answer)
-            responses.append(topic | {"partitions": answers})
-        return {"responses": responses}, has_error or not self._watched or found >= self._body["min_bytes"]
-
-    def _partition(self, topic: Message, index: int) -> Partition:
-        if "topic_id" in topic:
-            return partition_of(self._state.topics.by_id(topic["topic_id"]), index)
-        return self._state.topics.partition(topic["topic"], index)
-
-
-def _read_partition(partition: Partition, wanted: Message, left: int) -> Message:
-    _check_leader_epoch(wanted)
-    # A partition for which no room is left is answered without records; the client asks for it again.
-    records = partition.read(wanted["fetch_offset"], min(wanted["partition_max_bytes"], left)) if left > 0 else b""
-    return {
-        "high_watermark": partition.end_offset,
-        "last_stable_offset": partition.end_offset,
-        "log_start_offset": partition.start_offset,
-        "aborted_transactions": None,
-        "records": records,
-    }
+            done(self._response)

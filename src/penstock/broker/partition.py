@@ -52,6 +52,7 @@ class Partition:
     Attributes:
         topic: name of the topic.
         index: number of the partition.
+        is_deleted: whether its topic is gone.
 
     Raises:
         BrokerError: a segment before the last one is damaged.
@@ -64,6 +65,7 @@ class Partition:
         "_read_segment",
         "_segments",
         "index",
+        "is_deleted",
         "limits",
         "topic",
     )
@@ -72,6 +74,7 @@ class Partition:
         self.topic = topic
         self.index = index
         self.limits = limits
+        self.is_deleted = False
         self._directory = directory
         self._producers = ProducerState()
         self._listeners: set[Callable[[], None]] = set()
@@ -160,8 +163,11 @@ class Partition:
             The batches; empty at the end of the log.
 
         Raises:
-            ApiError: OFFSET_OUT_OF_RANGE where the log does not reach, KAFKA_STORAGE_ERROR where reading fails.
+            ApiError: OFFSET_OUT_OF_RANGE where the log does not reach, KAFKA_STORAGE_ERROR where reading fails,
+                UNKNOWN_TOPIC_OR_PARTITION where the topic was deleted.
         """
+        if self.is_deleted:
+            raise ApiError(ErrorCode.unknown_topic_or_partition, f"topic {self.topic!r} was deleted")
         if offset == self.end_offset:
             return b""
         if not self.start_offset <= offset < self.end_offset:
@@ -219,7 +225,8 @@ class Partition:
         self._listeners.discard(wake)
 
     def close_deleted(self) -> None:
-        """Close the files of a topic that is gone, and wake the readers that wait, to find that out."""
+        """Close the files of a topic that is gone; readers that wait are woken, and get an error."""
+        self.is_deleted = True
         self.close()
         for wake in tuple(self._listeners):
             wake()
