@@ -1,14 +1,17 @@
 """Writers for the sink of a host: all output of one sink partition and one epoch, in one transaction or without any.
 
-`TransactionalWriter` writes an epoch once, however often it is asked to and by however many processes. The transaction that holds the records also
-commits, as an offset of an internal commits topic, the number of the epoch, with the owner (the identity of the application's life) as metadata.
-Rules, which together make zombies harmless:
+`TransactionalWriter` writes an epoch once, however often it is asked to and by however many processes. The transaction
+that holds the records also commits, as an offset of an internal commits topic, the number of the epoch, with the owner
+(the identity of the application's life) as metadata. Rules, which together make zombies harmless:
 
-1. A new producer first ends what earlier producers of its transactional id left open, and fences them (`init_transactions`).
-2. Then the committed epoch is read, each time, never remembered: if it is this epoch of this owner, the output is there already.
+1. A new producer first ends what earlier producers of its transactional id left open, and fences them
+   (`init_transactions`).
+2. Then the committed epoch is read, each time, never remembered: if it is this epoch of this owner, the output is there
+   already.
 3. Then the transaction. If it fails for whatever reason the producer is thrown away, and the next attempt begins at 1.
 
-Between 1 and the end of 3 nobody else can have written under the transactional id, or this producer is fenced and its transaction fails.
+Between 1 and the end of 3 nobody else can have written under the transactional id, or this producer is fenced and its
+transaction fails.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer
 from confluent_kafka import KafkaError as Code
@@ -55,7 +58,8 @@ class EpochWriter(Protocol):
     """Writes the output of one sink partition, an epoch at a time."""
 
     def write(self, epoch: int, owner: str, output: Sequence[PartitionOutput]) -> bool:
-        """Write `output` as that of `epoch` of `owner`; return False if it was there already. Raises KafkaError if it cannot be written."""
+        """Write `output` as that of `epoch` of `owner`; return False if it was there already. Raises KafkaError if it
+        cannot be written."""
         ...
 
     def close(self) -> None:
@@ -169,7 +173,8 @@ class TransactionalWriter:
             return False
         if found.offset > epoch:
             raise TaskMigratedError(
-                f"Epoch {found.offset} of {self._transactional_id} is committed already, while this program is at epoch {epoch}: another program with "
+                f"Epoch {found.offset} of {self._transactional_id} is committed already, while this program is at "
+                f"epoch {epoch}: another program with "
                 "this application.id has gone on from the same checkpoint. Run only one."
             )
         return True
@@ -241,7 +246,7 @@ def send_output(connection: Connection, producer: Producer, output: Iterable[Par
         headers = batch.headers
         rows = zip(batch.keys, batch.values, batch.timestamps.tolist(), strict=True)
         for index, (key, value, timestamp) in enumerate(rows):
-            extra = {"headers": list(headers[index])} if headers is not None and headers[index] else {}
+            extra: dict[str, Any] = {"headers": list(headers[index])} if headers is not None and headers[index] else {}
             while True:
                 try:
                     produce(topic, value, key, partition, timestamp=timestamp, **extra)

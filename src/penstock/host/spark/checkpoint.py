@@ -5,11 +5,11 @@
       metadata              what was fixed when the checkpoint was made (`Metadata`)
       generation            the number of the newest driver; who has a smaller one is a zombie
       lock                  held by the running driver (local file systems only)
-      manifests/<epoch>     one an epoch: the head and the live segments of each task (`Manifest`); epoch 0 is empty and has none
-      state/<task>/<id>     segments, immutable, named by the digest of parent and content
+      manifests/<epoch>     one an epoch: the head and the live segments of each task (`Manifest`); epoch 0 is empty and
+      has none state/<task>/<id>     segments, immutable, named by the digest of parent and content
 
-Every file appears whole or not at all: it is written under a temporary name and renamed, on object stores put in one request. A segment in no
-retained manifest is garbage. Nothing here knows what is in a segment, or of Spark.
+Every file appears whole or not at all: it is written under a temporary name and renamed, on object stores put in one
+request. A segment in no retained manifest is garbage. Nothing here knows what is in a segment, or of Spark.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ FORMAT = 1
 class TaskEntry:
     """What a manifest knows of one task.
 
-    head: the position (hex) after its last commit, empty before the first. segments: its log of live segments as `log_to_json` gives it; decoded only
-    where a task needs it. due_ms: when its next wall-clock punctuation is due, None for never.
+    head: the position (hex) after its last commit, empty before the first. segments: its log of live segments as
+    `log_to_json` gives it; decoded only where a task needs it. due_ms: when its next wall-clock punctuation is due,
+    None for never.
     """
 
     head: str = ""
@@ -57,7 +58,8 @@ class TopicFigures:
 class Manifest:
     """The commit of one epoch: what each task has, and figures of the epoch.
 
-    tasks: by task id as text. planned_ms, committed_ms: when the epoch was planned and committed. offsets: position reached in each topic.
+    tasks: by task id as text. planned_ms, committed_ms: when the epoch was planned and committed. offsets: position
+    reached in each topic.
     input: by topic. records_out: records written to topics. printed: what user functions printed.
     """
 
@@ -89,8 +91,10 @@ class Manifest:
 class Metadata:
     """What is fixed when a checkpoint is made, and with what a program must agree that goes on with it.
 
-    query_id: the identity of this life of the application, drawn at random. begin: where each source topic was begun, an offset a partition.
-    partitions: Spark partitions of each level. sink_partitions: those of the sink, and of the commits topic. shape: the tasks, nodes and stores,
+    query_id: the identity of this life of the application, drawn at random. begin: where each source topic was begun,
+    an offset a partition.
+    partitions: Spark partitions of each level. sink_partitions: those of the sink, and of the commits topic. shape: the
+        tasks, nodes and stores,
     as `recipe.shape` describes them.
     """
 
@@ -107,7 +111,8 @@ class Checkpoint:
     """Reads and writes the files of one checkpoint; any number of processes may have one open."""
 
     def __init__(self, uri: str) -> None:
-        """Open the checkpoint at `uri`: a path, or a URI of a file system that pyarrow knows (file, hdfs, s3, gs ...)."""
+        """Open the checkpoint at `uri`: a path, or a URI of a file system that pyarrow knows (file, hdfs, s3, gs
+        ...)."""
         if "://" in uri:
             self._files, self._root = fs.FileSystem.from_uri(uri)
         else:
@@ -129,17 +134,19 @@ class Checkpoint:
         """Return whether Spark has planned an epoch on this checkpoint."""
         return bool(self._files.get_file_info(f"{self._root}/spark/offsets").type == fs.FileType.Directory)
 
-    # ------------------------------------------------------------------------------------------------ metadata and generation
+    # ---------------------------------------- metadata and generation
 
     def read_metadata(self) -> Metadata | None:
-        """Return the metadata, None where there is no checkpoint yet; raises IncompatibleCheckpointError for another format."""
+        """Return the metadata, None where there is no checkpoint yet; raises IncompatibleCheckpointError for another
+        format."""
         data = self._read("metadata")
         if data is None:
             return None
         fields = orjson.loads(data)
         if fields.get("format") != FORMAT:
             raise IncompatibleCheckpointError(
-                f"The checkpoint {self.uri} has format {fields.get('format')}, this version of Penstock reads format {FORMAT}: run the version "
+                f"The checkpoint {self.uri} has format {fields.get('format')}, this version of Penstock reads format "
+                f"{FORMAT}: run the version "
                 "that made it, or start anew with another penstock.checkpoint.dir."
             )
         return Metadata(**{**fields, "partitions": tuple(fields["partitions"])})
@@ -164,7 +171,8 @@ class Checkpoint:
         newest = self.read_generation()
         if newest > generation:
             raise TaskMigratedError(
-                f"Another program has taken over the checkpoint {self.uri} (generation {newest}, this one is {generation}); what this one did since "
+                f"Another program has taken over the checkpoint {self.uri} (generation {newest}, this one is "
+                f"{generation}); what this one did since "
                 "is void. Run only one program with this application.id."
             )
 
@@ -212,7 +220,8 @@ class Checkpoint:
         self._delete(_segment_path(task, segment))
 
     def list_segments(self, task: str) -> list[tuple[str, int]]:
-        """Return (id, time of writing in ms) of all files of `task`, torn ones under their temporary names; lists a directory."""
+        """Return (id, time of writing in ms) of all files of `task`, torn ones under their temporary names; lists a
+        directory."""
         infos = self._files.get_file_info(fs.FileSelector(f"{self._root}/state/{task}", allow_not_found=True))
         return [(info.base_name, int(info.mtime_ns // 1_000_000)) for info in infos if info.type == fs.FileType.File]
 
@@ -273,7 +282,9 @@ def decode_manifest(data: bytes) -> Manifest:
     """Return the manifest that `data` was made from; raises StreamsError for another format."""
     fields = orjson.loads(data)
     if fields.pop("format", None) != FORMAT:
-        raise StreamsError("A manifest has a format that this version of Penstock does not read; run the version that wrote it.")
+        raise StreamsError(
+            "A manifest has a format that this version of Penstock does not read; run the version that wrote it."
+        )
     fields["tasks"] = {name: TaskEntry(*entry) for name, entry in fields["tasks"].items()}
     fields["input"] = {topic: TopicFigures(*figures) for topic, figures in fields["input"].items()}
     return Manifest(**fields)

@@ -1,8 +1,10 @@
-"""Clears away manifests behind the retention and the segments that no retained manifest names; at most a bounded number of files an epoch.
+"""Clears away manifests behind the retention and the segments that no retained manifest names; at most a bounded number
+of files an epoch.
 
-Runs in the source process, after an epoch is in Spark's commit log. A segment that is named by one manifest and not by the next is named by none after:
-so what an expired manifest names and the next does not is garbage. Files of attempts that never came into a manifest are found by looking at the
-directory of one task an epoch: what is older than the oldest retained manifest and not named by it.
+Runs in the source process, after an epoch is in Spark's commit log. A segment that is named by one manifest and not by
+the next is named by none after: so what an expired manifest names and the next does not is garbage. Files of attempts
+that never came into a manifest are found by looking at the directory of one task an epoch: what is older than the
+oldest retained manifest and not named by it.
 """
 
 from __future__ import annotations
@@ -59,7 +61,9 @@ class Cleaner:
             return 0
         named = {segment for owner, segment in manifest.segments() if owner == task}
         old = manifest.planned_ms - _MARGIN_MS
-        orphans = [name for name, written in self._checkpoint.list_segments(task) if written < old and name not in named]
+        orphans = [
+            name for name, written in self._checkpoint.list_segments(task) if written < old and name not in named
+        ]
         for name in orphans[:most]:
             self._checkpoint.delete_segment(task, name)
         return len(orphans[:most])

@@ -1,10 +1,11 @@
 """Named points at which a test can have a process killed as by `kill -9`; inert unless the environment asks for it.
 
-`PENSTOCK_CRASH=<name>[@<epoch>][:jvm|:driver|:group]` names a point, the first epoch from which on it counts (0 if not given), and who else
-dies, before the process that reaches the point (a Python worker, or the process of the source or of the sink's commit): `:jvm` the JVM above it,
-which is the executor where there are executors, `:driver` the program above all JVMs, `:group` the Python daemon with all its workers.
-`PENSTOCK_CRASH_ONCE=<file>` must be given too: the process that makes the file is the one that is struck, so a point strikes once however many
-processes and restarts come past it. Both variables are read once a process and must stand in the environment from which the JVM is started.
+`PENSTOCK_CRASH=<name>[@<epoch>][:jvm|:driver|:group]` names a point, the first epoch from which on it counts (0 if not
+given), and who else dies, before the process that reaches the point (a Python worker, or the process of the source or
+of the sink's commit): `:jvm` the JVM above it, which is the executor where there are executors, `:driver` the program
+above all JVMs, `:group` the Python daemon with all its workers. `PENSTOCK_CRASH_ONCE=<file>` must be given too: the
+process that makes the file is the one that is struck, so a point strikes once however many processes and restarts come
+past it. Both variables are read once a process and must stand in the environment from which the JVM is started.
 Ancestors are looked up in /proc: Linux only.
 
 The points, in the order in which an epoch meets them:
@@ -66,7 +67,10 @@ def _order() -> _Order | None:
     head, _, also = text.partition(":")
     point, _, epoch = head.partition("@")
     if point not in POINTS or also not in ("", "jvm", "driver", "group"):
-        raise ValueError(f"PENSTOCK_CRASH={text!r} names no crash point: expected one of {', '.join(POINTS)}, then @<epoch>, :jvm, :driver or :group.")
+        raise ValueError(
+            f"PENSTOCK_CRASH={text!r} names no crash point: expected one of {', '.join(POINTS)}, then @<epoch>, :jvm, "
+            ":driver or :group."
+        )
     return _Order(point, int(epoch or 0), also, os.environ["PENSTOCK_CRASH_ONCE"])
 
 
@@ -90,7 +94,8 @@ def crash_point(name: str, epoch: int) -> None:
 
 
 def _ancestors() -> list[int]:
-    """Return the pids of the JVMs above this process, nearest first, and of the program that started the last of them."""
+    """Return the pids of the JVMs above this process, nearest first, and of the program that started the last of
+    them."""
     found: list[int] = []
     pid = os.getppid()
     while pid > 1:

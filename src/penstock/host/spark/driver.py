@@ -1,7 +1,8 @@
 """The Spark host: checks, starts and watches the query. Runs in the program that the user started.
 
-What may be wrong is looked for before anything starts: Java, pyspark, brokers, topics, the checkpoint. Then one query runs until it is closed, fails, or
-reaches the planned end. A thread follows the manifests: it prints what user functions printed, keeps the figures, and hears of the end of the query.
+What may be wrong is looked for before anything starts: Java, pyspark, brokers, topics, the checkpoint. Then one query
+runs until it is closed, fails, or reaches the planned end. A thread follows the manifests: it prints what user
+functions printed, keeps the figures, and hears of the end of the query.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import IO, Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.config import StreamsConfig
@@ -43,7 +44,8 @@ class SparkHost:
     ) -> None:
         """Take what to run; nothing is opened before `start`.
 
-        session: the session to run in, with its cluster; None for one that the host makes and ends. until_end: stop at the ends of the topics at start.
+        session: the session to run in, with its cluster; None for one that the host makes and ends. until_end: stop at
+        the ends of the topics at start.
         """
         self._built = built
         self._config = config
@@ -76,7 +78,9 @@ class SparkHost:
         except BaseException:
             self._release()
             raise
-        self._watcher = threading.Thread(target=self._watch, args=(listener,), name=f"penstock-{self._application_id}", daemon=True)
+        self._watcher = threading.Thread(
+            target=self._watch, args=(listener,), name=f"penstock-{self._application_id}", daemon=True
+        )
         self._watcher.start()
         listener.on_running()
 
@@ -108,7 +112,8 @@ class SparkHost:
     # ------------------------------------------------------------------------------------------------ start
 
     def _take_lock(self) -> None:
-        """Refuse to start beside another program on the same checkpoint. The lock ends with this process, however it ends."""
+        """Refuse to start beside another program on the same checkpoint. The lock ends with this process, however it
+        ends."""
         directory = self._checkpoint.local_path or str(self._directory)
         os.makedirs(directory, exist_ok=True)
         lock = open(os.path.join(directory, "lock"), "a+")  # noqa: SIM115  # held until close
@@ -119,7 +124,8 @@ class SparkHost:
             holder = lock.read().strip() or "unknown"
             lock.close()
             raise LockError(
-                f"Another program (pid {holder}) runs with application.id {self._application_id!r} on the checkpoint {self._checkpoint.uri}. Stop it first, "
+                f"Another program (pid {holder}) runs with application.id {self._application_id!r} on the checkpoint "
+                f"{self._checkpoint.uri}. Stop it first, "
                 "or give this one another application.id."
             ) from error
         lock.truncate(0)
@@ -187,14 +193,12 @@ class SparkHost:
         """Follow the manifests until the query ends; tell the listener how it ended."""
         query = self._query
         assert query is not None
-        error: StreamsError | None = None
-        ended = False
-        while not ended:
-            try:
-                ended = bool(query.awaitTermination(_LOOK_SECONDS))
-            except StreamingQueryException as exception:
-                ended, error = True, self._readable(exception)
+        while query.isActive:
             self._follow()
+            time.sleep(_LOOK_SECONDS)
+        self._follow()
+        exception = query.exception()
+        error = None if exception is None else self._readable(exception)
         if self._closing.is_set():
             return
         if error is not None:
@@ -222,7 +226,8 @@ class SparkHost:
         return error
 
     def _wait_for_epoch(self, deadline: float) -> bool:
-        """Ask for no more epochs and wait until the running one is committed; return False where that takes too long."""
+        """Ask for no more epochs and wait until the running one is committed; return False where that takes too
+        long."""
         (self._control / source.STOP_FILE).touch()
         query = self._query
         assert query is not None

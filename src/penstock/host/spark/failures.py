@@ -1,8 +1,9 @@
 """Errors on their way from a worker to the program: one object instead of the tracebacks of three processes.
 
-A worker that meets a StreamsError sends it down as a row; nothing of the epoch is written, no attempt is repeated (the error of a user's function
-would only come again), and the sink's commit ends the query with it. Any other exception is left to Spark, which runs the task again on another
-worker. The text of the exception that Spark reports holds the error between two marks.
+A worker that meets a StreamsError sends it down as a row; nothing of the epoch is written, no attempt is repeated (the
+error of a user's function would only come again), and the sink's commit ends the query with it. Any other exception is
+left to Spark, which runs the task again on another worker. The text of the exception that Spark reports holds the error
+between two marks.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class QueryFailedError(Exception):
 
 
 def encode_failure(error: StreamsError, printed: str) -> bytes:
-    """Return `error` with its causes, the lines of the user's code that led to them, and what functions `printed` before."""
+    """Return `error` with its causes, the lines of the user's code that led to them, and what functions `printed`
+    before."""
     notes = list(getattr(error, "__notes__", []))
     cause = error.__cause__
     if cause is not None:
@@ -58,8 +60,14 @@ def failure_in(text: str) -> tuple[StreamsError, str] | None:
 
 def readable(text: str) -> str:
     """Return the lines of a text of Spark that help: the last Python exception in it, else its first lines."""
-    lines = [line for line in text.strip().splitlines() if line.strip() and not line.lstrip().startswith(("at ", "... "))]
-    errors = [line for line in lines if re.match(r"^[\w.]+(Error|Exception|Interrupt): ", line) and not line.startswith(("org.", "java."))]
+    lines = [
+        line for line in text.strip().splitlines() if line.strip() and not line.lstrip().startswith(("at ", "... "))
+    ]
+    errors = [
+        line
+        for line in lines
+        if re.match(r"^[\w.]+(Error|Exception|Interrupt): ", line) and not line.startswith(("org.", "java."))
+    ]
     return "\n".join(errors[-1:] or lines[:_LINES])
 
 
@@ -68,7 +76,9 @@ def _user_traceback(cause: BaseException) -> str:
     frames = [
         frame
         for frame in traceback.extract_tb(cause.__traceback__)
-        if not frame.filename.startswith(_OWN_CODE) and "/pyspark/" not in frame.filename and not frame.filename.startswith("<frozen")
+        if not frame.filename.startswith(_OWN_CODE)
+        and "/pyspark/" not in frame.filename
+        and not frame.filename.startswith("<frozen")
     ]
     lines = traceback.format_list(frames[-_LINES:]) + traceback.format_exception_only(cause)
     return "".join(lines).rstrip()

@@ -1,4 +1,5 @@
-"""Figures of a running application, kept by the driver from the manifests: cheap to read, as of the last committed epoch."""
+"""Figures of a running application, kept by the driver from the manifests: cheap to read, as of the last committed
+epoch."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class Figures:
         return 0 if self._last is None else self._last.epoch
 
     def begin(self, last: Manifest, begin: Mapping[str, list[int]], ends: Mapping[TopicPartition, int]) -> None:
-        """Start from the manifest `last` of an earlier run; ends: the ends of the inputs now; begin: positions before the first epoch."""
+        """Start from the manifest `last` of an earlier run; ends: the ends of the inputs now; begin: positions before
+        the first epoch."""
         with self._lock:
             self._last, self._begin, self._ends = last, begin, ends
 
@@ -48,8 +50,10 @@ class Figures:
     def snapshot(self) -> Mapping[str, Any]:
         """Return the figures by name.
 
-        epoch: the last committed. records_in, bytes_in, records_out: since this start. records_per_second: of input, over the last epochs with records.
-        epoch_ms: how long the last epoch took. lag, planned: records from the position, and from the position at start, to the ends at start.
+        epoch: the last committed. records_in, bytes_in, records_out: since this start. records_per_second: of input,
+        over the last epochs with records.
+        epoch_ms: how long the last epoch took. lag, planned: records from the position, and from the position at start,
+            to the ends at start.
         """
         with self._lock:
             last, recent = self._last, [m for m in self._recent if m.input]

@@ -1,8 +1,10 @@
-"""Where tasks run: sub-topologies on levels, tasks in levels, tasks and sink partitions in Spark partitions. Pure functions over plain data.
+"""Where tasks run: sub-topologies on levels, tasks in levels, tasks and sink partitions in Spark partitions. Pure
+functions over plain data.
 
-A sub-topology that is fed by repartition topics stands one level above the highest that feeds it; all others stand on level 0. A level has the tasks
-of its sub-topologies, numbered from 0 in the order of (sub-topology, partition); task n of a level runs in Spark partition n modulo the partitions
-of the level. The lane of a task is its number over all levels.
+A sub-topology that is fed by repartition topics stands one level above the highest that feeds it; all others stand on
+level 0. A level has the tasks of its sub-topologies, numbered from 0 in the order of (sub-topology, partition); task n
+of a level runs in Spark partition n modulo the partitions of the level. The lane of a task is its number over all
+levels.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Placement:
-    """The tasks of each level, the Spark partitions of each level and of the sink, and the partitions of each source topic (repartition topics too)."""
+    """The tasks of each level, the Spark partitions of each level and of the sink, and the partitions of each source
+    topic (repartition topics too)."""
 
     levels: tuple[tuple[TaskId, ...], ...]
     partitions: tuple[int, ...]
@@ -65,7 +68,8 @@ class Placement:
         return TaskId(self.subtopology_of[topic], partition)
 
     def sink_partition(self, topic: str, partition: int) -> int:
-        """Return the sink partition that writes to `partition` of `topic`: all of a partition's records go through one."""
+        """Return the sink partition that writes to `partition` of `topic`: all of a partition's records go through
+        one."""
         return (crc32(topic.encode()) + partition) % self.sink_partitions
 
     def inputs_of(self, task: TaskId, repartition_topics: Mapping[str, Any]) -> list[TopicPartition]:
@@ -73,12 +77,15 @@ class Placement:
         return [
             TopicPartition(topic, task.partition)
             for topic, subtopology in self.subtopology_of.items()
-            if subtopology == task.subtopology and topic not in repartition_topics and task.partition < self.source_partitions[topic]
+            if subtopology == task.subtopology
+            and topic not in repartition_topics
+            and task.partition < self.source_partitions[topic]
         ]
 
 
 def resolve_patterns(topology: BuiltTopology, topics: Mapping[str, int], internal: frozenset[str]) -> BuiltTopology:
-    """Return `topology` with the topics that each pattern of a source matches now, `internal` ones left out (Kafka Streams subscribes by pattern)."""
+    """Return `topology` with the topics that each pattern of a source matches now, `internal` ones left out (Kafka
+    Streams subscribes by pattern)."""
 
     def resolved(node: NodeSpec) -> NodeSpec:
         if isinstance(node, SourceSpec) and node.pattern is not None:
@@ -90,7 +97,9 @@ def resolve_patterns(topology: BuiltTopology, topics: Mapping[str, int], interna
     subtopologies = []
     for spec in topology.subtopologies:
         nodes = tuple(resolved(node) for node in spec.nodes)
-        sources = dict.fromkeys([*spec.source_topics, *(t for node in nodes if isinstance(node, SourceSpec) for t in node.topics)])
+        sources = dict.fromkeys(
+            [*spec.source_topics, *(t for node in nodes if isinstance(node, SourceSpec) for t in node.topics)]
+        )
         subtopologies.append(replace(spec, nodes=nodes, source_topics=tuple(sources)))
     return replace(topology, subtopologies=tuple(subtopologies))
 
@@ -131,44 +140,60 @@ def check_source_topics(topology: BuiltTopology, topics: Mapping[str, int]) -> N
     if missing:
         names = " ".join(missing)
         raise MissingSourceTopicError(
-            f"Source topics that do not exist: {', '.join(missing)}. Create them first, for example with: penstock topics create {names}"
+            f"Source topics that do not exist: {', '.join(missing)}. Create them first, for example with: penstock "
+            f"topics create {names}"
         )
     for spec in topology.subtopologies:
         for node in spec.nodes:
             if isinstance(node, SourceSpec) and not node.topics:
                 raise MissingSourceTopicError(
-                    f"Source {node.name}: no topic matches the pattern {node.pattern!r}. Create one first, for example with: penstock topics create"
+                    f"Source {node.name}: no topic matches the pattern {node.pattern!r}. Create one first, for example "
+                    "with: penstock topics create"
                 )
 
 
 def external_sink_topics(topology: BuiltTopology) -> list[str]:
     """Return the topics of brokers that named sinks write to, in order, each once."""
     return list(
-        dict.fromkeys(t for spec in topology.subtopologies for t in spec.sink_topics if t not in topology.repartition_topics)
+        dict.fromkeys(
+            t for spec in topology.subtopologies for t in spec.sink_topics if t not in topology.repartition_topics
+        )
     )
 
 
 def _sink_partitions(topology: BuiltTopology, topics: Mapping[str, int], parallelism: int) -> int:
     named = external_sink_topics(topology)
-    dynamic = any(isinstance(node, SinkSpec) and node.topic is None for spec in topology.subtopologies for node in spec.nodes)
+    dynamic = any(
+        isinstance(node, SinkSpec) and node.topic is None for spec in topology.subtopologies for node in spec.nodes
+    )
     return parallelism if dynamic else max(1, min(parallelism, sum(topics.get(topic, 1) for topic in named)))
 
 
 def _repartition_counts(topology: BuiltTopology, topics: Mapping[str, int]) -> dict[str, int]:
-    """Return the partitions of each repartition topic: as the user fixed them, else as many as the largest topic upstream, co-partitioned ones alike
-    (Kafka classes: RepartitionTopics, CopartitionedTopicsEnforcer)."""
-    known = {name: topic.partitions for name, topic in topology.repartition_topics.items() if topic.partitions is not None}
+    """Return the partitions of each repartition topic: as the user fixed them, else as many as the largest topic
+    upstream, co-partitioned ones alike (Kafka classes: RepartitionTopics, CopartitionedTopicsEnforcer)."""
+    known = {
+        name: topic.partitions for name, topic in topology.repartition_topics.items() if topic.partitions is not None
+    }
     unknown = [name for name in topology.repartition_topics if name not in known]
     while unknown:
         progress = False
         for name in list(unknown):
-            upstream = [t for spec in topology.subtopologies if name in spec.sink_topics for t in spec.source_topics if t != name]
+            upstream = [
+                t
+                for spec in topology.subtopologies
+                if name in spec.sink_topics
+                for t in spec.source_topics
+                if t != name
+            ]
             if all(t in known or t in topics for t in upstream) and upstream:
                 known[name] = max(known.get(t) or topics[t] for t in upstream)
                 unknown.remove(name)
                 progress = True
         if not progress:
-            raise TopologyError(f"the partitions of the repartition topics {', '.join(unknown)} do not follow from any source topic.")
+            raise TopologyError(
+                f"the partitions of the repartition topics {', '.join(unknown)} do not follow from any source topic."
+            )
     for group in topology.copartition_groups:
         _align(group, known, topology, topics)
     return known
@@ -195,7 +220,8 @@ def _levels(topology: BuiltTopology) -> dict[int, int]:
         if not ready:
             cycle = sorted(s for s in feeders if s not in levels)
             raise TopologyError(
-                f"the sub-topologies {cycle} feed themselves through repartition topics, which the Spark host cannot run in one epoch; "
+                f"the sub-topologies {cycle} feed themselves through repartition topics, which the Spark host cannot "
+                "run in one epoch; "
                 "write to a topic of your own and read that instead."
             )
         for subtopology in ready:
@@ -208,7 +234,7 @@ def _feeders(spec: SubtopologySpec, topology: BuiltTopology) -> set[int]:
     return {other.id for other in topology.subtopologies if wanted.intersection(other.sink_topics)}
 
 
-# ---------------------------------------------------------------------------------------------------------------- what a checkpoint is held against
+# ---------------------------------------- what a checkpoint is held against
 
 
 def shape(topology: BuiltTopology, placement: Placement) -> dict[str, Any]:
@@ -218,7 +244,10 @@ def shape(topology: BuiltTopology, placement: Placement) -> dict[str, Any]:
         "partitions of source topics": dict(sorted(placement.source_partitions.items())),
         "nodes": {str(spec.id): [_node_text(node) for node in spec.nodes] for spec in topology.subtopologies},
         "stores": {
-            str(spec.id): {name: f"{store.kind}{', in memory' if store.in_memory else ''}" for name, store in sorted(spec.stores.items())}
+            str(spec.id): {
+                name: f"{store.kind}{', in memory' if store.in_memory else ''}"
+                for name, store in sorted(spec.stores.items())
+            }
             for spec in topology.subtopologies
         },
     }
@@ -241,7 +270,11 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any], path: str = "
             lines.extend(differences(old, new, f"{where} / "))
         elif isinstance(old, list) and isinstance(new, list):
             gone, added = [x for x in old if x not in new], [x for x in new if x not in old]
-            lines.append(f"{where}: {_listed('no longer', gone)}{_listed('new', added)}".rstrip() if gone or added else f"{where}: another order")
+            lines.append(
+                f"{where}: {_listed('no longer', gone)}{_listed('new', added)}".rstrip()
+                if gone or added
+                else f"{where}: another order"
+            )
         else:
             lines.append(f"{where}: was {'absent' if old is None else old}, is {'absent' if new is None else new}")
     return lines
@@ -249,4 +282,3 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any], path: str = "
 
 def _listed(what: str, items: list[Any]) -> str:
     return f"{what}: {', '.join(map(str, items))}; " if items else ""
-

@@ -1,8 +1,10 @@
-"""Decides how far an epoch reads: a pure function of positions, ends, sizes of records and a quota of bytes, without a clock and without I/O.
+"""Decides how far an epoch reads: a pure function of positions, ends, sizes of records and a quota of bytes, without a
+clock and without I/O.
 
-Rules: an epoch never reads past the ends that it was shown, nor back; it stays within the quota of bytes by estimate, plus one record for each
-partition; every partition that lags advances in every epoch; and partitions share the quota by their lag, so that topics which feed one task move
-on together. The quota grows or shrinks towards the time that an epoch should take.
+Rules: an epoch never reads past the ends that it was shown, nor back; it stays within the quota of bytes by estimate,
+plus one record for each partition; every partition that lags advances in every epoch; and partitions share the quota by
+their lag, so that topics which feed one task move on together. The quota grows or shrinks towards the time that an
+epoch should take.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from dataclasses import dataclass
 from penstock.record import TopicPartition
 
 UNKNOWN_RECORD_BYTES = 64 * 1024
-"""Estimate of the size of a record of a topic from which none has been read: large, so that the first epoch is small."""
+"""Estimate of the size of a record of a topic from which none has been read: large, so that the first epoch is
+small."""
 
 _MIN_QUOTA = 64 * 1024
 _FIRST_QUOTA = 16 * 1024 * 1024
@@ -22,7 +25,8 @@ _STEP = 2.0
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of an epoch: its bytes and the time in ms that it should take (`penstock.batch.max.bytes`, `penstock.batch.target.ms`)."""
+    """Bounds of an epoch: its bytes and the time in ms that it should take (`penstock.batch.max.bytes`,
+    `penstock.batch.target.ms`)."""
 
     max_bytes: int
     target_ms: int
@@ -36,7 +40,8 @@ def first_quota(limits: Limits) -> int:
 def next_quota(quota: int, read_bytes: int, duration_ms: int, limits: Limits) -> int:
     """Return the bytes of the next epoch after one that read `read_bytes` in `duration_ms`.
 
-    An epoch that did not use half of its quota says nothing about a larger one; otherwise at most a doubling or a halving a step.
+    An epoch that did not use half of its quota says nothing about a larger one; otherwise at most a doubling or a
+    halving a step.
     """
     wanted = read_bytes * limits.target_ms / max(duration_ms, 1)
     if wanted > quota and read_bytes < quota / 2:
@@ -64,4 +69,7 @@ def plan(
     if wanted <= quota:
         return {tp: position + lags[tp] for tp, position in positions.items()}
     share = quota / wanted
-    return {tp: position + (min(lags[tp], max(1, int(lags[tp] * share))) if lags[tp] else 0) for tp, position in positions.items()}
+    return {
+        tp: position + (min(lags[tp], max(1, int(lags[tp] * share))) if lags[tp] else 0)
+        for tp, position in positions.items()
+    }

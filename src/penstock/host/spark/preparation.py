@@ -1,6 +1,8 @@
-"""What happens between `start` and the first epoch: topology, brokers and checkpoint are held against each other, and the recipe is made.
+"""What happens between `start` and the first epoch: topology, brokers and checkpoint are held against each other, and
+the recipe is made.
 
-Nothing is written before all checks have passed. What is fixed for the life of a checkpoint (`Metadata`) is fixed here, once.
+Nothing is written before all checks have passed. What is fixed for the life of a checkpoint (`Metadata`) is fixed here,
+once.
 """
 
 from __future__ import annotations
@@ -109,8 +111,10 @@ def _check_same(metadata: Metadata, topology: BuiltTopology, placement: Placemen
     if found:
         lines = "\n".join(f"  - {line}" for line in found)
         raise IncompatibleCheckpointError(
-            f"The checkpoint {checkpoint.uri} was made by another topology or other numbers of partitions. What is different now:\n{lines}\n"
-            "Run the program that made it, or start anew: with another application.id, or after deleting the checkpoint (its state is lost, and the input "
+            f"The checkpoint {checkpoint.uri} was made by another topology or other numbers of partitions. What is "
+            f"different now:\n{lines}\n"
+            "Run the program that made it, or start anew: with another application.id, or after deleting the "
+            "checkpoint (its state is lost, and the input "
             "is read from where auto.offset.reset says)."
         )
 
@@ -125,8 +129,10 @@ def _guarantee(config: StreamsConfig, application_id: str) -> tuple[bool, str]:
         return True, EXACTLY_ONCE_V2
     if wanted == EXACTLY_ONCE_V2:
         raise ConfigError(
-            f"processing.guarantee={EXACTLY_ONCE_V2} needs transactions, and the brokers at {config['bootstrap.servers']} do not serve them for this "
-            f"application: {refused.rstrip('.')}. Use other brokers, allow the transactional ids that begin with {application_id}-, or set "
+            f"processing.guarantee={EXACTLY_ONCE_V2} needs transactions, and the brokers at "
+            f"{config['bootstrap.servers']} do not serve them for this "
+            f"application: {refused.rstrip('.')}. Use other brokers, allow the transactional ids that begin with "
+            f"{application_id}-, or set "
             f"processing.guarantee={AT_LEAST_ONCE}."
         )
     return False, f"{AT_LEAST_ONCE} (the broker serves no transactions)"
@@ -159,7 +165,9 @@ def _begin(
     return begin
 
 
-def _make_commits_topic(admin: Admin, topics: Mapping[str, int], name: str, partitions: int, config: StreamsConfig) -> None:
+def _make_commits_topic(
+    admin: Admin, topics: Mapping[str, int], name: str, partitions: int, config: StreamsConfig
+) -> None:
     """Make the commits topic: an offset for a partition that does not exist would hang until its time-out."""
     if name not in topics:
         replication = config["replication.factor"]
@@ -173,7 +181,8 @@ def _last_manifest(checkpoint: Checkpoint, metadata: Metadata) -> Manifest:
     manifest = checkpoint.read_manifest(epoch, metadata.query_id)
     if manifest is None or manifest.query_id != metadata.query_id or (epoch > 0 and not checkpoint.has_spark_offsets()):
         raise TaskCorruptedError(
-            f"The checkpoint {checkpoint.uri} is not whole: manifests, metadata and Spark's own checkpoint do not belong together. Restore the whole "
+            f"The checkpoint {checkpoint.uri} is not whole: manifests, metadata and Spark's own checkpoint do not "
+            "belong together. Restore the whole "
             "directory from one copy, or delete it to start anew."
         )
     return manifest

@@ -1,6 +1,7 @@
 """What user functions print in workers, kept for the program that started them.
 
-The text goes down with the report of the task and is printed by the driver when the epoch is committed: once, however often the epoch was tried.
+The text goes down with the report of the task and is printed by the driver when the epoch is committed: once, however
+often the epoch was tried.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class PrintBuffer(io.TextIOBase):
 
     def text(self) -> str:
         """Return what was printed."""
-        rest = f"\n... and {self._dropped} characters more that one task printed in one epoch\n" if self._dropped else ""
+        rest = (
+            f"\n... and {self._dropped} characters more that one task printed in one epoch\n" if self._dropped else ""
+        )
         return "".join(self._parts) + rest
 
 

@@ -1,7 +1,8 @@
-"""What travels between planner, tasks, sink and driver in one epoch: the offset of the source, control rows and reports. Plain values, no behaviour.
+"""What travels between planner, tasks, sink and driver in one epoch: the offset of the source, control rows and
+reports. Plain values, no behaviour.
 
-Whatever a task may know of its epoch stands in the offset, which Spark logs before the epoch runs, or in the manifest of the epoch before; so a
-replay of an epoch sees the same.
+Whatever a task may know of its epoch stands in the offset, which Spark logs before the epoch runs, or in the manifest
+of the epoch before; so a replay of an epoch sees the same.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from penstock.record import TopicPartition
 class EpochOffset:
     """The offset of the source: an epoch, and how far it has read.
 
-    planned_ms: the clock of the epoch. positions: of each source topic, the next offset of each partition. partitions, sink_partitions: see Placement;
-    here so that a replay by a driver with another idea of them is noticed.
+    planned_ms: the clock of the epoch. positions: of each source topic, the next offset of each partition. partitions,
+    sink_partitions: see Placement; here so that a replay by a driver with another idea of them is noticed.
     """
 
     query_id: str
@@ -62,14 +63,15 @@ class TaskControl(NamedTuple):
         return TaskControl(epoch, planned_ms, TaskEntry(*entry))
 
     def is_idle(self) -> bool:
-        """Return whether a task without input has nothing to do: it has been initialised before and no punctuation is due."""
+        """Return whether a task without input has nothing to do: it has been initialised before and no punctuation is
+        due."""
         due = self.entry.due_ms
         return self.entry.head != "" and (due is None or due > self.planned_ms)
 
 
 class TaskReport(NamedTuple):
-    """What a task did in an epoch: the head that it began from and its new entry in the manifest; what it took, as (topic, records, bytes); what its
-    functions printed."""
+    """What a task did in an epoch: the head that it began from and its new entry in the manifest; what it took, as
+    (topic, records, bytes); what its functions printed."""
 
     task: str
     epoch: int

@@ -1,7 +1,8 @@
 """The recipe: all that the processes of one run of one application need to know, pickled once by the driver.
 
-It goes to source, stages and sink as bytes inside their own pickles (never as an option of Spark: options are shown in plans and may hold secrets).
-Functions of the user's main module go by value (cloudpickle), those of importable modules by name; so the driver's module path goes along.
+It goes to source, stages and sink as bytes inside their own pickles (never as an option of Spark: options are shown in
+plans and may hold secrets). Functions of the user's main module go by value (cloudpickle), those of importable modules
+by name; so the driver's module path goes along.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from penstock.record import TopicPartition
 class Recipe:
     """One run of one application.
 
-    topology: patterns resolved. topic_partitions: the partitions of each topic of the brokers at start, and of the repartition topics. begin: offset
-    to begin at, for each partition of a source topic. query_id, generation: see `checkpoint`. transactional: whether the sink writes transactions.
+    topology: patterns resolved. topic_partitions: the partitions of each topic of the brokers at start, and of the
+    repartition topics. begin: offset to begin at, for each partition of a source topic. query_id, generation: see
+    `checkpoint`. transactional: whether the sink writes transactions.
     control_directory: a local directory that driver and source process share.
     """
 
@@ -53,12 +55,16 @@ class Recipe:
     @cached_property
     def inputs(self) -> tuple[TopicPartition, ...]:
         """All partitions of topics of brokers that the application reads."""
-        return tuple(tp for task in self.placement.tasks for tp in self.placement.inputs_of(task, self.topology.repartition_topics))
+        return tuple(
+            tp
+            for task in self.placement.tasks
+            for tp in self.placement.inputs_of(task, self.topology.repartition_topics)
+        )
 
 
 def dump_recipe(recipe: Recipe) -> bytes:
     """Return `recipe` as bytes for `load_recipe`; raises the pickler's error for what cannot be pickled."""
-    return cloudpickle.dumps((list(sys.path), cloudpickle.dumps(recipe)))
+    return bytes(cloudpickle.dumps((list(sys.path), cloudpickle.dumps(recipe))))
 
 
 @lru_cache(maxsize=2)

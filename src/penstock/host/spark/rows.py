@@ -1,9 +1,10 @@
-"""The rows that flow between the stages of the query: one row is a record batch of up to `penstock.row.max.bytes`, or a message of the protocol.
+"""The rows that flow between the stages of the query: one row is a record batch of up to `penstock.row.max.bytes`, or a
+message of the protocol.
 
-Schema: (dst, kind, level, task, lane, sequence, batch). level and task say where a row is going: the number of a task in its level, or a sink
-partition at the level behind the last. dst is the Spark partition of the next shuffle only: task modulo the partitions of the next level, which
-for a row of that level is the partition of its task. A shuffle promises no order, so (lane, sequence) restores it: lane is the number of the task
-that wrote the row, over all levels.
+Schema: (dst, kind, level, task, lane, sequence, batch). level and task say where a row is going: the number of a task
+in its level, or a sink partition at the level behind the last. dst is the Spark partition of the next shuffle only:
+task modulo the partitions of the next level, which for a row of that level is the partition of its task. A shuffle
+promises no order, so (lane, sequence) restores it: lane is the number of the task that wrote the row, over all levels.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _SCHEMA = pa.schema(
 )
 
 CONTROL, DATA, OUTPUT, HEAD, FAILURE = range(5)
-"""Kinds of rows: what a task or a sink partition may know of the epoch; input of a task; output of a task to a topic; the report of a task; an error
-that ends the query."""
+"""Kinds of rows: what a task or a sink partition may know of the epoch; input of a task; output of a task to a topic;
+the report of a task; an error that ends the query."""
 
 _MARSHAL_VERSION = 2  # without references between objects: smaller and three times as fast to write
 _FRAME_BYTES = 8 * 1024 * 1024
@@ -71,9 +72,7 @@ def encode_batch(topic: str, partition: int, batch: RecordBatch, max_bytes: int)
 def decode_batch(blob: bytes) -> tuple[str, int, RecordBatch]:
     """Return topic, partition and records of a blob made by `encode_batch`."""
     topic, partition, keys, values, timestamps, offsets, headers = marshal.loads(blob)
-    batch = RecordBatch(
-        keys, values, np.frombuffer(timestamps, np.int64), np.frombuffer(offsets, np.int64), headers
-    )
+    batch = RecordBatch(keys, values, np.frombuffer(timestamps, np.int64), np.frombuffer(offsets, np.int64), headers)
     return topic, partition, batch
 
 

@@ -1,7 +1,8 @@
 """The SparkSession of a query: made by Penstock in local mode by default, or the user's own, taken as it is.
 
-Settings of the query's own go into a session of its own on the same SparkContext, so that a user's session keeps his. What Spark logs in a JVM that
-Penstock starts goes to a file beside the state, and errors reach the program as Python exceptions.
+Settings of the query's own go into a session of its own on the same SparkContext, so that a user's session keeps his.
+What Spark logs in a JVM that Penstock starts goes to a file beside the state, and errors reach the program as Python
+exceptions.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ def check_spark() -> None:
     found = tuple(int(part) for part in re.findall(r"\d+", pyspark.__version__)[:2])
     if found < MINIMUM_SPARK:
         raise StreamsError(
-            f"Penstock needs pyspark {MINIMUM_SPARK[0]}.{MINIMUM_SPARK[1]} or newer, found {pyspark.__version__}: pip install --upgrade pyspark"
+            f"Penstock needs pyspark {MINIMUM_SPARK[0]}.{MINIMUM_SPARK[1]} or newer, found {pyspark.__version__}: pip "
+            "install --upgrade pyspark"
         )
 
 
@@ -77,22 +79,31 @@ def check_java() -> None:
     """Raise StreamsError unless Java 17 or newer is found in JAVA_HOME or on the path."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    hint = f"Install a Java runtime, version {MINIMUM_JAVA} or newer (such as openjdk-17-jre-headless), or point JAVA_HOME to one."
+    hint = f"Install a Java runtime, version {MINIMUM_JAVA} or newer, such as openjdk-17-jre-headless, or set JAVA_HOME."
     if java is None or not Path(java).exists():
-        raise StreamsError(f"Spark needs Java {MINIMUM_JAVA} or newer, and there is none {f'at {java}' if java else 'on the path'}. {hint}")
+        raise StreamsError(
+            f"Spark needs Java {MINIMUM_JAVA} or newer, and there is none {f'at {java}' if java else 'on the path'}. "
+            f"{hint}"
+        )
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True).stderr
     except (OSError, subprocess.SubprocessError) as error:
-        raise StreamsError(f"Spark needs Java {MINIMUM_JAVA} or newer, and {java} does not run: {error}. {hint}") from error
+        raise StreamsError(
+            f"Spark needs Java {MINIMUM_JAVA} or newer, and {java} does not run: {error}. {hint}"
+        ) from error
     version = re.search(r'version "(?:1\.)?(\d+)', answer)
     if version is None or int(version.group(1)) < MINIMUM_JAVA:
-        raise StreamsError(f"Spark needs Java {MINIMUM_JAVA} or newer, and {java} is {answer.splitlines()[0] if answer else 'unknown'}. {hint}")
+        raise StreamsError(
+            f"Spark needs Java {MINIMUM_JAVA} or newer, and {java} is "
+            f"{answer.splitlines()[0] if answer else 'unknown'}. {hint}"
+        )
 
 
 def make_session(config: StreamsConfig, directory: Path) -> SparkSession:
     """Return a new session for the application, local unless `penstock.spark.master` says otherwise.
 
-    directory: where the log of the JVM goes (`spark.log`). `spark.` keys of the configuration are settings of the session.
+    directory: where the log of the JVM goes (`spark.log`). `spark.` keys of the configuration are settings of the
+    session.
     """
     directory.mkdir(parents=True, exist_ok=True)
     settings = directory / "log4j2.properties"
@@ -117,7 +128,8 @@ def query_session(session: SparkSession) -> Iterator[SparkSession]:
     own = session.newSession()
     for key, value in QUERY_SETTINGS.items():
         own.conf.set(key, value)
-    # A data source is looked up in the active session of the thread, not in that of the query; pyspark has no call for it that runs nothing.
+    # A data source is looked up in the active session of the thread, not in that of the query; pyspark has no call for
+    # it that runs nothing.
     jvm = own._jvm
     assert jvm is not None
     jvm.SparkSession.setActiveSession(own._jsparkSession)

@@ -1,8 +1,9 @@
 """The sink of the query: writes the output of an epoch to topics, and commits the epoch. A Python data source of Spark.
 
-`write` runs in workers, one call a sink partition and epoch; `commit` runs once an epoch on the driver's machine, in a process of its own. A sink
-partition writes all that it has in one transaction, or nothing if that epoch is written already. The commit checks that every task has reported
-exactly once and went on from the head of the manifest before, and writes the manifest: from then on the epoch has happened.
+`write` runs in workers, one call a sink partition and epoch; `commit` runs once an epoch on the driver's machine, in a
+process of its own. A sink partition writes all that it has in one transaction, or nothing if that epoch is written
+already. The commit checks that every task has reported exactly once and went on from the head of the manifest before,
+and writes the manifest: from then on the epoch has happened.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ FORMAT = "penstock-sink"
 
 
 def commits_topic(application_id: str) -> str:
-    """Return the internal topic whose offsets are the epochs that each sink partition has committed; also the group that commits them."""
+    """Return the internal topic whose offsets are the epochs that each sink partition has committed; also the group
+    that commits them."""
     return f"{application_id}-penstock-commits"
 
 
@@ -45,7 +47,7 @@ class SinkBase(DataSource):
         """Return the name by which the query asks for the sink."""
         return FORMAT
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> EpochSink:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> EpochSink:  # noqa: N802  # Spark's name
         """Return the writer."""
         return EpochSink(self.recipe)
 
@@ -61,7 +63,8 @@ def sink_class(recipe_bytes: bytes) -> type[SinkBase]:
 
 @dataclass
 class PartitionCommit(WriterCommitMessage):
-    """What one sink partition tells the driver: what it knew of the epoch, the reports that came to it, what it wrote, and a failure that ends the query."""
+    """What one sink partition tells the driver: what it knew of the epoch, the reports that came to it, what it wrote,
+    and a failure that ends the query."""
 
     control: bytes | None = None
     reports: list[bytes] = field(default_factory=list)
@@ -85,7 +88,7 @@ class EpochSink(DataSourceStreamArrowWriter):
         except StreamsError as error:
             raise QueryFailedError(encode_failure(error, "")) from error
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+    def commit(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
         """Check the reports of all tasks and write the manifest; raises QueryFailedError to end the query."""
         recipe = load_recipe(self._recipe)
         received = [message for message in messages if isinstance(message, PartitionCommit)]
@@ -97,7 +100,7 @@ class EpochSink(DataSourceStreamArrowWriter):
         except StreamsError as error:
             raise QueryFailedError(encode_failure(error, "")) from error
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+    def abort(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
         """Do nothing: what an epoch left behind is skipped, or garbage."""
 
 
@@ -153,7 +156,10 @@ def commit_epoch(recipe: Recipe, messages: Sequence[PartitionCommit]) -> None:
     reports = sorted(decoded, key=lambda report: report.task)
     before = checkpoint.read_manifest(control.epoch - 1, recipe.query_id)
     if before is None:
-        raise TaskCorruptedError(f"The manifest of epoch {control.epoch - 1} is not in {checkpoint.uri}: files were deleted while the application ran.")
+        raise TaskCorruptedError(
+            f"The manifest of epoch {control.epoch - 1} is not in {checkpoint.uri}: files were deleted while the "
+            "application ran."
+        )
     _check(recipe, control, reports, before)
     existing = checkpoint.read_manifest(control.epoch, recipe.query_id)
     if existing is not None and existing.query_id == recipe.query_id:
@@ -181,19 +187,29 @@ def _check(recipe: Recipe, control: SinkControl, reports: Sequence[TaskReport], 
     for report in reports:
         if report.generation != recipe.generation:
             raise TaskMigratedError(
-                f"Task {report.task} reports as generation {report.generation}, this program is generation {recipe.generation}: two programs with this "
+                f"Task {report.task} reports as generation {report.generation}, this program is generation "
+                f"{recipe.generation}: two programs with this "
                 "application.id run at once."
             )
         parent = before.entry(report.task).head
-        if report.task in seen or report.task not in expected or report.epoch != control.epoch or report.parent != parent:
+        if (
+            report.task in seen
+            or report.task not in expected
+            or report.epoch != control.epoch
+            or report.parent != parent
+        ):
             raise TaskCorruptedError(
-                f"Task {report.task} reports epoch {report.epoch} after segment {report.parent or 'none'}; expected one report of epoch {control.epoch} "
+                f"Task {report.task} reports epoch {report.epoch} after segment {report.parent or 'none'}; expected "
+                f"one report of epoch {control.epoch} "
                 f"after segment {parent or 'none'}. The epoch is not committed; start the application again."
             )
         seen.add(report.task)
     missing = sorted(expected - seen)
     if missing:
-        raise TaskCorruptedError(f"The tasks {', '.join(missing)} did not report epoch {control.epoch}; it is not committed. Start the application again.")
+        raise TaskCorruptedError(
+            f"The tasks {', '.join(missing)} did not report epoch {control.epoch}; it is not committed. Start the "
+            "application again."
+        )
 
 
 def _figures(reports: Sequence[TaskReport]) -> dict[str, TopicFigures]:

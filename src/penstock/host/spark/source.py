@@ -1,8 +1,10 @@
-"""The source of the query: plans epochs, hands them out, fetches their records and runs level 0. A Python data source of Spark.
+"""The source of the query: plans epochs, hands them out, fetches their records and runs level 0. A Python data source
+of Spark.
 
-Two kinds of process run this. One long-lived process a query makes the `EpochReader`: it plans (`latestOffset`), makes the input partitions
-(`partitions`), and clears away what is no longer needed (`commit`); its clients and caches live as long as the query. Workers run `read`: each takes one
-input partition, which has the controls of some tasks and the ranges of topics that they read, of later levels too.
+Two kinds of process run this. One long-lived process a query makes the `EpochReader`: it plans (`latestOffset`), makes
+the input partitions (`partitions`), and clears away what is no longer needed (`commit`); its clients and caches live as
+long as the query. Workers run `read`: each takes one input partition, which has the controls of some tasks and the
+ranges of topics that they read, of later levels too.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ from penstock.record import TopicPartition
 
 FORMAT = "penstock-source"
 STOP_FILE, STOPPED_FILE = "stop", "stopped"
-"""Files of the control directory: the driver asks for no more epochs; the source process has seen it, between two epochs."""
+"""Files of the control directory: the driver asks for no more epochs; the source process has seen it, between two
+epochs."""
 
 _PATIENCE_MS = 120_000  # how long brokers may be away before the query gives up
 _OFFSETS_EVERY_MS = 1_000
@@ -58,7 +61,7 @@ class SourceBase(DataSource):
         """Return the schema of a row; see `rows`."""
         return SCHEMA_DDL
 
-    def streamReader(self, schema: StructType) -> EpochReader:
+    def streamReader(self, schema: StructType) -> EpochReader:  # noqa: N802  # Spark's name
         """Return the reader."""
         return EpochReader(self.recipe)
 
@@ -83,9 +86,12 @@ class Range:
 
 
 class EpochPartition(InputPartition):
-    """One input partition of an epoch: tasks with their controls, ranges to fetch, and what the sink must know (in the first partition)."""
+    """One input partition of an epoch: tasks with their controls, ranges to fetch, and what the sink must know (in the
+    first partition)."""
 
-    def __init__(self, controls: list[tuple[TaskId, TaskControl]], ranges: list[Range], sink: SinkControl | None) -> None:
+    def __init__(
+        self, controls: list[tuple[TaskId, TaskControl]], ranges: list[Range], sink: SinkControl | None
+    ) -> None:
         super().__init__(None)
         self.controls = controls
         self.ranges = ranges
@@ -100,18 +106,20 @@ class EpochReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._recipe = recipe
         self._planning: Planning | None = None
 
-    def initialOffset(self) -> dict[str, Any]:
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
         """Return epoch 0: the begin of every topic."""
         recipe = load_recipe(self._recipe)
         placement = recipe.placement
         begin = {topic: list(offsets) for topic, offsets in recipe.begin.items()}
-        return EpochOffset(recipe.query_id, 0, 0, begin, list(placement.partitions), placement.sink_partitions).to_json()
+        return EpochOffset(
+            recipe.query_id, 0, 0, begin, list(placement.partitions), placement.sink_partitions
+        ).to_json()
 
-    def prepareForTriggerAvailableNow(self) -> None:
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
         """Fix the ends at which the query is to stop."""
         self._plan().fix_ends()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  # Spark's name
         """Return the end of the next epoch, or `start` when nothing is due."""
         return self._plan().next_epoch(EpochOffset.from_json(start)).to_json()
 
@@ -130,8 +138,9 @@ class EpochReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._planning is not None:
             self._planning.close()
 
-    def read(self, partition: EpochPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Fetch the ranges of `partition` and run its tasks of level 0."""
+        assert isinstance(partition, EpochPartition)
         prepare_worker()
         recipe = load_recipe(self._recipe)
         rows = ended_by_failure(recipe, _partition_rows(recipe, partition))
@@ -191,7 +200,8 @@ class Planning:
         )
 
     def partitions(self, start: EpochOffset, end: EpochOffset) -> list[EpochPartition]:
-        """Return the input partitions of the epoch from `start` to `end`: task n of a level in partition n modulo their number."""
+        """Return the input partitions of the epoch from `start` to `end`: task n of a level in partition n modulo their
+        number."""
         recipe, placement = self._recipe, self._recipe.placement
         crash_point("source.partitions", end.epoch)
         if (end.query_id, end.partitions, end.sink_partitions) != (
@@ -200,7 +210,8 @@ class Planning:
             placement.sink_partitions,
         ):
             raise TaskCorruptedError(
-                f"Spark's offset log at {self._checkpoint.spark_location()} belongs to another life of the application than {self._checkpoint.uri}: "
+                f"Spark's offset log at {self._checkpoint.spark_location()} belongs to another life of the application "
+                f"than {self._checkpoint.uri}: "
                 "delete both, or restore both from the same copy."
             )
         manifest = self._manifest_of(start)
@@ -216,7 +227,8 @@ class Planning:
         return parts
 
     def committed(self, end: EpochOffset) -> None:
-        """Clear away what the epoch made superfluous, and tell the brokers the positions, for tools that show the lag."""
+        """Clear away what the epoch made superfluous, and tell the brokers the positions, for tools that show the
+        lag."""
         self._cleaner.clean(end.epoch)
         now = self._clock.milliseconds()
         if now - self._offsets_at < _OFFSETS_EVERY_MS and self._fixed_ends is None:
@@ -235,7 +247,8 @@ class Planning:
         manifest = self._checkpoint.read_manifest(offset.epoch, self._recipe.query_id)
         if manifest is None or manifest.query_id != self._recipe.query_id:
             raise TaskCorruptedError(
-                f"Spark's checkpoint has epoch {offset.epoch} as committed, but its manifest is not in {self._checkpoint.uri}: files were deleted or "
+                f"Spark's checkpoint has epoch {offset.epoch} as committed, but its manifest is not in "
+                f"{self._checkpoint.uri}: files were deleted or "
                 "copied apart. Restore the whole directory, or delete it to start anew."
             )
         self._manifest = manifest
@@ -269,7 +282,8 @@ class Planning:
         for tp, position in positions.items():
             if self._fixed_ends is None and ends.get(tp, position) < position:
                 error = StreamsError(
-                    f"Topic {tp.topic}, partition {tp.partition} ends at offset {ends[tp]}, but the application has read up to {position}: the topic was "
+                    f"Topic {tp.topic}, partition {tp.partition} ends at offset {ends[tp]}, but the application has "
+                    f"read up to {position}: the topic was "
                     "made anew or truncated. Start with a new checkpoint, or with another application.id."
                 )
                 raise QueryFailedError(encode_failure(error, ""))

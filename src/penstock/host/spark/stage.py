@@ -1,7 +1,8 @@
 """A stage of the query: the tasks of one level that stand in one Spark partition, for one epoch. Runs in a worker.
 
-`run_level` is the whole of a level above 0, by `mapInArrow`; level 0 runs inside the source (`source.py`), where its records are fetched. Rows for later
-levels pass through. Imports nothing of the DSL or of the lowering: what runs comes with the recipe.
+`run_level` is the whole of a level above 0, by `mapInArrow`; level 0 runs inside the source (`source.py`), where its
+records are fetched. Rows for later levels pass through. Imports nothing of the DSL or of the lowering: what runs comes
+with the recipe.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ from penstock.task.record_collector import OutputBatch
 
 @lru_cache(maxsize=1)
 def prepare_worker() -> None:
-    """Make a worker ready, once a process: Spark's daemon collects all garbage after every task, which a freeze of what is loaded makes cheap."""
+    """Make a worker ready, once a process: Spark's daemon collects all garbage after every task, which a freeze of what
+    is loaded makes cheap."""
     gc.collect()
     gc.freeze()
 
@@ -81,7 +83,10 @@ def _level_rows(recipe: Recipe, level: int, rows: Iterable[Row]) -> Iterator[Row
         yield from run_task(recipe, recipe.placement.levels[level][number], controls[number], inputs)
     if data:
         tasks = ", ".join(str(recipe.placement.levels[level][number]) for number in data)
-        raise TaskCorruptedError(f"Records arrived for the tasks {tasks} in a Spark partition without their control rows; the shuffle lost rows.")
+        raise TaskCorruptedError(
+            f"Records arrived for the tasks {tasks} in a Spark partition without their control rows; the shuffle lost "
+            "rows."
+        )
 
 
 def run_task(recipe: Recipe, task: TaskId, control: TaskControl, inputs: Iterable[TaskInput]) -> Iterator[Row]:
@@ -102,7 +107,9 @@ def run_task(recipe: Recipe, task: TaskId, control: TaskControl, inputs: Iterabl
     yield Row(HEAD, placement.sink_level, lane % placement.sink_partitions, lane, sequence, report.encode())
 
 
-def _run(recipe: Recipe, task: TaskId, control: TaskControl, inputs: Iterable[TaskInput]) -> tuple[list[OutputBatch], TaskReport]:
+def _run(
+    recipe: Recipe, task: TaskId, control: TaskControl, inputs: Iterable[TaskInput]
+) -> tuple[list[OutputBatch], TaskReport]:
     with captured_print() as printed:
         try:
             return TaskEpoch(recipe, open_checkpoint(recipe.checkpoint), task, control).run(inputs, printed)
@@ -119,7 +126,8 @@ class _TaskFailedError(StreamsError):
 
 
 def ended_by_failure(recipe: Recipe, rows: Iterator[Row]) -> Iterator[Row]:
-    """Yield `rows`; if they end with an error that another attempt would meet again, tell every sink partition, so that none writes.
+    """Yield `rows`; if they end with an error that another attempt would meet again, tell every sink partition, so that
+    none writes.
 
     Raises QueryFailedError for an error of a broker: the next attempt may find it back.
     """

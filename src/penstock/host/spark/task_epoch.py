@@ -1,4 +1,5 @@
-"""One epoch of one task, in a worker: open its state, run it, write its commit as segments, report. What it did counts when the driver has committed it."""
+"""One epoch of one task, in a worker: open its state, run it, write its commit as segments, report. What it did counts
+when the driver has committed it."""
 
 from __future__ import annotations
 
@@ -89,10 +90,13 @@ class TaskEpoch:
     def _report(self, entry: TaskEntry, printed: str) -> TaskReport:
         control = self._control
         taken = tuple((topic, records, size) for topic, (records, size) in self._input.items())
-        return TaskReport(str(self._task), control.epoch, self._recipe.generation, control.entry.head, entry, taken, printed)
+        return TaskReport(
+            str(self._task), control.epoch, self._recipe.generation, control.entry.head, entry, taken, printed
+        )
 
     def _write_order(self, commit: TaskCommit) -> None:
-        """Write the order in which records were taken, if asked to: a file a task and epoch, so that a replay writes the same again."""
+        """Write the order in which records were taken, if asked to: a file a task and epoch, so that a replay writes
+        the same again."""
         directory = self._recipe.config["penstock.trace.order"]
         if directory is not None and commit.order is not None:
             path = Path(directory) / str(self._task)

@@ -1,8 +1,9 @@
 """The state of one task in one epoch: its base at the head that the manifest names, and its next commit as segments.
 
-The base is a copy that any worker of this machine may find or make: it is stamped with (query id, generation, epoch, position) and advanced to the head
-of the manifest before a task reads it, in transactions that check the stamp they began from. A stamp of a later epoch or generation means that this
-worker is a zombie. A base of another life of the application, or at a position that the log does not know, is rebuilt from all live segments.
+The base is a copy that any worker of this machine may find or make: it is stamped with (query id, generation, epoch,
+position) and advanced to the head of the manifest before a task reads it, in transactions that check the stamp they
+began from. A stamp of a later epoch or generation means that this worker is a zombie. A base of another life of the
+application, or at a position that the log does not know, is rebuilt from all live segments.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class TaskState:
     """Base and checkpoint of a task at the beginning of an epoch."""
 
     def __init__(self, recipe: Recipe, checkpoint: Checkpoint, task: TaskId, control: TaskControl) -> None:
-        """Open the base and bring it up to the head; raises TaskMigratedError, and TaskCorruptedError if a segment is missing."""
+        """Open the base and bring it up to the head; raises TaskMigratedError, and TaskCorruptedError if a segment is
+        missing."""
         self._recipe = recipe
         self._files = checkpoint
         self._task = str(task)
@@ -72,7 +74,8 @@ class TaskState:
         self.base.close()
 
     def write_commit(self, commit: TaskCommit) -> TaskEntry:
-        """Write a commit as segments, merge and snapshot what is due; return the task's new entry. Nothing is written for a commit without content."""
+        """Write a commit as segments, merge and snapshot what is due; return the task's new entry. Nothing is written
+        for a commit without content."""
         due_ms = commit.checkpoint.next_wall_clock_ms()
         if not commit.changes and commit.checkpoint == (self.checkpoint or TaskCheckpoint()):
             return TaskEntry(self._control.entry.head, self._control.entry.segments, due_ms)
@@ -104,7 +107,9 @@ class TaskState:
         if read is None or read.id != newest.id:
             read = self._read(newest)
         if read.checkpoint is None:
-            raise TaskCorruptedError(f"Segment {read.id.hex()} of task {self._task} should end a commit and has no checkpoint in it.")
+            raise TaskCorruptedError(
+                f"Segment {read.id.hex()} of task {self._task} should end a commit and has no checkpoint in it."
+            )
         self.checkpoint = TaskCheckpoint.decode(read.checkpoint)
 
     def _forget_other_life(self) -> None:
@@ -112,7 +117,8 @@ class TaskState:
             self.base.clear()
 
     def _position(self) -> bytes | None:
-        """Return the position of the base in the log of this life of the application, None if it has none; raises TaskMigratedError for a zombie."""
+        """Return the position of the base in the log of this life of the application, None if it has none; raises
+        TaskMigratedError for a zombie."""
         stamp = self.base.stamp()
         if stamp is None or stamp == REBUILDING:
             return None
@@ -122,8 +128,10 @@ class TaskState:
         mine = self._recipe.generation
         if int(generation) > mine or (int(generation) == mine and int(epoch) > self._control.epoch - 1):
             raise TaskMigratedError(
-                f"The state of task {self._task} has been taken on to epoch {epoch} by generation {generation}, while this worker is at epoch "
-                f"{self._control.epoch} of generation {mine}: another program with this application.id has taken over. Run only one."
+                f"The state of task {self._task} has been taken on to epoch {epoch} by generation {generation}, while "
+                "this worker is at epoch "
+                f"{self._control.epoch} of generation {mine}: another program with this application.id has taken over. "
+                "Run only one."
             )
         return bytes.fromhex(position)
 
@@ -161,7 +169,8 @@ class TaskState:
         data = self._files.read_segment(self._task, info.id.hex())
         if data is None:
             raise TaskCorruptedError(
-                f"Segment {info.id.hex()} of task {self._task} is not in {self._files.uri}, though the manifest of epoch {self._control.epoch - 1} names "
+                f"Segment {info.id.hex()} of task {self._task} is not in {self._files.uri}, though the manifest of "
+                f"epoch {self._control.epoch - 1} names "
                 "it: files were deleted. Restore the checkpoint from a copy, or delete it to start anew."
             )
         return decode(data, info.id)
