@@ -22,6 +22,8 @@ from penstock.errors import StreamsError
 DEFAULT_PORT: Final = 9092
 DEFAULT_SERVERS: Final = f"localhost:{DEFAULT_PORT}"
 FAILED, TERMINATED = 1, 143
+TIMEOUT_MS: Final = 5_000
+"""How long a command waits for an answer of a broker."""
 
 out: Final = Console(highlight=False, soft_wrap=True)
 """For what a command answers."""

@@ -10,7 +10,7 @@ import typer
 import penstock
 from penstock.broker.errors import BrokerError
 from penstock.cli import broker, demo, records, run, topics
-from penstock.cli.common import FAILED, out, report, set_verbose
+from penstock.cli.common import FAILED, Verbose, out, report, set_verbose
 from penstock.errors import StreamsError
 
 app = typer.Typer(
@@ -40,9 +40,10 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and end.")
     ] = False,
+    verbose: Verbose = False,
 ) -> None:
     """Kafka Streams for Python, run on Spark."""
-    set_verbose(False)
+    set_verbose(verbose)
 
 
 def main() -> None:

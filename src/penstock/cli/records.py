@@ -9,7 +9,7 @@ from typing import Annotated, TextIO
 
 import typer
 
-from penstock.cli.common import Servers, Settings, client_config, err
+from penstock.cli.common import TIMEOUT_MS, Servers, Settings, client_config, err
 from penstock.cli.serdes import NULL, SerdeName, from_text, to_text
 from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, ConfluentProducer
 from penstock.config import StreamsConfig
@@ -112,7 +112,7 @@ def consume(
 
 
 def _positions(config: StreamsConfig, topic: str, from_beginning: bool) -> dict[TopicPartition, int]:
-    admin = ConfluentAdmin(config)
+    admin = ConfluentAdmin(config, TIMEOUT_MS)
     topics = admin.topics()
     if topic not in topics:
         raise UnknownTopicOrPartitionError(

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from penstock.cli.common import Servers, Settings, client_config, out
+from penstock.cli.common import TIMEOUT_MS, Servers, Settings, client_config, out
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin
 from penstock.record import TopicPartition
@@ -32,7 +32,7 @@ def create(
 ) -> None:
     """Create topics."""
     pairs = dict(each.partition("=")[::2] for each in topic_config or ())
-    admin = ConfluentAdmin(client_config(servers, config))
+    admin = ConfluentAdmin(client_config(servers, config), TIMEOUT_MS)
     admin.create_topics([NewTopic(name, partitions, replication_factor, pairs) for name in topics])
     for name in topics:
         out.print(f"Created topic {name} with {partitions} partition{'s' if partitions > 1 else ''}.")
@@ -45,7 +45,7 @@ def list_topics(
     config: Settings = None,
 ) -> None:
     """List topics, their partitions and how many records they hold (offsets that are gone or taken by markers too)."""
-    admin = ConfluentAdmin(client_config(servers, config))
+    admin = ConfluentAdmin(client_config(servers, config), TIMEOUT_MS)
     found = {name: count for name, count in sorted(admin.topics().items()) if internal or not name.startswith("__")}
     partitions = [TopicPartition(name, number) for name, count in found.items() for number in range(count)]
     first, last = admin.beginning_offsets(partitions), admin.end_offsets(partitions)
@@ -59,7 +59,7 @@ def list_topics(
 @app.command()
 def describe(topics: Names, servers: Servers = None, config: Settings = None) -> None:
     """Show partitions, offsets and configuration of topics."""
-    admin = ConfluentAdmin(client_config(servers, config))
+    admin = ConfluentAdmin(client_config(servers, config), TIMEOUT_MS)
     for name in topics:
         found = admin.describe_topic(name)
         partitions = [TopicPartition(name, each.partition) for each in found.partitions]
@@ -78,6 +78,6 @@ def describe(topics: Names, servers: Servers = None, config: Settings = None) ->
 @app.command()
 def delete(topics: Names, servers: Servers = None, config: Settings = None) -> None:
     """Delete topics with all their records."""
-    ConfluentAdmin(client_config(servers, config)).delete_topics(topics)
+    ConfluentAdmin(client_config(servers, config), TIMEOUT_MS).delete_topics(topics)
     for name in topics:
         out.print(f"Deleted topic {name}.")
