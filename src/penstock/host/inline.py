@@ -1,0 +1,221 @@
+"""Drives a whole topology in this process, synchronously, without a broker: below TopologyTestDriver and notebooks.
+
+Rules, those of Kafka's TopologyTestDriver: every topic has one partition, and all sub-topologies are one task, `0_0`,
+so that they share stream time and record cache. A record is processed completely before the next: the record,
+stream-time punctuation, a commit (which flushes caches); then the records that this wrote to topics that the topology
+reads join the queues, from which the smallest timestamp is taken next. Bytes go in and come out: no serdes here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from penstock.clock import Clock
+from penstock.config import StreamsConfig
+from penstock.plan.subtopology import BuiltTopology, SourceSpec, SubtopologySpec, TaskId
+from penstock.record import Headers, RecordBatch
+from penstock.state.api import EngineKeyValueStore
+from penstock.state.memory import MemoryBase
+from penstock.task.stream_task import StreamTask
+
+PARTITION = 0
+
+
+class ProducedRecord(NamedTuple):
+    """A record that the topology wrote; number: its place among all that were written, timestamp in ms."""
+
+    number: int
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: Headers
+
+
+class _OnePartitionEach(Mapping[str, int]):
+    """The number of partitions of any topic, also of those that only an extractor names: one."""
+
+    def __getitem__(self, topic: str) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+_Record = tuple[bytes | None, bytes | None, int, Headers]
+"""Key, value, timestamp in ms, headers."""
+
+
+class _Queue:
+    """The records of one topic that wait, as (key, value, timestamp, offset, headers)."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.rows: deque[tuple[bytes | None, bytes | None, int, int, Headers]] = deque()
+
+    def head_timestamp(self) -> int:
+        return self.rows[0][2]
+
+
+class _QueuesByTime:
+    """The queues that are not empty, as a binary heap by the timestamp of their head.
+
+    Equal timestamps come out as from java.util.PriorityQueue, which Kafka's PartitionGroup uses, so that the order of
+    results is that of Kafka also where one record went to several topics.
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[_Queue] = []
+
+    def offer(self, queue: _Queue) -> None:
+        """Take a queue that is not empty."""
+        heap = self._heap
+        heap.append(queue)
+        at, time = len(heap) - 1, queue.head_timestamp()
+        while at > 0:
+            parent = (at - 1) // 2
+            if time >= heap[parent].head_timestamp():
+                break
+            heap[at] = heap[parent]
+            at = parent
+        heap[at] = queue
+
+    def poll(self) -> _Queue | None:
+        """Give up the queue with the smallest timestamp, None if there is no queue."""
+        heap = self._heap
+        if not heap:
+            return None
+        first, last = heap[0], heap.pop()
+        if not heap:
+            return first
+        at, time = 0, last.head_timestamp()
+        while (child := 2 * at + 1) < len(heap):
+            right = child + 1
+            if right < len(heap) and heap[child].head_timestamp() > heap[right].head_timestamp():
+                child = right
+            if time <= heap[child].head_timestamp():
+                break
+            heap[at] = heap[child]
+            at = child
+        heap[at] = last
+        return first
+
+
+class InlineHost:
+    """Runs one topology, record by record; what it writes is kept until `take_output`."""
+
+    def __init__(self, topology: BuiltTopology, config: StreamsConfig, clock: Clock) -> None:
+        """Make the task over empty stores and initialise its processors; raises StreamsError when one of them fails."""
+        spec = whole_topology(topology)
+        self._clock = clock
+        self._sources = [node for node in spec.nodes if isinstance(node, SourceSpec)]
+        self._queues: dict[str, _Queue] = {}
+        self._by_time = _QueuesByTime()
+        self._offsets: Counter[str] = Counter()
+        self._output: list[ProducedRecord] = []
+        self._produced = 0
+        self._commits = 0
+        self._task = StreamTask(
+            spec,
+            TaskId(0, PARTITION),
+            config,
+            MemoryBase(),
+            _OnePartitionEach(),
+            wall_clock_ms=clock.milliseconds(),
+            state_log_prefix="topology-test-driver ",
+        )
+        self._task.initialize()
+        self._stores = {name: self._task.store(name) for name in spec.stores}
+
+    def pipe(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers = ()) -> None:
+        """Process one record (timestamp in ms), and all that follows from it, completely.
+
+        Raises ValueError for a topic that the topology does not read, StreamsError when a node fails.
+        """
+        source = self._source_of(topic)
+        if source is None:
+            raise ValueError(f"Unknown topic: {topic}")
+        self._enqueue(source, topic, (key, value, timestamp, headers))
+        self._process_queues()
+
+    def punctuate_wall_clock(self) -> None:
+        """Run the wall-clock punctuations that are due by the clock, commit, and process what they wrote; raises
+        StreamsError when one fails.
+        """
+        self._task.advance_wall_clock(self._clock.milliseconds())
+        self._commit()
+        self._process_queues()
+
+    def take_output(self) -> list[ProducedRecord]:
+        """Give up all records written since the last call, in the order in which they were sent, across topics."""
+        output, self._output = self._output, []
+        return output
+
+    def stores(self) -> Mapping[str, EngineKeyValueStore]:
+        """Return the stores of the task by name."""
+        return self._stores
+
+    def dropped_records(self) -> int:
+        """Return how many records were dropped, over all nodes."""
+        return sum(self._task.dropped_records.values())
+
+    def close(self) -> None:
+        """Close processors and stores; the last commit stands."""
+        self._task.close()
+
+    def _source_of(self, topic: str) -> SourceSpec | None:
+        for source in self._sources:
+            if topic in source.topics or (source.pattern is not None and source.pattern.fullmatch(topic)):
+                return source
+        return None
+
+    def _enqueue(self, source: SourceSpec, topic: str, record: _Record) -> None:
+        log = topic if source.pattern is None else source.pattern.pattern  # as in Kafka, a pattern counts as one topic
+        if topic not in self._queues:
+            self._queues[topic] = _Queue(topic)
+            self._task.add_source_topic(topic, source.name)
+        key, value, timestamp, headers = record
+        queue = self._queues[topic]
+        queue.rows.append((key, value, timestamp, self._offsets[log], headers))
+        self._offsets[log] += 1
+        if len(queue.rows) == 1:
+            self._by_time.offer(queue)
+
+    def _process_queues(self) -> None:
+        while (queue := self._by_time.poll()) is not None:
+            row = queue.rows.popleft()
+            if queue.rows:
+                self._by_time.offer(queue)
+            self._task.add_records(queue.topic, PARTITION, RecordBatch.of([row]))
+            self._task.process()
+            self._commit()
+
+    def _commit(self) -> None:
+        self._task.flush()
+        for sent in self._task.drain_in_order():
+            record = (sent.key, sent.value, sent.timestamp, sent.headers)
+            self._output.append(ProducedRecord(self._produced, sent.topic, *record))
+            self._produced += 1
+            source = self._source_of(sent.topic)
+            if source is not None:
+                self._enqueue(source, sent.topic, record)
+        self._commits += 1
+        self._task.committed(self._task.changes(), self._commits.to_bytes(8, "big"))
+
+
+def whole_topology(topology: BuiltTopology) -> SubtopologySpec:
+    """Return all sub-topologies as one, number 0: the nodes and stores of each, one after the other."""
+    parts = topology.subtopologies
+    return SubtopologySpec(
+        id=0,
+        nodes=tuple(node for part in parts for node in part.nodes),
+        stores={name: store for part in parts for name, store in part.stores.items()},
+        source_topics=tuple(dict.fromkeys(topic for part in parts for topic in part.source_topics)),
+        sink_topics=tuple(dict.fromkeys(topic for part in parts for topic in part.sink_topics)),
+        changelogs={name: changelog for part in parts for name, changelog in part.changelogs.items()},
+    )

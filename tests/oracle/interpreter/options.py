@@ -1,0 +1,63 @@
+"""The option objects of the DSL (Consumed, Produced ...) as a case describes them (FORMAT.md section 4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock import Consumed, Grouped, Materialized, Produced, Repartitioned, Serde
+from tests.oracle.interpreter.functions import PARTITIONERS, TIMESTAMP_EXTRACTORS
+from tests.oracle.interpreter.serdes import SERDES
+from tests.oracle.interpreter.stores import STORE_SUPPLIER
+from tests.oracle.interpreter.vocabulary import PLAIN, Choice, Fields
+
+_SERDES = {"key_serde": SERDES, "value_serde": SERDES}
+
+
+def _materialized(
+    name: str | None = None,
+    store: Any = None,
+    key_serde: Serde | None = None,
+    value_serde: Serde | None = None,
+    store_type: str | None = None,
+    logging: bool | None = None,
+    caching: bool | None = None,
+) -> Materialized:
+    named = store if store is not None else name
+    result = Materialized.with_() if named is None else Materialized.as_(named)
+    if key_serde is not None:
+        result = result.with_key_serde(key_serde)
+    if value_serde is not None:
+        result = result.with_value_serde(value_serde)
+    if store_type is not None:
+        result = result.with_store_type(store_type)
+    if logging is not None:
+        result = result.with_logging_enabled({}) if logging else result.with_logging_disabled()
+    if caching is not None:
+        result = result.with_caching_enabled() if caching else result.with_caching_disabled()
+    return result
+
+
+CONSUMED = Fields(
+    "consumed",
+    {**_SERDES, "timestamp_extractor": TIMESTAMP_EXTRACTORS, "offset_reset": PLAIN, "name": PLAIN},
+    Consumed.with_,
+)
+PRODUCED = Fields("produced", {**_SERDES, "partitioner": PARTITIONERS, "name": PLAIN}, Produced.with_)
+REPARTITIONED = Fields(
+    "repartitioned",
+    {**_SERDES, "name": PLAIN, "partitions": PLAIN, "partitioner": PARTITIONERS},
+    lambda partitions=None, **options: Repartitioned.with_(number_of_partitions=partitions, **options),
+)
+GROUPED = Fields("grouped", {**_SERDES, "name": PLAIN}, Grouped.with_)
+MATERIALIZED = Fields(
+    "materialized",
+    {
+        **_SERDES,
+        "name": PLAIN,
+        "store": STORE_SUPPLIER,
+        "store_type": Choice("store type", ("in_memory", "rocksdb")),
+        "logging": PLAIN,
+        "caching": PLAIN,
+    },
+    _materialized,
+)

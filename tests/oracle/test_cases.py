@@ -1,0 +1,77 @@
+"""Every public conformance case whose operations are built, in both executions, on the test driver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.oracle.interpreter import case_runner, divergences
+from tests.oracle.interpreter.comparison import differences, normalised_description
+from tests.oracle.run_cases import Case, main, read_cases
+
+CASES = Path(__file__).parent / "cases"
+FAMILIES = sorted(path.stem for path in CASES.glob("*.jsonl"))
+EXECUTIONS = ("auto", "record")
+
+# The least number of cases of each family that must really have been run: a family that silently shrinks is a
+# failure. Families that are not named here need operators that are not built; what can be run of them is run as well.
+LEAST_RUN = {"stateless": 79, "aggregate": 50, "topology": 58, "naming": 12, "processor": 50, "timestamps": 20}
+
+DIVERGENT = [
+    case
+    for family in FAMILIES
+    for case in read_cases(CASES / f"{family}.jsonl")
+    if divergences.diverges(case) and not case_runner.missing(case)
+]
+
+
+@pytest.mark.parametrize("execution", EXECUTIONS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_family_gives_what_kafka_streams_gives(family: str, execution: str) -> None:
+    run = 0
+    failed: dict[str, list[str]] = {}
+    for case in read_cases(CASES / f"{family}.jsonl"):
+        if case_runner.missing(case) or divergences.diverges(case):
+            continue
+        run += 1
+        found = differences(case["expected"], case_runner.run(case, execution))
+        if found:
+            failed[case["id"]] = found
+    assert not failed, "\n".join(f"{id}:\n    " + "\n    ".join(lines[:5]) for id, lines in failed.items())
+    assert run >= LEAST_RUN.get(family, 0)
+
+
+@pytest.mark.parametrize("execution", EXECUTIONS)
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in DIVERGENT])
+@pytest.mark.xfail(strict=True, reason="differs on purpose: DIVERGENCES.md")
+def test_case_that_differs_on_purpose(case: Case, execution: str) -> None:
+    assert differences(case["expected"], case_runner.run(case, execution)) == []
+
+
+def test_every_divergence_has_a_case() -> None:
+    assert len(DIVERGENT) >= 4
+
+
+def test_the_command_counts_says_what_differs_and_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = (CASES / "stateless.jsonl").read_text().splitlines()
+    right = next(line for line in lines if '"stateless-filter-contains"' in line)
+    wrong = right.replace('"out","a","x",10', '"out","a","y",10').replace("stateless-filter-contains", "wrong")
+    unknown = right.replace('"op":"filter"', '"op":"tilt"')
+    file, written = tmp_path / "cases.jsonl", tmp_path / "written.jsonl"
+    file.write_text("\n".join([right, wrong, unknown]) + "\n")
+    assert main([str(file), "--verbose", "--write", str(written)]) == 1
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[-1] == "1 passed, 1 failed"
+    assert "1 not run, by what they miss (a case may miss several):" in printed
+    assert any(line.split() == ["1", "KStream.tilt"] for line in printed)
+    assert any('expected [["out", "a", "y", 10' in line and 'got [["out", "a", "x", 10' in line for line in printed)
+    first = next(read_cases(written))
+    assert differences(first["expected"], next(read_cases(file))["expected"]) == []
+
+
+def test_lists_of_names_are_sorted_in_descriptions() -> None:
+    text = "  Processor: b (stores: [z, a])\n      --> d, c\n      <-- none\n"
+    assert normalised_description(text) == "  Processor: b (stores: [a, z])\n      --> c, d\n      <-- none\n"
