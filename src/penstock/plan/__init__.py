@@ -1,0 +1,1 @@
+"""The logical plan of a program and its lowering to a `Topology`; knows nothing of how tasks run."""

@@ -1,0 +1,1 @@
+"""What runs: the Processor API and the operators, one file for each family."""
