@@ -27,7 +27,7 @@ from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch
 
 WAIT = 30
-PRODUCE, CREATE_TOPICS, LIST_OFFSETS, OFFSET_COMMIT = 0, 19, 2, 8
+PRODUCE, METADATA, CREATE_TOPICS, DELETE_TOPICS = 0, 3, 19, 20
 
 
 @pytest.fixture
@@ -265,3 +265,35 @@ def test_a_disk_that_fills_up_is_answered_with_an_error_and_harms_nothing(tmp_pa
     with BrokerProcess(tmp_path) as broker:
         assert len(read_all(broker)) == appended
         assert (tmp_path / LOG_NAME).read_text() == ""
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_kill_while_topics_come_and_go_leaves_each_there_or_gone(broker: BrokerProcess, seed: int) -> None:
+    choice = random.Random(seed)
+    there: set[str] = set()
+    in_doubt: set[str] = set()
+    number = 0
+    for _ in range(6):
+        broker.start()
+        with ProtocolClient(broker.bootstrap_servers) as client:
+            killer = threading.Timer(choice.uniform(0.0, 0.1), broker.kill)
+            killer.start()
+            try:
+                while True:
+                    number += 1
+                    name = f"topic-{number}"
+                    client.call(
+                        CREATE_TOPICS, 7, {"topics": [{"name": name, "num_partitions": 3, "replication_factor": 1}]}
+                    )
+                    there.add(name)
+                    if choice.random() < 0.5:
+                        client.call(DELETE_TOPICS, 6, {"topics": [{"name": name}]})
+                        there.remove(name)
+            except OSError:
+                in_doubt.add(f"topic-{number}")
+                killer.join()
+    broker.start()
+    with ProtocolClient(broker.bootstrap_servers) as client:
+        found = client.call(METADATA, 12, {"topics": None})["topics"]
+    assert {topic["name"] for topic in found} - in_doubt == there - in_doubt
+    assert all(len(topic["partitions"]) == 3 for topic in found)

@@ -12,8 +12,9 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from penstock.broker.codec import Message
+from penstock.broker.fetch import Fetch
 from penstock.broker.group_apis import find_coordinator, init_producer_id, offset_commit, offset_fetch
-from penstock.broker.log_apis import Fetch, list_offsets, produce
+from penstock.broker.log_apis import list_offsets, produce
 from penstock.broker.state import BrokerState, Request
 from penstock.broker.topic_apis import (
     create_partitions,

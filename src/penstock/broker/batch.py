@@ -20,7 +20,7 @@ import cramjam
 from crc32c import crc32c
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.errors import ApiError
+from penstock.broker.errors import NO_TRANSACTIONS, ApiError
 
 HEADER_SIZE: Final = 61
 """Bytes of the header of a batch."""
@@ -164,7 +164,7 @@ def check_produced(view: memoryview, max_bytes: int) -> BatchHeader:
     if header.is_control:
         raise InvalidBatchError(ErrorCode.invalid_record, "clients cannot write control batches")
     if header.is_transactional:
-        raise InvalidBatchError(ErrorCode.invalid_txn_state, "this broker does not serve transactions yet")
+        raise InvalidBatchError(ErrorCode.invalid_txn_state, NO_TRANSACTIONS)
     if header.attributes & _COMPRESSION_MASK > 4:
         raise InvalidBatchError(
             ErrorCode.unsupported_compression_type, f"unknown compression {header.attributes & _COMPRESSION_MASK}"

@@ -22,7 +22,7 @@ from kio.schema.errors import ErrorCode
 from penstock.broker.apis import API_VERSIONS, APIS, api_versions_response
 from penstock.broker.codec import Message, is_flexible, request_decoder, response_encoder
 from penstock.broker.errors import MalformedRequestError
-from penstock.broker.log_apis import Fetch
+from penstock.broker.fetch import Fetch
 from penstock.broker.state import BrokerState, Request
 from penstock.broker.wire import INT16, Cursor, Sink
 
@@ -150,10 +150,10 @@ class Connection(asyncio.BufferedProtocol):
         cursor.position = _HEADER.size
         # The client id is a string of the old form in every version of the header.
         length = cursor.length(False, INT16)
-        client_id = None if length < 0 else str(cursor.take(length), "utf-8", "replace")
+        cursor.take(max(length, 0))
         if is_flexible(key, version):
             cursor.skip_tagged_fields()
-        request = Request(key, version, client_id, request_decoder(key, version)(cursor))
+        request = Request(version, request_decoder(key, version)(cursor))
         answer = api.handler(self._state, request)
         if isinstance(answer, Fetch):
             self._waiting = answer

@@ -7,9 +7,14 @@ expected, and what to do.
 
 from __future__ import annotations
 
+from typing import Final
+
 from kio.schema.errors import ErrorCode
 
 from penstock.errors import StreamsError
+
+NO_TRANSACTIONS: Final = "this broker does not serve transactions yet"
+"""What a client is told that asks for a transaction."""
 
 
 class BrokerError(StreamsError):

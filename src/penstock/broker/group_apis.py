@@ -12,7 +12,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from penstock.broker.codec import Message
-from penstock.broker.errors import ApiError
+from penstock.broker.errors import NO_TRANSACTIONS, ApiError
 from penstock.broker.metadata_store import CommittedOffset
 from penstock.broker.state import NODE_ID, BrokerState, Request
 
@@ -33,7 +33,7 @@ def find_coordinator(state: BrokerState, request: Request) -> Message:
             "port": -1,
             # A client repeats its request on most errors; this one ends it at once.
             "error_code": ErrorCode.transactional_id_authorization_failed,
-            "error_message": "this broker does not serve transactions yet",
+            "error_message": NO_TRANSACTIONS,
         }
     return coordinator | {"coordinators": [coordinator | {"key": key} for key in body.get("coordinator_keys", [])]}
 

@@ -235,3 +235,16 @@ class Partition:
         """Close the files."""
         for segment in self._segments:
             segment.close()
+
+
+def check_leader_epoch(epoch: int) -> None:
+    """Check the leader's epoch that a client knows.
+
+    Args:
+        epoch: the epoch; -1 where the client knows none.
+
+    Raises:
+        ApiError: UNKNOWN_LEADER_EPOCH where it is newer than the leader's.
+    """
+    if epoch > LEADER_EPOCH:
+        raise ApiError(ErrorCode.unknown_leader_epoch, f"the leader's epoch is {LEADER_EPOCH}, not {epoch}")

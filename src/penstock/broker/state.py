@@ -40,13 +40,9 @@ class Request:
     """One request.
 
     Args:
-        key: API key.
-        version: API version.
-        client_id: what the client calls itself.
+        version: version of its API.
         body: the decoded fields.
     """
 
-    key: int
     version: int
-    client_id: str | None
     body: Message

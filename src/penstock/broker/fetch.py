@@ -1,0 +1,173 @@
+"""The Fetch API, which may wait for records.
+
+Rules: a waiting Fetch answers when enough bytes are there, when its time is over, or when a partition has an error,
+whichever comes first. When it is woken it reads only the partitions that have grown. Sessions of incremental fetches
+are not made: the session id of every answer is 0, which switches them off in all clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from penstock.broker.codec import Message
+from penstock.broker.errors import ApiError
+from penstock.broker.partition import Partition, check_leader_epoch
+from penstock.broker.state import BrokerState, Request
+from penstock.broker.topics import partition_of
+
+_MAX_FETCH_BYTES: Final = 64 * 1024 * 1024
+
+
+class _FetchedPartition:
+    """One partition of a Fetch and its part of the answer, which is read again when the log has grown.
+
+    Args:
+        partition: the partition; None where there is none of that name or number.
+        wanted: what the request says about it.
+        error: why there is none.
+    """
+
+    __slots__ = ("_wanted", "answer", "partition")
+
+    def __init__(self, partition: Partition | None, wanted: Message, error: ErrorCode) -> None:
+        self.partition = partition
+        self._wanted = wanted
+        self.answer: Message = {
+            "partition_index": wanted["partition"],
+            "error_code": error,
+            "high_watermark": -1,
+            "records": b"",
+        }
+
+    @property
+    def has_error(self) -> bool:
+        """Whether the answer is an error."""
+        code: ErrorCode = self.answer["error_code"]
+        return code != ErrorCode.none
+
+    @property
+    def size(self) -> int:
+        """Bytes of records in the answer."""
+        return len(self.answer["records"])
+
+    def read(self, max_bytes: int) -> None:
+        """Bring the answer up to date.
+
+        Args:
+            max_bytes: the most bytes of records that the response has room for.
+        """
+        partition, answer = self.partition, self.answer
+        if partition is None or (partition.end_offset == answer["high_watermark"] and not partition.is_deleted):
+            return
+        try:
+            check_leader_epoch(self._wanted.get("current_leader_epoch", -1))
+            # Where no room is left the answer has no records, and the client asks for them again.
+            limit = min(self._wanted["partition_max_bytes"], max_bytes)
+            records = partition.read(self._wanted["fetch_offset"], limit) if max_bytes > 0 else b""
+        except ApiError as error:
+            answer |= {"error_code": error.code, "high_watermark": partition.end_offset, "records": b""}
+            return
+        answer |= {
+            "high_watermark": partition.end_offset,
+            "last_stable_offset": partition.end_offset,
+            "log_start_offset": partition.start_offset,
+            "aborted_transactions": None,
+            "records": records,
+        }
+
+
+class Fetch:
+    """One Fetch request, from its arrival to its answer.
+
+    Args:
+        state: the broker.
+        request: the request.
+    """
+
+    __slots__ = ("_body", "_done", "_partitions", "_response", "_state", "_timer", "_wake_is_due")
+
+    def __init__(self, state: BrokerState, request: Request) -> None:
+        self._state = state
+        self._body = request.body
+        self._done: Callable[[Message], None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._wake_is_due = False
+        self._partitions: list[_FetchedPartition] = []
+        self._response: Message = {"responses": []}
+
+    def start(self, done: Callable[[Message], None]) -> None:
+        """Answer at once where there is enough, or else wait for it.
+
+        Args:
+            done: called once with the response.
+        """
+        self._done = done
+        if self._body.get("session_id", 0) != 0:
+            self._response["error_code"] = ErrorCode.fetch_session_id_not_found
+            self._finish()
+            return
+        self._find_partitions()
+        if self._is_enough() or self._body["max_wait"] <= 0:
+            self._finish()
+            return
+        self._timer = asyncio.get_running_loop().call_later(self._body["max_wait"] / 1000, self._finish)
+        for one in self._partitions:
+            if one.partition is not None:
+                one.partition.add_listener(self._wake)
+
+    def cancel(self) -> None:
+        """Stop waiting; no answer is given."""
+        self._done = None
+        self._finish()
+
+    def _find_partitions(self) -> None:
+        for topic in self._body["topics"]:
+            found = [self._find(topic, wanted) for wanted in topic["partitions"]]
+            self._partitions += found
+            self._response["responses"].append(topic | {"partitions": [one.answer for one in found]})
+
+    def _find(self, topic: Message, wanted: Message) -> _FetchedPartition:
+        try:
+            if "topic_id" in topic:
+                partition = partition_of(self._state.topics.by_id(topic["topic_id"]), wanted["partition"])
+            else:
+                partition = self._state.topics.partition(topic["topic"], wanted["partition"])
+        except ApiError as error:
+            return _FetchedPartition(None, wanted, error.code)
+        return _FetchedPartition(partition, wanted, ErrorCode.none)
+
+    def _is_enough(self) -> bool:
+        """Read what has come, and return whether the response need not wait."""
+        min_bytes: int = self._body["min_bytes"]
+        left = min(self._body["max_bytes"], _MAX_FETCH_BYTES)
+        has_error = not self._partitions
+        for one in self._partitions:
+            one.read(left)
+            left -= one.size
+            has_error = has_error or one.has_error
+        return has_error or sum(one.size for one in self._partitions) >= min_bytes
+
+    def _wake(self) -> None:
+        # Once for all appends of this turn of the event loop.
+        if not self._wake_is_due:
+            self._wake_is_due = True
+            asyncio.get_running_loop().call_soon(self._look_again)
+
+    def _look_again(self) -> None:
+        self._wake_is_due = False
+        if self._done is not None and self._is_enough():
+            self._finish()
+
+    def _finish(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            for one in self._partitions:
+                if one.partition is not None:
+                    one.partition.remove_listener(self._wake)
+        done, self._done = self._done, None
+        if done is not None:
+            done(self._response)
