@@ -266,6 +266,16 @@ def test_groups_below_one_filter_share_the_merged_repartition() -> None:
     assert [node.name for node in built.subtopologies[1].nodes] == ["a-repartition-source", "f", "count-a", "count-b"]
 
 
+def test_a_long_program_can_be_optimised() -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("in").select_key(lambda k, v: v)
+    for _ in range(1500):
+        stream = stream.filter(lambda k, v: True)
+    stream.group_by_key().count(Materialized.as_("s"))
+    first, second = builder.build(MERGE).build("app").subtopologies
+    assert (len(first.nodes), len(second.nodes)) == (4, 1502)
+
+
 @pytest.mark.parametrize("value", ["all,none", "wrong", "", "all, merge.repartition.topics"])
 def test_optimisations_that_do_not_exist_are_refused(value: str) -> None:
     with pytest.raises(ConfigError, match="Acceptable values are"):

@@ -231,6 +231,16 @@ def test_copartition_groups_that_share_a_topic_are_one() -> None:
     assert set(topology.build("app").copartition_groups) == {frozenset("abcd"), frozenset("ef")}
 
 
+def test_a_long_chain_is_described_and_built() -> None:
+    topology = Topology().add_source("0", "in")
+    for number in range(1, 1500):
+        topology.add_processor(str(number), Pass, str(number - 1))
+    (described,) = topology.describe().subtopologies
+    assert [node.name for node in described.nodes] == [str(number) for number in range(1500)]
+    (built,) = topology.build("app").subtopologies
+    assert len(built.nodes) == 1500
+
+
 def test_the_built_form_can_be_pickled() -> None:
     built = line().add_source("T", pattern=re.compile("X-.*", re.IGNORECASE)).build("app")
     copy = cloudpickle.loads(cloudpickle.dumps(built))

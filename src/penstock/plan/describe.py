@@ -91,16 +91,15 @@ def describe_subtopology(id: int, nodes: Mapping[str, NodeSpec]) -> SubtopologyD
     predecessors = {name: TreeOrder(sizes) for name in nodes}
     successors = {name: TreeOrder(sizes) for name in nodes}
 
-    def grow(name: str, delta: int) -> None:
-        sizes[name] += delta
-        for predecessor in predecessors[name]:
-            grow(predecessor, delta)
-
     for name in hash_order(hash_order(nodes)):
         for parent in _parents(nodes[name]):
             predecessors[name].add(parent)
             successors[parent].add(name)
-            grow(parent, sizes[name])
+            grown, delta = [parent], sizes[name]
+            while grown:  # once for each path, as in Kafka
+                above = grown.pop()
+                sizes[above] += delta
+                grown.extend(predecessors[above])
     order = sorted(nodes, key=lambda name: (-sizes[name], name))
     return SubtopologyDescription(
         id, tuple(_describe(nodes[name], predecessors[name], successors[name]) for name in order)

@@ -149,10 +149,15 @@ def _changes_values(node: n.GraphNode) -> bool:
 
 
 def _ancestors(plan: n.Plan, id: n.NodeId) -> Iterator[n.NodeId]:
-    """Yield `id` and all nodes above it, depth first."""
-    yield id
-    for parent in plan[id].parents:
-        yield from _ancestors(plan, parent)
+    """Yield `id` and all nodes above it, each once, depth first."""
+    seen: set[n.NodeId] = set()
+    stack = [id]
+    while stack:
+        current = stack.pop()
+        if current not in seen:
+            seen.add(current)
+            yield current
+            stack.extend(reversed(plan[current].parents))
 
 
 def _child_above(plan: n.Plan, parent: n.NodeId, id: n.NodeId) -> n.NodeId:
