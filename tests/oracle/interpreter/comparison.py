@@ -50,12 +50,19 @@ def _error_differences(
     if expected is None or actual is None:
         yield from _difference(where, expected, actual)
         return
-    compared = ["phase", "at", "class"] if expected.get("message_java_only") else ["phase", "at", "class", "message"]
+    left, right = _comparable(expected.get("class")), _comparable(actual.get("class"))
+    yield from _difference(f"{where}, class", left, right)
+    compared = ["phase", "at"] if expected.get("message_java_only") else ["phase", "at", "message"]
     for name in compared:
         if name in expected:
             yield from _difference(f"{where}, {name}", expected[name], actual.get(name, _ABSENT))
     if "cause" in expected:
         yield from _error_differences(f"{where}, cause", expected["cause"], actual.get("cause"))
+
+
+def _comparable(class_name: str | None) -> str | None:
+    # Python has one class, TypeError, where Java has two.
+    return "NullPointerException" if class_name == "ClassCastException" else class_name
 
 
 def _mapping_differences(where: str, expected: Mapping[str, Any], actual: Mapping[str, Any]) -> Iterator[str]:
