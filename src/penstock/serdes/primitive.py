@@ -15,9 +15,9 @@ class StringSerde(Serde):
     """Text as UTF-8 (Kafka class: Serdes.StringSerde)."""
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
-        """Return the text as UTF-8; raises SerializationError for anything but a text."""
+        """Return the text as UTF-8; raises TypeError for anything but a text."""
         if not isinstance(value, str):
-            raise SerializationError(_wrong_type(topic, "a str", value))
+            raise TypeError(_wrong_type(topic, "a str", value))
         return value.encode()
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> str:
@@ -52,9 +52,9 @@ class BytesSerde(Serde):
     """Bytes as they are (Kafka class: Serdes.ByteArraySerde)."""
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
-        """Return the bytes; raises SerializationError for anything but bytes, bytearray or memoryview."""
+        """Return the bytes; raises TypeError for anything but bytes, bytearray or memoryview."""
         if not isinstance(value, bytes | bytearray | memoryview):
-            raise SerializationError(_wrong_type(topic, "bytes", value))
+            raise TypeError(_wrong_type(topic, "bytes", value))
         return bytes(value)
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> bytes:
@@ -74,9 +74,9 @@ class _NumberSerde(Serde):
     _kafka_name: str
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
-        """Return the number big-endian; raises SerializationError for another type or a number out of range."""
+        """Return the number big-endian; raises TypeError for another type, SerializationError if it is out of range."""
         if not isinstance(value, self._python_type) or isinstance(value, bool):
-            raise SerializationError(_wrong_type(topic, f"a {self._python_type.__name__}", value))
+            raise TypeError(_wrong_type(topic, f"a {self._python_type.__name__}", value))
         try:
             return self._format.pack(value)
         except struct.error as error:

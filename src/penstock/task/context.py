@@ -154,15 +154,17 @@ class NodeContext:
         """Call `callback` every `interval_ms`; stream time is aligned to 0 or to `start_time_ms`, wall-clock time to
         now or to `start_time_ms`.
 
-        Raises ValueError for an interval below 1 ms.
+        Raises ValueError for an interval below 1 ms or a start time below 0.
         """
         if interval_ms < MINIMUM_INTERVAL_MS:
             raise ValueError("The minimum supported scheduling interval is 1 millisecond.")
+        if start_time_ms is not None and start_time_ms < 0:
+            raise ValueError("The minimum supported start time is Instant.EPOCH.")
         now = self._task.stream_time if punctuation_type is PunctuationType.STREAM_TIME else self._task.wall_clock
         if start_time_ms is not None:
             first = (
                 start_time_ms
-                if start_time_ms > now
+                if start_time_ms >= now
                 else start_time_ms + ((now - start_time_ms) // interval_ms + 1) * interval_ms
             )
         else:

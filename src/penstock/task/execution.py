@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from penstock.errors import StreamsError
 from penstock.processor.api import BatchProcessor, PunctuationType, SerializedBatchProcessor
 from penstock.record import NO_METADATA, Int64Array, Record, RecordBatch, RecordMetadata, TopicPartition
 from penstock.state.api import RecordContext
@@ -46,7 +47,7 @@ class ColumnPlan:
     run record by record.
     """
 
-    children: Sequence[Child]
+    entry: Entry
     nodes: tuple[ProcessorNode, ...]
     positions: bool
     islands: bool
@@ -62,8 +63,9 @@ class Input(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Rows on one edge; positions is None where the plan needs none."""
+    """Rows on one edge from `parent`; positions is None where the plan needs none."""
 
+    parent: Entry
     batch: RecordBatch
     positions: Int64Array | None
 
@@ -80,7 +82,10 @@ class _Flow:
         """Make room for `factor` positions where there was one; return whether positions still fit."""
         self.scale *= factor
         for parts in self.waiting.values():
-            parts[:] = [Part(batch, None if positions is None else positions * factor) for batch, positions in parts]
+            parts[:] = [
+                Part(parent, batch, None if positions is None else positions * factor)
+                for parent, batch, positions in parts
+            ]
         return self.scale <= MAXIMUM_SCALE
 
 
@@ -119,7 +124,7 @@ class Execution:
         that."""
         plan = self._plans[source.name]
         scheduled = self._task.schedules.next_time(_STREAM_TIME) is not None
-        if scheduled or len(plan.children) != 1 or not plan.nodes or plan.nodes[0] is not plan.children[0]:
+        if scheduled or len(source.children) != 1 or not plan.nodes or plan.nodes[0] is not source.children[0]:
             return False
         processor = plan.nodes[0].processor
         return isinstance(processor, SerializedBatchProcessor) and processor.takes_serialized(source.key_serde)
@@ -186,11 +191,11 @@ class Execution:
     def _run(self, plan: ColumnPlan, entering: Input) -> None:
         self._task.source = entering.partition
         if not plan.nodes and plan.islands:
-            self._run_records(plan.children, entering)
+            self._run_records(plan.entry, entering)
             return
         flow = _Flow()
         positions = np.arange(len(entering.batch), dtype=np.int64) if plan.positions else None
-        self._deliver(flow, plan.children, Part(entering.batch, positions))
+        self._deliver(flow, plan.entry.children, Part(plan.entry, entering.batch, positions))
         for node in plan.nodes:
             parts = flow.waiting.pop(node.name, None)
             if parts is not None:
@@ -199,7 +204,7 @@ class Execution:
 
     def _run_node(self, flow: _Flow, node: ProcessorNode, part: Part, partition: TopicPartition) -> None:
         processor = node.processor
-        batch, positions = part
+        _, batch, positions = part
         if not isinstance(processor, BatchProcessor) or not len(batch):
             return
 
@@ -217,7 +222,7 @@ class Execution:
         self._most_rows = max(self._most_rows, len(result))
         if positions is not None and origin is not None:
             positions = self._refined(flow, positions, origin)
-        self._deliver(flow, node.children, Part(result, positions))
+        self._deliver(flow, node.children, Part(node, result, positions))
 
     @staticmethod
     def _refined(flow: _Flow, positions: Int64Array, origin: Int64Array) -> Int64Array:
@@ -244,11 +249,11 @@ class Execution:
             positions = positions * len(children)
         for place, child in enumerate(children):
             own = positions if positions is None or place == 0 else positions + place
-            flow.waiting.setdefault(child.name, []).append(Part(part.batch, own))
+            flow.waiting.setdefault(child.name, []).append(Part(part.parent, part.batch, own))
 
     def _leave(self, plan: ColumnPlan, flow: _Flow, entering: Input) -> None:
         """Hand the rows that left the columns to sinks and islands."""
-        outward = [*plan.children, *(child for node in plan.nodes for child in node.children)]
+        outward = [*plan.entry.children, *(child for node in plan.nodes for child in node.children)]
         children = {child.name: child for child in outward}
         leaving = [(children[name], part) for name, parts in flow.waiting.items() for part in parts if len(part.batch)]
         if plan.islands:
@@ -259,21 +264,14 @@ class Execution:
             default=0,
         )
         first = self._collector.reserve(highest)
-        for child, (batch, positions) in leaving:
+        for child, part in leaving:
             if isinstance(child, SinkNode):
-                sequence = np.arange(len(batch), dtype=np.int64) if positions is None else positions
-                self._to_sink(child, batch, sequence + first, entering.partition)
-
-    def _to_sink(self, sink: SinkNode, batch: RecordBatch, sequence: Int64Array, partition: TopicPartition) -> None:
-        try:
-            sink.process_columns(batch, sequence)
-        except ProcessingError:
-            raise
-        except Exception as error:
-            metadata = self._task.metadata
-            if metadata is None or metadata[:2] != partition:
-                self._task.metadata = RecordMetadata(partition.topic, partition.partition, int(batch.offsets[0]))
-            raise ProcessingError(sink.name, error) from error
+                sequence = np.arange(len(part.batch), dtype=np.int64) if part.positions is None else part.positions
+                self._task.metadata = RecordMetadata(*entering.partition, int(part.batch.offsets[0]))
+                try:
+                    child.process_columns(part.batch, sequence + first)
+                except Exception as error:
+                    _raise_at_sink(part.parent, error)
 
     def _enter_islands(self, leaving: list[tuple[Child, Part]], scale: int, entering: Input) -> None:
         """Hand the rows over one by one in the order of their positions; between two input rows stream time moves and
@@ -300,9 +298,10 @@ class Execution:
                 before = input_row
             if entering.stream_times is not None:
                 task.stream_time = max(task.stream_time, int(entering.stream_times[input_row]))
-            child, (batch, _) = leaving[edge]
+            child, (parent, batch, _) = leaving[edge]
             task.metadata = RecordMetadata(topic, partition, offsets[edge][row])
-            child.process(Record(batch.keys[row], batch.values[row], timestamps[edge][row], batch.headers_at(row)))
+            record = Record(batch.keys[row], batch.values[row], timestamps[edge][row], batch.headers_at(row))
+            _enter(child, parent, record)
         self._pass_time(entering.stream_times, before, len(entering.batch))
 
     def _pass_time(self, stream_times: Int64Array | None, start: int, stop: int) -> None:
@@ -321,7 +320,7 @@ class Execution:
                 self._punctuate()
         task.stream_time = int(stream_times[stop - 1])
 
-    def _run_records(self, children: Sequence[Child], entering: Input) -> None:
+    def _run_records(self, entry: Entry, entering: Input) -> None:
         """Run a batch record by record from the start."""
         task, batch, stream_times = self._task, entering.batch, entering.stream_times
         topic, partition = entering.partition
@@ -334,12 +333,30 @@ class Execution:
             if times is not None:
                 task.stream_time = times[row]
             record = Record(key, value, timestamp, header)
-            for child in children:
-                child.process(record)
+            for child in entry.children:
+                _enter(child, entry, record)
             if times is not None:
                 due = task.schedules.next_time(_STREAM_TIME)
                 if due is not None and due <= task.stream_time:
                     self._punctuate()
+
+
+def _enter(child: Child, parent: Entry, record: Record[Any, Any]) -> None:
+    """Hand one record from the columns to a node outside them."""
+    try:
+        child.process(record)
+    except ProcessingError:
+        raise
+    except Exception as error:
+        _raise_at_sink(parent, error)
+
+
+def _raise_at_sink(parent: Entry, error: Exception) -> NoReturn:
+    """Raise the error of a sink as it leaves: it is its parent's, as in Kafka; below a source one of ours goes out as
+    it is."""
+    if isinstance(parent, SourceNode) and isinstance(error, StreamsError):
+        raise error
+    raise ProcessingError(parent.name, error) from error
 
 
 def _column_nodes(topology: ProcessorTopology) -> frozenset[str]:
@@ -374,7 +391,7 @@ def _plan(entry: Entry, topology: ProcessorTopology, able: frozenset[str]) -> Co
     leaving = [child for child in edges if child.name not in inner]
     entered = [child.name for child in edges if child.name in inner]
     islands = any(isinstance(child, ProcessorNode) for child in leaving)
-    return ColumnPlan(entry.children, nodes, islands or len(leaving) > 1 or len(entered) > len(set(entered)), islands)
+    return ColumnPlan(entry, nodes, islands or len(leaving) > 1 or len(entered) > len(set(entered)), islands)
 
 
 def _merged(parts: list[Part]) -> Part:
@@ -384,7 +401,7 @@ def _merged(parts: list[Part]) -> Part:
         return (filled or parts)[0]
     positions = np.concatenate([_known(part.positions) for part in filled])
     order = np.argsort(positions, kind="stable")
-    return Part(RecordBatch.concat([part.batch for part in filled]).take(order), positions[order])
+    return Part(filled[0].parent, RecordBatch.concat([part.batch for part in filled]).take(order), positions[order])
 
 
 def _known(positions: Int64Array | None) -> Int64Array:

@@ -20,15 +20,15 @@ class ProcessorStateManager:
     def __init__(
         self,
         spec: SubtopologySpec,
-        task_id: str,
+        log_prefix: str,
         config: StreamsConfig,
         base: Base,
         cache: RecordCache,
         context: Callable[[], RecordContext],
     ) -> None:
         """Build each store of `spec` over `base`, behind `cache` where it is to be cached; `context` gives the record
-        that causes a write."""
-        self._task_id = task_id
+        that causes a write. log_prefix: begins the texts of errors, and says whose stores they are."""
+        self._log_prefix = log_prefix
         self._base = base
         self._cache = cache
         self.stores: dict[str, EngineKeyValueStore] = {
@@ -41,10 +41,9 @@ class ProcessorStateManager:
         for name, store in self.stores.items():
             try:
                 store.flush()
-            except ProcessingError:
-                raise
             except Exception as error:
-                raise ProcessorStateError(f"task [{self._task_id}] Failed to flush cache of store {name}") from error
+                failed = error.error if isinstance(error, ProcessingError) else error
+                raise ProcessorStateError(f"{self._log_prefix}Failed to flush cache of store {name}") from failed
 
     def evict(self) -> None:
         """Evict from the record cache what is over its bound, after a batch that was put without eviction."""

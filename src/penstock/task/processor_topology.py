@@ -193,13 +193,11 @@ class SinkNode:
         )
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Send one record; raises ProcessingError if it cannot be written."""
-        try:
-            self._send(record)
-        except ProcessingError:
-            raise
-        except Exception as error:
-            raise ProcessingError(self.name, error) from error
+        """Send one record; raises StreamsError if it cannot be written."""
+        topic, partitions = self._route(record.key, record.value, self._task.metadata or NO_METADATA)
+        key, value = self._serialize(topic, record.key, record.value, record.timestamp, record.headers)
+        for partition in self._chosen(topic, partitions, key):
+            self._collector.send(topic, partition, key, value, record.timestamp, record.headers)
 
     def flushed(self, rows: Sequence[tuple[Record[Any, Any], RecordContext]]) -> None:
         """Never called: a sink has no store."""
@@ -255,12 +253,6 @@ class SinkNode:
                 topic, np.fromiter((entry[0] for entry in sent), np.int64, len(sent)), numbers, columns
             )
 
-    def _send(self, record: Record[Any, Any]) -> None:
-        topic, partitions = self._route(record.key, record.value, self._task.metadata or NO_METADATA)
-        key, value = self._serialize(topic, record.key, record.value, record.timestamp, record.headers)
-        for partition in self._chosen(topic, partitions, key):
-            self._collector.send(topic, partition, key, value, record.timestamp, record.headers)
-
     def _route(self, key: Any, value: Any, metadata: RecordMetadata) -> tuple[str, set[int] | None]:
         """Return the topic and what the partitioner says of the partitions (None: the default)."""
         spec = self.spec
@@ -295,6 +287,14 @@ class SinkNode:
                 None if key is None else self._key_serde.serialize(topic, key, headers),
                 None if value is None else self._value_serde.serialize(topic, value, headers),
             )
+        except TypeError as error:
+            failure = StreamsError(
+                f"ClassCastException while producing data to topic {topic}. The key or value serializer of sink "
+                f"{self.name} is not compatible to the actual "
+                f"key type {type(key).__name__} or value type {type(value).__name__}. "
+                "Change the default serdes in the config or provide the correct serdes via Produced."
+            )
+            raise failure from error
         except Exception as error:
             metadata = self._task.metadata or NO_METADATA
             failure = StreamsError(

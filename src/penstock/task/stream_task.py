@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 
@@ -62,12 +63,13 @@ class StreamTask:
         checkpoint: TaskCheckpoint | None = None,
         wall_clock_ms: int = 0,
         schedules: Schedules | None = None,
+        state_log_prefix: str | None = None,
     ) -> None:
         """Make the task's nodes and stores; nothing of the user's runs before `initialize`.
 
         base: the committed state. partitions: the number of partitions of each topic that sinks write to. checkpoint:
-        that of the last commit, None for a
-        new task. schedules: their lifetime on this host, LivingSchedules if not given.
+        that of the last commit, None for a new task. schedules: their lifetime on this host, LivingSchedules if not
+        given. state_log_prefix: begins the texts of errors of the stores, naming the task if not given.
         """
         self.task_id = task_id
         self._spec = spec
@@ -78,7 +80,9 @@ class StreamTask:
         )
         self._collector = RecordCollector()
         cache = RecordCache(config["statestore.cache.max.bytes"])
-        self._state = ProcessorStateManager(spec, str(task_id), config, base, cache, self._context.record_context)
+        self._log_prefix = f"stream-thread [main] task [{task_id}] "
+        state_log_prefix = self._log_prefix if state_log_prefix is None else state_log_prefix
+        self._state = ProcessorStateManager(spec, state_log_prefix, config, base, cache, self._context.record_context)
         self._context.stores = self._state.stores
         self._topology = ProcessorTopology(spec, self._context, self._collector, partitions, task_id.partition)
         sinks = [node for node in spec.nodes if isinstance(node, SinkSpec)]
@@ -143,7 +147,7 @@ class StreamTask:
                     self._state.evict()
                     start = stop
         except ProcessingError as failure:
-            raise self._processing_error(failure) from failure.error
+            self._fail(failure)
         self._context.metadata = None
         return taken
 
@@ -170,7 +174,7 @@ class StreamTask:
         try:
             self._state.flush_caches()
         except ProcessingError as failure:
-            raise self._processing_error(failure) from failure.error
+            self._fail(failure)
         self._context.metadata = None
 
     def drain_in_order(self) -> Iterator[SentRecord]:
@@ -240,7 +244,7 @@ class StreamTask:
             except Exception as error:
                 cause = error.error if isinstance(error, ProcessingError) else error
                 failure = StreamsError(
-                    f"task [{self.task_id}] Exception caught while punctuating processor '{schedule.node}'"
+                    f"{self._log_prefix}Exception caught while punctuating processor '{schedule.node}'"
                 )
                 _point_at_user_line(failure, cause)
                 raise failure from cause
@@ -248,7 +252,7 @@ class StreamTask:
             punctuated = True
         return punctuated
 
-    def _processing_error(self, failure: ProcessingError) -> StreamsError:
+    def _fail(self, failure: ProcessingError) -> NoReturn:
         metadata = self._context.metadata or NO_METADATA
         error = StreamsError(
             f"Exception caught in process. taskId={self.task_id}, processor={failure.node}, "
@@ -256,7 +260,7 @@ class StreamTask:
             f"offset={metadata.offset}"
         )
         _point_at_user_line(error, failure.error)
-        return error
+        raise error from failure.error
 
     def _count_dropped(self, node: str, records: int) -> None:
         self._context.dropped_records[node] += records
