@@ -1,0 +1,387 @@
+"""The base on disk: one LMDB environment a task; several processes of a machine may have it open, one writes at a time.
+The only importer of lmdb.
+
+Rules:
+- One database holds the entries of all stores, each key behind two bytes for its store; another holds the stamp, the
+  numbers of the stores and how many entries each has. All of a commit is written in one transaction, the stamp with it.
+- LMDB takes keys of 511 bytes. A key of more than 500 is kept as its first 480 bytes and a digest, with the whole key
+  before the value; a range sorts entries that share those 480 bytes by their whole keys, so that order is always that
+  of the bytes.
+- All reads go through one read transaction, taken when first needed and given up by `apply` and `clear`: what was read
+  is the state that `stamp` named. `apply` fails if another process has moved the base since.
+- The map begins at 1 GiB of address space (not of disk) and doubles when it is full.
+- Nothing is synced: a base is a copy, segments are the truth. So one that is damaged, or was written before the machine
+  last started, begins empty.
+- Open it after a fork, never before.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import lmdb
+
+from penstock.errors import InvalidStateStoreError, ProcessorStateError, TaskMigratedError
+from penstock.state.api import BaseView, Changes
+from penstock.state.layouts import after_prefix
+
+_log = logging.getLogger(__name__)
+_Entries = Iterator[tuple[bytes, bytes]]
+_T = TypeVar("_T")
+
+FIRST_MAP_BYTES = 1 << 30
+_MOST_DOUBLINGS = 16
+_MAX_READERS = 512
+_LONGEST_KEY = 500
+_KEPT = 480
+_DIGEST_SIZE = 29  # prefix, 480 bytes and digest make 511, which no shorter key can have
+_STORE_SIZE = 2
+_LONG = _STORE_SIZE + _KEPT + _DIGEST_SIZE
+_GROUPED = _STORE_SIZE + _KEPT
+_KEY_LENGTH_SIZE = 4
+_CHUNK = 512
+
+_ENTRIES = b"entries"
+_META = b"meta"
+_STAMP = b"stamp"
+_BOOT = b"boot"
+_NUMBER = b"number:"
+_COUNT = b"count:"
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class LmdbBase:
+    """A base on disk that several processes may read (implements Base; in the place of Kafka's RocksDBStore)."""
+
+    def __init__(self, path: str | os.PathLike[str], map_bytes: int = FIRST_MAP_BYTES) -> None:
+        """Open or make the base in the directory `path`; `map_bytes` is the first size of the map.
+
+        Raises ProcessorStateError if it cannot be opened.
+        """
+        self._path = Path(path)
+        self._process = os.getpid()
+        self._reading: lmdb.Transaction | None = None
+        try:
+            self._path.mkdir(parents=True, exist_ok=True)
+            self._environment: lmdb.Environment | None = self._open_or_begin_anew(map_bytes)
+        except (OSError, lmdb.Error) as error:
+            raise self._failed("cannot be opened", error) from error
+
+    def stamp(self) -> bytes | None:
+        """Return the stamp of the last commit applied, None if there was none, as of the transaction that all reads
+        use."""
+        return cast("bytes | None", self._reader().get(_STAMP, db=self._meta))
+
+    def view(self, store_name: str) -> BaseView:
+        """Return the committed entries of one store."""
+        return _LmdbView(self, store_name)
+
+    def apply(self, changes: Changes, stamp: bytes) -> None:
+        """Apply the changes of one commit and set the stamp, in one transaction.
+
+        Raises TaskMigratedError if another process changed the base since it was last read here, ProcessorStateError if
+        it cannot be written.
+        """
+        expected = self.stamp()
+
+        def write(transaction: lmdb.Transaction) -> None:
+            if transaction.get(_STAMP, db=self._meta) != expected:
+                raise TaskMigratedError(
+                    f"Another process has moved the base {self._path} on: this one is behind and must begin again."
+                )
+            for store_name, changed in changes.items():
+                self._apply_store(transaction, store_name, changed)
+            transaction.put(_STAMP, stamp, db=self._meta)
+
+        self._write(write)
+
+    def clear(self) -> None:
+        """Drop all entries and the stamp, in one transaction."""
+
+        def write(transaction: lmdb.Transaction) -> None:
+            transaction.drop(self._entries, delete=False)
+            transaction.drop(self._meta, delete=False)
+            transaction.put(_BOOT, _boot_id(), db=self._meta)
+
+        self._write(write)
+
+    def close(self) -> None:
+        """Close the environment; later calls raise InvalidStateStoreError."""
+        if self._environment is not None:
+            self._end_reading()
+            self._environment.close()
+            self._environment = None
+
+    # ---------- for views
+
+    def number(self, store_name: str) -> bytes | None:
+        """Return the two bytes that stand before the keys of a store, None if it never had an entry."""
+        return cast("bytes | None", self._reader().get(_NUMBER + store_name.encode(), db=self._meta))
+
+    def count(self, number: bytes) -> int:
+        """Return how many entries a store has."""
+        return _count(self._reader(), self._meta, number)
+
+    def cursor(self) -> lmdb.Cursor:
+        """Return a cursor over the entries; close it before the next `apply`."""
+        return self._reader().cursor(db=self._entries)
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value under a key as it is stored."""
+        return cast("bytes | None", self._reader().get(key, db=self._entries))
+
+    # ---------- helpers
+
+    def _open_or_begin_anew(self, map_bytes: int) -> lmdb.Environment:
+        try:
+            environment = self._open(map_bytes)
+            if environment is not None:
+                return environment
+            reason = "was written before this machine last started"
+        except (lmdb.InvalidError, lmdb.CorruptedError, lmdb.VersionMismatchError, lmdb.PanicError) as error:
+            reason = f"is damaged ({error})"
+        _log.warning("The base %s %s: it begins empty and will be filled from the segments.", self._path, reason)
+        for name in ("data.mdb", "lock.mdb"):
+            (self._path / name).unlink(missing_ok=True)
+        environment = self._open(map_bytes)
+        if environment is None:
+            raise ProcessorStateError(f"The base {self._path} is written by another process while it is made.")
+        return environment
+
+    def _open(self, map_bytes: int) -> lmdb.Environment | None:
+        """Return the environment, None if it may be torn by a halt of the machine."""
+        environment = _growing(
+            lambda: lmdb.open(
+                str(self._path), map_size=map_bytes, sync=False, metasync=False, max_dbs=2, max_readers=_MAX_READERS
+            )
+        )
+        environment.reader_check()  # frees the places of readers that were killed
+        with _begin(environment, write=True) as transaction:
+            self._entries = environment.open_db(_ENTRIES, txn=transaction)
+            self._meta = environment.open_db(_META, txn=transaction)
+            boot = transaction.get(_BOOT, db=self._meta)
+            if boot is None:
+                boot = _boot_id()
+                transaction.put(_BOOT, boot, db=self._meta)
+        if boot == _boot_id():
+            return environment
+        environment.close()
+        return None
+
+    def _apply_store(
+        self, transaction: lmdb.Transaction, store_name: str, changed: Mapping[bytes, bytes | None]
+    ) -> None:
+        number = self._number_for_writing(transaction, store_name)
+        before = transaction.stat(self._entries)["entries"]
+        writes: list[tuple[bytes, bytes]] = []
+        for key, value in changed.items():
+            if len(key) > _LONGEST_KEY:
+                stored = _long_key(number, key)
+                if value is not None:
+                    value = len(key).to_bytes(_KEY_LENGTH_SIZE, "big") + key + value
+            else:
+                stored = number + key
+            if value is None:
+                transaction.delete(stored, db=self._entries)
+            else:
+                writes.append((stored, value))
+        with transaction.cursor(db=self._entries) as cursor:
+            cursor.putmulti(writes)
+        grown = transaction.stat(self._entries)["entries"] - before
+        count = _count(transaction, self._meta, number) + grown
+        transaction.put(_COUNT + number, count.to_bytes(8, "big"), db=self._meta)
+
+    def _number_for_writing(self, transaction: lmdb.Transaction, store_name: str) -> bytes:
+        name = _NUMBER + store_name.encode()
+        number = cast("bytes | None", transaction.get(name, db=self._meta))
+        if number is None:
+            taken = sum(
+                1 for key, _ in cast(_Entries, iter(transaction.cursor(db=self._meta))) if key.startswith(_NUMBER)
+            )
+            number = taken.to_bytes(_STORE_SIZE, "big")
+            transaction.put(name, number, db=self._meta)
+        return number
+
+    def _write(self, action: Callable[[lmdb.Transaction], None]) -> None:
+        """Run `action` in a write transaction, as often as the map must grow for it."""
+        environment = self._opened()
+        self._end_reading()
+        for _ in range(_MOST_DOUBLINGS):
+            try:
+                with _begin(environment, write=True) as transaction:
+                    action(transaction)
+                return
+            except lmdb.MapFullError:
+                environment.set_mapsize(environment.info()["map_size"] * 2)
+            except lmdb.Error as error:
+                raise self._failed("cannot be written", error) from error
+        raise ProcessorStateError(
+            f"The base {self._path} is full at a map of {environment.info()['map_size']} bytes: "
+            "spread the state over more tasks."
+        )
+
+    def _reader(self) -> lmdb.Transaction:
+        if self._reading is None:
+            self._reading = _begin(self._opened(), write=False)
+        return self._reading
+
+    def _end_reading(self) -> None:
+        if self._reading is not None:
+            self._reading.abort()
+            self._reading = None
+
+    def _opened(self) -> lmdb.Environment:
+        if self._environment is None:
+            raise InvalidStateStoreError(f"The base {self._path} is closed: open it again.")
+        if os.getpid() != self._process:
+            raise InvalidStateStoreError(
+                f"The base {self._path} was opened before a fork: open it in the process using it."
+            )
+        return self._environment
+
+    def _failed(self, what: str, error: Exception) -> ProcessorStateError:
+        return ProcessorStateError(
+            f"The base {self._path} {what}: {error}. Is there space on the disk, may this user write there, "
+            "and is it not open in this process already?"
+        )
+
+
+class _LmdbView:
+    """The committed entries of one store (implements BaseView)."""
+
+    def __init__(self, base: LmdbBase, store_name: str) -> None:
+        self._base = base
+        self._store_name = store_name
+
+    def get(self, key: bytes) -> bytes | None:
+        number = self._base.number(self._store_name)
+        if number is None:
+            return None
+        if len(key) > _LONGEST_KEY:
+            data = self._base.get(_long_key(number, key))
+            return None if data is None else data[_KEY_LENGTH_SIZE + len(key) :]
+        return self._base.get(number + key)
+
+    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        number = self._base.number(self._store_name)
+        if number is None:
+            return [None] * len(keys)
+        if any(len(key) > _LONGEST_KEY for key in keys):
+            return [self.get(key) for key in keys]
+        stored = [number + key for key in keys]
+        with self._base.cursor() as cursor:
+            found = dict(cast(_Entries, cursor.getmulti(stored)))
+        return list(map(found.get, stored))
+
+    def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+        number = self._base.number(self._store_name)
+        if number is None:
+            return
+        low, high = _bounds(number, from_key, to_key)
+        while True:  # in chunks, so that no cursor stays open where the caller writes or stops
+            chunk = self._read_backwards(low, high) if reverse else self._read_forwards(low, high)
+            if not chunk:
+                return
+            for key, value in _in_order(chunk, reverse):
+                if (from_key is None or key >= from_key) and (to_key is None or key < to_key):
+                    yield key, value
+            if reverse:
+                high = chunk[-1][0]
+            else:
+                low = chunk[-1][0] + b"\x00"
+
+    def approximate_num_entries(self) -> int:
+        number = self._base.number(self._store_name)
+        return 0 if number is None else self._base.count(number)
+
+    def _read_forwards(self, low: bytes, high: bytes | None) -> list[tuple[bytes, bytes]]:
+        """Return some entries as stored with low <= key < high, whole groups of keys that share their first bytes."""
+        chunk: list[tuple[bytes, bytes]] = []
+        with self._base.cursor() as cursor:
+            if cursor.set_range(low):
+                for entry in cast(_Entries, cursor.iternext()):
+                    if (high is not None and entry[0] >= high) or (
+                        len(chunk) >= _CHUNK and not _same_group(chunk[-1][0], entry[0])
+                    ):
+                        break
+                    chunk.append(entry)
+        return chunk
+
+    def _read_backwards(self, low: bytes, high: bytes | None) -> list[tuple[bytes, bytes]]:
+        """As `_read_forwards`, from the largest key down."""
+        chunk: list[tuple[bytes, bytes]] = []
+        with self._base.cursor() as cursor:
+            placed = cursor.last() if high is None or not cursor.set_range(high) else cursor.prev()
+            if placed:
+                for entry in cast(_Entries, cursor.iterprev()):
+                    if entry[0] < low or (len(chunk) >= _CHUNK and not _same_group(chunk[-1][0], entry[0])):
+                        break
+                    chunk.append(entry)
+        return chunk
+
+
+def _begin(environment: lmdb.Environment, write: bool) -> lmdb.Transaction:
+    """Return a new transaction, in a map of the size that other processes may have given it."""
+    return _growing(lambda: environment.begin(write=write), lambda: environment.set_mapsize(0))
+
+
+def _growing(action: Callable[[], _T], adapt: Callable[[], None] = lambda: None) -> _T:
+    """Do `action`; while another process lets the map grow meanwhile, `adapt` and do it again."""
+    for _ in range(_MOST_DOUBLINGS):
+        try:
+            return action()
+        except lmdb.MapResizedError:
+            adapt()
+    return action()
+
+
+def _bounds(number: bytes, from_key: bytes | None, to_key: bytes | None) -> tuple[bytes, bytes | None]:
+    """Return between which stored keys the entries with from_key <= key < to_key lie; others with the same first bytes
+    may lie there too."""
+    low = number if from_key is None else number + from_key[:_KEPT]
+    if to_key is None:
+        return low, after_prefix(number)
+    if len(to_key) <= _KEPT:
+        return low, number + to_key
+    return low, after_prefix(number + to_key[:_KEPT])
+
+
+def _long_key(number: bytes, key: bytes) -> bytes:
+    return number + key[:_KEPT] + blake2b(key, digest_size=_DIGEST_SIZE).digest()
+
+
+def _same_group(one: bytes, other: bytes) -> bool:
+    return len(one) >= _GROUPED and one[:_GROUPED] == other[:_GROUPED]
+
+
+def _in_order(chunk: list[tuple[bytes, bytes]], reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the entries of a chunk with their whole keys, in the order of these."""
+    if all(len(stored) < _GROUPED for stored, _ in chunk):
+        for stored, value in chunk:
+            yield stored[_STORE_SIZE:], value
+        return
+    yield from sorted((_whole(stored, value) for stored, value in chunk), reverse=reverse)
+
+
+def _whole(stored: bytes, value: bytes) -> tuple[bytes, bytes]:
+    if len(stored) != _LONG:
+        return stored[_STORE_SIZE:], value
+    start = _KEY_LENGTH_SIZE + int.from_bytes(value[:_KEY_LENGTH_SIZE], "big")
+    return value[_KEY_LENGTH_SIZE:start], value[start:]
+
+
+def _count(transaction: lmdb.Transaction, meta: Any, number: bytes) -> int:
+    return int.from_bytes(cast(bytes, transaction.get(_COUNT + number, b"", db=meta)), "big")
+
+
+def _boot_id() -> bytes:
+    """Return what tells this start of the machine from others, nothing where the system does not say."""
+    try:
+        return _BOOT_ID.read_bytes().strip()
+    except OSError:
+        return b""

@@ -1,0 +1,303 @@
+"""What every base does, against a dict, and what only the one on disk does: long keys, growth, other processes,
+damage."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.errors import InvalidStateStoreError, ProcessorStateError, TaskMigratedError
+from penstock.state import lmdb as lmdb_module
+from penstock.state.api import Base
+from penstock.state.lmdb import LmdbBase
+from penstock.state.memory import MemoryBase
+
+SMALL_MAP = 1 << 16
+
+
+@pytest.fixture(params=["memory", "lmdb"])
+def base(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Base]:
+    made: Base = MemoryBase() if request.param == "memory" else LmdbBase(tmp_path / "base", SMALL_MAP)
+    yield made
+    made.close()
+
+
+def entries(base: Base, store: str = "s", reverse: bool = False) -> list[tuple[bytes, bytes]]:
+    return list(base.view(store).range(None, None, reverse))
+
+
+def test_a_commit_is_applied_with_its_stamp(base: Base) -> None:
+    assert base.stamp() is None
+    assert entries(base) == []
+    assert base.view("s").multi_get([b"a"]) == [None]
+    base.apply({"s": {b"a": b"1", b"b": b""}, "t": {b"a": b"other"}}, b"one")
+    base.apply({"s": {b"a": None, b"absent": None, b"c": b"3"}}, b"two")
+    assert base.stamp() == b"two"
+    assert entries(base) == [(b"b", b""), (b"c", b"3")]
+    assert entries(base, "t") == [(b"a", b"other")]
+    assert base.view("s").multi_get([b"c", b"a", b"b", b"c"]) == [b"3", None, b"", b"3"]
+    assert base.view("s").get(b"b") == b""
+    assert [base.view(name).approximate_num_entries() for name in ("s", "t", "none")] == [2, 1, 0]
+
+
+def test_clearing_drops_entries_and_stamp(base: Base) -> None:
+    view = base.view("s")
+    base.apply({"s": {b"a": b"1"}}, b"one")
+    base.clear()
+    assert base.stamp() is None
+    assert entries(base) == []
+    assert view.get(b"a") is None
+    base.apply({"t": {b"b": b"2"}, "s": {b"a": b"3"}}, b"two")
+    assert (view.get(b"a"), entries(base, "t")) == (b"3", [(b"b", b"2")])
+
+
+def test_a_closed_base_is_refused(base: Base) -> None:
+    base.close()
+    for call in (lambda: base.view("s").get(b"a"), lambda: base.apply({}, b"x")):
+        with pytest.raises(InvalidStateStoreError, match="closed"):
+            call()
+    base.close()
+
+
+def test_a_range_goes_on_across_commits(base: Base) -> None:
+    content: dict[bytes, bytes | None] = {b"%05d" % number: b"x" for number in range(2000)}
+    base.apply({"s": content}, b"one")
+    for reverse in (False, True):
+        seen = []
+        for number, (key, _) in enumerate(base.view("s").range(None, None, reverse)):
+            seen.append(key)
+            if number % 700 == 0:
+                base.apply({"s": {key: b"y"}}, b"%d" % number)
+        assert seen == sorted(content, reverse=reverse)
+
+
+LONG = b"p" * 480
+KEY = st.one_of(
+    st.binary(max_size=3),
+    st.sampled_from([LONG[:479], LONG, LONG + b"q"]),
+    st.builds(lambda tail: LONG + tail, st.binary(max_size=2)),
+    st.builds(lambda tail, size: LONG + tail * size, st.binary(min_size=1, max_size=1), st.integers(15, 40)),
+    st.builds(lambda tail: LONG[:470] + tail, st.binary(max_size=20)),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.dictionaries(KEY, st.none() | st.binary(max_size=5), max_size=12), max_size=5),
+    st.lists(st.tuples(st.none() | KEY, st.none() | KEY), max_size=5),
+    st.lists(KEY, max_size=5),
+    st.integers(1, 4),
+)
+def test_any_content_is_that_of_a_dict(
+    commits: list[dict[bytes, bytes | None]],
+    ranges: list[tuple[bytes | None, bytes | None]],
+    absent: list[bytes],
+    chunk: int,
+) -> None:
+    """Keys shorter, as long and longer than LMDB takes, many with the same first 480 bytes, come in the order of their
+    bytes."""
+    directory = tempfile.mkdtemp()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lmdb_module, "_CHUNK", chunk)
+        bases: list[Base] = [LmdbBase(directory, SMALL_MAP), MemoryBase()]
+        model: dict[bytes, bytes] = {}
+        for number, changes in enumerate(commits):
+            for key, value in changes.items():
+                model.pop(key, None)
+                if value is not None:
+                    model[key] = value
+            for base in bases:
+                base.apply({"t": changes, "s": dict(sorted(changes.items()))}, b"%d" % number)
+        for base in bases:
+            view = base.view("s")
+            keys = [*model, *absent]
+            assert view.multi_get(keys) == [model.get(key) for key in keys] == [view.get(key) for key in keys]
+            assert view.approximate_num_entries() == len(model)
+            for low, high in [(None, None), *ranges]:
+                chosen = sorted(
+                    item
+                    for item in model.items()
+                    if (low is None or item[0] >= low) and (high is None or item[0] < high)
+                )
+                assert list(view.range(low, high, False)) == chosen
+                assert list(view.range(low, high, True)) == chosen[::-1]
+            base.close()
+    shutil.rmtree(directory)
+
+
+# ---------- on disk
+
+
+def test_the_map_grows_with_the_state(tmp_path: Path) -> None:
+    base = LmdbBase(tmp_path, SMALL_MAP)
+    rng = random.Random(1)
+    content: dict[bytes, bytes | None] = {rng.randbytes(10): rng.randbytes(400) for _ in range(3000)}
+    base.apply({"s": content}, b"one")
+    assert dict(base.view("s").range(None, None, False)) == content
+    base.close()
+    again = LmdbBase(tmp_path, SMALL_MAP)
+    assert again.stamp() == b"one"
+    assert again.view("s").approximate_num_entries() == 3000
+    again.close()
+
+
+def run(program: str, path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program, str(path), *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+GROW = """
+import sys
+from penstock.state.lmdb import LmdbBase
+base = LmdbBase(sys.argv[1], 1 << 16)
+base.apply({"s": {b"%05d" % n: bytes(300) for n in range(2000)}}, sys.argv[2].encode())
+print(base.stamp().decode())
+"""
+
+
+def test_another_process_sees_the_commit_and_the_larger_map(tmp_path: Path) -> None:
+    base = LmdbBase(tmp_path, SMALL_MAP)
+    base.apply({"s": {b"a": b"1"}}, b"one")
+    assert base.view("s").get(b"a") == b"1"
+    done = run(GROW, tmp_path, "two")
+    assert done.stdout.split() == ["two"], done.stderr
+    assert base.stamp() == b"one"  # what was read here goes on to be what the stamp says
+    assert base.view("s").approximate_num_entries() == 1
+    with pytest.raises(TaskMigratedError, match="Another process has moved the base"):
+        base.apply({"s": {b"a": b"2"}}, b"three")
+    assert base.stamp() == b"two"
+    assert base.view("s").approximate_num_entries() == 2001
+    base.apply({"s": {b"a": b"2"}}, b"three")
+    assert base.view("s").get(b"a") == b"2"
+    base.close()
+
+
+def test_a_damaged_file_begins_empty(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    base = LmdbBase(tmp_path, SMALL_MAP)
+    base.apply({"s": {b"a": b"1"}}, b"one")
+    base.close()
+    (tmp_path / "data.mdb").write_bytes(b"no database" * 2000)
+    again = LmdbBase(tmp_path, SMALL_MAP)
+    assert again.stamp() is None
+    assert "is damaged" in caplog.text
+    again.close()
+
+
+def test_a_base_from_before_the_machine_started_begins_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    boot = tmp_path / "boot"
+    monkeypatch.setattr(lmdb_module, "_BOOT_ID", boot)
+    boot.write_text("first\n")
+    base = LmdbBase(tmp_path / "base", SMALL_MAP)
+    base.apply({"s": {b"a": b"1"}}, b"one")
+    base.clear()
+    base.apply({"s": {b"a": b"1"}}, b"one")
+    base.close()
+    base = LmdbBase(tmp_path / "base", SMALL_MAP)
+    assert base.stamp() == b"one"
+    base.close()
+    boot.write_text("second\n")
+    base = LmdbBase(tmp_path / "base", SMALL_MAP)
+    assert base.stamp() is None
+    assert "before this machine last started" in caplog.text
+    base.close()
+
+
+def test_a_base_does_not_cross_a_fork(tmp_path: Path) -> None:
+    done = run(
+        """
+import os, sys
+from penstock.state.lmdb import LmdbBase
+base = LmdbBase(sys.argv[1])
+if os.fork() == 0:
+    try:
+        base.apply({}, b"x")
+    except Exception as error:
+        print(type(error).__name__, error, flush=True)
+    os._exit(0)
+os.wait()
+""",
+        tmp_path,
+    )
+    assert "InvalidStateStoreError" in done.stdout, done.stderr
+    assert "before a fork" in done.stdout
+
+
+def test_a_base_that_cannot_be_made_says_where(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ProcessorStateError, match="file"):
+        LmdbBase(tmp_path / "file" / "base")
+    base = LmdbBase(tmp_path / "base")
+    with pytest.raises(ProcessorStateError, match="open in this process already"):
+        LmdbBase(tmp_path / "base")
+    base.close()
+
+
+COMMITS = """
+import random, sys
+from penstock.state.lmdb import LmdbBase
+sys.path.insert(0, sys.argv[2])
+from test_bases import commit_of
+base = LmdbBase(sys.argv[1], 1 << 16)
+number = int(base.stamp() or b"0")
+while True:
+    number += 1
+    base.apply(commit_of(number), b"%d" % number)
+    print(number, flush=True)
+"""
+
+
+def commit_of(number: int) -> dict[str, dict[bytes, bytes | None]]:
+    rng = random.Random(number)
+    keys = rng.sample(range(400), 150)
+    return {
+        "s": {b"%03d" % key: None if rng.random() < 0.3 else rng.randbytes(rng.randrange(600)) for key in keys},
+        "t": {b"last": b"%d" % number},
+    }
+
+
+@pytest.mark.crash
+def test_a_killed_writer_leaves_whole_commits(tmp_path: Path) -> None:
+    """Whenever a writer is killed, the base has exactly the content of the commit that its stamp names."""
+    rng = random.Random(os.getpid())
+    model: dict[bytes, bytes] = {}
+    reached = 0
+    for _ in range(6):
+        writer = subprocess.Popen(
+            [sys.executable, "-c", COMMITS, str(tmp_path / "base"), str(Path(__file__).parent)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert writer.stdout is not None
+        goal = reached + rng.randrange(1, 200)
+        while int(writer.stdout.readline()) < goal:  # fails at the end of the writer's output, if it fails
+            pass
+        writer.send_signal(signal.SIGKILL)
+        writer.wait(30)
+        writer.stdout.close()
+        base = LmdbBase(tmp_path / "base", SMALL_MAP)
+        stamp = int(base.stamp() or b"0")
+        assert stamp >= goal
+        for number in range(reached + 1, stamp + 1):
+            for key, value in commit_of(number)["s"].items():
+                model.pop(key, None)
+                if value is not None:
+                    model[key] = value
+        assert dict(base.view("s").range(None, None, False)) == model
+        assert base.view("s").approximate_num_entries() == len(model)
+        assert base.view("t").get(b"last") == b"%d" % stamp
+        base.close()
+        reached = stamp
