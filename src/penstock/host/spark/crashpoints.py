@@ -1,6 +1,6 @@
 """Named points at which a test can have a process killed as by `kill -9`; inert unless the environment asks for it.
 
-`PENSTOCK_CRASH=<name>[@<epoch>][:jvm|:driver|:group]` names a point, the first epoch from which on it counts (0 if not
+`PENSTOCK_CRASH_POINT=<name>[@<epoch>][:jvm|:driver|:group]` names a point, the first epoch from which on it counts (0 if not
 given), and who else dies, before the process that reaches the point (a Python worker, or the process of the source or
 of the sink's commit): `:jvm` the JVM above it, which is the executor where there are executors, `:driver` the program
 above all JVMs, `:group` the Python daemon with all its workers. `PENSTOCK_CRASH_ONCE=<file>` must be given too: the
@@ -61,14 +61,14 @@ class _Order(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _order() -> _Order | None:
-    text = os.environ.get("PENSTOCK_CRASH")
+    text = os.environ.get("PENSTOCK_CRASH_POINT")
     if not text:
         return None
     head, _, also = text.partition(":")
     point, _, epoch = head.partition("@")
     if point not in POINTS or also not in ("", "jvm", "driver", "group"):
         raise ValueError(
-            f"PENSTOCK_CRASH={text!r} names no crash point: expected one of {', '.join(POINTS)}, then @<epoch>, :jvm, "
+            f"PENSTOCK_CRASH_POINT={text!r} names no crash point: expected one of {', '.join(POINTS)}, then @<epoch>, :jvm, "
             ":driver or :group."
         )
     return _Order(point, int(epoch or 0), also, os.environ["PENSTOCK_CRASH_ONCE"])

@@ -7,6 +7,7 @@ by name; so the driver's module path goes along.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -64,7 +65,8 @@ class Recipe:
 
 def dump_recipe(recipe: Recipe) -> bytes:
     """Return `recipe` as bytes for `load_recipe`; raises the pickler's error for what cannot be pickled."""
-    return bytes(cloudpickle.dumps((list(sys.path), cloudpickle.dumps(recipe))))
+    paths = [os.path.abspath(path) for path in sys.path]  # an empty one is the working directory
+    return bytes(cloudpickle.dumps((paths, cloudpickle.dumps(recipe))))
 
 
 @lru_cache(maxsize=2)
@@ -72,7 +74,7 @@ def load_recipe(data: bytes) -> Recipe:
     """Return the recipe that `dump_recipe` wrote; unpickled once a process."""
     loaded: tuple[list[str], bytes] = cloudpickle.loads(data)
     paths, inner = loaded
-    sys.path.extend(path for path in paths if path and path not in sys.path)
+    sys.path.extend(path for path in paths if path not in sys.path)
     recipe: Any = cloudpickle.loads(inner)
     assert isinstance(recipe, Recipe)
     return recipe

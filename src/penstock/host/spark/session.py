@@ -79,7 +79,7 @@ def check_java() -> None:
     """Raise StreamsError unless Java 17 or newer is found in JAVA_HOME or on the path."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    hint = f"Install a Java runtime, version {MINIMUM_JAVA} or newer, such as openjdk-17-jre-headless, or set JAVA_HOME."
+    hint = f"Install Java {MINIMUM_JAVA} or newer, such as the package openjdk-17-jre-headless, or set JAVA_HOME."
     if java is None or not Path(java).exists():
         raise StreamsError(
             f"Spark needs Java {MINIMUM_JAVA} or newer, and there is none {f'at {java}' if java else 'on the path'}. "
