@@ -18,6 +18,7 @@ from penstock.plan.subtopology import BuiltTopology, SourceSpec, SubtopologySpec
 from penstock.record import Headers, RecordBatch
 from penstock.state.api import EngineKeyValueStore
 from penstock.state.memory import MemoryBase
+from penstock.task.priority_queue import PriorityQueue
 from penstock.task.stream_task import StreamTask
 
 PARTITION = 0
@@ -62,50 +63,6 @@ class _Queue:
         return self.rows[0][2]
 
 
-class _QueuesByTime:
-    """The queues that are not empty, as a binary heap by the timestamp of their head.
-
-    Equal timestamps come out as from java.util.PriorityQueue, which Kafka's PartitionGroup uses, so that the order of
-    results is that of Kafka also where one record went to several topics.
-    """
-
-    def __init__(self) -> None:
-        self._heap: list[_Queue] = []
-
-    def offer(self, queue: _Queue) -> None:
-        """Take a queue that is not empty."""
-        heap = self._heap
-        heap.append(queue)
-        at, time = len(heap) - 1, queue.head_timestamp()
-        while at > 0:
-            parent = (at - 1) // 2
-            if time >= heap[parent].head_timestamp():
-                break
-            heap[at] = heap[parent]
-            at = parent
-        heap[at] = queue
-
-    def poll(self) -> _Queue | None:
-        """Give up the queue with the smallest timestamp, None if there is no queue."""
-        heap = self._heap
-        if not heap:
-            return None
-        first, last = heap[0], heap.pop()
-        if not heap:
-            return first
-        at, time = 0, last.head_timestamp()
-        while (child := 2 * at + 1) < len(heap):
-            right = child + 1
-            if right < len(heap) and heap[child].head_timestamp() > heap[right].head_timestamp():
-                child = right
-            if time <= heap[child].head_timestamp():
-                break
-            heap[at] = heap[child]
-            at = child
-        heap[at] = last
-        return first
-
-
 class InlineHost:
     """Runs one topology, record by record; what it writes is kept until `take_output`."""
 
@@ -115,7 +72,8 @@ class InlineHost:
         self._clock = clock
         self._sources = [node for node in spec.nodes if isinstance(node, SourceSpec)]
         self._queues: dict[str, _Queue] = {}
-        self._by_time = _QueuesByTime()
+        # as in Kafka's PartitionGroup, so that records of one time that went to several topics are taken in its order
+        self._by_time = PriorityQueue(_Queue.head_timestamp)
         self._offsets: Counter[str] = Counter()
         self._output: list[ProducedRecord] = []
         self._produced = 0

@@ -16,6 +16,7 @@ from penstock.errors import StreamsError
 from penstock.processor.api import PunctuationType, Punctuator
 from penstock.record import NO_TIMESTAMP
 from penstock.task.checkpoint import ScheduleState
+from penstock.task.priority_queue import PriorityQueue
 
 MINIMUM_INTERVAL_MS = 1
 
@@ -43,6 +44,10 @@ class Schedule:
             self.next_time += (now - self.next_time) // self.interval * self.interval + self.interval
 
 
+def _next_time(schedule: Schedule) -> int:
+    return schedule.next_time
+
+
 class Schedules(Protocol):
     """The schedules of one task."""
 
@@ -50,13 +55,17 @@ class Schedules(Protocol):
         """Take a schedule, made in `init` or later; raises StreamsError where it may not be made."""
         ...
 
-    def next_due(self, kind: PunctuationType, now: int) -> Schedule | None:
-        """Return the schedule of this clock that is due at `now` (ms) and has the smallest time, None if there is
-        none."""
+    def take_due(self, kind: PunctuationType, now: int) -> Schedule | None:
+        """Take out and return the schedule of this clock that is due at `now` (ms) and has the smallest time, None if
+        there is none."""
+        ...
+
+    def put_back(self, schedule: Schedule) -> None:
+        """Put in again a schedule that was taken out, with its next time set; not if it was cancelled meanwhile."""
         ...
 
     def next_time(self, kind: PunctuationType) -> int | None:
-        """Return the next time (ms) of this clock at which a schedule is due, None if there is none."""
+        """Return the next time (ms) of this clock at which a schedule may be due, None if there is none."""
         ...
 
     def states(self) -> tuple[ScheduleState, ...]:
@@ -68,34 +77,36 @@ class LivingSchedules:
     """Schedules of processors that live as long as their task."""
 
     def __init__(self) -> None:
-        self._schedules: dict[PunctuationType, list[Schedule]] = {kind: [] for kind in PunctuationType}
+        self._schedules: dict[PunctuationType, PriorityQueue[Schedule]] = {
+            kind: PriorityQueue(_next_time) for kind in PunctuationType
+        }
 
     def add(self, schedule: Schedule, initializing: bool) -> None:
         """Take a schedule at any time."""
-        self._schedules[schedule.type].append(schedule)
+        self._schedules[schedule.type].offer(schedule)
 
-    def next_due(self, kind: PunctuationType, now: int) -> Schedule | None:
-        """Return the due schedule with the smallest time; among equals the one made first."""
-        if not self._schedules[kind]:
-            return None
-        live = self._live(kind)
-        first = min(live, key=lambda schedule: schedule.next_time, default=None)
-        return first if first is not None and first.next_time <= now else None
+    def take_due(self, kind: PunctuationType, now: int) -> Schedule | None:
+        """Take out the due schedule with the smallest time; those that were cancelled are dropped on the way."""
+        queue = self._schedules[kind]
+        while (first := queue.peek()) is not None and first.next_time <= now:
+            queue.poll()
+            if not first.cancelled:
+                return first
+        return None
+
+    def put_back(self, schedule: Schedule) -> None:
+        """Put in again a schedule that was taken out, unless it was cancelled."""
+        if not schedule.cancelled:
+            self._schedules[schedule.type].offer(schedule)
 
     def next_time(self, kind: PunctuationType) -> int | None:
-        """Return the smallest time of the live schedules."""
-        if not self._schedules[kind]:
-            return None
-        return min((schedule.next_time for schedule in self._live(kind)), default=None)
+        """Return the smallest time of the schedules, among them those cancelled that have not fallen due."""
+        first = self._schedules[kind].peek()
+        return None if first is None else first.next_time
 
     def states(self) -> tuple[ScheduleState, ...]:
         """Return nothing: after a restart `init` schedules anew."""
         return ()
-
-    def _live(self, kind: PunctuationType) -> list[Schedule]:
-        live = [schedule for schedule in self._schedules[kind] if not schedule.cancelled]
-        self._schedules[kind] = live
-        return live
 
 
 class EpochSchedules(LivingSchedules):
@@ -121,7 +132,7 @@ class EpochSchedules(LivingSchedules):
             schedule.cancelled = before.next_time is None
             schedule.next_time = NO_TIMESTAMP if before.next_time is None else before.next_time
         self._made.append(schedule)
-        super().add(schedule, initializing)
+        self.put_back(schedule)
 
     def states(self) -> tuple[ScheduleState, ...]:
         """Return the next time of each schedule, None for a cancelled one."""

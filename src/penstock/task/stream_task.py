@@ -237,7 +237,7 @@ class StreamTask:
     def _punctuate(self, kind: PunctuationType, now: int) -> bool:
         context = self._context
         punctuated = False
-        while (schedule := context.schedules.next_due(kind, now)) is not None:
+        while (schedule := context.schedules.take_due(kind, now)) is not None:
             context.metadata, context.record, context.punctuation_time = NO_METADATA, None, now
             try:
                 schedule.callback(now)
@@ -249,6 +249,7 @@ class StreamTask:
                 _point_at_user_line(failure, cause)
                 raise failure from cause
             schedule.advance(now)
+            context.schedules.put_back(schedule)
             punctuated = True
         return punctuated
 

@@ -35,6 +35,7 @@ _CASE_FIELDS = {
     "topology",
     "steps",
     "expected",
+    "may_fail",  # left by the generator of random cases
 }
 
 
