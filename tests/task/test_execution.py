@@ -1,0 +1,189 @@
+"""Columns and islands give what a depth-first run gives, record by record: same output in the same order, same
+stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.errors import StreamsError
+from penstock.plan.topology import Topology
+from penstock.processor.aggregate import StreamAggregate, StreamCount, StreamReduce
+from penstock.processor.api import Processor, ProcessorContext, PunctuationType
+from penstock.processor.stateless import (
+    NullKeyFilter,
+    StreamFilter,
+    StreamFlatMap,
+    StreamFlatMapValues,
+    StreamMap,
+    StreamMapValues,
+    StreamMerge,
+    StreamPeek,
+    StreamSelectKey,
+)
+from penstock.processor.table import TableToStream
+from penstock.record import Record
+from penstock.state.api import StoreBuilder
+from penstock.task.stream_task import StreamTask
+from tests.task.topologies import LONG, STRING, batch_of, sent, supplier, task_of
+
+
+class Island(Processor):
+    """A node of a user: shows stream time and offset, and ticks with stream time."""
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        context.schedule(5, PunctuationType.STREAM_TIME, self.tick)
+
+    def process(self, record: Record[Any, Any]) -> None:
+        metadata = self.context.record_metadata
+        offset = None if metadata is None else metadata.offset
+        self.context.forward(record.with_value(f"{record.value}@{self.context.current_stream_time_ms()}/{offset}"))
+
+    def tick(self, time: int) -> None:
+        self.context.forward(Record("tick", str(time), time))
+
+
+KINDS = {
+    "filter": lambda: StreamFilter(lambda k, v: "a" not in (v or "")),
+    "twice": lambda: StreamFlatMapValues(lambda v: [v, f"{v}2"], False),
+    "letters": lambda: StreamFlatMap(lambda k, v: ((letter, v) for letter in (v or ""))),
+    "upper": lambda: StreamMapValues(lambda v: None if v is None else v.upper(), False),
+    "swap": lambda: StreamMap(lambda k, v: (v, k)),
+    "key": lambda: StreamSelectKey(lambda k, v: v),
+    "peek": lambda: StreamPeek(lambda k, v: None),
+    "keyed": NullKeyFilter,
+    "merge": StreamMerge,
+    "island": Island,
+}
+STATEFUL = {
+    "count": lambda store: StreamCount(store),
+    "reduce": lambda store: StreamReduce(store, lambda a, b: a + 1),
+    "aggregate": lambda store: StreamAggregate(store, lambda: 0, lambda k, v, a: None if a == 2 else a + 1),
+}
+
+Node = tuple[str, list[int], bool]
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> list[Node]:
+    """Nodes as (kind, numbers of parents, whether a sink hangs on it); parent 0 is the source."""
+    nodes: list[Node] = []
+    for number in range(1, draw(st.integers(1, 7)) + 1):
+        kind = draw(st.sampled_from([*KINDS, "count", "aggregate"]))
+        parents = draw(st.lists(st.integers(0, number - 1), min_size=1, max_size=2, unique=True))
+        nodes.append((kind, parents, draw(st.booleans()) or number == 1))
+    return nodes
+
+
+def build(nodes: list[Node], caching: bool) -> Topology:
+    topology = Topology()
+    topology.add_source("N0", "in")
+    for number, (kind, parents, sink) in enumerate(nodes, 1):
+        name, parent_names = f"N{number}", [f"N{parent}" for parent in parents]
+        if kind in STATEFUL:
+            store = f"S{number}"
+            make = STATEFUL[kind]
+            topology.add_processor(f"{name}-a", supplier(lambda make=make, store=store: make(store)), *parent_names)
+            topology.add_state_store(
+                StoreBuilder(store, "timestamped_key_value", STRING, LONG, True, caching), f"{name}-a"
+            )
+            topology.add_processor(f"{name}-t", supplier(TableToStream), f"{name}-a")
+            topology.add_processor(
+                name, supplier(lambda: StreamMapValues(lambda v: None if v is None else str(v), False)), f"{name}-t"
+            )
+        else:
+            topology.add_processor(name, supplier(KINDS[kind]), *parent_names)
+        if sink:
+            topology.add_sink(f"K{number}", "shared" if number % 2 else f"out{number}", name)
+    return topology
+
+
+rows = st.lists(
+    st.tuples(st.sampled_from(["k", "l", None]), st.sampled_from(["a", "b", "bc", "", None]), st.integers(0, 30)),
+    max_size=12,
+)
+
+
+def outcome(task: StreamTask, batches: list[Any]) -> tuple[Any, Any]:
+    offset = 0
+    output = []
+    for batch in batches:
+        task.add_records("in", 0, batch_of(*batch, first_offset=offset))
+        task.process()
+        offset += len(batch)
+        output += sent(task)
+    task.flush()
+    return output + sent(task), task.changes()
+
+
+@given(shapes(), rows, st.booleans())
+def test_columns_give_what_records_give(nodes: list[Node], records: list[Any], caching: bool) -> None:
+    topology = build(nodes, caching)
+    cache_bytes = 10_000_000 if caching else 0
+    by_column = outcome(task_of(topology, cache_bytes=cache_bytes), [records])
+    by_record = outcome(task_of(topology, execution="record", cache_bytes=cache_bytes), [records])
+    assert by_column == by_record
+
+
+@given(shapes(), rows, st.lists(st.integers(1, 4), min_size=1), st.booleans())
+def test_the_size_of_batches_changes_nothing(
+    nodes: list[Node], records: list[Any], sizes: list[int], caching: bool
+) -> None:
+    topology = build(nodes, caching)
+    cache_bytes = 10_000_000 if caching else 0
+    parts, start = [], 0
+    while start < len(records):
+        size = sizes[len(parts) % len(sizes)]
+        parts.append(records[start : start + size])
+        start += size
+    whole = outcome(task_of(topology, cache_bytes=cache_bytes), [records])
+    assert outcome(task_of(topology, cache_bytes=cache_bytes), parts) == whole
+
+
+@pytest.mark.parametrize("execution", ["auto", "record"])
+def test_a_failing_function_is_named_with_its_node_record_and_line(execution: str) -> None:
+    def explode(value: str) -> str:
+        if value == "bad":
+            raise LookupError("no such thing")
+        return value
+
+    topology = Topology()
+    topology.add_source("S", "in")
+    topology.add_processor("M", supplier(lambda: StreamMapValues(explode, False)), "S")
+    topology.add_sink("K", "out", "M")
+    task = task_of(topology, execution=execution)
+    task.add_records("in", 0, batch_of(("k", "ok", 1), ("k", "bad", 2), first_offset=40))
+    with pytest.raises(StreamsError) as caught:
+        task.process()
+    assert str(caught.value) == (
+        "Exception caught in process. taskId=0_0, processor=M, topic=in, partition=0, offset=41"
+    )
+    assert isinstance(caught.value.__cause__, LookupError)
+    (note,) = caught.value.__notes__
+    assert "test_execution.py" in note
+    assert 'raise LookupError("no such thing")' in note
+
+
+@pytest.mark.parametrize("execution", ["auto", "record"])
+def test_no_row_is_run_twice_and_a_stop_iteration_is_an_error(execution: str) -> None:
+    calls: list[str] = []
+
+    def run_out(value: str) -> str:
+        calls.append(value)
+        if value == "c":
+            raise StopIteration
+        return value
+
+    topology = Topology()
+    topology.add_source("S", "in")
+    topology.add_processor("M", supplier(lambda: StreamMapValues(run_out, False)), "S")
+    topology.add_sink("K", "out", "M")
+    task = task_of(topology, execution=execution)
+    task.add_records("in", 0, batch_of(*(("k", letter, 1) for letter in "abcd")))
+    with pytest.raises(StreamsError, match="processor=M, topic=in, partition=0, offset=2"):
+        task.process()
+    assert calls == ["a", "b", "c"]

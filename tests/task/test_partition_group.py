@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.errors import StreamsError
+from penstock.plan.topology import Topology
+from penstock.processor.timestamps import ConsumedRecord, use_partition_time_on_invalid_timestamp
+from tests.task.topologies import batch_of, sent, task_of
+
+Lanes = dict[tuple[str, int], list[int]]
+
+
+def forwarding_topology() -> Topology:
+    """Both topics go to one topic as they are, so that the output shows the order in which records were taken."""
+    topology = Topology()
+    topology.add_source("A", "a")
+    topology.add_source("B", "b")
+    topology.add_sink("K", "out", "A", "B")
+    return topology
+
+
+def by_heads(lanes: Lanes) -> list[str]:
+    """Take heads one by one, the smallest timestamp first, of equal ones the first queue: the rule, said plainly."""
+    queues = {
+        lane: [(time, f"{lane[0]}{lane[1]}-{place}") for place, time in enumerate(times)]
+        for lane, times in lanes.items()
+    }
+    taken = []
+    while any(queues.values()):
+        lane = min((lane for lane, queue in queues.items() if queue), key=lambda lane: (queues[lane][0][0], lane))
+        taken.append(queues[lane].pop(0)[1])
+    return taken
+
+
+@given(
+    st.dictionaries(
+        st.tuples(st.sampled_from("ab"), st.integers(0, 3)), st.lists(st.integers(0, 20), max_size=12), max_size=6
+    )
+)
+def test_records_are_taken_by_the_smallest_head(lanes: Lanes) -> None:
+    task = task_of(forwarding_topology())
+    for (topic, lane), times in lanes.items():
+        task.add_records(topic, 0, batch_of(*((None, f"{topic}{lane}-{p}", t) for p, t in enumerate(times))), lane)
+    task.process()
+    assert [value for _, _, value, _ in sent(task)] == by_heads(lanes)
+
+
+def test_a_topic_without_a_source_is_refused_by_name() -> None:
+    task = task_of(forwarding_topology())
+    with pytest.raises(StreamsError, match="reads topic elsewhere: expected one of a, b"):
+        task.add_records("elsewhere", 0, batch_of(("k", "v", 1)))
+
+
+def test_a_dropped_record_is_counted_at_its_source_and_the_partition_time_goes_on() -> None:
+    seen: list[int] = []
+
+    def extractor(record: ConsumedRecord, partition_time: int) -> int:
+        seen.append(partition_time)
+        return -1 if record.value == "drop" else record.timestamp
+
+    topology = Topology()
+    topology.add_source("A", "a", timestamp_extractor=extractor)
+    topology.add_sink("K", "out", "A")
+    task = task_of(topology)
+    task.add_records("a", 0, batch_of(("k", "x", 5), ("k", "drop", 9), ("k", "y", 3), ("k", "z", 4)))
+    task.process()
+    assert [value for _, _, value, _ in sent(task)] == ["x", "y", "z"]
+    assert seen == [-1, 5, 5, 5]
+    assert task.dropped_records == {"A": 1}
+    assert set(task.checkpoint().partition_times.values()) == {5}
+
+
+def test_a_negative_timestamp_fails_by_default_and_names_the_record() -> None:
+    task = task_of(forwarding_topology())
+    batch = batch_of(("k", "v", 1))
+    batch.timestamps = np.array([-1])
+    task.add_records("a", 0, batch)
+    with pytest.raises(StreamsError, match=r"Input record a-0 at offset 0 has invalid \(negative\) timestamp"):
+        task.process()
+
+
+def test_the_partition_time_stands_in_for_a_negative_timestamp() -> None:
+    topology = Topology()
+    topology.add_source("A", "a", timestamp_extractor=use_partition_time_on_invalid_timestamp)
+    topology.add_sink("K", "out", "A")
+    task = task_of(topology)
+    batch = batch_of(("k", "v", 7), ("k", "w", 0))
+    batch.timestamps = np.array([7, -1])
+    task.add_records("a", 0, batch)
+    task.process()
+    assert [(value, time) for _, _, value, time in sent(task)] == [("v", 7), ("w", 7)]

@@ -1,0 +1,102 @@
+"""Small topologies by hand and tasks over them, for the tests of the task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from penstock.config import StreamsConfig
+from penstock.plan.subtopology import SubtopologySpec, TaskId
+from penstock.plan.topology import Topology
+from penstock.processor.api import Processor, SimpleSupplier
+from penstock.record import Headers, RecordBatch
+from penstock.serdes import Serdes
+from penstock.state.api import Base
+from penstock.state.memory import MemoryBase
+from penstock.task.checkpoint import TaskCheckpoint
+from penstock.task.punctuation import Schedules
+from penstock.task.stream_task import StreamTask
+
+STRING = Serdes.string()
+LONG = Serdes.long()
+
+
+class AnyTopic(Mapping[str, int]):
+    """Every topic has the same number of partitions."""
+
+    def __init__(self, partitions: int) -> None:
+        self.partitions = partitions
+
+    def __getitem__(self, topic: str) -> int:
+        return self.partitions
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+def supplier(factory: Callable[[], Processor]) -> SimpleSupplier:
+    return SimpleSupplier(factory)
+
+
+def only_subtopology(topology: Topology) -> SubtopologySpec:
+    (spec,) = topology.build("test").subtopologies
+    return spec
+
+
+def task_of(
+    topology: Topology,
+    *,
+    execution: str = "auto",
+    cache_bytes: int = 0,
+    base: Base | None = None,
+    checkpoint: TaskCheckpoint | None = None,
+    schedules: Schedules | None = None,
+    partitions: int = 1,
+    config: Mapping[str, Any] | None = None,
+) -> StreamTask:
+    settings = {
+        "application.id": "test",
+        "default.key.serde": STRING,
+        "default.value.serde": STRING,
+        "penstock.execution": execution,
+        "statestore.cache.max.bytes": cache_bytes,
+        **(config or {}),
+    }
+    task = StreamTask(
+        only_subtopology(topology),
+        TaskId(0, 0),
+        StreamsConfig(settings, environment={}),
+        base or MemoryBase(),
+        AnyTopic(partitions),
+        checkpoint,
+        schedules=schedules,
+    )
+    task.initialize()
+    return task
+
+
+def batch_of(*rows: tuple[str | None, str | None, int], first_offset: int = 0, headers: Headers = ()) -> RecordBatch:
+    """Return a batch of texts: rows are (key, value, timestamp in ms)."""
+    return RecordBatch.of(
+        [
+            (
+                None if k is None else k.encode(),
+                None if v is None else v.encode(),
+                timestamp,
+                first_offset + row,
+                headers,
+            )
+            for row, (k, v, timestamp) in enumerate(rows)
+        ]
+    )
+
+
+def sent(task: StreamTask) -> list[tuple[str, str | None, str | None, int]]:
+    """Give up the output as (topic, key, value, timestamp) in the order of sending."""
+    return [
+        (r.topic, None if r.key is None else r.key.decode(), None if r.value is None else r.value.decode(), r.timestamp)
+        for r in task.drain_in_order()
+    ]
