@@ -28,6 +28,7 @@ from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, ConfluentProducer
 from penstock.config import StreamsConfig
 from penstock.errors import LockError, StreamsError
+from penstock.host.api import State
 from penstock.record import RecordBatch, TopicPartition
 from penstock.serdes import Serdes
 from penstock.streams import KafkaStreams, StreamThreadExceptionResponse
@@ -132,6 +133,13 @@ def _count(program: Program, config: StreamsConfig, words: WordCounts) -> None:
     streams = KafkaStreams(program.topology, config)
     streams.set_uncaught_exception_handler(lambda error: StreamThreadExceptionResponse.SHUTDOWN_CLIENT)
     failures: list[BaseException] = []
+    running_since = [time.monotonic()]
+
+    def changed(new: State, old: State) -> None:
+        if new is State.RUNNING:
+            running_since.append(time.monotonic())
+
+    streams.set_state_listener(changed)
 
     def run() -> None:
         try:
@@ -146,7 +154,7 @@ def _count(program: Program, config: StreamsConfig, words: WordCounts) -> None:
         with err.status("[bold]3[/] Starting Spark on this machine ..."):
             counting.start()
             first = _first_counts(consumer, counting)
-        seconds = _watch(consumer, counting, words, first)
+        seconds = _watch(consumer, counting, words, first, running_since[-1])
     finally:
         streams.close()
         counting.join()
@@ -169,11 +177,12 @@ def _watch(
     counting: threading.Thread,
     words: WordCounts,
     arrived: list[tuple[TopicPartition, RecordBatch]],
+    began: float,
 ) -> float:
-    """Show the counts until all words are counted, or the word count has ended; return how long it took, in seconds."""
+    """Show the counts until all words are counted or the word count has ended; return the seconds since `began`."""
     texts, numbers = Serdes.string(), Serdes.long()
     view = DemoView(words)
-    began = heard = time.monotonic()
+    heard = time.monotonic()
     with Live(view.render(0), console=out, refresh_per_second=8) as live:
         while True:
             for _, batch in arrived:
@@ -190,9 +199,11 @@ def _watch(
 
 
 def _tell_result(words: WordCounts, seconds: float) -> None:
+    if not out.is_terminal:
+        out.print()  # the last picture ends without a line end there
     out.print(
         f"Counted {words.counted:,} words, {len(words.counts):,} different ones, in {seconds:.1f} s "
-        f"after the first counts, with {words.updates:,} updates of the table."
+        f"({words.counted / max(seconds, 0.001):,.0f} words/s), with {words.updates:,} updates of the table."
     )
     if not words.exact():
         wrong = sum(1 for word, count in words.expected.items() if words.counts.get(word) != count)

@@ -47,7 +47,7 @@ class Connection:
         self.settings = {**settings, "error_cb": self._noticed, "logger": _log}
         self.servers = str(settings["bootstrap.servers"])
         self.timeout_ms = timeout_ms
-        self.noticed: str | None = None
+        self.noticed: Code | None = None
         """What librdkafka last reported in the background."""
         self.serve: Callable[[float], object] = nothing_to_serve
         """Takes reports that are waiting, for up to so many seconds; set by clients that do not do so by themselves."""
@@ -58,8 +58,11 @@ class Connection:
         return self.timeout_ms / 1000
 
     def _noticed(self, error: Code) -> None:
-        self.noticed = str(error.str())
-        _log.debug("librdkafka: %s", self.noticed)
+        self.noticed = error
+        _log.debug("%s", error.str())
+
+    def _background(self) -> str | None:
+        return None if self.noticed is None else str(self.noticed.str())
 
     def make(self, client: Callable[[dict[str, Any]], C]) -> C:
         """Make a client from the settings; raises ConfigError naming the key that librdkafka refuses."""
@@ -84,7 +87,7 @@ class Connection:
             self.serve(0)
             raise BrokerNotFoundError(
                 f"No broker of bootstrap.servers={self.servers} answered within {self.timeout_ms} ms ({doing}): "
-                f"{self.noticed or reason}. Check the address and that the broker runs; "
+                f"{self._background() or reason}. Check the address and that the broker runs; "
                 "`penstock broker` starts one on this machine."
             )
         if code in UNKNOWN_TOPIC:
@@ -115,7 +118,7 @@ class Connection:
             except TimeoutError as error:
                 raise BrokerNotFoundError(
                     f"bootstrap.servers={self.servers} did not answer within {self.timeout_ms} ms ({doing}): "
-                    f"{self.noticed or 'no reason is known'}."
+                    f"{self._background() or 'no reason is known'}."
                 ) from error
 
 

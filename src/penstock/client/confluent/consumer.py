@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,6 +19,9 @@ from penstock.record import Headers, RecordBatch, TopicPartition
 
 _FETCH_RECORDS = 10_000
 """Records asked of librdkafka at once, and so the most of one batch."""
+
+_LOOK_SECONDS = 0.5
+"""How often a wait for records looks whether they can still come."""
 
 
 class ConfluentConsumer:
@@ -76,6 +80,7 @@ class ConfluentFetcher:
         if start_offset >= end_offset:
             return
         connection, consumer = self._client(read_committed)
+        connection.noticed = None
         doing = f"reading {partition} from offset {start_offset} to {end_offset}"
         connection.call(doing, lambda: consumer.assign([Position(*partition, start_offset)]))
         try:
@@ -86,9 +91,7 @@ class ConfluentFetcher:
     def _range(self, connection: Connection, consumer: Consumer, end_offset: int, doing: str) -> Iterator[RecordBatch]:
         """Yield what the consumer delivers, until a record or the end of the partition at or behind `end_offset`."""
         while True:
-            messages = _arrived(consumer, _FETCH_RECORDS, connection.timeout)
-            if not messages:
-                connection.fail(Code(Code._TIMED_OUT, "no records arrived"), doing)
+            messages = self._next(connection, consumer, doing)
             ended = _offset(messages[-1]) >= end_offset - 1
             if messages[-1].error() is not None or messages[0].error() is not None:
                 messages, ended = self._without_events(connection, messages, end_offset, doing)
@@ -98,6 +101,19 @@ class ConfluentFetcher:
                 yield _batch(messages)
             if ended:
                 return
+
+    @staticmethod
+    def _next(connection: Connection, consumer: Consumer, doing: str) -> list[Message]:
+        """Return the next messages and events; raises KafkaError if none come within the bound, or none can."""
+        deadline = time.monotonic() + connection.timeout
+        while True:
+            messages = _arrived(consumer, _FETCH_RECORDS, min(connection.timeout, _LOOK_SECONDS))
+            if messages:
+                return messages
+            if connection.noticed is not None and connection.noticed.code() in UNKNOWN_TOPIC:
+                connection.fail(connection.noticed, doing)
+            if time.monotonic() >= deadline:
+                connection.fail(Code(Code._TIMED_OUT, "no records arrived"), doing)
 
     @staticmethod
     def _without_events(

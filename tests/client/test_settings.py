@@ -1,0 +1,78 @@
+"""From the application's configuration to that of a client."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from penstock.client.settings import ADMIN, CONSUMER, PRODUCER, client_settings
+from penstock.config import StreamsConfig
+from penstock.errors import ConfigError
+
+
+def settings(role: str, **given: Any) -> dict[str, Any]:
+    keys = {key.replace("__", "."): value for key, value in given.items()}
+    config = StreamsConfig({"application.id": "app", "bootstrap.servers": "broker:9092", **keys}, environment={})
+    return client_settings(config, role)
+
+
+@pytest.mark.parametrize("role", [CONSUMER, PRODUCER, ADMIN])
+def test_any_key_of_librdkafka_passes_through(role: str) -> None:
+    made = settings(role, security__protocol="SASL_SSL", sasl__password="pass")
+    assert made["bootstrap.servers"] == "broker:9092"
+    assert (made["security.protocol"], made["sasl.password"]) == ("SASL_SSL", "pass")
+
+
+def test_a_key_with_the_prefix_of_a_role_is_for_that_role_and_stands_above_the_plain_key() -> None:
+    given: dict[str, Any] = {"consumer__socket__timeout__ms": 1, "producer__socket__timeout__ms": 2}
+    given["socket__timeout__ms"] = 3
+    assert settings(CONSUMER, **given)["socket.timeout.ms"] == 1
+    assert settings(PRODUCER, **given)["socket.timeout.ms"] == 2
+    assert settings(ADMIN, **given)["socket.timeout.ms"] == 3
+
+
+def test_a_prefixed_key_does_not_reach_other_roles() -> None:
+    made = settings(ADMIN, producer__acks="1", restore__consumer__fetch__min__bytes=2, spark__ui__enabled="true")
+    assert not {key for key in made if "acks" in key or "fetch.min" in key or "spark" in key}
+
+
+def test_defaults_can_be_overridden_under_either_name_of_a_key() -> None:
+    assert settings(PRODUCER, linger__ms=50)["linger.ms"] == 50
+    made = settings(PRODUCER, **{"queue.buffering.max.ms": 70})
+    assert made["queue.buffering.max.ms"] == 70
+    assert "linger.ms" not in made
+    assert settings(CONSUMER, max__partition__fetch__bytes=9)["fetch.message.max.bytes"] == 9
+
+
+def test_names_of_the_java_clients_are_translated() -> None:
+    assert settings(CONSUMER, fetch__max__wait__ms=7)["fetch.wait.max.ms"] == 7
+
+
+def test_keys_that_penstock_owns_cannot_be_changed_and_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        made = settings(CONSUMER, group__id="mine", consumer__enable__auto__commit="true")
+    assert made["group.id"] == "app"
+    assert made["enable.auto.commit"] is False
+
+
+def test_keys_without_meaning_here_are_left_out_and_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        for role in (CONSUMER, PRODUCER, CONSUMER):
+            assert "rack.aware.assignment.tags" not in settings(role, rack__aware__assignment__tags="zone")
+    assert caplog.text.count("rack.aware.assignment.tags") == 1
+
+
+def test_the_default_partitioner_is_that_of_kafka() -> None:
+    assert settings(PRODUCER)["partitioner"] == "murmur2_random"
+
+
+def test_clients_are_named_after_the_application() -> None:
+    assert settings(ADMIN)["client.id"] == "app-admin"
+    assert settings(ADMIN, client__id="mine")["client.id"] == "mine-admin"
+
+
+def test_without_brokers_the_error_names_the_key_and_the_command() -> None:
+    with pytest.raises(ConfigError, match=r"bootstrap\.servers.*penstock broker"):
+        client_settings(StreamsConfig({}, environment={}), ADMIN)
