@@ -3,6 +3,7 @@ stores."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -87,7 +88,7 @@ def build(nodes: list[Node], caching: bool) -> Topology:
         if kind in STATEFUL:
             store = f"S{number}"
             make = STATEFUL[kind]
-            topology.add_processor(f"{name}-a", supplier(lambda make=make, store=store: make(store)), *parent_names)
+            topology.add_processor(f"{name}-a", supplier(partial(make, store)), *parent_names)
             topology.add_state_store(
                 StoreBuilder(store, "timestamped_key_value", STRING, LONG, True, caching), f"{name}-a"
             )
@@ -135,7 +136,8 @@ def test_the_size_of_batches_changes_nothing(
 ) -> None:
     topology = build(nodes, caching)
     cache_bytes = 10_000_000 if caching else 0
-    parts, start = [], 0
+    parts: list[Any] = []
+    start = 0
     while start < len(records):
         size = sizes[len(parts) % len(sizes)]
         parts.append(records[start : start + size])

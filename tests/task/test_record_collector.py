@@ -49,10 +49,10 @@ def test_partitions_keep_their_order_and_lanes_are_numbered_on(
         for topic, partition, value in fill(collector, part):
             expected.setdefault((topic, partition), []).append(value)
         for output in collector.drain({"x"}, lane_offsets):
-            rows = zip(output.batch.offsets.tolist(), output.batch.values, strict=True)
+            rows = list(zip(output.batch.offsets.tolist(), output.batch.values, strict=True))
             seen.setdefault((output.topic, output.partition), []).extend(rows)
     assert {key: [value for _, value in rows] for key, rows in seen.items()} == expected
-    for (topic, partition), rows in seen.items():
+    for (topic, partition), numbered in seen.items():
         if topic == "x":
-            assert [offset for offset, _ in rows] == list(range(len(rows)))
-            assert lane_offsets[TopicPartition(topic, partition)] == len(rows)
+            assert [offset for offset, _ in numbered] == list(range(len(numbered)))
+            assert lane_offsets[TopicPartition(topic, partition)] == len(numbered)
