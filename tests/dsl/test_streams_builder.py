@@ -266,6 +266,16 @@ def test_groups_below_one_filter_share_the_merged_repartition() -> None:
     assert [node.name for node in built.subtopologies[1].nodes] == ["a-repartition-source", "f", "count-a", "count-b"]
 
 
+def test_a_merged_repartition_has_the_name_of_the_oldest_even_if_that_is_used_again_later() -> None:
+    builder = StreamsBuilder()
+    keyed = builder.stream("in").select_key(lambda k, v: v)
+    grouped = keyed.group_by_key(Grouped.as_("oldest"))
+    grouped.count()
+    keyed.filter(lambda k, v: True).group_by_key(Grouped.as_("younger")).count()
+    grouped.count()
+    assert set(builder.build(MERGE).build("app").repartition_topics) == {"app-oldest-repartition"}
+
+
 def test_a_long_program_can_be_optimised() -> None:
     builder = StreamsBuilder()
     stream = builder.stream("in").select_key(lambda k, v: v)

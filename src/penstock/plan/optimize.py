@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 from penstock.errors import ConfigError, TopologyError
@@ -117,9 +118,12 @@ def _repartition(plan: n.Plan, id: n.NodeId) -> n.Repartition:
 
 
 def _repartitions_by_key_changer(plan: n.Plan) -> dict[n.NodeId, list[n.NodeId]]:
-    """Return the repartitions that can move up to each key-changing node, or to the merge of several."""
-    result: dict[n.NodeId, list[n.NodeId]] = {id: [] for id, node in plan.items() if _changes_keys(node)}
-    for id, node in plan.items():
+    """Return the repartitions that can move up to each key-changing node, or to the merge of several, all in the order
+    in which they were made.
+    """
+    by_age = sorted(plan.items(), key=itemgetter(0))
+    result: dict[n.NodeId, list[n.NodeId]] = {id: [] for id, node in by_age if _changes_keys(node)}
+    for id, node in by_age:
         if isinstance(node, n.Repartition) and node.movable:
             changers = (
                 other for other in _ancestors(plan, id) if _changes_keys(plan[other]) or _changes_values(plan[other])
@@ -127,7 +131,7 @@ def _repartitions_by_key_changer(plan: n.Plan) -> dict[n.NodeId, list[n.NodeId]]
             nearest = next(changers, None)
             if nearest is not None and _changes_keys(plan[nearest]):
                 result[nearest].append(id)
-    for merge in [id for id, node in plan.items() if isinstance(node, n.Merge)]:
+    for merge in [id for id, node in by_age if isinstance(node, n.Merge)]:
         above = [
             changer
             for changer, repartitions in result.items()

@@ -86,7 +86,7 @@ NodeSpec = SourceSpec | ProcessorSpec | SinkSpec
 @dataclass(frozen=True)
 class SubtopologySpec:
     """All nodes of one sub-topology in the order in which they were added (parents before children), and its stores in
-    the order in which Kafka registers them: by the first node that uses it, those of one node in the order of a HashSet.
+    Kafka's order: by the first node that uses each; those of one node as a HashSet gives them.
 
     source_topics and sink_topics have full names and include the repartition topics; a dynamic sink adds none.
     changelogs: store name -> (topic, configs) of the stores that log.
