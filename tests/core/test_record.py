@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.errors import StreamsError
+from penstock.record import Record, RecordBatch
+
+rows = st.lists(
+    st.tuples(
+        st.none() | st.text(max_size=3),
+        st.none() | st.text(max_size=3),
+        st.integers(0, 99),
+        st.integers(0, 99),
+        st.just(()) | st.just((("name", b"value"),)),
+    ),
+    max_size=8,
+)
+
+
+def shown(batch: RecordBatch) -> list[object]:
+    return [
+        (key, value, timestamp, offset, batch.headers_at(row))
+        for row, (key, value, timestamp, offset) in enumerate(
+            zip(batch.keys, batch.values, batch.timestamps.tolist(), batch.offsets.tolist(), strict=True)
+        )
+    ]
+
+
+def test_a_record_has_no_negative_timestamp() -> None:
+    with pytest.raises(StreamsError, match="Malformed Record") as caught:
+        Record("k", "v", 0).with_timestamp(-1)
+    assert str(caught.value.__cause__) == "Timestamp may not be negative. Got: -1"
+
+
+def test_copies_change_one_thing() -> None:
+    record = Record("k", "v", 1, (("h", b"1"),))
+    assert record.with_key("l") == Record("l", "v", 1, (("h", b"1"),))
+    assert record.with_value(None) == Record("k", None, 1, (("h", b"1"),))
+    assert record.with_timestamp(2) == Record("k", "v", 2, (("h", b"1"),))
+    assert record.with_headers([]) == Record("k", "v", 1)
+
+
+@given(rows, rows, st.data())
+def test_slices_takes_and_concatenations_are_those_of_the_rows(a: list, b: list, data: st.DataObject) -> None:  # type: ignore[type-arg]  # rows of mixed types
+    joined = RecordBatch.concat([RecordBatch.of(a), RecordBatch.of(b)])
+    assert shown(joined) == a + b
+    start, stop = data.draw(st.integers(0, 16)), data.draw(st.integers(0, 16))
+    assert shown(joined.slice(start, stop)) == (a + b)[start:stop]
+    if a + b:
+        indices = data.draw(st.lists(st.integers(0, len(a + b) - 1)))
+        assert shown(joined.take(np.array(indices, np.int64))) == [(a + b)[index] for index in indices]
