@@ -1,7 +1,7 @@
 """Runs topologies on Spark to the end of their inputs, many in one session, and reads what came out: topics and stores.
 
-Used by the tests of the host and by the interpreter of the oracle's cases. A runner is not a fixture: make one with a broker's address and a
-directory, close it at the end.
+Used by the tests of the host and by the interpreter of the oracle's cases. A runner is not a fixture: make one with a
+broker's address and a directory, close it at the end.
 """
 
 from __future__ import annotations
@@ -136,14 +136,10 @@ class SparkRunner:
     def write(self, topic: str, records: Iterable[InputRecord]) -> None:
         """Write `records` in order."""
         for record in records:
-            self._producer.send(
-                topic, record.key, record.value, record.partition, record.timestamp, record.headers
-            )
+            self._producer.send(topic, record.key, record.value, record.partition, record.timestamp, record.headers)
         self._producer.flush()
 
-    def run(
-        self, topology: Topology, config: StreamsConfig, session: SparkSession | None = None
-    ) -> Ended:
+    def run(self, topology: Topology, config: StreamsConfig, session: SparkSession | None = None) -> Ended:
         """Run to the end of the inputs; raises the error that ended the run."""
         host = self.host(topology, config, until_end=True, session=session)
         listening = Listening()

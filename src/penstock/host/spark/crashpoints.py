@@ -1,11 +1,11 @@
 """Named points at which a test can have a process killed as by `kill -9`; inert unless the environment asks for it.
 
-`PENSTOCK_CRASH_POINT=<name>[@<epoch>][:jvm|:driver|:group]` names a point, the first epoch from which on it counts (0 if not
-given), and who else dies, before the process that reaches the point (a Python worker, or the process of the source or
-of the sink's commit): `:jvm` the JVM above it, which is the executor where there are executors, `:driver` the program
-above all JVMs, `:group` the Python daemon with all its workers. `PENSTOCK_CRASH_ONCE=<file>` must be given too: the
-process that makes the file is the one that is struck, so a point strikes once however many processes and restarts come
-past it. Both variables are read once a process and must stand in the environment from which the JVM is started.
+`PENSTOCK_CRASH_POINT=<name>[@<epoch>][:jvm|:driver|:group]` names a point, the first epoch from which on it counts (0
+if not given), and who else dies, before the process that reaches the point (a Python worker, or the process of the
+source or of the sink's commit): `:jvm` the JVM above it, which is the executor where there are executors, `:driver` the
+program above all JVMs, `:group` the Python daemon with all its workers. `PENSTOCK_CRASH_ONCE=<file>` must be given too:
+the process that makes the file is the one that is struck, so a point strikes once however many processes and restarts
+come past it. Both variables are read once a process and must stand in the environment from which the JVM is started.
 Ancestors are looked up in /proc: Linux only.
 
 The points, in the order in which an epoch meets them:
@@ -68,7 +68,8 @@ def _order() -> _Order | None:
     point, _, epoch = head.partition("@")
     if point not in POINTS or also not in ("", "jvm", "driver", "group"):
         raise ValueError(
-            f"PENSTOCK_CRASH_POINT={text!r} names no crash point: expected one of {', '.join(POINTS)}, then @<epoch>, :jvm, "
+            f"PENSTOCK_CRASH_POINT={text!r} names no crash point: expected one of {', '.join(POINTS)}, then @<epoch>, "
+            ":jvm, "
             ":driver or :group."
         )
     return _Order(point, int(epoch or 0), also, os.environ["PENSTOCK_CRASH_ONCE"])

@@ -9,7 +9,6 @@ levels.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -89,8 +88,8 @@ def resolve_patterns(topology: BuiltTopology, topics: Mapping[str, int], interna
 
     def resolved(node: NodeSpec) -> NodeSpec:
         if isinstance(node, SourceSpec) and node.pattern is not None:
-            pattern = re.compile(node.pattern)
-            names = sorted(t for t in topics if t not in internal and not t.startswith("__") and pattern.fullmatch(t))
+            matches = node.pattern.fullmatch
+            names = sorted(t for t in topics if t not in internal and not t.startswith("__") and matches(t))
             return replace(node, topics=tuple(names))
         return node
 
@@ -145,10 +144,10 @@ def check_source_topics(topology: BuiltTopology, topics: Mapping[str, int]) -> N
         )
     for spec in topology.subtopologies:
         for node in spec.nodes:
-            if isinstance(node, SourceSpec) and not node.topics:
+            if isinstance(node, SourceSpec) and node.pattern is not None and not node.topics:
                 raise MissingSourceTopicError(
-                    f"Source {node.name}: no topic matches the pattern {node.pattern!r}. Create one first, for example "
-                    "with: penstock topics create"
+                    f"Source {node.name}: no topic matches the pattern {node.pattern.pattern!r}. Create one first, for "
+                    "example with: penstock topics create"
                 )
 
 

@@ -40,12 +40,11 @@ def first_quota(limits: Limits) -> int:
 def next_quota(quota: int, read_bytes: int, duration_ms: int, limits: Limits) -> int:
     """Return the bytes of the next epoch after one that read `read_bytes` in `duration_ms`.
 
-    An epoch that did not use half of its quota says nothing about a larger one; otherwise at most a doubling or a
-    halving a step.
+    An epoch in time that did not use half of its quota says nothing; otherwise at most a doubling or a halving a step.
     """
-    wanted = read_bytes * limits.target_ms / max(duration_ms, 1)
-    if wanted > quota and read_bytes < quota / 2:
+    if read_bytes < quota / 2 and duration_ms <= limits.target_ms:
         return quota
+    wanted = read_bytes * limits.target_ms / max(duration_ms, 1)
     bounded = min(max(wanted, quota / _STEP), quota * _STEP)
     return int(min(max(bounded, _MIN_QUOTA), limits.max_bytes))
 

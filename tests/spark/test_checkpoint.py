@@ -1,0 +1,157 @@
+"""Files of the checkpoint: manifests, segments, metadata, generations, and what is cleared away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.config import StreamsConfig
+from penstock.errors import IncompatibleCheckpointError, TaskMigratedError
+from penstock.host.spark.checkpoint import Checkpoint, Manifest, Metadata, TaskEntry, TopicFigures
+from penstock.host.spark.cleaner import Cleaner
+from penstock.host.spark.placement import Placement
+from penstock.host.spark.recipe import Recipe
+from penstock.plan.subtopology import BuiltTopology, TaskId
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Checkpoint:
+    return Checkpoint(str(tmp_path))
+
+
+def never() -> None:
+    """Nothing happens between writing and renaming."""
+
+
+def entry(*segments: str) -> TaskEntry:
+    return TaskEntry(segments[-1], {"deltas": [{"id": each} for each in segments], "snapshots": []})
+
+
+def manifest(epoch: int, tasks: dict[str, TaskEntry], planned_ms: int = 0) -> Manifest:
+    return Manifest("q", epoch, 1, planned_ms, planned_ms + 5, tasks)
+
+
+def write(checkpoint: Checkpoint, epoch: int, tasks: dict[str, TaskEntry], planned_ms: int = 0) -> None:
+    checkpoint.write_manifest(manifest(epoch, tasks, planned_ms), never)
+
+
+def test_a_manifest_is_read_as_it_was_written(checkpoint: Checkpoint) -> None:
+    written = Manifest(
+        "q", 7, 2, 100, 150, {"0_1": TaskEntry("ab", {"deltas": [], "snapshots": []}, 99)}, {"t": [1, 2]},
+        {"t": TopicFigures(3, 40)}, 5, "printed\n",
+    )  # fmt: skip
+    checkpoint.write_manifest(written, never)
+    assert checkpoint.read_manifest(7, "q") == written
+    assert checkpoint.read_manifest(8, "q") is None
+    assert (checkpoint.first_epoch(), checkpoint.last_epoch()) == (7, 7)
+    assert written.due_ms() == 99
+
+
+def test_epoch_0_is_empty_and_always_there(checkpoint: Checkpoint) -> None:
+    empty = checkpoint.read_manifest(0, "q")
+    assert empty is not None
+    assert empty.entry("0_0").head == ""
+    assert checkpoint.last_epoch() == 0
+
+
+def test_a_manifest_torn_before_its_renaming_is_not_there(checkpoint: Checkpoint) -> None:
+    def crash() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        checkpoint.write_manifest(manifest(1, {}), crash)
+    assert checkpoint.read_manifest(1, "q") is None
+    assert checkpoint.last_epoch() == 0
+
+
+def test_each_driver_takes_a_larger_generation_and_older_ones_are_refused(checkpoint: Checkpoint) -> None:
+    first, second = checkpoint.take_generation(), checkpoint.take_generation()
+    assert first < second
+    checkpoint.check_generation(second)
+    with pytest.raises(TaskMigratedError, match=f"generation {second}, this one is {first}"):
+        checkpoint.check_generation(first)
+
+
+def test_metadata_of_another_format_is_refused(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    metadata = Metadata("q", "app", {"t": [0]}, (2, 2), 2, {"nodes": {}})
+    assert checkpoint.read_metadata() is None
+    checkpoint.write_metadata(metadata)
+    assert checkpoint.read_metadata() == metadata
+    path = tmp_path / "metadata"
+    path.write_text(path.read_text().replace('"format": 1', '"format": 99'))
+    with pytest.raises(IncompatibleCheckpointError, match="has format 99"):
+        checkpoint.read_metadata()
+
+
+def test_works_on_a_file_system_given_by_uri(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(f"file://{tmp_path}/there")
+    checkpoint.write_segment("0_0", "aa", b"data", never)
+    assert checkpoint.read_segment("0_0", "aa") == b"data"
+    assert checkpoint.read_segment("0_0", "bb") is None
+    assert checkpoint.spark_location() == f"file://{tmp_path}/there/spark"
+
+
+def cleaner(checkpoint: Checkpoint, retained: int) -> Cleaner:
+    tasks = (TaskId(0, 0),)
+    recipe = Recipe(
+        config=StreamsConfig({"application.id": "a", "penstock.manifests.retained": retained}, environment={}),
+        topology=BuiltTopology(()),
+        placement=Placement((tasks,), (1,), 1, {}, {}),
+        topic_partitions={},
+        begin={},
+        checkpoint=checkpoint.uri,
+        query_id="q",
+        generation=1,
+        transactional=False,
+        control_directory="",
+    )
+    return Cleaner(recipe, checkpoint)
+
+
+def segments(checkpoint: Checkpoint) -> set[str]:
+    return {name for name, _ in checkpoint.list_segments("0_0")}
+
+
+def test_what_no_retained_manifest_names_is_deleted(checkpoint: Checkpoint) -> None:
+    for name in ("a", "b", "ab", "c", "d", "e"):
+        checkpoint.write_segment("0_0", name, b"", never)
+    logs = {1: ("a",), 2: ("a", "b"), 3: ("ab", "c"), 4: ("ab", "c", "d"), 5: ("ab", "c", "d", "e")}
+    for epoch, names in logs.items():
+        write(checkpoint, epoch, {"0_0": entry(*names)})
+    cleaner(checkpoint, retained=3).clean(5)
+    assert checkpoint.first_epoch() == 3
+    assert segments(checkpoint) == {"ab", "c", "d", "e"}
+
+
+def test_nothing_is_deleted_within_the_retention(checkpoint: Checkpoint) -> None:
+    checkpoint.write_segment("0_0", "a", b"", never)
+    for epoch in (1, 2, 3):
+        write(checkpoint, epoch, {"0_0": entry("a")})
+    assert cleaner(checkpoint, retained=3).clean(3) == 0
+
+
+def test_files_of_attempts_that_were_never_committed_are_found(checkpoint: Checkpoint) -> None:
+    checkpoint.write_segment("0_0", "a", b"", never)
+    checkpoint.write_segment("0_0", "orphan", b"", never)
+    written = dict(checkpoint.list_segments("0_0"))["orphan"]
+    later = written + 3_600_000
+    for epoch in range(1, 6):
+        write(checkpoint, epoch, {"0_0": entry("a")}, planned_ms=written - 10 if epoch < 4 else later)
+    clearing = cleaner(checkpoint, retained=2)
+    clearing.clean(4)
+    assert segments(checkpoint) == {"a", "orphan"}  # as young as the oldest manifest: perhaps of an epoch under way
+    clearing.clean(5)
+    assert segments(checkpoint) == {"a"}
+
+
+def test_at_most_a_bounded_number_of_files_is_deleted_in_one_epoch(checkpoint: Checkpoint) -> None:
+    for epoch in range(1, 701):
+        checkpoint.write_segment("0_0", f"s{epoch}", b"", never)
+        write(checkpoint, epoch, {"0_0": entry(f"s{epoch}")})
+    clearing = cleaner(checkpoint, retained=2)
+    counts = []
+    while clearing_deleted := clearing.clean(700):
+        counts.append(clearing_deleted)
+    assert max(counts) <= 201
+    assert segments(checkpoint) == {"s699", "s700"}

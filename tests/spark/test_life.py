@@ -1,0 +1,243 @@
+"""How an application on Spark starts, refuses to start, runs, fails and ends."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from penstock import Processor, ProcessorContext, PunctuationType, Record, StreamsBuilder, Topology
+from penstock.errors import (
+    ConfigError,
+    IncompatibleCheckpointError,
+    LockError,
+    MissingSourceTopicError,
+    StreamsError,
+    TaskCorruptedError,
+    TaskMigratedError,
+)
+from penstock.host.spark.checkpoint import Checkpoint
+from tests.spark.support import Listening, SparkRunner, lines, wait_for
+from tests.spark.test_topologies import TEXT, TEXT_OUT, final, text, word_count
+from tests.support.brokers import RunningBroker
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+
+@pytest.fixture
+def topics(spark_runner: SparkRunner, unique_name: Callable[[str], str]) -> tuple[str, str]:
+    source, target = unique_name("in"), unique_name("out")
+    spark_runner.create_topics({source: 2, target: 1})
+    return source, target
+
+
+def test_runs_until_closed_and_goes_on_where_it_stopped(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    source, target = topics
+    config = spark_runner.config(application)
+    with spark_runner.running(word_count(source, target), config) as host:
+        spark_runner.write(source, lines(["a b", "b"], partitions=2))
+        wait_for(lambda: host.statistics()["records_in"] == 2)
+        spark_runner.write(source, lines(["a"]))
+        wait_for(lambda: host.statistics()["records_in"] == 3)
+        figures = host.statistics()
+        assert figures["records_out"] == 4
+        assert figures["epoch"] >= 2
+    assert final(spark_runner.read(target)) == {"a": 2, "b": 2}
+    with spark_runner.running(word_count(source, target), config) as host:
+        spark_runner.write(source, lines(["a"]))
+        wait_for(lambda: host.statistics()["records_in"] == 1)
+    assert final(spark_runner.read(target)) == {"a": 3, "b": 2}
+    assert len(spark_runner.read(target)) == 5
+
+
+def test_an_idle_application_plans_no_epochs(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    config = spark_runner.config(application)
+    with spark_runner.running(word_count(*topics), config) as host:
+        wait_for(lambda: host.statistics()["epoch"] == 1)  # the first initialises the tasks
+        spark_runner.write(topics[0], lines(["a"]))
+        wait_for(lambda: host.statistics()["records_in"] == 1)
+    assert spark_runner.manifest(config).epoch == 2
+
+
+class Ticking(Processor):
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        context.schedule(50, PunctuationType.WALL_CLOCK_TIME, self.tick)
+
+    def tick(self, timestamp: int) -> None:
+        self.context.forward(Record("tick", str(timestamp), timestamp))
+
+    def process(self, record: Record[str, str]) -> None:
+        raise NotImplementedError
+
+
+def test_punctuates_by_wall_clock_without_input(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    source, target = topics
+    builder = StreamsBuilder()
+    builder.stream(source, consumed=TEXT).process(Ticking).to(target, produced=TEXT_OUT)
+    with spark_runner.running(builder.build(), spark_runner.config(application)) as host:
+        wait_for(lambda: host.statistics()["records_out"] >= 6)
+    times = [int(text(record.value) or 0) for record in spark_runner.read(target)]
+    assert len(times) >= 6
+    assert len(set(times)) >= 3  # two tasks tick at the same time, in three epochs or more
+
+
+def test_prints_of_user_functions_arrive_once(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    builder = StreamsBuilder()
+    builder.stream(topics[0], consumed=TEXT).peek(lambda _, value: print("saw", value)).to(topics[1], produced=TEXT_OUT)
+    spark_runner.write(topics[0], lines(["x", "y"], partitions=2))
+    ended = spark_runner.run(builder.build(), spark_runner.config(application))
+    assert sorted(ended.printed.splitlines()) == ["saw x", "saw y"]
+
+
+def failing(source: str, target: str) -> Topology:
+    builder = StreamsBuilder()
+    builder.stream(source, consumed=TEXT).map_values(lambda value: str(1 / int(value))).to(target, produced=TEXT_OUT)
+    return builder.build()
+
+
+def test_an_error_of_a_user_function_is_one_readable_error_and_nothing_is_written(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    source, target = topics
+    spark_runner.write(source, lines(["1", "2", "4", "5", "8", "0"], partitions=2))
+    with pytest.raises(StreamsError) as caught:
+        spark_runner.run(failing(source, target), spark_runner.config(application))
+    message = str(caught.value)
+    assert "KSTREAM-MAPVALUES-0000000001" in message
+    assert f"topic={source}, partition=1, offset=2" in message
+    notes = "\n".join(caught.value.__notes__)
+    assert "ZeroDivisionError: division by zero" in notes
+    assert "str(1 / int(value))" in notes
+    assert Path(__file__).name in notes
+    assert "org.apache.spark" not in message + notes
+    assert spark_runner.read(target) == []
+
+
+def test_goes_on_after_the_cause_of_an_error_is_mended(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    source, target = topics
+    config = spark_runner.config(application)
+    spark_runner.write(source, lines(["1", "0"]))
+    with pytest.raises(StreamsError):
+        spark_runner.run(failing(source, target), config)
+    builder = StreamsBuilder()
+    mended = builder.stream(source, consumed=TEXT).map_values(lambda value: value * 2)
+    mended.to(target, produced=TEXT_OUT)
+    spark_runner.run(builder.build(), config)
+    assert [text(record.value) for record in spark_runner.read(target)] == ["11", "00"]
+
+
+def test_a_missing_source_topic_is_named_with_the_command_that_makes_it(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    with pytest.raises(MissingSourceTopicError, match="penstock topics create no-such-topic"):
+        spark_runner.run(word_count("no-such-topic", topics[1]), spark_runner.config(application))
+
+
+def test_a_missing_topic_of_a_sink_is_named(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    with pytest.raises(StreamsError, match="sinks write to do not exist: no-such-topic"):
+        spark_runner.run(word_count(topics[0], "no-such-topic"), spark_runner.config(application))
+
+
+def test_a_second_program_is_refused_while_the_first_runs(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    config = spark_runner.config(application)
+    refused = pytest.raises(LockError, match=r"Another program \(pid \d+\) runs with application.id")
+    with spark_runner.running(word_count(*topics), config), refused:
+        spark_runner.run(word_count(*topics), config)
+    spark_runner.run(word_count(*topics), config)
+
+
+def test_a_newer_driver_ends_an_older_one(spark_runner: SparkRunner, application: str, topics: tuple[str, str]) -> None:
+    config = spark_runner.config(application)
+    host = spark_runner.host(word_count(*topics), config)
+    listening = Listening()
+    host.start(listening)
+    wait_for(lambda: host.statistics()["epoch"] == 1)
+    Checkpoint(config.checkpoint_directory()).take_generation()  # as a driver on another machine does
+    spark_runner.write(topics[0], lines(["a"]))
+    assert listening.ended.wait(120)
+    host.close(30_000)
+    assert isinstance(listening.error, TaskMigratedError)
+    assert "Run only one program" in str(listening.error)
+
+
+def test_a_changed_topology_is_refused_with_what_changed(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    config = spark_runner.config(application)
+    spark_runner.run(word_count(*topics), config)
+    builder = StreamsBuilder()
+    builder.stream(topics[0], consumed=TEXT).filter(lambda _, value: True).to(topics[1], produced=TEXT_OUT)
+    with pytest.raises(IncompatibleCheckpointError) as caught:
+        spark_runner.run(builder.build(), config)
+    message = str(caught.value)
+    assert "KSTREAM-FILTER-0000000001" in message
+    assert "counts" in message
+    assert "another application.id" in message
+    spark_runner.run(word_count(*topics), config)  # the refusal left the checkpoint as it was
+
+
+def test_another_number_of_partitions_is_refused(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    config = spark_runner.config(application)
+    spark_runner.run(word_count(*topics), config)
+    spark_runner.admin.create_partitions(topics[0], 5)
+    with pytest.raises(IncompatibleCheckpointError, match=f"partitions of source topics / {topics[0]}: was 2, is 5"):
+        spark_runner.run(word_count(*topics), config)
+
+
+def test_a_checkpoint_that_is_not_whole_is_refused(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    config = spark_runner.config(application)
+    spark_runner.run(word_count(*topics), config)
+    shutil.rmtree(Path(config.checkpoint_directory()) / "spark")
+    with pytest.raises(TaskCorruptedError, match="do not belong together"):
+        spark_runner.run(word_count(*topics), config)
+
+
+def test_says_the_guarantee_and_refuses_what_the_broker_cannot_do(
+    spark_runner: SparkRunner, broker: RunningBroker, application: str, topics: tuple[str, str]
+) -> None:
+    ended = spark_runner.run(word_count(*topics), spark_runner.config(application))
+    asked = spark_runner.config(f"{application}-asked", {"processing.guarantee": "exactly_once_v2"})
+    if broker.kind == "kafka":
+        assert ended.summary.startswith("exactly_once_v2; broker ")
+        assert spark_runner.run(word_count(*topics), asked).summary.startswith("exactly_once_v2; broker ")
+    else:
+        assert ended.summary.startswith("at_least_once (the broker serves no transactions); broker ")
+        with pytest.raises(ConfigError, match=r"processing\.guarantee=exactly_once_v2 needs transactions"):
+            spark_runner.run(word_count(*topics), asked)
+    plain = spark_runner.config(f"{application}-plain", {"processing.guarantee": "at_least_once"})
+    assert spark_runner.run(word_count(*topics), plain).summary.startswith("at_least_once; broker ")
+
+
+def test_leaves_the_session_of_the_user_as_it_is(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    session = spark_runner.session
+    before = session.conf.get("spark.sql.adaptive.enabled")
+    threads = {thread.name for thread in threading.enumerate()}
+    spark_runner.write(topics[0], lines(["a"]))
+    spark_runner.run(word_count(*topics), spark_runner.config(application), session=session)
+    assert session.conf.get("spark.sql.adaptive.enabled") == before
+    assert session.range(3).count() == 3
+    assert not [t.name for t in threading.enumerate() if t.name.startswith("penstock-") and t.name not in threads]

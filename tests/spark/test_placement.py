@@ -1,0 +1,123 @@
+"""Where tasks run: levels, numbers of tasks, Spark partitions, and what a checkpoint is held against."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from penstock import Serdes, StreamsBuilder, Topology
+from penstock.dsl.options import Consumed, Grouped
+from penstock.errors import MissingSourceTopicError, TopologyError
+from penstock.host.spark.placement import differences, place, resolve_patterns, shape
+from penstock.plan.subtopology import BuiltTopology, InternalTopic, SourceSpec, SubtopologySpec, TaskId
+
+STRING = Serdes.string()
+PAIRS = Grouped.with_(key_serde=STRING, value_serde=STRING)
+TEXT = Consumed.with_(key_serde=STRING, value_serde=STRING)
+
+
+def counts(*levels: str) -> BuiltTopology:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", consumed=TEXT)
+    for name in levels:
+        stream = stream.group_by(lambda k, v: v, grouped=PAIRS.with_name(name)).count().to_stream()
+    stream.to("out")
+    return builder.build().build("app")
+
+
+def test_a_stateless_topology_stands_on_level_0() -> None:
+    placement = place(counts(), {"in": 3, "out": 2}, parallelism=2)
+    assert placement.levels == ((TaskId(0, 0), TaskId(0, 1), TaskId(0, 2)),)
+    assert placement.partitions == (2,)
+    assert placement.sink_partitions == 2
+
+
+def test_a_repartition_topic_has_as_many_partitions_as_the_largest_source_upstream() -> None:
+    placement = place(counts("one", "two"), {"in": 3, "out": 1}, parallelism=8)
+    assert [len(level) for level in placement.levels] == [3, 3, 3]
+    assert placement.source_partitions["app-two-repartition"] == 3
+    assert placement.partitions == (3, 3, 3)
+    assert placement.sink_partitions == 1
+
+
+def test_lanes_count_over_all_levels_and_partitions_follow_the_number_in_the_level() -> None:
+    placement = place(counts("one"), {"in": 3, "out": 1}, parallelism=2)
+    assert placement.places[TaskId(1, 1)] == (1, 1, 4)
+    assert placement.consumer("app-one-repartition", 2) == TaskId(1, 2)
+
+
+def test_a_topic_is_read_where_it_has_partitions() -> None:
+    builder = StreamsBuilder()
+    builder.stream(["a", "b"]).to("out")
+    built = builder.build().build("app")
+    placement = place(built, {"a": 1, "b": 2, "out": 1}, parallelism=4)
+    assert placement.inputs_of(TaskId(0, 0), {}) == [("a", 0), ("b", 0)]
+    assert placement.inputs_of(TaskId(0, 1), {}) == [("b", 1)]
+
+
+def test_missing_topics_are_named_with_the_command() -> None:
+    with pytest.raises(
+        MissingSourceTopicError, match=r"Source topics that do not exist: in\. .*penstock topics create in"
+    ):
+        place(counts(), {"out": 1}, parallelism=2)
+
+
+def test_patterns_are_resolved_against_the_topics_that_are_there() -> None:
+    builder = StreamsBuilder()
+    builder.stream(re.compile("in-.*")).to("out")
+    built = builder.build().build("app")
+    topics = {"in-a": 1, "in-b": 2, "other": 1, "in-internal": 1, "__in-x": 1}
+    resolved = resolve_patterns(built, topics, frozenset(["in-internal"]))
+    assert resolved.subtopologies[0].source_topics == ("in-a", "in-b")
+    assert len(place(resolved, topics, 2).tasks) == 2
+    with pytest.raises(MissingSourceTopicError, match=r"no topic matches the pattern 'in-\.\*'"):
+        place(resolve_patterns(built, {"other": 1}, frozenset()), {"other": 1}, 2)
+
+
+def two_sources(group: frozenset[str], fixed: int | None = None) -> BuiltTopology:
+    """A sub-topology that reads the repartition topic `r` of another one beside the topic `b`."""
+    feeding = SubtopologySpec(0, (SourceSpec("s0", ("a",)),), source_topics=("a",), sink_topics=("r",))
+    reading = SubtopologySpec(1, (SourceSpec("s1", ("b", "r")),), source_topics=("b", "r"))
+    return BuiltTopology((feeding, reading), {"r": InternalTopic("r", {}, fixed)}, (group,))
+
+
+def test_a_repartition_topic_is_aligned_with_the_topic_it_is_joined_with() -> None:
+    placement = place(two_sources(frozenset(["b", "r"])), {"a": 2, "b": 5}, parallelism=2)
+    assert placement.source_partitions == {"a": 2, "b": 5, "r": 5}
+    assert [len(level) for level in placement.levels] == [2, 5]
+
+
+def test_topics_that_cannot_be_joined_are_refused() -> None:
+    with pytest.raises(TopologyError, match="b has 5, r has 3"):
+        place(two_sources(frozenset(["b", "r"]), fixed=3), {"a": 2, "b": 5}, parallelism=2)
+
+
+def test_a_subtopology_that_feeds_itself_is_refused() -> None:
+    spec = SubtopologySpec(0, (SourceSpec("s", ("a", "r")),), source_topics=("a", "r"), sink_topics=("r",))
+    with pytest.raises(TopologyError, match=r"the sub-topologies \[0\] feed themselves"):
+        place(BuiltTopology((spec,), {"r": InternalTopic("r", {})}), {"a": 1}, parallelism=2)
+
+
+def topology_shape(built: BuiltTopology, partitions: int = 2) -> dict[str, object]:
+    return shape(built, place(built, {"in": partitions, "out": 1}, parallelism=2))
+
+
+def test_the_same_program_has_the_same_shape_whatever_the_parallelism() -> None:
+    built = counts("one")
+    topics = {"in": 2, "out": 1}
+    assert shape(built, place(built, topics, 1)) == shape(built, place(built, topics, 8))
+    assert differences(topology_shape(counts("one")), topology_shape(counts("one"))) == []
+
+
+def test_differences_name_what_changed() -> None:
+    lines = differences(topology_shape(counts("one")), topology_shape(counts("one", "two"), partitions=4))
+    text = "\n".join(lines)
+    assert "partitions of source topics / in: was 2, is 4" in text
+    assert "partitions of source topics / app-two-repartition: was absent, is 4" in text
+    assert "new: [" in text
+
+
+def test_a_topology_by_hand_can_be_placed() -> None:
+    topology = Topology().add_source("source", "in").add_sink("sink", "out", "source")
+    assert place(topology.build("app"), {"in": 1, "out": 1}, 4).partitions == (1,)

@@ -1,0 +1,95 @@
+"""The planner: how far an epoch reads."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.host.spark.planner import UNKNOWN_RECORD_BYTES, Limits, first_quota, next_quota, plan
+from penstock.record import TopicPartition
+
+partitions = st.builds(TopicPartition, st.sampled_from(["a", "b", "c"]), st.integers(0, 3))
+offsets = st.integers(0, 10**9)
+backlogs = st.dictionaries(partitions, st.tuples(offsets, st.integers(-5, 10**7)), min_size=1, max_size=12)
+sizes = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.floats(1, 1e6))
+quotas = st.integers(1, 10**9)
+
+
+def cost(before: dict[TopicPartition, int], after: dict[TopicPartition, int], sizes: dict[str, float]) -> float:
+    return sum((after[tp] - before[tp]) * sizes.get(tp.topic, UNKNOWN_RECORD_BYTES) for tp in before)
+
+
+@given(backlogs, sizes, quotas)
+def test_stays_within_ends_and_quota_and_always_moves_on(
+    backlog: dict[TopicPartition, tuple[int, int]], sizes: dict[str, float], quota: int
+) -> None:
+    positions = {tp: position for tp, (position, _) in backlog.items()}
+    ends = {tp: position + lag for tp, (position, lag) in backlog.items()}
+    planned = plan(positions, ends, sizes, quota)
+    assert planned.keys() == positions.keys()
+    for tp, position in positions.items():
+        assert position <= planned[tp] <= max(ends[tp], position)
+        assert (planned[tp] > position) == (ends[tp] > position)
+    allowance = sum(sizes.get(tp.topic, UNKNOWN_RECORD_BYTES) for tp in positions)
+    assert cost(positions, planned, sizes) <= quota + allowance
+
+
+@given(backlogs, sizes, quotas)
+def test_reaches_the_ends_in_a_bounded_number_of_epochs(
+    backlog: dict[TopicPartition, tuple[int, int]], sizes: dict[str, float], quota: int
+) -> None:
+    backlog = {tp: (position, min(lag, 200)) for tp, (position, lag) in backlog.items()}
+    positions = {tp: position for tp, (position, _) in backlog.items()}
+    ends = {tp: position + max(lag, 0) for tp, (position, lag) in backlog.items()}
+    for _ in range(200):
+        positions = plan(positions, ends, sizes, quota)
+    assert positions == ends
+
+
+def test_reads_all_where_it_fits() -> None:
+    a, b = TopicPartition("a", 0), TopicPartition("b", 0)
+    assert plan({a: 5, b: 0}, {a: 10, b: 20}, {"a": 10.0, "b": 10.0}, 250) == {a: 10, b: 20}
+
+
+def test_topics_advance_together_in_proportion_to_their_lag() -> None:
+    a, b = TopicPartition("a", 0), TopicPartition("b", 0)
+    assert plan({a: 0, b: 0}, {a: 1000, b: 100}, {"a": 10.0, "b": 10.0}, 1100) == {a: 100, b: 10}
+
+
+def test_a_partition_without_a_known_end_stays() -> None:
+    a, b = TopicPartition("a", 0), TopicPartition("b", 0)
+    assert plan({a: 3, b: 4}, {b: 6}, {"a": 1.0, "b": 1.0}, 100) == {a: 3, b: 6}
+
+
+LIMITS = Limits(max_bytes=1_000_000, target_ms=1000)
+
+
+def test_the_first_epoch_of_a_topic_is_small() -> None:
+    tp = TopicPartition("a", 0)
+    assert plan({tp: 0}, {tp: 10**9}, {}, first_quota(Limits(64 << 20, 2000)))[tp] <= 256
+
+
+def test_the_quota_grows_towards_the_target_at_most_by_doubling() -> None:
+    assert next_quota(100_000, 100_000, 500, LIMITS) == 200_000
+    assert next_quota(100_000, 100_000, 10, LIMITS) == 200_000
+    assert next_quota(100_000, 100_000, 800, LIMITS) == 125_000
+
+
+def test_the_quota_shrinks_where_epochs_take_too_long() -> None:
+    assert next_quota(800_000, 800_000, 1250, LIMITS) == 640_000
+    assert next_quota(800_000, 800_000, 10_000, LIMITS) == 400_000
+
+
+def test_an_epoch_with_little_to_read_does_not_change_the_quota() -> None:
+    assert next_quota(800_000, 100, 20, LIMITS) == 800_000
+
+
+@given(
+    st.integers(1, 10**9), st.integers(0, 10**9), st.integers(0, 10**7), st.integers(1024, 10**9), st.integers(1, 10**6)
+)
+def test_the_quota_keeps_its_bounds(quota: int, read: int, duration: int, most: int, target: int) -> None:
+    limits = Limits(most, target)
+    quota = min(quota, most)
+    found = next_quota(quota, read, duration, limits)
+    assert 1 <= found <= most
+    assert found <= max(quota * 2, 64 * 1024)
