@@ -24,6 +24,7 @@ def admin(broker: RunningBroker) -> AdminClient:
 def topic(admin: AdminClient, unique_name: UniqueName) -> str:
     name = unique_name("topic")
     create(admin, name, 2)
+    wait_for_partitions(admin, name, 2)
     return name
 
 
@@ -69,10 +70,23 @@ def read(client: Consumer, start: TopicPartition, count: int) -> list[tuple[int,
     found: list[tuple[int, bytes | None, bytes | None]] = []
     deadline = time.monotonic() + WAIT
     while len(found) < count and time.monotonic() < deadline:
-        for message in client.consume(1000, 1.0):
+        for message in client.consume(count - len(found), 1.0):
             assert message.error() is None, message.error()
             found.append((message.offset(), message.key(), message.value()))
     return found
+
+
+def partitions_of(admin: AdminClient, topic: str) -> int:
+    topics = admin.list_topics(timeout=WAIT).topics
+    return len(topics[topic].partitions) if topic in topics else 0
+
+
+def wait_for_partitions(admin: AdminClient, topic: str, count: int) -> None:
+    """Kafka answers a change of topics before all its brokers show it."""
+    deadline = time.monotonic() + WAIT
+    while partitions_of(admin, topic) != count and time.monotonic() < deadline:
+        pass
+    assert partitions_of(admin, topic) == count
 
 
 @pytest.mark.parametrize("idempotent", [False, True])
@@ -158,7 +172,7 @@ def test_topics_are_created_described_grown_and_deleted(
 ) -> None:
     name = unique_name("life")
     create(admin, name, 2, cleanup_policy="compact", segment_bytes="2097152")
-    assert len(admin.list_topics(timeout=WAIT).topics[name].partitions) == 2
+    wait_for_partitions(admin, name, 2)
     resource = ConfigResource(ResourceType.TOPIC, name)
     configs = admin.describe_configs([resource])[resource].result(WAIT)
     assert configs["cleanup.policy"].value == "compact"
@@ -167,10 +181,10 @@ def test_topics_are_created_described_grown_and_deleted(
     assert configs["max.message.bytes"].value == "1048588"
     assert configs["max.message.bytes"].is_default
     admin.create_partitions([NewPartitions(name, 5)])[name].result(WAIT)
-    assert len(admin.list_topics(timeout=WAIT).topics[name].partitions) == 5
+    wait_for_partitions(admin, name, 5)
     produce(broker, name, [b"x"], partition=4)
     admin.delete_topics([name])[name].result(WAIT)
-    assert name not in admin.list_topics(timeout=WAIT).topics
+    wait_for_partitions(admin, name, 0)
 
 
 @pytest.mark.parametrize(
@@ -211,9 +225,7 @@ def test_a_topic_cannot_be_created_twice_nor_shrunk_nor_have_an_illegal_name(adm
 def test_a_deleted_topic_that_is_created_again_is_empty(broker: RunningBroker, admin: AdminClient, topic: str) -> None:
     produce(broker, topic, [b"old"] * 5)
     admin.delete_topics([topic])[topic].result(WAIT)
-    deadline = time.monotonic() + WAIT
-    while topic in admin.list_topics(timeout=WAIT).topics and time.monotonic() < deadline:
-        pass
+    wait_for_partitions(admin, topic, 0)
     create(admin, topic, 2)
     produce(broker, topic, [b"new"])
     client = consumer(broker)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from penstock.broker.process import BrokerProcess
 from tests.support.brokers import ON_KAFKA
@@ -13,6 +14,7 @@ from tests.support.kafka import kafka_class_path, require_kafka
 pytestmark = list(ON_KAFKA)
 TOOLS = "org.apache.kafka.tools"
 RECORDS = 2_000
+WAIT = 30
 
 
 def java(main: str, *arguments: str, input: str | None = None) -> str:
@@ -41,21 +43,31 @@ def test_topics_are_created_described_grown_and_deleted(at_broker: tuple[str, st
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_records_are_produced_and_found_by_offset_and_time(at_broker: tuple[str, str], compression: str) -> None:
-    """The Java producer is idempotent by default and frames snappy in its own way."""
+def test_records_of_the_java_producer_are_found(at_broker: tuple[str, str], compression: str) -> None:
+    """It is idempotent by default and frames snappy in its own way."""
     topic = f"java-{compression}"
     settings = (f"bootstrap.servers={at_broker[1]}", f"compression.type={compression}")
     load = ("--num-records", str(RECORDS), "--record-size", "100", "--throughput", "-1")
     said = java(f"{TOOLS}.ProducerPerformance", "--topic", topic, *load, "--command-property", *settings)
     assert f"{RECORDS} records sent" in said
-    assert java(f"{TOOLS}.GetOffsetShell", *at_broker, "--topic", topic).strip() == f"{topic}:0:{RECORDS}"
+    client = Consumer({"bootstrap.servers": at_broker[1], "group.id": "unused", "log_level": 0})
+    assert client.get_watermark_offsets(TopicPartition(topic, 0), timeout=WAIT) == (0, RECORDS)
     # The broker reads the records of the batches to find the first one after a time.
-    assert java(f"{TOOLS}.GetOffsetShell", *at_broker, "--topic", topic, "--time", "1").strip() == f"{topic}:0:0"
+    [found] = client.offsets_for_times([TopicPartition(topic, 0, 1)], timeout=WAIT)
+    client.assign([TopicPartition(topic, 0, 0)])
+    records = client.consume(RECORDS, WAIT)
+    client.close()
+    assert found.offset == 0
+    assert [record.offset() for record in records] == list(range(RECORDS))
+    assert {len(record.value()) for record in records} == {100}
 
 
-def test_records_are_consumed_from_an_offset(at_broker: tuple[str, str]) -> None:
+def test_offsets_are_listed_and_records_consumed_from_one(at_broker: tuple[str, str]) -> None:
     lines = [f"line {number}" for number in range(50)]
     produce = ("--topic", "java-lines", "--compression-codec", "snappy")
     java(f"{TOOLS}.ConsoleProducer", *at_broker, *produce, input="\n".join(lines) + "\n")
+    for when, offset in (("-1", 50), ("-2", 0)):
+        listed = java(f"{TOOLS}.GetOffsetShell", *at_broker, "--topic", "java-lines", "--time", when)
+        assert listed.strip() == f"java-lines:0:{offset}"
     read = ("--topic", "java-lines", "--partition", "0", "--offset", "10", "--max-messages", "40")
     assert java(f"{TOOLS}.consumer.ConsoleConsumer", *at_broker, *read).splitlines() == lines[10:]

@@ -62,7 +62,7 @@ def read_all(broker: BrokerProcess) -> list[bytes | None]:
     found: list[bytes | None] = []
     deadline = time.monotonic() + WAIT
     while len(found) < end and time.monotonic() < deadline:
-        found += [message.value() for message in client.consume(10_000, 0.2)]
+        found += [message.value() for message in client.consume(end - len(found), 1.0)]
     client.close()
     assert len(found) == end
     return found

@@ -157,13 +157,13 @@ class Connection(asyncio.BufferedProtocol):
         answer = api.handler(self._state, request)
         if isinstance(answer, Fetch):
             self._waiting = answer
-            answer.start(lambda response: self._finish_fetch(version, correlation_id, response))
+            answer.start(lambda response: self._finish_fetch(key, version, correlation_id, response))
         elif answer is not None:
             self._send(key, version, correlation_id, answer)
 
-    def _finish_fetch(self, version: int, correlation_id: int, response: Message) -> None:
+    def _finish_fetch(self, key: int, version: int, correlation_id: int, response: Message) -> None:
         self._waiting = None
-        self._send(1, version, correlation_id, response)
+        self._send(key, version, correlation_id, response)
         self._go_on()
 
     def _send(self, key: int, version: int, correlation_id: int, response: Message) -> None:

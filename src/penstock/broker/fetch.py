@@ -20,6 +20,8 @@ from penstock.broker.state import BrokerState, Request
 from penstock.broker.topics import partition_of
 
 _MAX_FETCH_BYTES: Final = 64 * 1024 * 1024
+# A client that is gone is noticed when its Fetch ends, for nothing is read from its connection until then.
+_MAX_WAIT_MS: Final = 60_000
 
 
 class _FetchedPartition:
@@ -111,10 +113,11 @@ class Fetch:
             self._finish()
             return
         self._find_partitions()
-        if self._is_enough() or self._body["max_wait"] <= 0:
+        wait_ms: int = min(self._body["max_wait"], _MAX_WAIT_MS)
+        if self._is_enough() or wait_ms <= 0:
             self._finish()
             return
-        self._timer = asyncio.get_running_loop().call_later(self._body["max_wait"] / 1000, self._finish)
+        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._finish)
         for one in self._partitions:
             if one.partition is not None:
                 one.partition.add_listener(self._wake)
