@@ -29,7 +29,8 @@ def broker(
     verbose: Verbose = False,
 ) -> None:
     """Run an embedded Kafka broker on this machine until Ctrl-C; records stay in its directory."""
-    set_verbose(verbose)
+    if verbose:
+        set_verbose(True)
     directory = data_dir or default_data_directory(StreamsConfig())
 
     def ready(address: str) -> None:

@@ -52,11 +52,11 @@ _verbose = False
 def set_verbose(verbose: bool) -> None:
     """Show logs and, when a command fails, its traceback, if `verbose`; else warnings of Penstock alone."""
     global _verbose
-    _verbose = _verbose or verbose
-    level = logging.INFO if _verbose else logging.ERROR
+    _verbose = verbose
+    level = logging.INFO if verbose else logging.ERROR
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s", force=True)
-    logging.getLogger("penstock").setLevel(logging.DEBUG if _verbose else logging.WARNING)
-    logging.getLogger("penstock.client.librdkafka").propagate = _verbose
+    logging.getLogger("penstock").setLevel(logging.DEBUG if verbose else logging.WARNING)
+    logging.getLogger("penstock.client.librdkafka").propagate = verbose
 
 
 def parsed_settings(settings: list[str] | None) -> dict[str, Any]:

@@ -54,7 +54,8 @@ def demo(
     verbose: Verbose = False,
 ) -> None:
     """Count the words of a real text on Spark, and watch the counts grow."""
-    set_verbose(verbose)
+    if verbose:
+        set_verbose(True)
     program = load_program(_examples() / "word_count.py")
     directory = data_dir or Path(StreamsConfig()["state.dir"]) / "demo"
     with terminating(), _own(directory), BrokerProcess(directory / "broker") as broker:

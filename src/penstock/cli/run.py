@@ -31,9 +31,9 @@ def run(
     verbose: Verbose = False,
 ) -> None:
     """Run the topology of a program. Where it names no bootstrap.servers an embedded broker runs for as long."""
-    set_verbose(verbose)
     overrides: dict[str, Any] = parsed_settings(config)
     if verbose:
+        set_verbose(True)
         overrides.setdefault("penstock.spark.log.level", "info")
     program = load_program(file)
     with terminating(), _with_broker(program, program.configured(overrides), port) as settings:

@@ -1,0 +1,182 @@
+"""Commands about topics and records, on the embedded broker: in this process where nothing speaks against it."""
+
+from __future__ import annotations
+
+import io
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.broker.process import BrokerProcess
+from penstock.cli.common import set_verbose
+from penstock.cli.main import main
+from penstock.cli.program import load_program
+from tests.support.commands import Command, Ended, penstock, until
+
+Run = Callable[..., Ended]
+
+
+@pytest.fixture
+def penstock_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    """Runs a command in this process."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def command(*arguments: str, standard_input: str = "") -> Ended:
+        monkeypatch.setattr(sys, "argv", ["penstock", *arguments])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(standard_input))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        written = capsys.readouterr()
+        return Ended(int(ended.value.code or 0), written.out, written.err)
+
+    yield command
+    set_verbose(False)
+
+
+@pytest.fixture
+def run(embedded_broker: BrokerProcess, penstock_here: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a command in this process with the broker's address in the environment."""
+    monkeypatch.setenv("PENSTOCK_BOOTSTRAP_SERVERS", embedded_broker.bootstrap_servers)
+    return penstock_here
+
+
+def test_topics_from_their_creation_to_their_end(run: Run, unique_name: Callable[[str], str]) -> None:
+    name = unique_name("t")
+    created = run("topics", "create", name, "-p", "3", "--topic-config", "segment.bytes=1048576")
+    assert (created.code, created.out) == (0, f"Created topic {name} with 3 partitions.\n")
+    assert name in run("topics", "list").out
+    described = run("topics", "describe", name).out
+    assert f"{name}: 3 partitions; configuration: segment.bytes=1048576" in described
+    again = run("topics", "create", name)
+    assert again.code == 1
+    assert name in again.err
+    assert "Traceback" not in again.err
+    assert run("topics", "delete", name).code == 0
+    assert run("topics", "delete", name).code == 1
+
+
+def test_lines_become_records_and_records_become_lines(run: Run, unique_name: Callable[[str], str]) -> None:
+    name = unique_name("t")
+    run("topics", "create", name)
+    lines = "a:1\nnull:2\nb:null\n"
+    written = run("produce", name, "--key-separator", ":", standard_input=lines)
+    assert (written.code, written.err) == (0, f"Wrote 3 records to {name}.\n")
+    read = run("consume", name, "--from-beginning", "--max-messages", "3")
+    assert (read.code, read.out) == (0, "a\t1\nnull\t2\nb\tnull\n")
+
+
+@pytest.mark.parametrize(
+    ("serde", "texts"),
+    [
+        ("string", ["a", "", "ü"]),
+        ("bytes", ["00ff", "61"]),
+        ("integer", ["-5", "7"]),
+        ("long", ["-5", "9000000000"]),
+        ("double", ["0.5", "1e+20"]),
+        ("json", ['{"a":[1,null]}', '"x"']),
+    ],
+)
+def test_every_serde_reads_what_it_wrote(
+    run: Run, unique_name: Callable[[str], str], serde: str, texts: list[str]
+) -> None:
+    name = unique_name("t")
+    run("topics", "create", name)
+    assert run("produce", name, "--value-serde", serde, standard_input="\n".join(texts) + "\n").code == 0
+    read = run("consume", name, "--from-beginning", "--value-serde", serde, "--max-messages", str(len(texts)))
+    assert read.out.splitlines() == [f"null\t{text}" for text in texts]
+
+
+def test_text_that_is_no_value_is_one_line_of_error(run: Run, unique_name: Callable[[str], str]) -> None:
+    name = unique_name("t")
+    run("topics", "create", name)
+    refused = run("produce", name, "--value-serde", "long", standard_input="five\n")
+    assert refused.code == 1
+    assert f"Cannot write 'five' to '{name}' as long" in refused.err
+    without_key = run("produce", name, "--key-separator", "|", standard_input="x\n")
+    assert without_key.code == 1
+    assert "Line 1 has no key" in without_key.err
+
+
+def test_consume_waits_for_records_that_come(
+    embedded_broker: BrokerProcess, run: Run, tmp_path: Path, unique_name: Callable[[str], str]
+) -> None:
+    name = unique_name("t")
+    run("topics", "create", name)
+    run("produce", name, standard_input="before\n")
+    arguments = ("consume", name, "--max-messages", "1", "-b", embedded_broker.bootstrap_servers)
+    with Command(arguments, tmp_path) as consuming:
+
+        def seen() -> bool:
+            run("produce", name, standard_input="after\n")
+            return "after" in consuming.output()
+
+        assert until(seen)
+        assert consuming.ended().out == "null\tafter\n"
+
+
+def test_ctrl_c_ends_consume_in_order(
+    embedded_broker: BrokerProcess, run: Run, tmp_path: Path, unique_name: Callable[[str], str]
+) -> None:
+    name = unique_name("t")
+    run("topics", "create", name)
+    run("produce", name, standard_input="x\n")
+    arguments = ("consume", name, "--from-beginning", "-b", embedded_broker.bootstrap_servers)
+    with Command(arguments, tmp_path) as consuming:
+        assert until(lambda: "x" in consuming.output())
+        consuming.interrupt()
+        ended = consuming.ended()
+    assert (ended.code, ended.err) == (130, f"1 record of {name}.\n")
+
+
+def test_what_does_not_exist_and_who_does_not_answer_are_named(run: Run) -> None:
+    missing = run("consume", "nowhere")
+    assert missing.code == 1
+    assert "There is no topic 'nowhere'" in missing.err
+    assert "penstock topics create nowhere" in missing.err
+    silent = run("topics", "list", "-b", "127.0.0.1:1")
+    assert silent.code == 1
+    assert "127.0.0.1:1" in silent.err
+    assert "penstock broker" in silent.err
+    assert len(silent.err.strip().splitlines()) == 1
+
+
+def test_a_traceback_is_for_who_asks(penstock_here: Run) -> None:
+    assert "Traceback" not in penstock_here("describe", "nowhere.py").err
+    assert "Traceback" in penstock_here("-v", "describe", "nowhere.py").err
+
+
+def test_wrong_usage_has_its_own_code(penstock_here: Run) -> None:
+    assert penstock_here("topics", "create").code == 2
+    assert penstock_here("topics", "list", "--config", "novalue").code == 2
+
+
+def test_the_broker_runs_until_ctrl_c(tmp_path: Path) -> None:
+    with Command(("broker", "--data-dir", str(tmp_path / "data"), "--port", "0"), tmp_path) as broker:
+        assert until(lambda: "Listening at 127.0.0.1:" in broker.output())
+        address = broker.output().partition("Listening at ")[2].partition(";")[0]
+        assert penstock(tmp_path, "topics", "create", "kept", "-b", address).code == 0
+        second = penstock(tmp_path, "broker", "--data-dir", str(tmp_path / "data"), "--port", "0")
+        assert second.code == 1
+        assert "in use by another broker" in second.err
+        broker.interrupt()
+        assert broker.ended().code == 0
+        assert broker.nothing_left()
+
+
+def test_a_port_in_use_is_told(penstock_here: Run, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused = penstock_here("broker", "--data-dir", str(tmp_path / "data"), "--port", str(port))
+    assert refused.code == 1
+    assert str(port) in refused.err
+    assert "in use" in refused.err
+
+
+def test_describe_is_kafkas_text(penstock_here: Run) -> None:
+    example = Path(__file__).resolve().parents[2] / "examples" / "word_count.py"
+    described = penstock_here("describe", str(example))
+    assert (described.code, described.out) == (0, str(load_program(example).topology.describe()))
+    assert "Processor: KSTREAM-AGGREGATE-0000000003 (stores: [counts-store])" in described.out

@@ -1,0 +1,75 @@
+"""Program files: what is found in them and what is told when they are wrong."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import cloudpickle
+import pytest
+
+from penstock.cli.program import ProgramError, load_program
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "word_count.py"
+
+PROGRAM = """
+from penstock import StreamsBuilder, StreamsConfig
+import beside
+builder = StreamsBuilder()
+def mapper(value): return beside.shout(value)
+builder.stream("in").map_values(mapper).to("out")
+topology = builder.build()
+config = StreamsConfig({"application.id": "mine"}, environment={})
+if __name__ == "__main__":
+    raise SystemExit("started")
+"""
+
+
+def program(directory: Path, text: str) -> Path:
+    path = directory / "my_program.py"
+    path.write_text(text)
+    return path
+
+
+def test_a_program_is_loaded_and_not_started(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("def shout(text): return text.upper()")
+    found = load_program(program(tmp_path, PROGRAM))
+    assert "Source: KSTREAM-SOURCE-0000000000 (topics: [in])" in str(found.topology.describe())
+    assert found.configured({"client.id": "x"})["application.id"] == "mine"
+    assert found.configured({"application.id": "other"})["application.id"] == "other"
+
+
+def test_functions_of_a_program_travel_by_value(tmp_path: Path) -> None:
+    lines = ("from penstock import Topology", "topology = Topology()", "def f(x): return x + 1", "config = {'f': f}")
+    found = load_program(program(tmp_path, "\n".join(lines)))
+    assert "my_program" not in sys.modules
+    assert cloudpickle.loads(cloudpickle.dumps(found.config["f"]))(1) == 2
+
+
+def test_the_application_is_named_after_its_file_if_nothing_else_is_said(tmp_path: Path) -> None:
+    found = load_program(program(tmp_path, "from penstock import Topology\ntopology = Topology()"))
+    assert found.configured({})["application.id"] == "my-program"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("x = 1", "must define `topology`"),
+        ("topology = 3", "it is a int"),
+        ("from penstock import Topology\ntopology = Topology()\nconfig = 3", "must be a dict"),
+        ("\n\n1 / 0", r"ZeroDivisionError: division by zero \(line 3\)"),
+        ("\n(", r"SyntaxError: .*\(line 2\)"),
+    ],
+)
+def test_what_is_wrong_with_a_program_is_told(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(ProgramError, match=told):
+        load_program(program(tmp_path, text))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match=r"nowhere\.py"):
+        load_program(tmp_path / "nowhere.py")
+
+
+def test_the_example_is_short() -> None:
+    assert len(EXAMPLE.read_text().splitlines()) < 25
