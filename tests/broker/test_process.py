@@ -27,6 +27,7 @@ from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch
 
 WAIT = 30
+SEEDS = range(10) if os.environ.get("PENSTOCK_CRASH") == "all" else range(1)
 PRODUCE, METADATA, CREATE_TOPICS, DELETE_TOPICS = 0, 3, 19, 20
 
 
@@ -199,7 +200,8 @@ def test_topics_records_offsets_and_producer_ids_survive_a_kill(broker: BrokerPr
     second.close()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.crash
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_kill_while_producing_loses_no_acknowledged_record(broker: BrokerProcess, seed: int) -> None:
     """Kills the broker at random moments; an idempotent producer goes on, and nothing is lost or there twice."""
     choice = random.Random(seed)
@@ -267,7 +269,8 @@ def test_a_disk_that_fills_up_is_answered_with_an_error_and_harms_nothing(tmp_pa
         assert (tmp_path / LOG_NAME).read_text() == ""
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.crash
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_kill_while_topics_come_and_go_leaves_each_there_or_gone(broker: BrokerProcess, seed: int) -> None:
     choice = random.Random(seed)
     there: set[str] = set()
