@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import Any, cast
 
 from penstock.errors import SerializationError
 from penstock.record import Headers
@@ -90,6 +90,23 @@ class _NumberSerde(Serde):
             )
         number: int | float = self._format.unpack(data)[0]
         return number
+
+    def serialize_column(self, topic: str, values: list[Any]) -> list[bytes | None]:
+        """Return each number big-endian, None for None."""
+        if set(map(type, values)) != {self._python_type}:
+            return super().serialize_column(topic, values)
+        try:
+            packed = struct.pack(f">{len(values)}{self._format.format[1:]}", *values)
+        except struct.error:  # one is out of range: the careful way tells which
+            return super().serialize_column(topic, values)
+        size = self._format.size
+        return [packed[at : at + size] for at in range(0, len(packed), size)]
+
+    def deserialize_column(self, topic: str, data: list[bytes | None]) -> list[Any]:
+        """Return each number, None for None."""
+        if None in data or set(map(len, cast("list[bytes]", data))) != {self._format.size}:
+            return super().deserialize_column(topic, data)
+        return list(struct.unpack(f">{len(data)}{self._format.format[1:]}", b"".join(cast("list[bytes]", data))))
 
 
 class IntegerSerde(_NumberSerde):

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import cast
 
 from penstock.state.api import RecordContext
 from penstock.state.sorted_keys import SortedKeys
@@ -29,24 +29,12 @@ ENTRY_OVERHEAD = 45
 and partition."""
 
 
-class CacheEntry(NamedTuple):
-    """A value (None: deleted), the context of its write (None: it was read from below) and the bytes counted for it."""
+CacheEntry = tuple[bytes | None, RecordContext | None, int]
+"""A value (None: deleted), the context of its write (None: it was read from below) and the bytes counted for it."""
 
-    value: bytes | None
-    context: RecordContext | None
-    size: int
-
-
-class DirtyEntry(NamedTuple):
-    """An entry that leaves the cache: key, value (None: deleted), context of the last write."""
-
-    key: bytes
-    value: bytes | None
-    context: RecordContext
-
-
-FlushDirty = Callable[[list[DirtyEntry]], None]
-"""Takes the dirty entries of one named cache: writes them to the store below and forwards them."""
+FlushDirty = Callable[[list[bytes], list[bytes | None], list[RecordContext]], None]
+"""Takes the dirty entries of one named cache, as keys, values (None: deleted) and contexts of the last writes: writes
+them to the store below and forwards them."""
 
 
 def context_size(context: RecordContext) -> int:
@@ -134,11 +122,11 @@ class NamedCache:
         dirty = self._dirty
         dirty.pop(key, None)
         dirty[key] = None
-        self._set(key, CacheEntry(value, context, entry_size(key, value, context)))
+        self._set(key, (value, context, entry_size(key, value, context)))
 
     def put_clean(self, key: bytes, value: bytes) -> None:
         """Keep an entry that was read from the store below, which has no dirty one here; may evict."""
-        self._set(key, CacheEntry(value, None, ENTRY_OVERHEAD + len(key) + len(value)))
+        self._set(key, (value, None, ENTRY_OVERHEAD + len(key) + len(value)))
 
     def put_many(
         self, keys: Sequence[bytes], values: Sequence[bytes | None], contexts: Sequence[RecordContext]
@@ -146,18 +134,21 @@ class NamedCache:
         """Write each entry in turn, as `put`, but evict nothing: `RecordCache.evict` does."""
         entries, dirty = self._entries, self._dirty
         move_to_end, changed = entries.move_to_end, self._sorted.changed
-        grown = 0
+        grown, overhead, seen = 0, 0, None
         for key, value, context in zip(keys, values, contexts, strict=True):
-            entry = CacheEntry(value, context, entry_size(key, value, context))
+            if context[1] or context[2] is not seen:  # mostly all are without headers and of one topic
+                seen = None if context[1] else context[2]
+                overhead = ENTRY_OVERHEAD + context_size(context)
+            size = overhead + len(key) + (0 if value is None else len(value))
             before = entries.get(key)
-            entries[key] = entry
+            entries[key] = (value, context, size)
             if before is None:
                 changed(key)
-                grown += entry.size
+                grown += size
             else:
                 move_to_end(key)
                 dirty.pop(key, None)
-                grown += entry.size - before.size
+                grown += size - before[2]
             dirty[key] = None
         self.size_bytes += grown
         self._owner.size_bytes += grown
@@ -171,7 +162,7 @@ class NamedCache:
 
     def flush(self) -> None:
         """Hand on all dirty entries and keep them as clean ones; deleted ones leave."""
-        self._flush([])
+        self._flush([], [], [])
 
     def range(
         self, from_key: bytes | None, to_key: bytes | None, reverse: bool
@@ -194,17 +185,17 @@ class NamedCache:
         for key in keys:
             entry = self.get(key)
             if entry is not None:
-                yield key, entry.value
+                yield key, entry[0]
 
     def _set(self, key: bytes, entry: CacheEntry) -> None:
         entries, owner = self._entries, self._owner
         before = entries.get(key)
         entries[key] = entry
         if before is None:
-            grown = entry.size
+            grown = entry[2]
             self._sorted.changed(key)
         else:
-            grown = entry.size - before.size
+            grown = entry[2] - before[2]
             entries.move_to_end(key)
         self.size_bytes += grown
         owner.size_bytes += grown
@@ -212,33 +203,32 @@ class NamedCache:
             self.evict()
 
     def _evict_eldest(self) -> None:
-        key, entry = self._entries.popitem(last=False)
+        key, (value, context, size) = self._entries.popitem(last=False)
         self._sorted.changed(key)
-        self.size_bytes -= entry.size
-        self._owner.size_bytes -= entry.size
-        if key in self._dirty and entry.context is not None:
+        self.size_bytes -= size
+        self._owner.size_bytes -= size
+        if key in self._dirty and context is not None:
             del self._dirty[key]
-            self._flush([DirtyEntry(key, entry.value, entry.context)])
+            self._flush([key], [value], [context])
 
-    def _flush(self, leaving: list[DirtyEntry]) -> None:
-        entries, deleted = self._entries, []
-        for key in self._dirty:
-            value, context, _ = entries[key]
-            if context is None:
-                raise RuntimeError(f"The record cache has a dirty entry without a context for key {key!r}.")
-            leaving.append(DirtyEntry(key, value, context))
-            if value is None:
-                deleted.append(key)
+    def _flush(self, keys: list[bytes], values: list[bytes | None], contexts: list[RecordContext]) -> None:
+        """Hand on the entries given, and behind them the dirty ones."""
+        entries = self._entries
+        dirty = list(self._dirty)
+        keys += dirty
+        values += [entries[key][0] for key in dirty]
+        contexts += [cast(RecordContext, entries[key][1]) for key in dirty]  # a dirty entry was written, so it has one
         self._dirty.clear()  # first, since what is forwarded may write to this cache again
-        if leaving:
-            self._flush_dirty(leaving)
-        for key in deleted:
-            self._remove_deleted(key)
+        if keys:
+            deleted = [key for key in dirty if entries[key][0] is None] if None in values else []
+            self._flush_dirty(keys, values, contexts)
+            for key in deleted:
+                self._remove_deleted(key)
 
     def _remove_deleted(self, key: bytes) -> None:
         entry = self._entries.get(key)
-        if entry is not None and entry.value is None and key not in self._dirty:
+        if entry is not None and entry[0] is None and key not in self._dirty:
             del self._entries[key]
             self._sorted.changed(key)
-            self.size_bytes -= entry.size
-            self._owner.size_bytes -= entry.size
+            self.size_bytes -= entry[2]
+            self._owner.size_bytes -= entry[2]

@@ -8,9 +8,10 @@ below goes nowhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
 
 from penstock.state.api import BytesStore, FlushedEntry, FlushListener, RecordContext
-from penstock.state.cache import DirtyEntry, RecordCache
+from penstock.state.cache import RecordCache
 from penstock.state.uncommitted import merge
 
 
@@ -82,13 +83,19 @@ class CachingKeyValueStore:
         """Give up the cache; nothing is flushed."""
         self._owner.close_cache(self._name)
 
-    def _write_below(self, dirty: list[DirtyEntry]) -> None:
+    def _write_below(self, keys: list[bytes], values: list[bytes | None], contexts: list[RecordContext]) -> None:
         below, listener, send_old = self._below, self._listener, self._send_old_values
         if listener is None:
-            below.put_many([entry.key for entry in dirty], [entry.value for entry in dirty])
+            below.put_many(keys, values)
             return
-        asked = [entry.key for entry in dirty if send_old or entry.value is None]
-        old = dict(zip(asked, below.multi_get(asked), strict=True)) if asked else {}
-        leaving = [entry for entry in dirty if entry.value is not None or old[entry.key] is not None]
-        below.put_many([entry.key for entry in leaving], [entry.value for entry in leaving])
-        listener([FlushedEntry(key, value, old[key] if send_old else None, context) for key, value, context in leaving])
+        old: dict[bytes, bytes | None] = {}
+        if send_old or None in values:
+            asked = keys if send_old else [key for key, value in zip(keys, values, strict=True) if value is None]
+            old = dict(zip(asked, below.multi_get(asked), strict=True))
+        old_values = [old[key] for key in keys] if send_old else repeat(None, len(keys))
+        leaving = list(map(FlushedEntry, keys, values, old_values, contexts))
+        if None in values:
+            leaving = [entry for entry in leaving if entry.new_value is not None or old[entry.key] is not None]
+            keys, values = [entry.key for entry in leaving], [entry.new_value for entry in leaving]
+        below.put_many(keys, values)
+        listener(leaving)

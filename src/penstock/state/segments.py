@@ -17,14 +17,15 @@ Layout: magic, version, length of header and body, id; header (JSON); body: colu
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import blake2b
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 import zstandard
 
@@ -123,9 +124,9 @@ def encode(
     """
     parts = _Parts(max_bytes)
     for store in sorted(changes):
-        parts.add_changes(store, sorted(changes[store].items()))
+        parts.add_changes(store, _changed(changes[store]))
     parts.add_carried(carried)
-    contents = parts.contents()
+    contents = parts.contents
     encoded: list[EncodedSegment] = []
     parent = header.parent
     for number, content in enumerate(contents, 1):
@@ -156,7 +157,7 @@ def merge(segments: Sequence[Segment]) -> EncodedSegment:
         stores.update(segment.stores)
         for store, changed in segment.changes.items():
             merged.setdefault(store, {}).update(changed)
-    content = _Content({store: sorted(changed.items()) for store, changed in sorted(merged.items())}, [])
+    content = _Content({store: _changed(changed) for store, changed in sorted(merged.items())}, [])
     return _write(SegmentKind.MERGED, segments[0].parent, segments[-1].last, tuple(stores.items()), content, None)
 
 
@@ -185,7 +186,9 @@ def encode_snapshot(
         limit = min(_content_limit(max_bytes), content_bytes - taken)
         while pending is not None and (size == 0 or size < limit):
             store, key, value = pending
-            content.changes.setdefault(store, []).append((key, value))
+            changed = content.changes.setdefault(store, _Changed([], []))
+            changed.keys.append(key)
+            changed.values.append(value)
             size += _ENTRY_OVERHEAD + len(key) + len(value)
             pending = next(rest, None)
         end = None if pending is None else StoreKey(pending[0], pending[1])
@@ -234,9 +237,21 @@ def segment_id(data: bytes) -> bytes:
 # ---------- content
 
 
+class _Changed(NamedTuple):
+    """Changes of one store as columns, in key order."""
+
+    keys: list[bytes]
+    values: list[bytes | None]
+
+
 class _Content(NamedTuple):
-    changes: dict[str, list[tuple[bytes, bytes | None]]]
+    changes: dict[str, _Changed]
     carried: list[bytes]
+
+
+def _changed(changes: Mapping[bytes, bytes | None]) -> _Changed:
+    keys = sorted(changes)
+    return _Changed(keys, [changes[key] for key in keys])
 
 
 class _Parts:
@@ -244,39 +259,35 @@ class _Parts:
 
     def __init__(self, max_bytes: int) -> None:
         self._limit = _content_limit(max_bytes)
-        self._contents = [_Content({}, [])]
         self._size = 0
+        self.contents = [_Content({}, [])]
 
-    def add_changes(self, store: str, entries: list[tuple[bytes, bytes | None]]) -> None:
-        """Add the sorted changes of one store."""
-        sizes = [_ENTRY_OVERHEAD + len(key) + (0 if value is None else len(value)) for key, value in entries]
-        for start, stop in self._cuts(sizes):
+    def add_changes(self, store: str, changed: _Changed) -> None:
+        """Add the changes of one store."""
+        for start, stop in self._cuts(_lengths(changed.keys) + np.maximum(_lengths(changed.values), 0)):
             if stop > start:
-                self._contents[-1].changes[store] = entries[start:stop]
+                self.contents[-1].changes[store] = _Changed(changed.keys[start:stop], changed.values[start:stop])
 
     def add_carried(self, records: Sequence[bytes]) -> None:
         """Add records carried over."""
-        for start, stop in self._cuts([_ENTRY_OVERHEAD + len(record) for record in records]):
-            self._contents[-1].carried.extend(records[start:stop])
+        for start, stop in self._cuts(_lengths(records)):
+            self.contents[-1].carried.extend(records[start:stop])
 
-    def contents(self) -> list[_Content]:
-        """Return the contents: one or more."""
-        return self._contents
-
-    def _cuts(self, sizes: list[int]) -> Iterator[tuple[int, int]]:
+    def _cuts(self, lengths: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         """Yield the stretches of items that go into the content that is last at that time."""
-        if self._size + sum(sizes) <= self._limit:
-            self._size += sum(sizes)
-            yield 0, len(sizes)
-            return
-        start = 0
-        for place, size in enumerate(sizes):
-            if self._size and self._size + size > self._limit:
-                yield start, place
-                self._contents.append(_Content({}, []))
-                start, self._size = place, 0
-            self._size += size
-        yield start, len(sizes)
+        ends = np.cumsum(lengths + _ENTRY_OVERHEAD)
+        start, before = 0, 0
+        while start < len(ends):
+            stop = int(np.searchsorted(ends, before + self._limit - self._size, side="right"))
+            if stop == start and self._size == 0:
+                stop = start + 1  # larger than the limit: it stands alone
+            if stop > start:
+                yield start, stop
+                self._size += int(ends[stop - 1]) - before
+                start, before = stop, int(ends[stop - 1])
+            if start < len(ends):
+                self.contents.append(_Content({}, []))
+                self._size = 0
 
 
 def _content_limit(max_bytes: int) -> int:
@@ -308,13 +319,12 @@ def _write(
         }
     )
     columns: list[Sequence[bytes | None]] = [[checkpoint], content.carried]
-    for entries in content.changes.values():
-        columns += [[key for key, _ in entries], [value for _, value in entries]]
+    for changed in content.changes.values():
+        columns += [changed.keys, changed.values]
     body = b"".join(map(_pack_column, columns))
     identity = _identity(header, body)
     compressed = zstandard.ZstdCompressor(level=1).compress(body)
     data = _PREFIX.pack(_MAGIC, VERSION, len(header), len(compressed), identity) + header + compressed
-    values = [value for entries in content.changes.values() for _, value in entries]
     final = kind is not SegmentKind.DELTA or checkpoint is not None
     info = SegmentInfo(
         identity,
@@ -323,8 +333,8 @@ def _write(
         identity if last is None else last,
         len(data),
         len(body),
-        len(values),
-        values.count(None),
+        sum(len(changed.keys) for changed in content.changes.values()),
+        sum(changed.values.count(None) for changed in content.changes.values()),
         final=final,
         cycle=cycle,
         start=start,
@@ -375,10 +385,15 @@ def _identity(header: bytes, body: bytes) -> bytes:
 
 def _pack_column(items: Sequence[bytes | None]) -> bytes:
     """Return how many items there are, the length of each (-1 for None), and their bytes."""
-    lengths = np.fromiter((-1 if item is None else len(item) for item in items), "<i4", len(items))
-    return b"".join(
-        [len(items).to_bytes(4, "little"), lengths.tobytes(), *(item for item in items if item is not None)]
-    )
+    present = [item for item in items if item is not None]
+    return b"".join([len(items).to_bytes(4, "little"), _lengths(items).astype("<i4").tobytes(), *present])
+
+
+def _lengths(items: Sequence[bytes | None]) -> npt.NDArray[np.int64]:
+    """Return the length of each item, -1 for None."""
+    if None in items:
+        return np.fromiter((-1 if item is None else len(item) for item in items), np.int64, len(items))
+    return np.fromiter(map(len, cast("Sequence[bytes]", items)), np.int64, len(items))
 
 
 class _Columns:
