@@ -8,6 +8,7 @@ from typing import Any
 # The start of `kafka_fault`, where a case shows a fault that Penstock does not have.
 _FAULTS = ("merging repartition topics fails when the key change and a group are apart by a split or a process()",)
 
+
 def diverges(case: Mapping[str, Any]) -> bool:
     """Return whether Penstock's answer to `case` is known to be another one than that of Kafka Streams."""
     fault: str = case.get("kafka_fault", "")

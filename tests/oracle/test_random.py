@@ -1,0 +1,316 @@
+"""Random small topologies with random input: both executions, and input cut into batches of any sizes, give the same.
+
+The same means byte-equal output in the order of sending across topics, byte-equal changes of every store, an equal
+checkpoint and equal counts of dropped records; caches are off, or never full. Topologies are made of the operations of
+conformance cases. A cut run follows the order in which the first run took its records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from penstock import StreamsBuilder, StreamsConfig
+from penstock.errors import StreamsError
+from penstock.plan.subtopology import BuiltTopology, SubtopologySpec, TaskId
+from penstock.record import RecordBatch
+from penstock.state.memory import MemoryBase
+from penstock.task.record_collector import SentRecord
+from penstock.task.stream_task import StreamTask, TaskCommit
+from tests.oracle.interpreter.operations import DslInterpreter
+from tests.oracle.interpreter.settings import APPLICATION_ID, configuration
+from tests.oracle.interpreter.values import headers_from_json
+
+Entry = dict[str, Any]
+TOPICS = ("in1", "in2")
+
+# ---------------------------------------- what is drawn
+
+TEXT_FILTERS = [["value_contains", "x"], "value_not_null", "key_not_null", ["key_is", "a"], ["value_shorter_than", 3]]
+NUMBER_FILTERS = ["value_even", ["value_below", 3], "value_not_null"]
+TEXT_MAPPERS = [["append", "!"], "upper", ["null_if_contains", "z"], "identity", ["null_if", "x"]]
+KEY_SELECTORS = ["first_character", "value", ["append", "'"], ["null_if_value_contains", "z"], ["constant", "k"]]
+PAIR_MAPPERS = ["swap", "key_by_first_character", ["append_both", "1"], "value_twice", "same"]
+FLAT_PAIR_MAPPERS = ["words_as_keys", "twice", "none", "both_ways"]
+FLAT_VALUE_MAPPERS = ["words", "twice", "characters", "none", "key_then_value"]
+PROCESSORS: list[Any] = ["pass", "twice", "drop", ["append", "?"], "metadata", "times", ["stamp", 3, "h", "1"], "swap"]
+PUNCTUATED: list[Any] = [["punctuate_marker", "tick", "stream_time", 7], ["schedule_cancel", "stream_time", 5, 2]]
+REDUCERS = ["concat", "latest", "first", "longer", ["null_if", "x"]]
+AGGREGATORS = ["append", "append_with_key", "latest", ["null_if", "y"]]
+
+
+@dataclass
+class Stream:
+    """A stream of the topology under construction; number: whether its values are numbers."""
+
+    id: str
+    number: bool = False
+
+
+class Drawn:
+    """A topology of operations, drawn step by step."""
+
+    def __init__(self, draw: st.DrawFn) -> None:
+        self._draw = draw
+        self.entries: list[Entry] = []
+        self.streams = [Stream(self.add("stream", topic=topic)) for topic in TOPICS]
+
+    def one(self, choices: Sequence[Any]) -> Any:
+        return self._draw(st.sampled_from(choices))
+
+    def add(self, op: str, **fields: Any) -> str:
+        id = f"{op}{len(self.entries)}"
+        self.entries.append({"op": op, "id": id, **fields})
+        return id
+
+    def grow(self) -> None:
+        """Add one operation to one of the streams."""
+        parent: Stream = self.one(self.streams)
+        if parent.number:
+            grown = self.one([self.number_filter, self.to_text])(parent)
+        else:
+            grown = self.one([self.stateless, self.stateless, self.merge, self.process, self.aggregate])(parent)
+        self.streams.append(grown)
+
+    def number_filter(self, parent: Stream) -> Stream:
+        op = self.one(["filter", "filter_not"])
+        return Stream(self.add(op, **{"from": parent.id}, predicate=self.one(NUMBER_FILTERS)), number=True)
+
+    def to_text(self, parent: Stream) -> Stream:
+        return Stream(self.add("map_values", **{"from": parent.id}, mapper="to_text"))
+
+    def stateless(self, parent: Stream) -> Stream:
+        op, field, choices = self.one(
+            [
+                ("filter", "predicate", TEXT_FILTERS),
+                ("filter_not", "predicate", TEXT_FILTERS),
+                ("map_values", "mapper", TEXT_MAPPERS),
+                ("map_values", "mapper", ["length"]),
+                ("flat_map_values", "mapper", FLAT_VALUE_MAPPERS),
+                ("select_key", "mapper", KEY_SELECTORS),
+                ("map", "mapper", PAIR_MAPPERS),
+                ("flat_map", "mapper", FLAT_PAIR_MAPPERS),
+                ("peek", "", []),
+            ]
+        )
+        fields: Entry = {field: self.one(choices)} if field else {}
+        with_key: Entry = {"with_key": True} if op == "flat_map_values" else {}
+        id = self.add(op, **{"from": parent.id}, **fields, **with_key)
+        return Stream(id, number=fields.get("mapper") == "length")
+
+    def merge(self, parent: Stream) -> Stream:
+        other = self.one([stream for stream in self.streams if stream.number == parent.number])
+        return Stream(self.add("merge", left=parent.id, right=other.id))
+
+    def process(self, parent: Stream) -> Stream:
+        kind = self.one(["plain", "punctuated", "dedupe", "count", "flush"])
+        if kind in ("plain", "punctuated"):
+            processor = self.one(PROCESSORS if kind == "plain" else PUNCTUATED)
+            return Stream(self.add("process", **{"from": parent.id}, processor=processor))
+        store = f"store{len(self.entries)}"
+        spec = {"kind": "key_value", "name": store, "key_serde": "string", "caching": self.one([True, False])}
+        self.add("add_state_store", store={**spec, "value_serde": "long" if kind == "count" else "string"})
+        processor = {
+            "dedupe": ["dedupe", store],
+            "count": ["running_count", store],
+            "flush": ["flush_store", store, "stream_time", 6],
+        }[kind]
+        id = self.add("process", **{"from": parent.id}, processor=processor, stores=[store])
+        return Stream(id, number=kind == "count")
+
+    def aggregate(self, parent: Stream) -> Stream:
+        if self.one([True, False]):
+            grouped = self.add("group_by_key", **{"from": parent.id})
+        else:
+            grouped = self.add("group_by", **{"from": parent.id}, mapper=self.one(KEY_SELECTORS))
+        op = self.one(["count", "reduce", "aggregate"])
+        fields: Entry = {}
+        if op == "reduce":
+            fields = {"reducer": self.one(REDUCERS)}
+        if op == "aggregate":
+            fields = {"initializer": self.one(["empty", ["text", "s"]]), "aggregator": self.one(AGGREGATORS)}
+        materialized = {"name": f"table{len(self.entries)}", "caching": self.one([True, False])}
+        table = self.add(op, **{"from": grouped}, **fields, materialized=materialized)
+        return Stream(self.add("to_stream", **{"from": table}), number=op == "count")
+
+    def finish(self) -> None:
+        """Send every stream to a topic of its own."""
+        for number, stream in enumerate(self.streams):
+            produced = {"produced": {"key_serde": "string", "value_serde": "long"}} if stream.number else {}
+            self.add("to", **{"from": stream.id}, topic=f"out{number}", **produced)
+
+
+@st.composite
+def topologies(draw: st.DrawFn) -> list[Entry]:
+    drawn = Drawn(draw)
+    for _ in range(draw(st.integers(1, 6))):
+        drawn.grow()
+    drawn.finish()
+    return drawn.entries
+
+
+RECORDS = st.lists(
+    st.tuples(
+        st.sampled_from(TOPICS),
+        st.sampled_from(["a", "b", "c", None]),
+        st.sampled_from(["x", "y", "xy z", "zz", "", None, "x y x"]),
+        st.integers(0, 40),
+        st.sampled_from([[], [], [["h", "1"]], [["n", None]]]),
+    ),
+    max_size=25,
+)
+
+# ---------------------------------------- how it is run
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came out of one task."""
+
+    sent: list[SentRecord]
+    changes: Mapping[str, Mapping[bytes, bytes | None]]
+    checkpoint: bytes
+    dropped: Mapping[str, int]
+
+
+def built(entries: list[Entry]) -> BuiltTopology:
+    builder = StreamsBuilder()
+    interpreter = DslInterpreter(builder)
+    for entry in entries:
+        interpreter.apply(entry)
+    return builder.build().build(APPLICATION_ID)
+
+
+def upstream_first(topology: BuiltTopology) -> list[SubtopologySpec]:
+    """Return the sub-topologies so that each stands behind those whose topics it reads; discards loops."""
+    waiting = list(topology.subtopologies)
+    ordered: list[SubtopologySpec] = []
+    while waiting:
+        written = {topic for part in waiting for topic in part.sink_topics}
+        ready = [part for part in waiting if not written & set(part.source_topics)]
+        assume(ready)
+        ordered += ready
+        waiting = [part for part in waiting if part not in ready]
+    return ordered
+
+
+def config(execution: str, cache_bytes: int) -> StreamsConfig:
+    case = {
+        "config": {
+            "default.key.serde": "string",
+            "default.value.serde": "string",
+            "statestore.cache.max.bytes": cache_bytes,
+        }
+    }
+    return StreamsConfig({**configuration(case, execution), "penstock.trace.order": "unused"}, environment={})
+
+
+class OneEach(dict[str, int]):
+    """One partition for every topic."""
+
+    def get(self, topic: str, default: Any = None) -> int:
+        return 1
+
+
+Chunk = tuple[str, int, int]
+"""Topic, and the rows from which to before which."""
+
+
+def run(
+    part: SubtopologySpec, settings: StreamsConfig, topics: Mapping[str, RecordBatch], chunks: Sequence[Chunk] | None
+) -> tuple[Outcome, TaskCommit]:
+    """Run one sub-topology over `topics`: all at once, or chunk by chunk; one commit at the end."""
+    task = StreamTask(part, TaskId(part.id, 0), settings, MemoryBase(), OneEach())
+    task.initialize()
+    if chunks is None:
+        for topic in part.source_topics:
+            task.add_records(topic, 0, topics[topic])
+        task.process()
+    else:
+        for topic, start, stop in chunks:
+            task.add_records(topic, 0, topics[topic].slice(start, stop))
+            task.process()
+    task.flush()
+    sent = list(task.drain_in_order())
+    commit = task.prepare_commit()
+    changes = {store: dict(changed) for store, changed in commit.changes.items()}
+    return Outcome(sent, changes, commit.checkpoint.encode(), dict(commit.dropped_records)), commit
+
+
+def batch_of(records: Sequence[tuple[Any, ...]]) -> RecordBatch:
+    return RecordBatch.of([(*record[:3], offset, record[3]) for offset, record in enumerate(records)])
+
+
+def encoded(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
+
+
+def rows_of(topic: str, records: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Return the drawn records of one topic, keys and values as bytes."""
+    return [(encoded(k), encoded(v), ts, headers_from_json(h)) for t, k, v, ts, h in records if t == topic]
+
+
+def cut(commit: TaskCommit, sizes: Sequence[int]) -> list[Chunk]:
+    """Cut what a task took, in its order, into chunks of the sizes given, repeated."""
+    assert commit.order is not None
+    chunks: list[Chunk] = []
+    for traced in commit.order.ranges:
+        start, end = traced.first_offset, traced.first_offset + traced.records
+        while start < end:
+            stop = min(end, start + sizes[len(chunks) % len(sizes)])
+            chunks.append((traced.partition.topic, start, stop))
+            start = stop
+    return chunks
+
+
+@settings(max_examples=80, deadline=None)
+@given(topologies(), RECORDS, st.sampled_from([0, 10_000_000]), st.lists(st.integers(1, 6), min_size=1, max_size=4))
+def test_executions_and_batch_sizes_give_the_same(
+    entries: list[Entry], records: list[tuple[Any, ...]], cache_bytes: int, sizes: list[int]
+) -> None:
+    topics = {
+        topic: batch_of(
+            [(encoded(k), encoded(v), ts, headers_from_json(h)) for t, k, v, ts, h in records if t == topic]
+        )
+        for topic in TOPICS
+    }
+    auto, record = config("auto", cache_bytes), config("record", cache_bytes)
+    for part in upstream_first(built(entries)):
+        for topic in part.source_topics:
+            topics.setdefault(topic, batch_of([]))
+        expected, commit = run(part, record, topics, None)
+        outcomes = {
+            "columns": run(part, auto, topics, None)[0],
+            "columns, cut": run(part, auto, topics, cut(commit, sizes))[0],
+            "records, cut": run(part, record, topics, cut(commit, sizes))[0],
+        }
+        for name, outcome in outcomes.items():
+            assert outcome == expected, name
+        for topic in part.sink_topics:
+            sent = [(s.key, s.value, s.timestamp, s.headers) for s in expected.sent if s.topic == topic]
+            topics[topic] = batch_of(sent)
+
+
+@settings(max_examples=30, deadline=None)
+@given(topologies(), RECORDS, st.sampled_from(["x", "z"]))
+def test_a_function_that_fails_fails_in_both_executions(
+    entries: list[Entry], records: list[tuple[Any, ...]], part: str
+) -> None:
+    refusing = {"op": "map_values", "id": "refusing", "from": "stream0", "mapper": ["refuse", part]}
+    topology = built([*entries, refusing, {"op": "to", "id": "last", "from": "refusing", "topic": "last"}])
+    rows = rows_of(TOPICS[0], records)
+    fails = any(value is not None and part in value.decode() for _, value, _, _ in rows)
+    source = next(spec for spec in topology.subtopologies if TOPICS[0] in spec.source_topics)
+    assume(not set(source.sink_topics) & set(source.source_topics))
+    topics = {topic: batch_of(rows if topic == TOPICS[0] else []) for topic in source.source_topics}
+    for execution in ("auto", "record"):
+        expected = pytest.raises(StreamsError, match="Exception caught in process") if fails else nullcontext()
+        with expected as caught:
+            run(source, config(execution, 0), topics, None)
+        assert caught is None or "refused" in str(caught.value.__cause__)
