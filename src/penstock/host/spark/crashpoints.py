@@ -1,12 +1,13 @@
 """Named points at which a test can have a process killed as by `kill -9`; inert unless the environment asks for it.
 
-`PENSTOCK_CRASH_POINT=<name>[@<epoch>][:jvm|:driver|:group]` names a point, the first epoch from which on it counts (0
-if not given), and who else dies, before the process that reaches the point (a Python worker, or the process of the
-source or of the sink's commit): `:jvm` the JVM above it, which is the executor where there are executors, `:driver` the
-program above all JVMs, `:group` the Python daemon with all its workers. `PENSTOCK_CRASH_ONCE=<file>` must be given too:
-the process that makes the file is the one that is struck, so a point strikes once however many processes and restarts
-come past it. Both variables are read once a process and must stand in the environment from which the JVM is started.
-Ancestors are looked up in /proc: Linux only.
+`PENSTOCK_CRASH_POINTS` is a list of orders `<name>[@<epoch>][:jvm|:driver|:group]`, with spaces between them. An order
+names a point, the first epoch from which on it counts (0 if not given), and who else dies, before the process that
+reaches the point (a Python worker, or the process of the source or of the sink's commit): `:jvm` the JVM above it,
+which is the executor where there are executors, `:driver` the program above all JVMs, `:group` the process group: of a
+worker that is the Python daemon with all its workers. `PENSTOCK_CRASH_DIRECTORY` must be given too: the process that
+makes the file `<order>` there is the one that is struck, so an order strikes once however many processes and restarts
+come past its point. Both variables are read once a process and must stand in the environment from which the JVM is
+started. Ancestors are looked up in /proc: Linux only.
 
 The points, in the order in which an epoch meets them:
 
@@ -56,33 +57,36 @@ class _Order(NamedTuple):
     point: str
     epoch: int
     also: str
-    once: str
+    once: Path
 
 
 @lru_cache(maxsize=1)
-def _order() -> _Order | None:
-    text = os.environ.get("PENSTOCK_CRASH_POINT")
-    if not text:
-        return None
+def _orders() -> tuple[_Order, ...]:
+    return tuple(map(_order, os.environ.get("PENSTOCK_CRASH_POINTS", "").split()))
+
+
+def _order(text: str) -> _Order:
     head, _, also = text.partition(":")
     point, _, epoch = head.partition("@")
     if point not in POINTS or also not in ("", "jvm", "driver", "group"):
         raise ValueError(
-            f"PENSTOCK_CRASH_POINT={text!r} names no crash point: expected one of {', '.join(POINTS)}, then @<epoch>, "
-            ":jvm, "
-            ":driver or :group."
+            f"PENSTOCK_CRASH_POINTS: {text!r} names no crash point: expected one of {', '.join(POINTS)}, then "
+            "@<epoch>, :jvm, :driver or :group."
         )
-    return _Order(point, int(epoch or 0), also, os.environ["PENSTOCK_CRASH_ONCE"])
+    return _Order(point, int(epoch or 0), also, Path(os.environ["PENSTOCK_CRASH_DIRECTORY"]) / text)
 
 
 def crash_point(name: str, epoch: int) -> None:
     """Die here if the environment asks for the point `name` at `epoch` and nobody has died for it yet."""
-    order = _order()
-    if order is None or order.point != name or epoch < order.epoch:
-        return
+    for order in _orders():
+        if order.point == name and epoch >= order.epoch:
+            _strike(order, epoch)
+
+
+def _strike(order: _Order, epoch: int) -> None:
     try:
-        with open(order.once, "x") as file:
-            file.write(f"{name} {epoch} {os.getpid()}\n")
+        with order.once.open("x") as file:
+            file.write(f"epoch {epoch} pid {os.getpid()}\n")
     except FileExistsError:
         return
     if order.also == "driver":
