@@ -1,0 +1,183 @@
+"""The record cache does what Kafka's does, operation by operation; the caching layer hands on what it should."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.record import RecordMetadata
+from penstock.state.api import FlushedEntry, RecordContext
+from penstock.state.cache import NamedCache, RecordCache, entry_size
+from penstock.state.caching import CachingKeyValueStore
+from penstock.state.memory import MemoryBase
+from penstock.state.uncommitted import UncommittedStore
+
+CASES = [json.loads(line) for line in (Path(__file__).parent / "record_cache_cases.jsonl").read_text().splitlines()]
+
+
+def context(offset: int = 0, topic: str = "topic", *headers: str) -> RecordContext:
+    return RecordContext(5, tuple((name, b"hv") for name in headers), RecordMetadata(topic, 0, offset))
+
+
+def text(data: bytes | None) -> str:
+    return "null" if data is None else data.decode()
+
+
+class Replay:
+    """Two stores of one record cache, each over a dict; writes down what happens as the cases do."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.cache = RecordCache(max_bytes)
+        self.below: dict[str, dict[bytes, bytes]] = {"x": {}, "y": {}}
+        self.seen: list[Any] = []
+        self.caches: dict[str, NamedCache] = {name: self._named(name) for name in self.below}
+
+    def _named(self, name: str) -> NamedCache:
+        def flush(keys: list[bytes], values: list[bytes | None], contexts: list[RecordContext]) -> None:
+            line = f"flush {name}"
+            for key, value, cause in zip(keys, values, contexts, strict=True):
+                assert cause.metadata is not None
+                line += f" {key.decode()}={text(value)}@{cause.metadata.offset}"
+                self.below[name].pop(key, None)
+                if value is not None:
+                    self.below[name][key] = value
+            self.seen.append(line)
+
+        return self.cache.named_cache(name, flush)
+
+    def run(self, offset: int, operation: str, name: str, key: str, *arguments: str) -> list[Any]:
+        self.seen = []
+        cache, data = self.caches[name], key.encode()
+        if operation == "put":
+            value = None if arguments[0] == "null" else arguments[0].encode()
+            cache.put(data, value, context(offset, *arguments[1:]))
+        elif operation == "get":
+            entry = cache.get(data)
+            value = self.below[name].get(data) if entry is None else entry[0]
+            if entry is None and value is not None:
+                cache.put_clean(data, value)
+            self.seen.append(f"got {text(value)}")
+        elif operation == "range":
+            entries = "".join(f" {found.decode()}={text(value)}" for found, value in cache.range(None, None, False))
+            self.seen.append(f"all{entries}")
+        else:
+            cache.flush()
+        return [*self.seen, self.cache.size_bytes]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['max_bytes']}-bytes")
+def test_it_flushes_evicts_and_counts_as_kafka_does(case: dict[str, Any]) -> None:
+    """The cases were run on ThreadCache of Kafka Streams 4.3.0: what each step flushed and gave back, and the size
+    after it."""
+    replay = Replay(case["max_bytes"])
+    for offset, (step, *expected) in enumerate(case["steps"], 1):
+        assert replay.run(offset, *step.split(" ")) == expected, f"step {offset}: {step}"
+
+
+def test_a_batch_evicts_when_the_task_says_so() -> None:
+    replay = Replay(150)
+    cache = replay.caches["x"]
+    cache.put_many([b"a", b"b", b"a"], [b"1", b"2", b"3"], [context(1), context(2), context(3)])
+    one_by_one = Replay(10_000)
+    for number, (key, value) in enumerate([(b"a", b"1"), (b"b", b"2"), (b"a", b"3")], 1):
+        one_by_one.caches["x"].put(key, value, context(number))
+    assert replay.cache.size_bytes == one_by_one.cache.size_bytes
+    cache.put_many([b"c"], [None], [context(4, "topic", "header")])
+    assert replay.seen == []
+    assert replay.cache.size_bytes == 2 * entry_size(b"a", b"1", context()) + entry_size(
+        b"c", None, context(0, "topic", "header")
+    )
+    replay.cache.evict()
+    assert replay.seen == ["flush x b=2@2 a=3@3 c=null@4"]
+    assert replay.cache.size_bytes <= 150
+
+
+def test_closing_gives_the_bytes_back() -> None:
+    replay = Replay(1000)
+    replay.caches["x"].put(b"a", b"1", context())
+    replay.caches["y"].put(b"a", b"1", context())
+    replay.cache.close_cache("x")
+    assert replay.cache.size_bytes == entry_size(b"a", b"1", context())
+    with pytest.raises(RuntimeError, match="'y' has a record cache already"):
+        replay.cache.named_cache("y", lambda keys, values, contexts: None)
+
+
+class Layer:
+    """A caching layer over a base that has a=old."""
+
+    def __init__(self, send_old_values: bool, max_bytes: int = 1000) -> None:
+        base = MemoryBase()
+        base.apply({"s": {b"a": b"old"}}, b"1")
+        self.cache = RecordCache(max_bytes)
+        self.buffer = UncommittedStore(base.view("s"))
+        self.offset = 0
+        self.layer = CachingKeyValueStore("s", self.buffer, self.cache, lambda: context(self.offset))
+        self.flushed: list[FlushedEntry] = []
+        self.layer.set_flush_listener(self.listen, send_old_values)
+
+    def listen(self, entries: list[FlushedEntry]) -> None:
+        for entry in entries:
+            assert self.buffer.get(entry.key) == entry.new_value  # written below before it is forwarded
+        self.flushed += entries
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        self.offset += 1
+        self.layer.put(key, value)
+
+
+def test_the_last_update_leaves_with_the_value_before_the_first() -> None:
+    store = Layer(send_old_values=True)
+    store.put(b"a", b"1")
+    store.put(b"b", b"2")
+    store.put(b"a", b"3")
+    store.layer.flush()
+    assert store.flushed == [
+        FlushedEntry(b"b", b"2", None, context(2)),
+        FlushedEntry(b"a", b"3", b"old", context(3)),
+    ]
+    store.layer.flush()
+    assert len(store.flushed) == 2
+
+
+def test_old_values_stay_where_nobody_asks() -> None:
+    store = Layer(send_old_values=False)
+    store.put(b"a", None)
+    store.put(b"never", None)
+    store.put(b"b", b"1")
+    store.layer.flush()
+    assert store.flushed == [FlushedEntry(b"a", None, None, context(1)), FlushedEntry(b"b", b"1", None, context(3))]
+    assert store.buffer.changes() == {b"a": None, b"b": b"1"}
+
+
+def test_what_is_forwarded_may_read_and_write_the_store() -> None:
+    store = Layer(send_old_values=False)
+    written: list[bytes] = []
+
+    def listen(entries: list[FlushedEntry]) -> None:
+        written.extend(entry.key for entry in entries)
+        if entries[0].key == b"b":
+            assert store.layer.get(b"b") == b"1"
+            store.put(b"c", b"2")
+            store.put(b"a", b"again")
+
+    store.layer.set_flush_listener(listen, False)
+    store.put(b"b", b"1")
+    store.put(b"a", None)
+    store.layer.flush()
+    assert written == [b"b", b"a"]
+    assert list(store.layer.range(None, None, False)) == [(b"a", b"again"), (b"b", b"1"), (b"c", b"2")]
+    store.layer.flush()
+    assert written == [b"b", b"a", b"c", b"a"]
+
+
+def test_without_a_listener_entries_are_only_written_below() -> None:
+    base = MemoryBase()
+    buffer = UncommittedStore(base.view("s"))
+    layer = CachingKeyValueStore("s", buffer, RecordCache(1000), context)
+    layer.put(b"a", None)
+    assert buffer.changes() == {}
+    layer.flush()
+    assert buffer.changes() == {b"a": None}
