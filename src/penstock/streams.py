@@ -253,7 +253,8 @@ class KafkaStreams:
             except Exception:
                 _log.exception("The uncaught exception handler of %s failed itself.", self._application_id)
         else:
-            _log.error("%s ends: %s", self._application_id, error)
+            notes = "".join(f"\n{note}" for note in vars(error).get("__notes__", ()))
+            _log.error("%s ends: %s%s", self._application_id, error, notes)
         self._fail(error)
 
     def _reached_the_end(self) -> None:

@@ -87,6 +87,8 @@ def report(error: BaseException) -> None:
         err.print_exception(show_locals=False)
     text = str(error) or type(error).__name__
     err.print(f"[bold red]penstock:[/] {_escaped(text)}")
+    for note in vars(error).get("__notes__", ()):  # such as the lines of a user's function that failed
+        err.print(_escaped(note))
     if not _verbose and not isinstance(error, StreamsError | BrokerError):
         err.print("This is not an error that Penstock knows; -v shows where it comes from.")
 

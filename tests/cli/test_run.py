@@ -1,0 +1,155 @@
+"""`penstock run` and `penstock demo` as a user runs them, on Spark, and that they leave nothing behind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.broker.process import BrokerProcess
+from penstock.client.api import NewTopic
+from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher, ConfluentProducer
+from penstock.config import StreamsConfig
+from penstock.record import TopicPartition
+from penstock.serdes import Serdes
+from tests.support.commands import Command, penstock, until
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("cli-on-spark")]
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "word_count.py"
+LINES = ["all streams lead to kafka", "hello kafka streams", "join kafka summit"]
+FAILS = """
+from penstock import Serdes, StreamsBuilder
+config = {"default.key.serde": Serdes.string(), "default.value.serde": Serdes.string()}
+def to_number(value):
+    return int(value)
+builder = StreamsBuilder()
+builder.stream("plaintext-input").map_values(to_number, named="numbers").to("out")
+topology = builder.build()
+"""
+
+
+@pytest.fixture
+def broker_of_the_test(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker with the lines in the topic plaintext-input."""
+    with BrokerProcess(tmp_path / "broker-data") as broker:
+        config = StreamsConfig({"bootstrap.servers": broker.bootstrap_servers})
+        admin = ConfluentAdmin(config)
+        admin.create_topics([NewTopic(name, 1) for name in ("plaintext-input", "word-count-output", "out")])
+        admin.close()
+        producer = ConfluentProducer(config)
+        for line in LINES:
+            producer.send("plaintext-input", None, line.encode())
+        producer.close()
+        yield broker
+
+
+def counts(servers: str) -> dict[str, int]:
+    """Return the latest count of each word in the topic word-count-output."""
+    config = StreamsConfig({"bootstrap.servers": servers})
+    partition = TopicPartition("word-count-output", 0)
+    admin, fetcher = ConfluentAdmin(config), ConfluentFetcher(config)
+    end = admin.end_offsets([partition])[partition]
+    found: dict[str, int] = {}
+    for batch in fetcher.fetch(partition, 0, end, read_committed=True):
+        for key, value in zip(batch.keys, batch.values, strict=True):
+            found[key.decode()] = Serdes.long().deserialize("", value)
+    fetcher.close()
+    admin.close()
+    return found
+
+
+def expected(lines: list[str]) -> Counter[str]:
+    return Counter(word for line in lines for word in line.split())
+
+
+def settings(broker: BrokerProcess, directory: Path) -> dict[str, str]:
+    return {"PENSTOCK_BOOTSTRAP_SERVERS": broker.bootstrap_servers, "PENSTOCK_STATE_DIR": str(directory / "state")}
+
+
+def test_the_example_counts_what_is_there_and_goes_on_from_there(
+    broker_of_the_test: BrokerProcess, tmp_path: Path
+) -> None:
+    environment = settings(broker_of_the_test, tmp_path)
+    with Command(("run", str(EXAMPLE), "--until-end"), tmp_path, environment) as first:
+        ended = first.ended()
+        assert first.nothing_left()
+    assert (ended.code, ended.out) == (0, "")
+    assert len(ended.err.splitlines()) == 1, "one line says guarantee, broker and checkpoint"
+    for part in ("streams-wordcount: at_least_once", broker_of_the_test.bootstrap_servers, str(tmp_path / "state")):
+        assert part in ended.err
+    assert counts(broker_of_the_test.bootstrap_servers) == expected(LINES)
+
+    with Command(("run", str(EXAMPLE)), tmp_path, environment) as second:
+        written = penstock(tmp_path, "produce", "plaintext-input", standard_input="hello again\n", **environment)
+        assert written.code == 0
+        whole = expected([*LINES, "hello again"])
+        assert until(lambda: counts(broker_of_the_test.bootstrap_servers) == whole)
+        second.interrupt()
+        assert second.ended().code == 130
+        assert second.nothing_left()
+
+
+def test_a_function_that_fails_is_told_in_a_few_lines(broker_of_the_test: BrokerProcess, tmp_path: Path) -> None:
+    program = tmp_path / "fails.py"
+    program.write_text(FAILS)
+    with Command(("run", str(program)), tmp_path, settings(broker_of_the_test, tmp_path)) as failing:
+        ended = failing.ended()
+        assert failing.nothing_left()
+    assert ended.code == 1
+    for part in ("numbers", "plaintext-input", "partition=0", "offset=0", "return int(value)", "ValueError"):
+        assert part in ended.err
+    assert "org.apache.spark" not in ended.err
+    assert len(ended.err.splitlines()) < 30
+
+
+def test_a_run_without_brokers_has_one_of_its_own_and_ends_it(tmp_path: Path) -> None:
+    arguments = ("run", str(EXAMPLE), "--port", "0", "--config", f"state.dir={tmp_path / 'state'}")
+    with Command(arguments, tmp_path) as running:
+        assert until(lambda: "checkpoint" in running.output())
+        assert "Created topics plaintext-input, word-count-output." in running.output()
+        servers = running.output().partition("A broker runs at ")[2].partition(" ")[0]
+        penstock(tmp_path, "produce", "plaintext-input", "-b", servers, standard_input="a b a\n")
+        assert until(lambda: counts(servers) == {"a": 2, "b": 1})
+        running.terminate()
+        assert running.ended().code == 143
+        assert running.nothing_left()
+
+
+def test_the_demo_counts_exactly_a_second_time_too(tmp_path: Path) -> None:
+    for _ in range(2):
+        with Command(("demo", "--repeat", "1", "--data-dir", str(tmp_path / "demo")), tmp_path) as demo:
+            ended = demo.ended()
+            assert demo.nothing_left()
+        assert ended.code == 0, ended.err
+        assert "Every count equals a plain count of the text." in ended.out
+        assert "Where to look next" in ended.out
+
+
+def test_ctrl_c_during_the_demo_leaves_no_process(tmp_path: Path) -> None:
+    with Command(("demo", "--data-dir", str(tmp_path / "demo")), tmp_path) as demo:
+        assert until(lambda: "streams-wordcount:" in demo.output())
+        assert len(demo.processes()) > 2
+        demo.interrupt()
+        ended = demo.ended()
+        assert ended.code == 130
+        assert "Traceback" not in ended.err
+        assert demo.nothing_left()
+
+
+def test_a_directory_with_other_things_in_it_is_not_emptied(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("precious")
+    refused = penstock(tmp_path, "demo", "--data-dir", str(tmp_path / "mine"))
+    assert refused.code == 1
+    assert "thesis.txt" in refused.err
+    assert (tmp_path / "mine" / "thesis.txt").exists()
+
+
+def test_without_java_the_demo_says_what_to_install(tmp_path: Path) -> None:
+    refused = penstock(tmp_path, "demo", "--repeat", "1", "--data-dir", str(tmp_path / "demo"), PATH="/nowhere")
+    assert refused.code == 1
+    assert "Java 17" in refused.err
+    assert "Traceback" not in refused.err
