@@ -11,7 +11,7 @@ from typing import Any
 from penstock.host.spark.checkpoint import Manifest
 from penstock.record import TopicPartition
 
-_RECENT = 20
+_RECENT = 5
 
 
 class Figures:

@@ -95,6 +95,8 @@ class EpochSink(DataSourceStreamArrowWriter):
         for message in received:
             if message.failure is not None:
                 raise QueryFailedError(message.failure)
+        if not any(message.control or message.reports for message in received):
+            return  # a driver that stopped before its first epoch leaves Spark a batch of nothing
         try:
             commit_epoch(recipe, received)
         except StreamsError as error:
@@ -151,7 +153,7 @@ def commit_epoch(recipe: Recipe, messages: Sequence[PartitionCommit]) -> None:
     """
     checkpoint = open_checkpoint(recipe.checkpoint)
     checkpoint.check_generation(recipe.generation)
-    control = SinkControl.decode(next(m.control for m in messages if m.control is not None))
+    control = _control(messages)
     decoded = (TaskReport.decode(blob) for message in messages for blob in message.reports)
     reports = sorted(decoded, key=lambda report: report.task)
     before = checkpoint.read_manifest(control.epoch - 1, recipe.query_id)
@@ -179,6 +181,13 @@ def commit_epoch(recipe: Recipe, messages: Sequence[PartitionCommit]) -> None:
     )
     checkpoint.write_manifest(manifest, partial(crash_point, "manifest.torn_write", control.epoch))
     crash_point("manifest.after_write", control.epoch)
+
+
+def _control(messages: Sequence[PartitionCommit]) -> SinkControl:
+    for message in messages:
+        if message.control is not None:
+            return SinkControl.decode(message.control)
+    raise TaskCorruptedError("No sink partition received its control row; the shuffle lost rows.")
 
 
 def _check(recipe: Recipe, control: SinkControl, reports: Sequence[TaskReport], before: Manifest) -> None:

@@ -1,0 +1,91 @@
+"""Plays Spark's part in one process: the same source, stages and sink, without a JVM, one call after the other.
+
+Steps, order and replays are those of a micro-batch: offset log, partitions, tasks, sink, commit, commit log. A test may give up an epoch anywhere by an
+exception and go on with `restart`, as a new driver does on the files of the old one.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from penstock.client.api import Admin
+from penstock.config import StreamsConfig
+from penstock.host.spark.checkpoint import Checkpoint
+from penstock.host.spark.preparation import prepare
+from penstock.host.spark.recipe import Recipe, dump_recipe
+from penstock.host.spark.sink import EpochSink
+from penstock.host.spark.source import EpochReader
+from penstock.host.spark.stage import run_level
+from penstock.plan.topology import Topology
+
+
+class InlineQuery:
+    """One application, run epoch by epoch."""
+
+    def __init__(self, topology: Topology, config: StreamsConfig, admin: Admin, parallelism: int = 2) -> None:
+        """Start a first driver."""
+        self._topology = topology
+        self._config = config
+        self._admin = admin
+        self._parallelism = parallelism
+        self._offset_log: list[dict[str, Any]] = []
+        self._committed = 0
+        self.restart()
+
+    def restart(self) -> None:
+        """Start a new driver on what is there; the epoch that was planned last is run again if it is not committed."""
+        checkpoint = Checkpoint(self._config.checkpoint_directory())
+        built = self._topology.build(str(self._config["application.id"]))
+        control = f"{self._config['state.dir']}/control"
+        prepared = prepare(built, self._config, checkpoint, self._admin, self._parallelism, control)
+        self.recipe: Recipe = prepared.recipe
+        self._data = dump_recipe(self.recipe)
+        self._reader = EpochReader(self._data)
+        (Checkpoint(self._config.checkpoint_directory())._files.create_dir(f"{checkpoint.local_path}/spark/offsets"))
+
+    def epoch(self) -> bool:
+        """Run the next epoch, or the one that was planned and not committed; return False where nothing is due."""
+        if self._committed < len(self._offset_log):
+            end = self._offset_log[self._committed]
+        else:
+            start = self._start()
+            end = self._reader.latestOffset(start, ReadAllAvailable())
+            if end == start:
+                return False
+            self._offset_log.append(end)
+        self.run(self._start(), end)
+        self._committed += 1
+        self._reader.commit(end)
+        return True
+
+    def run_to_end(self) -> None:
+        """Run epochs until nothing is due."""
+        while self.epoch():
+            pass
+
+    def _start(self) -> dict[str, Any]:
+        return self._offset_log[self._committed - 1] if self._committed else self._reader.initialOffset()
+
+    def run(self, start: dict[str, Any], end: dict[str, Any]) -> None:
+        """Run the epoch from `start` to `end`."""
+        placement = self.recipe.placement
+        partitions = [pickle.loads(pickle.dumps(each)) for each in self._reader.partitions(start, end)]
+        frames = [frame for partition in partitions for frame in self._reader.read(partition)]
+        for level in range(1, len(placement.levels)):
+            shuffled = _shuffle(frames, placement.partitions[level])
+            frames = [frame for part in shuffled for frame in run_level(self._data, level, part)]
+        sink = EpochSink(self._data)
+        messages = [sink.write(iter(part)) for part in _shuffle(frames, placement.sink_partitions)]
+        sink.commit(list(messages), len(self._offset_log) - 1)
+
+
+def _shuffle(frames: list[pa.RecordBatch], partitions: int) -> Iterator[list[pa.RecordBatch]]:
+    table = pa.Table.from_batches(frames)
+    for number in range(partitions):
+        part = table.filter(pa.compute.equal(table["dst"], number))
+        yield list(reversed(part.to_batches()))  # a shuffle promises no order
