@@ -275,7 +275,7 @@ class _LmdbView:
             return [self.get(key) for key in keys]
         stored = [number + key for key in keys]
         with self._base.cursor() as cursor:
-            found = dict(cast(_Entries, cursor.getmulti(stored)))
+            found = dict(cast(_Entries, cursor.getmulti(sorted(stored))))  # in order: each page is met once
         return list(map(found.get, stored))
 
     def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
