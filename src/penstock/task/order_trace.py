@@ -6,7 +6,6 @@ With the same records, the same order and the same commit points a task gives by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -67,13 +66,3 @@ class OrderTrace:
         """Return the commit that ends now (wall clock in ms) and begin the next."""
         ranges, self._ranges = tuple(self._ranges), []
         return TracedCommit(wall_clock, ranges)
-
-
-def read_trace(lines: Iterator[bytes], at: Callable[[TracedRange], None], commit: Callable[[int], None]) -> None:
-    """Replay a trace: call `at` for each range in order, and `commit` with the wall clock (ms) at the end of each
-    commit."""
-    for line in lines:
-        traced = TracedCommit.decode(line)
-        for traced_range in traced.ranges:
-            at(traced_range)
-        commit(traced.wall_clock)

@@ -101,4 +101,5 @@ class TaskEpoch:
         if directory is not None and commit.order is not None:
             path = Path(directory) / str(self._task)
             path.mkdir(parents=True, exist_ok=True)
+            (path / "lane").write_text(str(self._recipe.placement.places[self._task].lane))
             (path / f"{self._control.epoch:012d}").write_bytes(commit.order.encode())

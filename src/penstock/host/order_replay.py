@@ -1,0 +1,139 @@
+"""Replays what a host logged under `penstock.trace.order`: the same tasks take the same records in the same order and
+commit at the same points, in this process, without a broker. What comes out is byte-equal to what the host gave.
+
+A trace is a directory: one folder a task (`<sub-topology>_<partition>`) with the file `lane`, its number among all
+tasks, and a file for each commit, named so that commits sort. Tasks live for one commit, as they do on Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from penstock.config import StreamsConfig
+from penstock.errors import StreamsError
+from penstock.plan.subtopology import BuiltTopology, TaskId
+from penstock.record import RecordBatch, TopicPartition
+from penstock.state.memory import MemoryBase
+from penstock.task.checkpoint import TaskCheckpoint
+from penstock.task.order_trace import TracedCommit, TracedRange
+from penstock.task.punctuation import EpochSchedules
+from penstock.task.stream_task import StreamTask
+
+LANE_FILE = "lane"
+
+ReadRecords = Callable[[TopicPartition, int, int], RecordBatch]
+"""Called with a partition, a first offset and a number of records; returns those records as bytes."""
+
+
+class TracedTask(NamedTuple):
+    """A task of a trace: its lane and the files of its commits by name."""
+
+    task: TaskId
+    lane: int
+    commits: Mapping[str, Path]
+
+
+def read_trace(directory: Path) -> list[TracedTask]:
+    """Return the tasks of a trace by lane; raises StreamsError where `directory` has none."""
+    found = []
+    for folder in directory.iterdir() if directory.is_dir() else ():
+        subtopology, _, partition = folder.name.partition("_")
+        commits = {path.name: path for path in folder.iterdir() if path.name != LANE_FILE}
+        lane = int((folder / LANE_FILE).read_text())
+        found.append(TracedTask(TaskId(int(subtopology), int(partition)), lane, commits))
+    if not found:
+        raise StreamsError(
+            f"{directory} has no trace of an order: run the application with penstock.trace.order={directory} first."
+        )
+    return sorted(found, key=lambda traced: traced.lane)
+
+
+class OrderReplay:
+    """Runs the tasks of a trace again."""
+
+    def __init__(
+        self,
+        topology: BuiltTopology,
+        config: StreamsConfig,
+        directory: Path,
+        records: ReadRecords,
+        partitions: Mapping[str, int],
+    ) -> None:
+        """Read the trace in `directory`.
+
+        records: gives the records of the topics that the topology reads from a broker. partitions: the number of
+        partitions of each topic that it writes to; those of repartition topics follow from the trace. Raises
+        StreamsError where there is no trace.
+        """
+        self._topology = topology
+        self._config = config
+        self._records = records
+        self._traced = read_trace(directory)
+        self._subtopologies = {spec.id: spec for spec in topology.subtopologies}
+        self._partitions = {**partitions, **self._repartition_counts()}
+        self._bases = {traced.task: MemoryBase() for traced in self._traced}
+        self._checkpoints: dict[TaskId, TaskCheckpoint] = {}
+        self._lanes: dict[tuple[TopicPartition, int], list[RecordBatch]] = {}
+        self.output: dict[TopicPartition, list[RecordBatch]] = {}
+
+    def run(self) -> None:
+        """Replay every commit; afterwards `output` has what was written, by partition, in batches as bytes."""
+        for name in sorted({name for traced in self._traced for name in traced.commits}):
+            for traced in self._traced:
+                if name in traced.commits:
+                    self._replay(traced, TracedCommit.decode(traced.commits[name].read_bytes()), name)
+
+    def store_entries(self, task: TaskId, store_name: str) -> Iterator[tuple[bytes, bytes]]:
+        """Return the entries of a store of `task` after the last commit, as bytes in key order."""
+        return self._bases[task].view(store_name).range(None, None, False)
+
+    def _replay(self, traced: TracedTask, commit: TracedCommit, name: str) -> None:
+        checkpoint = self._checkpoints.get(traced.task, TaskCheckpoint())
+        task = StreamTask(
+            self._subtopologies[traced.task.subtopology],
+            traced.task,
+            self._config,
+            self._bases[traced.task],
+            self._partitions,
+            checkpoint,
+            commit.wall_clock,
+            EpochSchedules(checkpoint.schedules),
+        )
+        for lane in dict.fromkeys((taken.partition, taken.lane) for taken in commit.ranges):
+            batches = [self._read(taken) for taken in commit.ranges if (taken.partition, taken.lane) == lane]
+            task.add_records(*lane[0], RecordBatch.concat(batches), lane[1])
+        task.initialize()
+        task.process()
+        task.advance_wall_clock(commit.wall_clock)
+        done = task.prepare_commit()
+        task.committed(done.changes, name.encode())
+        task.close()
+        self._checkpoints[traced.task] = done.checkpoint
+        for topic, partition, batch in done.output:
+            to = TopicPartition(topic, partition)
+            if topic in self._topology.repartition_topics:
+                self._lanes.setdefault((to, traced.lane), []).append(batch)
+            else:
+                self.output.setdefault(to, []).append(batch)
+
+    def _read(self, taken: TracedRange) -> RecordBatch:
+        if taken.partition.topic not in self._topology.repartition_topics:
+            return self._records(taken.partition, taken.first_offset, taken.records)
+        written = self._lanes.get((taken.partition, taken.lane), [])
+        joined = RecordBatch.concat(written)
+        batch = joined.slice(taken.first_offset, taken.first_offset + taken.records)
+        if len(batch) < taken.records:
+            raise StreamsError(
+                f"The trace takes {taken.records} records of {taken.partition} from offset {taken.first_offset} of "
+                f"lane {taken.lane}, which has {len(joined)}: the trace is not whole, or the program is another one."
+            )
+        return batch
+
+    def _repartition_counts(self) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for spec in self._topology.subtopologies:
+            tasks = sum(traced.task.subtopology == spec.id for traced in self._traced)
+            counts |= {topic: tasks for topic in spec.source_topics if topic in self._topology.repartition_topics}
+        return counts
