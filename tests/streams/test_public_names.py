@@ -1,0 +1,36 @@
+"""The package: its public names, and that it loads no more than it is asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import penstock
+
+
+@pytest.mark.parametrize("name", penstock.__all__)
+def test_every_public_name_can_be_imported_and_is_documented(name: str) -> None:
+    assert penstock.__getattr__(name).__doc__
+
+
+def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'KTabel'"):
+        penstock.__getattr__("KTabel")
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Return the modules that a fresh interpreter has loaded after `statement`."""
+    program = f"{statement}\nimport sys\nprint('\\n'.join(sys.modules))"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    return set(ran.stdout.split())
+
+
+def test_the_package_itself_loads_nothing() -> None:
+    assert not {name for name in loaded_by("import penstock") if name.startswith(("penstock.", "numpy", "pyspark"))}
+
+
+def test_writing_and_testing_a_topology_needs_neither_spark_nor_a_client() -> None:
+    loaded = loaded_by("from penstock import StreamsBuilder, KafkaStreams\nimport penstock.testing")
+    assert not {"pyspark", "confluent_kafka", "lmdb", "kio"} & loaded
