@@ -1,0 +1,201 @@
+"""Leads an application through a life: starts it, kills what the life says, and starts it again, until it is at the end
+of its input.
+
+Kills at crash points are ordered in the environment; others are done here, as soon as the moment is seen in the files
+of the checkpoint. Every wait has a bound, and so has the number of starts. What must hold afterwards is in the test.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyspark
+
+from penstock.config import StreamsConfig
+from tests.crash import program
+from tests.crash.kills import LAYOUTS, SEEN, VICTIMS_AT_POINTS, Kill, Life
+from tests.crash.processes import END_SECONDS, MarkedProcesses, kill, start_program, victims
+from tests.spark.support import InputRecord, OutputRecord, SparkRunner, lines, wait_for
+
+OUTPUT_PARTITIONS = 3
+STANDSTILL_SECONDS = 150.0
+"""How long an application may go on without starting, committing an epoch or ending."""
+
+_FIRST_KILL = 3
+_EPOCH_BYTES = 4096
+_LINE_WORDS = 12
+_WORDS = 400
+_LOOK_SECONDS = 0.005
+_ROOT = Path(__file__).parents[2]
+
+
+class Application:
+    """An application and its topics; a context manager that leaves no process behind.
+
+    After `live`: `starts` is how often it was started.
+    """
+
+    def __init__(self, life: Life, runner: SparkRunner, name: str, directory: Path, seed: int) -> None:
+        """Write the input; nothing is started yet. name: application.id, and what its topics begin with."""
+        layout = LAYOUTS[life.layout]
+        self.life = life
+        self._seed = seed
+        self.starts = 0
+        self.input = _input(layout.tasks, life.epochs, seed)
+        self._layout = layout
+        self._runner = runner
+        self._random = random.Random(f"{seed} {life}")
+        self._source, self._target = f"{name}-in", f"{name}-out"
+        self._directory = directory
+        self._log = directory / "application.log"
+        self._struck = directory / "struck"
+        self._struck.mkdir(parents=True)
+        self._processes = MarkedProcesses()
+        self._config = {
+            "application.id": name,
+            "bootstrap.servers": runner.bootstrap_servers,
+            "state.dir": str(directory / "state"),
+            "penstock.spark.master": layout.master,
+            "penstock.spark.partitions": layout.cores,
+            "penstock.batch.max.bytes": _EPOCH_BYTES,
+            "penstock.poll.ms": 20,
+        }
+        self._checkpoint = directory / "state" / name / "checkpoint"
+        self._at_points: list[str] = []
+        self._from_outside: list[Kill] = []
+        for epoch, each in enumerate(life.kills, _FIRST_KILL):
+            if each.moment in SEEN:
+                self._from_outside.append(each)
+            else:
+                self._at_points.append(f"{each.moment}@{epoch}{VICTIMS_AT_POINTS[each.victim]}")
+        runner.create_topics({self._source: layout.tasks, self._target: OUTPUT_PARTITIONS})
+        runner.write(self._source, self.input)
+
+    def __enter__(self) -> Application:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._processes.kill()
+
+    # ---------------------------------------- the life
+
+    def live(self) -> None:
+        """Run to the end of the input through all kills; raises AssertionError if it does not come there."""
+        outside = list(self._from_outside)
+        while (code := self._run(outside)) != 0:
+            assert self.starts < self.life.most_starts(), self._story(f"it ended with {code} once too often")
+        assert not outside, self._story(f"at the end before it could be killed: {', '.join(map(str, outside))}")
+        missed = [order for order in self._at_points if not (self._struck / order).exists()]
+        assert not missed, self._story(f"nobody came to {missed}")
+        wait_for(lambda: not self._processes.running(), END_SECONDS)
+
+    def _run(self, outside: list[Kill]) -> int:
+        """Start the program and wait for its end; do and remove the kills of `outside` that come in time. Return the
+        exit code."""
+        self.starts += 1
+        running = self._start()
+        target = self._next_epoch(outside)
+        seen, since = -1, time.monotonic()
+        while (code := running.poll()) is None:
+            if outside and self._last_epoch(outside[0].moment) >= target and self._kill(outside[0], running.pid):
+                outside.pop(0)
+                target = self._next_epoch(outside)
+            if seen < (last := self._last_epoch("manifest")):
+                seen, since = last, time.monotonic()
+            assert time.monotonic() - since < STANDSTILL_SECONDS, self._story(f"it stands still after epoch {seen}")
+            time.sleep(_LOOK_SECONDS)
+        return code
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        environment = {
+            **self._processes.environment,
+            "PYTHONPATH": str(_ROOT / "src"),
+            "SPARK_HOME": str(self._spark_home()),
+            "PENSTOCK_CRASH_POINTS": " ".join(self._at_points),
+            "PENSTOCK_CRASH_DIRECTORY": str(self._struck),
+        }
+        arguments = json.dumps({**self._config, "source": self._source, "target": self._target})
+        return start_program(Path(program.__file__), [arguments], environment, self._log)
+
+    def _spark_home(self) -> Path:
+        """Return a home of Spark below the test's directory: a cluster on this machine makes its working directories
+        there, which do not belong into the installed package."""
+        home = self._directory / "spark"
+        for name in ("bin", "jars"):
+            if not (home / name).exists():
+                home.mkdir(exist_ok=True)
+                (home / name).symlink_to(Path(pyspark.__file__).parent / name)
+        return home
+
+    def _next_epoch(self, outside: list[Kill]) -> int:
+        return self._last_epoch(outside[0].moment) + 1 if outside else 0
+
+    def _last_epoch(self, moment: str) -> int:
+        """Return the last epoch that is planned, in a manifest or committed; -1 if none is."""
+        directories = {"planned": "spark/offsets", "manifest": "manifests", "committed": "spark/commits"}
+        directory = self._checkpoint / directories[moment]
+        return (
+            max((int(name) for name in os.listdir(directory) if name.isdigit()), default=-1)
+            if directory.exists()
+            else -1
+        )
+
+    def _kill(self, order: Kill, program_pid: int) -> bool:
+        """Kill the victim, chosen by seed where there are several; return whether there was one."""
+        found = victims(order.victim, program_pid, self._processes.running())
+        if order.victim != "application":
+            found = self._random.sample(found, min(len(found), 1))
+        return sum(kill(process.pid) for process in found) > 0
+
+    def _story(self, what: str) -> str:
+        """Return what went wrong, with what is needed to find out why."""
+        struck = ", ".join(sorted(f"{path.name} ({path.read_text().strip()})" for path in self._struck.iterdir()))
+        log = self._log.read_text(errors="replace")[-6000:]
+        return (
+            f"PENSTOCK_CRASH_SEED={self._seed}: {self.life}: {what}; start {self.starts} of at most "
+            f"{self.life.most_starts()}, last manifest {self._last_epoch('manifest')}, struck: "
+            f"{struck or 'none'}\n{log}"
+        )
+
+    # ---------------------------------------- what it left
+
+    def is_exactly_once(self) -> bool:
+        """Return whether it said at each start that it writes exactly once."""
+        said = [line for line in self._log.read_text(errors="replace").splitlines() if "; checkpoint " in line]
+        return bool(said) and all(": exactly_once_v2; " in line for line in said)
+
+    def output(self) -> list[OutputRecord]:
+        """Return the committed records of the output topic, partition by partition."""
+        return self._runner.read(self._target)
+
+    def state(self) -> dict[str, tuple[int, int]]:
+        """Return (count, timestamp in ms) by word, from the segments that the last manifest names."""
+        content = self._runner.store(StreamsConfig(self._config), program.STORE)
+        return {
+            key.decode(): (int.from_bytes(value[8:], "big"), int.from_bytes(value[:8], "big"))
+            for key, value in content.items()
+        }
+
+
+def count(records: list[InputRecord]) -> Mapping[str, int]:
+    """Return how often each word is in `records`."""
+    return Counter(word for record in records if record.value for word in record.value.decode().split())
+
+
+def _input(partitions: int, epochs: int, seed: int) -> list[InputRecord]:
+    """Return lines of words for so many epochs; some words are in most lines, many are rare."""
+    chosen = random.Random(seed)
+    texts: list[str] = []
+    size = 0
+    while size < epochs * _EPOCH_BYTES:
+        words = (f"w{min(int(chosen.paretovariate(0.4)), _WORDS)}" for _ in range(_LINE_WORDS))
+        texts.append(" ".join(words))
+        size += len(texts[-1])
+    return lines(texts, partitions)

@@ -1,0 +1,141 @@
+"""The matrix of kills, as data: which process dies when, on which layout of cores and tasks, on which broker.
+
+A life is one application from its first start to the end of its input, with some kills on its way, so that many kills
+cost one run. `LIVES` are all of them, `sample` picks a few by seed. Nothing here runs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.host.spark.crashpoints import POINTS
+
+SOURCE_POINTS = tuple(point for point in POINTS if point.startswith("source."))
+COMMIT_POINTS = tuple(point for point in POINTS if point.startswith("manifest."))
+TASK_POINTS = tuple(point for point in POINTS if point not in SOURCE_POINTS + COMMIT_POINTS)
+
+SEEN = ("planned", "manifest", "committed")
+"""Moments that are seen from outside: an epoch is in Spark's offset log, in a manifest, in Spark's commit log."""
+
+VICTIMS_AT_POINTS = {"process": "", "group": ":group", "jvm": ":jvm", "driver": ":driver"}
+"""Who dies at a crash point, and how that is ordered there. jvm: the executor, where it is a task that reaches the
+point and there are executors. group: a worker's daemon with all its workers; all of the driver elsewhere."""
+
+
+@dataclass(frozen=True)
+class Kill:
+    """One kill.
+
+    victim: of `VICTIMS_AT_POINTS` at a crash point; else a kind of process (see `processes.victims`). moment: a crash
+    point, or one of `SEEN`.
+    """
+
+    victim: str
+    moment: str
+
+    def __str__(self) -> str:
+        return f"{self.victim} at {self.moment}"
+
+    def ends_application(self, executors: bool) -> bool:
+        """Return whether the application must be started again: it lives on only without some process of its tasks."""
+        if self.moment in TASK_POINTS:
+            return self.victim == "driver" or (self.victim == "jvm" and not executors)
+        return self.victim not in ("worker", "daemon", "executor")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where an application runs: master of Spark, its cores, and tasks a level (the partitions of the source topic)."""
+
+    master: str
+    cores: int
+    tasks: int
+
+    @property
+    def executors(self) -> bool:
+        """Whether tasks run in executors, apart from the driver."""
+        return self.master.startswith("local-cluster")
+
+
+LAYOUTS = {
+    "4-cores-1-task": Layout("local[4,4]", 4, 1),
+    "4-cores-8-tasks": Layout("local[4,4]", 4, 8),
+    "1-core-3-tasks": Layout("local[1,4]", 1, 3),
+    "2-executors-1-task": Layout("local-cluster[2,1,1024]", 2, 1),
+    "2-executors-5-tasks": Layout("local-cluster[2,1,1024]", 2, 5),
+}
+
+
+@dataclass(frozen=True)
+class Life:
+    """Kills that one application goes through, in this order, an epoch or more apart.
+
+    epochs: how many its input is for: one for each kill, and some without; the same for all long lives, so that they
+    compare with one life without a kill.
+    """
+
+    broker: str
+    layout: str
+    name: str
+    kills: tuple[Kill, ...]
+    epochs: int = 28
+
+    def __str__(self) -> str:
+        return f"{self.broker}-{self.layout}-{self.name}"
+
+    def most_starts(self) -> int:
+        """Return how often the application is started, if it lives through all that it can."""
+        executors = LAYOUTS[self.layout].executors
+        return 1 + sum(kill.ends_application(executors) for kill in self.kills)
+
+
+def _at(victims: Sequence[str], points: Sequence[str]) -> tuple[Kill, ...]:
+    """Return a kill for each point, with the victims in turn."""
+    return tuple(Kill(victim, point) for victim, point in zip(itertools.cycle(victims), points, strict=False))
+
+
+def _seen(victims: Sequence[str]) -> tuple[Kill, ...]:
+    return tuple(Kill(victim, moment) for victim in victims for moment in SEEN)
+
+
+_ALL = tuple(VICTIMS_AT_POINTS)
+_NO_TRANSACTION = tuple(point for point in POINTS if point != "transaction.open")
+
+LIVES = (
+    # Every point with every victim.
+    *(Life("kafka", "4-cores-8-tasks", victim, _at([victim], POINTS)) for victim in _ALL),
+    # Every point and every victim, with more cores than tasks, with fewer, and in a cluster.
+    Life("kafka", "4-cores-1-task", "points", _at(_ALL, POINTS)),
+    Life("kafka", "1-core-3-tasks", "points", _at(_ALL[::-1], POINTS)),
+    Life("kafka", "2-executors-1-task", "points", _at(("jvm", "process", "driver"), POINTS)),
+    Life("kafka", "2-executors-5-tasks", "executor", _at(["jvm"], POINTS)),
+    Life("kafka", "2-executors-5-tasks", "tasks", _at(["process", "group"], TASK_POINTS)),
+    # Random moments.
+    Life("kafka", "4-cores-8-tasks", "moments-of-tasks", _seen(("worker", "daemon", "source"))),
+    Life("kafka", "4-cores-8-tasks", "moments-of-the-driver", _seen(("jvm", "program", "application"))),
+    Life("kafka", "2-executors-5-tasks", "moments", _seen(("executor", "worker", "jvm", "application"))),
+    # Without transactions.
+    Life("embedded", "4-cores-8-tasks", "points", _at(_ALL, _NO_TRANSACTION)),
+    Life("embedded", "2-executors-5-tasks", "moments", _seen(("executor", "daemon", "program"))),
+)
+
+
+def sample(seed: int) -> tuple[Life, Life]:
+    """Return two short lives: one where a worker, and then the driver are killed, one where an executor is."""
+    chosen = random.Random(seed)
+    local = chosen.choice([name for name, layout in LAYOUTS.items() if not layout.executors])
+    cluster = chosen.choice([name for name, layout in LAYOUTS.items() if layout.executors])
+    worker = Kill(chosen.choice(("process", "group")), chosen.choice(TASK_POINTS))
+    driver = Kill(chosen.choice(("jvm", "driver")), chosen.choice(POINTS))
+    executor = Kill("jvm", chosen.choice(_without_transaction(TASK_POINTS)))
+    return (
+        Life("kafka", local, "sample-of-worker-and-driver", (worker, driver), epochs=9),
+        Life("embedded", cluster, "sample-of-executor", (executor,), epochs=7),
+    )
+
+
+def _without_transaction(points: Sequence[str]) -> list[str]:
+    return [point for point in points if point in _NO_TRANSACTION]

@@ -1,0 +1,38 @@
+"""The program that is killed: a word count from a topic to a topic, to the end of its input.
+
+Run as `program.py <configuration as JSON>`; beside keys of StreamsConfig that has the topics, `source` and `target`.
+Its functions are defined here, so they reach the workers as those of any user's program do.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from penstock import Consumed, Grouped, KafkaStreams, Materialized, Produced, Serdes, StreamsBuilder, Topology
+
+STORE = "counts"
+
+
+def word_count(source: str, target: str) -> Topology:
+    text = Serdes.string()
+    builder = StreamsBuilder()
+    (
+        builder.stream(source, consumed=Consumed.with_(key_serde=text, value_serde=text))
+        .flat_map_values(lambda line: line.split())
+        .group_by(lambda _, word: word, grouped=Grouped.with_(key_serde=text, value_serde=text))
+        .count(materialized=Materialized.as_(STORE))
+        .to_stream()
+        .to(target, produced=Produced.with_(key_serde=text, value_serde=Serdes.long()))
+    )
+    return builder.build()
+
+
+def main() -> None:
+    config = json.loads(sys.argv[1])
+    topology = word_count(config.pop("source"), config.pop("target"))
+    KafkaStreams(topology, config).run_to_end()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""Processes of a word count on Spark are killed, and nothing of it shows in what it leaves behind.
+
+`make test` goes through a sample, `make crash` (PENSTOCK_CRASH=all) through all lives of `kills.py`. Each run draws a
+seed, which failures tell; PENSTOCK_CRASH_SEED repeats it.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from penstock.testing import TopologyTestDriver
+from tests.crash import program
+from tests.crash.application import Application, count
+from tests.crash.kills import LIVES, Life, sample
+from tests.spark.support import InputRecord, OutputRecord, SparkRunner
+from tests.support.brokers import ON_KAFKA
+from tests.support.kafka import KafkaUnavailableError, kafka_class_path
+
+ALL = os.environ.get("PENSTOCK_CRASH") == "all"
+# Workers of a parallel run must agree on their tests, so on the seed.
+_RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+SEED = int(os.environ.get("PENSTOCK_CRASH_SEED") or zlib.crc32(_RUN.encode()) % 10_000)
+
+pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.timeout(3600 if ALL else 600)]
+
+
+def parameters(lives: tuple[Life, ...]) -> list[object]:
+    """Return a parameter for each life, named without its chances; those on Kafka share a worker."""
+    return [
+        pytest.param(life, id=str(life) if ALL else life.name, marks=ON_KAFKA if life.broker == "kafka" else ())
+        for life in lives
+    ]
+
+
+Runner = Callable[[str], SparkRunner]
+
+
+@pytest.fixture(scope="module")
+def runner_on(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+    """A function that gives a runner on a kind of broker; a sample takes the embedded one where there is no Kafka."""
+    runners: dict[str, SparkRunner] = {}
+
+    def on(kind: str) -> SparkRunner:
+        if kind == "kafka" and not ALL and not _kafka_at_hand():
+            kind = "embedded"
+        if kind not in runners:
+            broker = request.getfixturevalue("real_kafka" if kind == "kafka" else "embedded_broker")
+            runners[kind] = SparkRunner(broker.bootstrap_servers, tmp_path_factory.mktemp(f"crash-{kind}"))
+        return runners[kind]
+
+    yield on
+    for runner in runners.values():
+        runner.close()
+
+
+def _kafka_at_hand() -> bool:
+    try:
+        kafka_class_path()
+    except KafkaUnavailableError:
+        return os.environ.get("PENSTOCK_REQUIRE_KAFKA") == "1"
+    return True
+
+
+Undisturbed = Callable[[Life], tuple[list[OutputRecord], dict[str, tuple[int, int]]]]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(runner_on: Runner, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    """A function that gives output and state of a life without its kills."""
+    known: dict[tuple[str, str, int], tuple[list[OutputRecord], dict[str, tuple[int, int]]]] = {}
+
+    def result(life: Life) -> tuple[list[OutputRecord], dict[str, tuple[int, int]]]:
+        key = (life.broker, life.layout, life.epochs)
+        if key not in known:
+            quiet = Life(life.broker, life.layout, "undisturbed", (), life.epochs)
+            directory = tmp_path_factory.mktemp("undisturbed")
+            with Application(quiet, runner_on(life.broker), str(quiet), directory, SEED) as application:
+                application.live()
+                known[key] = application.output(), application.state()
+        return known[key]
+
+    return result
+
+
+def by_test_driver(records: list[InputRecord]) -> dict[str, tuple[int, int]]:
+    """Return (count, timestamp in ms) by word of the same topology without Spark and without a broker."""
+    with TopologyTestDriver(program.word_count("in", "out")) as driver:
+        for record in records:
+            driver.pipe_bytes("in", record.key, record.value, record.timestamp)
+        store = driver.get_timestamped_key_value_store(program.STORE)
+        assert store is not None
+        return {key: (counted.value, counted.timestamp) for key, counted in store.all()}
+
+
+def final_counts(records: list[OutputRecord]) -> Mapping[str, int]:
+    return {record.key.decode(): number(record) for record in records if record.key is not None}
+
+
+def number(record: OutputRecord) -> int:
+    assert record.value is not None
+    return int.from_bytes(record.value, "big")
+
+
+def assert_strictly_growing(records: list[OutputRecord]) -> None:
+    """Each word stands in one partition, and each of its counts is larger than the one before: none is there twice."""
+    last: dict[bytes | None, tuple[int, int]] = {}
+    for record in records:
+        partition, before = last.get(record.key, (record.partition, 0))
+        assert record.partition == partition
+        assert number(record) > before, f"{record.key!r} has {number(record)} after {before}"
+        last[record.key] = (record.partition, number(record))
+
+
+@pytest.mark.parametrize("life", parameters(LIVES if ALL else sample(SEED)))
+def test_a_killed_application_goes_on_as_if_nothing_had_happened(
+    life: Life, runner_on: Runner, undisturbed: Undisturbed, unique_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    runner = runner_on(life.broker)
+    with Application(life, runner, unique_name("app"), tmp_path, SEED) as application:
+        print(f"PENSTOCK_CRASH_SEED={SEED}: {life}: {', '.join(map(str, life.kills))}")
+        application.live()
+        output, state = application.output(), application.state()
+    expected = count(application.input)
+    assert final_counts(output) == expected
+    assert {word: counted for word, (counted, _) in state.items()} == expected
+    assert state == by_test_driver(application.input)
+    if application.is_exactly_once():
+        assert_strictly_growing(output)
+    if ALL and application.is_exactly_once():
+        assert (output, state) == undisturbed(life)
