@@ -1,0 +1,175 @@
+"""Exactly once under crashes at every named point, played in one process: driver and workers fall, a new driver goes on.
+
+The tests with real processes are elsewhere; these are quick, so they try many orders of crashes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from penstock import Materialized, StreamsBuilder, Topology
+from penstock.errors import StreamsError
+from penstock.host.spark import crashpoints, sink, source, task_epoch, task_state
+from penstock.host.spark.checkpoint import Checkpoint
+from penstock.host.spark.failures import QueryFailedError, failure_in
+from tests.spark.inline import InlineQuery
+from tests.spark.support import SparkRunner, lines
+from tests.spark.test_topologies import TEXT, final, number, random_lines, word_count
+from tests.support.brokers import RunningBroker
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+class KilledError(BaseException):
+    """What a kill is in one process."""
+
+
+class Crashes:
+    """Strikes at points chosen by a seed: each time a process comes to a point, with a certain probability."""
+
+    def __init__(self, seed: int, probability: float, most: int) -> None:
+        self._random = random.Random(seed)
+        self._probability = probability
+        self._left = most
+        self.struck: Counter[str] = Counter()
+
+    def __call__(self, name: str, epoch: int) -> None:
+        assert name in crashpoints.POINTS
+        if self._left and self._random.random() < self._probability:
+            self._left -= 1
+            self.struck[name] += 1
+            raise KilledError(f"{name} at epoch {epoch}")
+
+
+@pytest.fixture
+def crashes(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, float, int], Crashes]:
+    def install(seed: int, probability: float, most: int) -> Crashes:
+        installed = Crashes(seed, probability, most)
+        for module in (sink, source, task_epoch, task_state):
+            monkeypatch.setattr(module, "crash_point", installed)
+        return installed
+
+    return install
+
+
+@pytest.fixture
+def topics(spark_runner: SparkRunner, unique_name: Callable[[str], str]) -> tuple[str, str]:
+    source_topic, target = unique_name("in"), unique_name("out")
+    spark_runner.create_topics({source_topic: 3, target: 2})
+    return source_topic, target
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_counts_are_exact_whatever_falls_when(
+    spark_runner: SparkRunner,
+    broker: RunningBroker,
+    application: str,
+    topics: tuple[str, str],
+    crashes: Callable[[int, float, int], Crashes],
+    seed: int,
+) -> None:
+    config = spark_runner.config(application, {"penstock.manifests.retained": 3})
+    query = InlineQuery(word_count(*topics), config, spark_runner.admin)
+    expected: Counter[str] = Counter()
+    installed = crashes(seed, 0.04, 30)
+    for part in range(6):
+        texts = random_lines(seed * 100 + part, 20)
+        expected.update(word for line in texts for word in line.split())
+        spark_runner.write(topics[0], lines(texts, partitions=3))
+        while True:
+            try:
+                query.run_to_end()
+                break
+            except KilledError:
+                query.restart()
+    assert sum(installed.struck.values()) >= 5
+    store = spark_runner.store(config, "counts")
+    assert {key.decode(): number(value[8:]) for key, value in store.items()} == expected
+    records = spark_runner.read(topics[1])
+    assert final(records) == expected
+    if broker.kind == "kafka":
+        seen: dict[bytes | None, int] = {}
+        for record in records:
+            assert number(record.value) == seen.get(record.key, 0) + 1, "a record twice, or one left out"
+            seen[record.key] = number(record.value)
+
+
+def test_a_lost_base_is_rebuilt_from_the_segments(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    config = spark_runner.config(application)
+    query = InlineQuery(word_count(*topics), config, spark_runner.admin)
+    for part in range(12):  # enough for segments to be merged
+        spark_runner.write(topics[0], lines(["a b", "b c", f"d{part}"], partitions=3))
+        query.run_to_end()
+    bases = Path(config["state.dir"]) / application / "bases"
+    for file in bases.rglob("data.mdb"):
+        file.unlink()
+    spark_runner.write(topics[0], lines(["a"]))
+    query.run_to_end()
+    counts = final(spark_runner.read(topics[1]))
+    assert counts == {"a": 13, "b": 24, "c": 12, **{f"d{part}": 1 for part in range(12)}}
+
+
+def test_a_base_of_an_earlier_life_is_not_believed(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str], tmp_path: Path
+) -> None:
+    spark_runner.write(topics[0], lines(["a", "a"]))
+    for life in ("first", "second"):
+        config = spark_runner.config(application, {"penstock.checkpoint.dir": str(tmp_path / life)})
+        InlineQuery(word_count(*topics), config, spark_runner.admin).run_to_end()
+        assert spark_runner.store(config, "counts")[b"a"][8:] == (2).to_bytes(8, "big")
+
+
+def test_an_older_driver_cannot_commit(spark_runner: SparkRunner, application: str, topics: tuple[str, str]) -> None:
+    config = spark_runner.config(application)
+    older = InlineQuery(word_count(*topics), config, spark_runner.admin)
+    older.epoch()
+    newer = InlineQuery(word_count(*topics), config, spark_runner.admin)
+    newer._offset_log, newer._committed = list(older._offset_log), older._committed
+    spark_runner.write(topics[0], lines(["a"]))
+    newer.run_to_end()
+    spark_runner.write(topics[0], lines(["a"]))
+    with pytest.raises(QueryFailedError) as caught:
+        older.run_to_end()
+    failure = failure_in(str(caught.value))
+    assert failure is not None
+    assert type(failure[0]).__name__ == "TaskMigratedError"
+    newer.run_to_end()
+    assert final(spark_runner.read(topics[1]))["a"] == 2
+
+
+def failing_in_the_second_level(source_topic: str, target: str) -> Topology:
+    def fail(_: str, count: int) -> int:
+        if count == 3:
+            raise ValueError("three")
+        return count
+
+    builder = StreamsBuilder()
+    words = builder.stream(source_topic, consumed=TEXT).group_by(lambda _, value: value)
+    words.count(materialized=Materialized.as_("counts")).to_stream().map_values(fail).to(target)
+    return builder.build()
+
+
+def test_an_epoch_with_an_error_in_a_later_level_writes_nothing(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    config = spark_runner.config(application)
+    spark_runner.write(topics[0], lines(["a", "b", "c", "a", "a"], partitions=3))
+    topology = failing_in_the_second_level(*topics)
+    values = {"default.key.serde": TEXT.key_serde, "default.value.serde": TEXT.key_serde}
+    config = spark_runner.config(application, values)
+    query = InlineQuery(topology, config, spark_runner.admin)
+    with pytest.raises(QueryFailedError) as caught:
+        query.run_to_end()
+    failure = failure_in(str(caught.value))
+    assert failure is not None
+    assert isinstance(failure[0], StreamsError)
+    assert "ValueError: three" in "\n".join(failure[0].__notes__)
+    assert spark_runner.read(topics[1]) == []
+    assert Checkpoint(config.checkpoint_directory()).last_epoch() == 0
