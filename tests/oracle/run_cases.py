@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +50,14 @@ class Tally:
         self.not_run += 1
         self.missing.update(missing)
 
-    def note(self, case: Case, actual: dict[str, Any]) -> None:
-        """Compare and count a case that was run."""
-        found = differences(case.get("expected", {}), actual)
+    def note_left_out(self, cases: int) -> None:
+        """Count cases that could be run and are not in the sample."""
+        self.not_run += cases
+        self.missing["not in the sample"] += cases
+
+    def note(self, case: Case, expected: dict[str, Any], actual: dict[str, Any]) -> None:
+        """Compare what came out of a case with what is expected, and count it."""
+        found = differences(expected, actual)
         if not found:
             self.passed += 1
         elif divergences.diverges(case):
@@ -71,32 +78,64 @@ class Tally:
         print(f"{self.passed} passed, {self.failed} failed")
 
 
+Outcome = tuple[Case, dict[str, Any], dict[str, Any]]
+"""A case, what it expects, what came out."""
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     options = _options(arguments)
     tally = Tally(options.verbose)
     written: list[str] = []
-    for path in options.files:
-        for case in read_cases(path):
-            missing = case_runner.missing(case)
-            if missing:
-                tally.note_not_run(missing)
-                continue
-            actual = case_runner.run(case, options.execution)
-            tally.note(case, actual)
-            written.append(json.dumps({**case, "expected": actual}))
+    cases = [case for path in options.files for case in read_cases(path)]
+    run = _run_on_spark if options.host == "spark" else _run_on_test_driver
+    for case, expected, actual in run(cases, options, tally):
+        tally.note(case, expected, actual)
+        written.append(json.dumps({**case, "expected": actual}))
     if options.write is not None:
         options.write.write_text("".join(f"{line}\n" for line in written), encoding="utf-8")
     tally.print_summary()
     return 1 if tally.failed else 0
 
 
+def _run_on_test_driver(cases: list[Case], options: argparse.Namespace, tally: Tally) -> Iterator[Outcome]:
+    for case in _runnable(cases, case_runner.missing, options.sample, tally):
+        yield case, case.get("expected", {}), case_runner.run(case, options.execution)
+
+
+def _run_on_spark(cases: list[Case], options: argparse.Namespace, tally: Tally) -> Iterator[Outcome]:
+    # Imported here, by name: without --host spark neither Spark nor a broker is needed.
+    spark_host = import_module("tests.oracle.interpreter.spark_host")
+    runnable = _runnable(cases, lambda case: case_runner.missing(case) or spark_host.unfit(case), options.sample, tally)
+    with spark_host.SparkCases() as spark:
+        for case in runnable:
+            yield case, spark_host.comparable(case, case["expected"]), spark.run(case, options.execution)
+
+
+def _runnable(cases: list[Case], missing: Callable[[Case], list[str]], sample: int | None, tally: Tally) -> list[Case]:
+    """Return the cases that miss nothing, or a sample of them (the same each time); the others are counted."""
+    runnable = []
+    for case in cases:
+        missed = missing(case)
+        if missed:
+            tally.note_not_run(missed)
+        else:
+            runnable.append(case)
+    if sample is None or sample >= len(runnable):
+        return runnable
+    chosen = set(random.Random(0).sample(range(len(runnable)), sample))
+    tally.note_left_out(len(runnable) - sample)
+    return [case for index, case in enumerate(runnable) if index in chosen]
+
+
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Runs conformance cases and says which differ.")
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="case files, one JSON object a line")
+    parser.add_argument("--host", choices=("driver", "spark"), default="driver", help="where the topologies run")
     parser.add_argument(
         "--execution", choices=("auto", "record"), default="auto", help="column by column, or record by record"
     )
+    parser.add_argument("--sample", type=int, metavar="N", help="run only N of the cases, the same N each time")
     parser.add_argument("--write", type=Path, metavar="OUT", help="write the cases that were run, with the results")
     parser.add_argument("--verbose", action="store_true", help="show each difference")
     return parser.parse_args(arguments)

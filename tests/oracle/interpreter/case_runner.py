@@ -26,12 +26,17 @@ def missing(case: Case) -> list[str]:
     return sorted({*settings.missing(case), *operations.missing(case["topology"])})
 
 
-def run(case: Case, execution: str, drive: Drive | None = None) -> Expected:
-    """Return what came out of `case` in the shape of its `expected`.
+class BuildError(Exception):
+    """An operation of a case, or the build, failed; at: the number of the operation."""
 
-    execution: auto or record. drive: the host; None for the test driver.
-    """
-    config = settings.configuration(case, execution)
+    def __init__(self, at: int, error: Exception) -> None:
+        super().__init__(at, error)
+        self.at = at
+        self.error = error
+
+
+def build(case: Case, config: Mapping[str, Any]) -> Topology:
+    """Return the topology of a case; raises BuildError where it cannot be built."""
     at = 0
     entries = case["topology"]
     try:
@@ -44,10 +49,24 @@ def run(case: Case, execution: str, drive: Drive | None = None) -> Expected:
         for entry in entries[at:]:
             operations.apply_low_level(topology, entry)
             at += 1
-        description = str(topology.describe())
+        topology.describe()
     except Exception as error:  # whatever was raised is what the case asks about
-        return {"error": errors.to_json("build", at, error)}
-    return {"describe": normalised_description(description), **(drive or drive_on_test_driver)(case, topology, config)}
+        raise BuildError(at, error) from error
+    return topology
+
+
+def run(case: Case, execution: str, drive: Drive | None = None) -> Expected:
+    """Return what came out of `case` in the shape of its `expected`.
+
+    execution: auto or record. drive: the host; None for the test driver.
+    """
+    config = settings.configuration(case, execution)
+    try:
+        topology = build(case, config)
+    except BuildError as failure:
+        return {"error": errors.to_json("build", failure.at, failure.error)}
+    description = normalised_description(str(topology.describe()))
+    return {"describe": description, **(drive or drive_on_test_driver)(case, topology, config)}
 
 
 def drive_on_test_driver(case: Case, topology: Topology, config: Mapping[str, Any]) -> Expected:

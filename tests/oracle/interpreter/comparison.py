@@ -34,6 +34,10 @@ def _differences(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> Iter
         for kind, topics in expected["internal_topics"].items():
             found = actual.get("internal_topics", {}).get(kind, {})
             yield from _mapping_differences(f"internal topics, {kind}", topics, found)
+    for topic, rows in expected.get("topics", {}).items():
+        found = actual.get("topics", {}).get(topic, [])
+        for number, (left, right) in enumerate(zip_longest(rows, found, fillvalue=_ABSENT)):
+            yield from _difference(f"topic {topic}, record {number}", left, right)
     for number, (left, right) in enumerate(
         zip_longest(expected.get("steps", []), actual.get("steps", []), fillvalue=_ABSENT)
     ):
