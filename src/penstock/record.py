@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -19,6 +20,7 @@ from penstock.errors import StreamsError
 
 K = TypeVar("K")
 V = TypeVar("V")
+T = TypeVar("T")
 
 Headers = tuple[tuple[str, bytes | None], ...]
 """Headers of a record: (name, value) pairs in the order in which they were added; a name may occur twice (Kafka class:
@@ -119,13 +121,21 @@ class KeyValue(NamedTuple):
     value: Any
 
 
+def take_from(column: list[T], indices: Int64Array) -> list[T]:
+    """Return the entries of `column` at `indices` (int64, any order, repeats allowed)."""
+    if len(indices) * 4 < len(column):  # to make an array of the column would cost more than it saves
+        return [column[index] for index in indices.tolist()]
+    taken: list[T] = np.fromiter(column, object, len(column))[indices].tolist()
+    return taken
+
+
 @dataclass(slots=True)
 class RecordBatch:
     """Records of one topic partition or one edge of the topology, as columns of equal length.
 
-    keys, values: a list, bytes or None outside a task, objects inside. timestamps, offsets: int64 arrays (ms; offset of
-    the input record that a row came
-    from). headers: a list, or None when no record has any.
+    keys, values: a list, bytes or None outside a task, objects inside; where both are the same list (as behind a
+    group_by of the value), work is done once. timestamps, offsets: int64 arrays (ms; offset of the input record that a
+    row came from). headers: a list, or None when no record has any.
     """
 
     keys: list[Any]
@@ -155,9 +165,10 @@ class RecordBatch:
 
     def slice(self, start: int, stop: int) -> RecordBatch:
         """Return the rows from `start` to before `stop`."""
+        keys = self.keys[start:stop]
         return RecordBatch(
-            self.keys[start:stop],
-            self.values[start:stop],
+            keys,
+            keys if self.values is self.keys else self.values[start:stop],
             self.timestamps[start:stop],
             self.offsets[start:stop],
             None if self.headers is None else self.headers[start:stop],
@@ -165,14 +176,13 @@ class RecordBatch:
 
     def take(self, indices: Int64Array) -> RecordBatch:
         """Return the rows at `indices` (int64, any order, repeats allowed)."""
-        chosen = indices.tolist()
-        keys, values, headers = self.keys, self.values, self.headers
+        keys = take_from(self.keys, indices)
         return RecordBatch(
-            [keys[i] for i in chosen],
-            [values[i] for i in chosen],
+            keys,
+            keys if self.values is self.keys else take_from(self.values, indices),
             self.timestamps[indices],
             self.offsets[indices],
-            None if headers is None else [headers[i] for i in chosen],
+            None if self.headers is None else take_from(self.headers, indices),
         )
 
     @staticmethod
@@ -185,9 +195,12 @@ class RecordBatch:
         headers: list[Headers] | None = None
         if any(batch.headers is not None for batch in batches):
             headers = [h for b in batches for h in (b.headers if b.headers is not None else [()] * len(b))]
+        keys = list(chain.from_iterable([batch.keys for batch in batches]))
         return RecordBatch(
-            [key for batch in batches for key in batch.keys],
-            [value for batch in batches for value in batch.values],
+            keys,
+            keys
+            if all(batch.values is batch.keys for batch in batches)
+            else list(chain.from_iterable([batch.values for batch in batches])),
             np.concatenate([batch.timestamps for batch in batches]),
             np.concatenate([batch.offsets for batch in batches]),
             headers,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.record import RecordMetadata
-from penstock.state.api import FlushedEntry, RecordContext
+from penstock.state.api import FlushedEntries, RecordContext
 from penstock.state.cache import NamedCache, RecordCache, entry_size
 from penstock.state.caching import CachingKeyValueStore
 from penstock.state.memory import MemoryBase
@@ -115,13 +115,14 @@ class Layer:
         self.buffer = UncommittedStore(base.view("s"))
         self.offset = 0
         self.layer = CachingKeyValueStore("s", self.buffer, self.cache, lambda: context(self.offset))
-        self.flushed: list[FlushedEntry] = []
+        self.flushed: list[tuple[bytes, bytes | None, bytes | None, RecordContext]] = []
         self.layer.set_flush_listener(self.listen, send_old_values)
 
-    def listen(self, entries: list[FlushedEntry]) -> None:
-        for entry in entries:
-            assert self.buffer.get(entry.key) == entry.new_value  # written below before it is forwarded
-        self.flushed += entries
+    def listen(self, entries: FlushedEntries) -> None:
+        for key, value in zip(entries.keys, entries.new_values, strict=True):
+            assert self.buffer.get(key) == value  # written below before it is forwarded
+        old_values = entries.old_values or [None] * len(entries.keys)
+        self.flushed += zip(entries.keys, entries.new_values, old_values, entries.contexts, strict=True)
 
     def put(self, key: bytes, value: bytes | None) -> None:
         self.offset += 1
@@ -135,8 +136,8 @@ def test_the_last_update_leaves_with_the_value_before_the_first() -> None:
     store.put(b"a", b"3")
     store.layer.flush()
     assert store.flushed == [
-        FlushedEntry(b"b", b"2", None, context(2)),
-        FlushedEntry(b"a", b"3", b"old", context(3)),
+        (b"b", b"2", None, context(2)),
+        (b"a", b"3", b"old", context(3)),
     ]
     store.layer.flush()
     assert len(store.flushed) == 2
@@ -148,7 +149,7 @@ def test_old_values_stay_where_nobody_asks() -> None:
     store.put(b"never", None)
     store.put(b"b", b"1")
     store.layer.flush()
-    assert store.flushed == [FlushedEntry(b"a", None, None, context(1)), FlushedEntry(b"b", b"1", None, context(3))]
+    assert store.flushed == [(b"a", None, None, context(1)), (b"b", b"1", None, context(3))]
     assert store.buffer.changes() == {b"a": None, b"b": b"1"}
 
 
@@ -156,9 +157,9 @@ def test_what_is_forwarded_may_read_and_write_the_store() -> None:
     store = Layer(send_old_values=False)
     written: list[bytes] = []
 
-    def listen(entries: list[FlushedEntry]) -> None:
-        written.extend(entry.key for entry in entries)
-        if entries[0].key == b"b":
+    def listen(entries: FlushedEntries) -> None:
+        written.extend(entries.keys)
+        if entries.keys[0] == b"b":
             assert store.layer.get(b"b") == b"1"
             store.put(b"c", b"2")
             store.put(b"a", b"again")

@@ -7,15 +7,16 @@ import logging
 import pickle
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, InvalidStateStoreError, SerializationError
-from penstock.record import RecordMetadata, ValueAndTimestamp
+from penstock.record import NO_TIMESTAMP, RecordMetadata, ValueAndTimestamp
 from penstock.serdes import Serdes
-from penstock.state.api import FlushedEntry, RecordContext, StoreBuilder
+from penstock.state.api import FlushedEntries, RecordContext, StoreBuilder
 from penstock.state.cache import RecordCache
 from penstock.state.layers import MeteredKeyValueStore
 from penstock.state.memory import MemoryBase
@@ -194,8 +195,6 @@ def test_a_timestamped_value_is_eight_bytes_of_time_and_the_value() -> None:
     assert store.get("a") is None
     with pytest.raises(TypeError, match="Store 's' holds ValueAndTimestamp, not str 'plain'"):
         store.put("a", "plain")
-    with pytest.raises(TypeError, match="Store 's' holds ValueAndTimestamp, not str 'xy'"):
-        store.put_serialized([b"a"], ["xyz"[:2]], [CONTEXT])
 
 
 @pytest.mark.parametrize("caching", [False, True])
@@ -207,8 +206,10 @@ def test_columns_read_and_write_as_one_by_one(caching: bool) -> None:
     store = build(builder.with_caching_enabled() if caching else builder, base)
     keys = store.serialize_keys(["b", "a", None, "b"])
     assert keys == [b"b", b"a", None, b"b"]
-    store.put_serialized([b"b", b"a", b"b"], [ValueAndTimestamp(1, 10), None, ValueAndTimestamp(2, 11)], [CONTEXT] * 3)
-    assert store.multi_get_serialized([b"a", b"b", b"old"]) == [None, ValueAndTimestamp(2, 11), ValueAndTimestamp(9, 0)]
+    store.put_columns([b"b", b"a", b"b"], [1, None, 2], np.array([10, 5, 11]), [CONTEXT] * 3)
+    values, timestamps = store.get_columns([b"a", b"b", b"old"])
+    assert (values, timestamps.tolist()) == ([None, 2, 9], [NO_TIMESTAMP, 11, 0])
+    assert store.deserialize_keys([b"b", b"a"]) == ["b", "a"]
     assert store.get("b") == ValueAndTimestamp(2, 11)
     store.flush()
     assert list(store.changes()) == [b"a", b"b"]
@@ -249,8 +250,9 @@ def test_any_use_is_that_of_a_dict(in_memory: bool, cache_bytes: int, steps: lis
     committed: dict[str, str] = {}
     forwarded: dict[bytes, bytes | None] = {}
 
-    def listen(entries: list[FlushedEntry]) -> None:
-        for key, new, old, _ in entries:
+    def listen(entries: FlushedEntries) -> None:
+        assert entries.old_values is not None
+        for key, new, old in zip(entries.keys, entries.new_values, entries.old_values, strict=True):
             assert old == forwarded.get(key)
             forwarded[key] = new
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
 
 from penstock.record import Int64Array
 
@@ -35,12 +36,14 @@ def murmur2(data: bytes) -> int:
 def murmur2_column(data: Sequence[bytes]) -> npt.NDArray[np.uint32]:
     """Return the murmur2 of each of `data`: those of equal length are hashed together."""
     hashes = np.empty(len(data), np.uint32)
-    by_length: dict[int, list[int]] = {}
-    for place, item in enumerate(data):
-        by_length.setdefault(len(item), []).append(place)
-    for length, places in by_length.items():
-        joined = b"".join([data[place] for place in places])
-        hashes[places] = _murmur2_of_length(np.frombuffer(joined, np.uint8).reshape(len(places), length), length)
+    lengths = np.fromiter(map(len, data), np.int64, len(data))
+    starts = np.cumsum(lengths) - lengths
+    content = np.frombuffer(b"".join(data), np.uint8)
+    for length in np.unique(lengths).tolist():
+        places = np.flatnonzero(lengths == length)
+        windows = sliding_window_view(content, length) if length else np.empty((1, 0), np.uint8)
+        rows = windows[starts[places] if length else np.zeros(len(places), np.int64)]
+        hashes[places] = _murmur2_of_length(rows, length)
     return hashes
 
 
@@ -71,10 +74,10 @@ def partition_column(keys: Sequence[bytes | None], partitions: int, null_key_par
     """Return the partition of each key as an int64 array; a None key gets `null_key_partition`."""
     if partitions == 1:
         return np.zeros(len(keys), np.int64)
-    distinct = set(keys)
-    distinct.discard(None)
-    known = [key for key in distinct if key is not None]
-    chosen = (murmur2_column(known) & np.uint32(_POSITIVE)) % np.uint32(partitions)
-    table: dict[bytes | None, int] = dict(zip(known, chosen.tolist(), strict=True))
-    table[None] = null_key_partition
-    return np.fromiter(map(table.__getitem__, keys), np.int64, len(keys))
+    known = [key for key in keys if key is not None]
+    hashed = (murmur2_column(known) & np.uint32(_POSITIVE)) % np.uint32(partitions)
+    if len(known) == len(keys):
+        return hashed.astype(np.int64)
+    chosen = np.full(len(keys), null_key_partition, np.int64)
+    chosen[np.fromiter((key is not None for key in keys), np.bool_, len(keys))] = hashed
+    return chosen

@@ -9,9 +9,8 @@ when the cache is flushed, without one at once.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Callable
-from itertools import compress
+from itertools import compress, repeat
 from typing import Any, cast
 
 import numpy as np
@@ -24,10 +23,20 @@ from penstock.processor.api import (
     RowOrigin,
     SerializedBatchProcessor,
 )
-from penstock.processor.columns import has_null
-from penstock.record import Change, Record, RecordBatch, RecordMetadata, ValueAndTimestamp
+from penstock.processor.columns import distinct, has_null
+from penstock.record import (
+    NO_METADATA,
+    NO_TIMESTAMP,
+    Change,
+    Int64Array,
+    Record,
+    RecordBatch,
+    RecordMetadata,
+    ValueAndTimestamp,
+    take_from,
+)
 from penstock.serdes import Serde
-from penstock.state.api import EngineKeyValueStore, FlushedEntry, RecordContext
+from penstock.state.api import EngineTimestampedKeyValueStore, FlushedEntries, RecordContext
 
 Initializer = Callable[[], Any]
 Aggregator = Callable[[Any, Any, Any], Any]
@@ -50,7 +59,7 @@ class _KeyedAggregation(BatchProcessor):
         """Get the store; with a cache, listen to its flushes."""
         super().init(context)
         self._engine = cast(EngineContext, context)
-        self._store: EngineKeyValueStore = context.get_state_store(self._store_name)
+        self._store: EngineTimestampedKeyValueStore = context.get_state_store(self._store_name)
         if self._store.cached:
             self._store.set_flush_listener(self._forward_flushed, self._send_old_values)
 
@@ -75,8 +84,9 @@ class _KeyedAggregation(BatchProcessor):
         batch, keys, rows = self._with_key_and_value(batch, self._store.serialize_keys(batch.keys))
         if not keys:
             return batch, rows
-        current: dict[bytes, ValueAndTimestamp | None] = dict.fromkeys(keys)
-        current = dict(zip(current, self._store.multi_get_serialized(list(current)), strict=True))
+        known = list(dict.fromkeys(keys))
+        old_values, old_timestamps = self._store.get_columns(known)
+        current = dict(zip(known, zip(old_values, old_timestamps.tolist(), strict=True), strict=True))
         last_row: dict[bytes, int] = {}
         changes: list[Change] = []
         timestamps: list[int] = []
@@ -85,24 +95,24 @@ class _KeyedAggregation(BatchProcessor):
         for row, (serialized, key, value, timestamp) in enumerate(
             zip(keys, batch.keys, batch.values, batch.timestamps.tolist(), strict=True)
         ):
-            old = current[serialized]
-            old_value = None
-            if old is not None:
-                old_value = old.value
-                timestamp = max(timestamp, old.timestamp)
+            old_value, old_timestamp = current[serialized]
+            timestamp = max(timestamp, old_timestamp)
             try:
                 new_value = update(key, value, old_value)
             except Exception as error:
                 failures(row if rows is None else int(rows[row]), error)
                 continue
-            current[serialized] = None if new_value is None else ValueAndTimestamp(new_value, timestamp)
+            current[serialized] = new_value, NO_TIMESTAMP if new_value is None else timestamp
             last_row.pop(serialized, None)
             last_row[serialized] = row
             if not cached:
                 changes.append(Change(new_value, old_value if send_old else None))
                 timestamps.append(timestamp)
                 updated.append(row)
-        self._write(batch, current, last_row)
+        if last_row:
+            values, times = zip(*[current[key] for key in last_row], strict=True)
+            rows_written = np.array(list(last_row.values()), np.int64)
+            self._write(batch, list(last_row), list(values), np.array(times, np.int64), rows_written)
         return self._updates(batch, rows, changes, timestamps, updated)
 
     def _with_key_and_value(
@@ -110,7 +120,7 @@ class _KeyedAggregation(BatchProcessor):
     ) -> tuple[RecordBatch, list[bytes], RowOrigin]:
         """Return the rows that have both, their keys as bytes (`keys` has them for all rows), and their rows in `batch`
         (None: all)."""
-        if not has_null(keys) and not has_null(batch.values):
+        if None not in keys and (batch.values is batch.keys or not has_null(batch.values)):
             return batch, cast("list[bytes]", keys), None
         passing = [key is not None and value is not None for key, value in zip(keys, batch.values, strict=True)]
         rows = np.flatnonzero(passing)
@@ -118,19 +128,15 @@ class _KeyedAggregation(BatchProcessor):
         return batch.take(rows), cast("list[bytes]", list(compress(keys, passing))), rows
 
     def _write(
-        self, batch: RecordBatch, current: dict[bytes, ValueAndTimestamp | None], last_row: dict[bytes, int]
+        self, batch: RecordBatch, keys: list[bytes], values: list[Any], timestamps: Int64Array, rows: Int64Array
     ) -> None:
-        """Write the new aggregates in the order of the last update of each key, each in the context of that "
-        "update."""
+        """Write new aggregates in the order of the last update of each key, each in the context of that update: the
+        row at its place in `rows`."""
         topic, partition = self._engine.source_partition()
-        rows = list(last_row.values())
-        contexts = [
-            RecordContext(timestamp, batch.headers_at(row), RecordMetadata(topic, partition, offset))
-            for row, timestamp, offset in zip(
-                rows, batch.timestamps[rows].tolist(), batch.offsets[rows].tolist(), strict=True
-            )
-        ]
-        self._store.put_serialized(list(last_row), [current[key] for key in last_row], contexts)
+        positions = zip(repeat(topic), repeat(partition), batch.offsets[rows].tolist())
+        headers = repeat(()) if batch.headers is None else take_from(batch.headers, rows)
+        caused = zip(batch.timestamps[rows].tolist(), headers, map(RecordMetadata._make, positions), strict=False)
+        self._store.put_columns(keys, values, timestamps, list(map(RecordContext._make, caused)))
 
     @staticmethod
     def _updates(
@@ -148,18 +154,25 @@ class _KeyedAggregation(BatchProcessor):
         )
         return result, chosen if rows is None else rows[chosen]
 
-    def _forward_flushed(self, entries: list[FlushedEntry]) -> None:
+    def _forward_flushed(self, entries: FlushedEntries) -> None:
         """Forward what leaves the cache, each with the timestamp of its value or, for a delete, of the record that
         caused it."""
-        store, send_old = self._store, self._send_old_values
-        flushed: list[tuple[Record[Any, Any], RecordContext]] = []
-        for serialized_key, serialized_new, serialized_old, context in entries:
-            new = store.deserialize_value(serialized_new)
-            old = store.deserialize_value(serialized_old) if send_old else None
-            change = Change(None if new is None else new.value, None if old is None else old.value)
-            timestamp = context.timestamp if new is None else new.timestamp
-            flushed.append((Record(store.deserialize_key(serialized_key), change, timestamp, context.headers), context))
-        self._engine.forward_flushed(flushed)
+        store, contexts = self._store, entries.contexts
+        new, timestamps = store.deserialize_columns(entries.new_values)
+        old = repeat(None) if entries.old_values is None else store.deserialize_columns(entries.old_values)[0]
+        if None in entries.new_values:
+            caused = np.fromiter((context.timestamp for context in contexts), np.int64, len(contexts))
+            timestamps = np.where(timestamps == NO_TIMESTAMP, caused, timestamps)
+        offsets = np.fromiter(((context[2] or NO_METADATA)[2] for context in contexts), np.int64, len(contexts))
+        headers = [context[1] for context in contexts]
+        flushed = RecordBatch(
+            store.deserialize_keys(entries.keys),
+            list(map(Change._make, zip(new, old, strict=False))),
+            timestamps,
+            offsets,
+            headers if any(headers) else None,
+        )
+        self._engine.forward_flushed(flushed, contexts)
 
 
 class StreamAggregate(_KeyedAggregation):
@@ -218,19 +231,16 @@ class StreamCount(_KeyedAggregation, SerializedBatchProcessor):
     def _count(self, batch: RecordBatch, keys: list[bytes]) -> None:
         if not keys:
             return
-        counts = Counter(keys)
-        latest = dict(zip(keys, range(len(keys)), strict=True))
-        timestamps = batch.timestamps
-        if len(timestamps) > 1 and bool((timestamps[1:] < timestamps[:-1]).any()):
-            by_time = np.argsort(timestamps, kind="stable")
-            maximum = dict(zip([keys[row] for row in by_time.tolist()], timestamps[by_time].tolist(), strict=True))
+        known, places = distinct(keys)
+        rows, maximum = np.empty(len(known), np.int64), np.full(len(known), NO_TIMESTAMP, np.int64)
+        rows[places] = np.arange(len(keys))  # of rows with the same key the last stays
+        if bool((batch.timestamps[1:] < batch.timestamps[:-1]).any()):
+            np.maximum.at(maximum, places, batch.timestamps)
         else:
-            maximum = dict(zip(keys, timestamps.tolist(), strict=True))
-        current: dict[bytes, ValueAndTimestamp | None] = {}
-        for key, old in zip(counts, self._store.multi_get_serialized(list(counts)), strict=True):
-            if old is None:
-                current[key] = ValueAndTimestamp(counts[key], maximum[key])
-            else:
-                current[key] = ValueAndTimestamp(old.value + counts[key], max(old.timestamp, maximum[key]))
-        in_order = sorted(latest, key=latest.__getitem__)
-        self._write(batch, current, {key: latest[key] for key in in_order})
+            maximum = batch.timestamps[rows]
+        order = np.argsort(rows)
+        known, rows = take_from(known, order), rows[order]
+        counts = np.bincount(places, minlength=len(known))[order].tolist()
+        old, timestamps = self._store.get_columns(known)
+        values = [count if before is None else before + count for before, count in zip(old, counts, strict=True)]
+        self._write(batch, known, values, np.maximum(timestamps, maximum[order]), rows)

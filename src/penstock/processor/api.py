@@ -142,9 +142,9 @@ class EngineContext(ProcessorContext, Protocol):
         """Return the topic and partition that the batch in `process_batch` came from."""
         ...
 
-    def forward_flushed(self, rows: Sequence[tuple[Record[Any, Any], RecordContext]]) -> None:
-        """Forward each record to every child as if the record of its context were being processed: used when a cache is
-        flushed."""
+    def forward_flushed(self, batch: RecordBatch, contexts: Sequence[RecordContext]) -> None:
+        """Forward each row to every child as if the record of its context were being processed: used when a cache is
+        flushed. The offsets of `batch` are those of the contexts."""
         ...
 
 

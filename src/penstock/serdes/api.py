@@ -35,6 +35,13 @@ class Serde:
         deserialize = self.deserialize
         return [None if item is None else deserialize(topic, item) for item in data]
 
+    def is_readable_column(self, data: list[bytes | None]) -> bool:
+        """Return whether each of `data` can be read; False where that is not known.
+
+        The task may then leave out to read what nobody looks at.
+        """
+        return False
+
     def is_canonical_column(self, data: list[bytes | None]) -> bool:
         """Return whether each of `data` can be read and, read and written again, would be the same bytes; False where
         that is not known.

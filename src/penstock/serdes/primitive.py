@@ -38,14 +38,20 @@ class StringSerde(Serde):
         except (TypeError, UnicodeDecodeError):
             return super().deserialize_column(topic, data)
 
+    def is_readable_column(self, data: list[bytes | None]) -> bool:
+        """Return True: what is not UTF-8 is read with U+FFFD."""
+        return type(self) is StringSerde
+
     def is_canonical_column(self, data: list[bytes | None]) -> bool:
         """Return whether all are UTF-8: a broken sequence does not become whole beside the zero byte between two
         texts."""
+        if type(self) is not StringSerde:
+            return False
+        texts = b"\0".join(cast("list[bytes]", data) if None not in data else filter(None, data))
         try:
-            b"\0".join([item for item in data if item is not None]).decode()
+            return texts.isascii() or bool(texts.decode())
         except UnicodeDecodeError:
             return False
-        return type(self) is StringSerde
 
 
 class BytesSerde(Serde):
@@ -60,6 +66,10 @@ class BytesSerde(Serde):
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> bytes:
         """Return the bytes."""
         return data
+
+    def is_readable_column(self, data: list[bytes | None]) -> bool:
+        """Return True: bytes stay as they are."""
+        return type(self) is BytesSerde
 
     def is_canonical_column(self, data: list[bytes | None]) -> bool:
         """Return True: bytes stay as they are."""

@@ -7,11 +7,11 @@ A store of a task is a buffer of uncommitted writes over a committed base. The l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
-from penstock.record import Headers, RecordMetadata
+from penstock.record import Headers, Int64Array, RecordMetadata
 from penstock.serdes import Serde
 
 # ---------------------------------------------------------------------------------------------------------------- what
@@ -202,6 +202,11 @@ class Base(Protocol):
         """Apply the changes of one commit and set the stamp, in one atomic step."""
         ...
 
+    def rebuild(self, commits: Callable[[], Iterable[Changes]], stamp: bytes) -> None:
+        """Drop all entries, apply the changes of `commits` in order and set the stamp, in one atomic step; `commits` may
+        be called more than once."""
+        ...
+
     def clear(self) -> None:
         """Drop all entries and the stamp, in one atomic step."""
         ...
@@ -224,17 +229,17 @@ class RecordContext(NamedTuple):
     metadata: RecordMetadata | None
 
 
-class FlushedEntry(NamedTuple):
-    """An entry that leaves the record cache: serialised key, new value, old value (None unless old values are asked
-    for), context of the last write."""
+class FlushedEntries(NamedTuple):
+    """Entries that leave the record cache, as columns: serialised keys, new values (None: deleted), old values (None:
+    not asked for), contexts of the last writes."""
 
-    key: bytes
-    new_value: bytes | None
-    old_value: bytes | None
-    context: RecordContext
+    keys: list[bytes]
+    new_values: list[bytes | None]
+    old_values: list[bytes | None] | None
+    contexts: list[RecordContext]
 
 
-FlushListener = Callable[[list[FlushedEntry]], None]
+FlushListener = Callable[[FlushedEntries], None]
 """Called with the entries that leave the record cache, in the order of their last write, after they were written to the
 layer below
 (Kafka class: CacheFlushListener)."""
@@ -255,33 +260,45 @@ class EngineKeyValueStore(KeyValueStore, Protocol):
         """Have `listener` called for what leaves the cache, with old values if `send_old_values`."""
         ...
 
-    def serialize_keys(self, keys: list[Any]) -> list[bytes | None]:
-        """Return each key as bytes, None for None."""
-        ...
-
-    def deserialize_key(self, key: bytes) -> Any:
-        """Return the key that `key` stands for."""
-        ...
-
-    def deserialize_value(self, value: bytes | None) -> Any:
-        """Return the value that `value` stands for (ValueAndTimestamp for a timestamped store), None for None."""
-        ...
-
-    def multi_get_serialized(self, keys: Sequence[bytes]) -> list[Any]:
-        """Return the value of each key, None where there is none."""
-        ...
-
-    def put_serialized(self, keys: Sequence[bytes], values: Sequence[Any], contexts: Sequence[RecordContext]) -> None:
-        """Store each value (None deletes) under its key in the context given. A cache is not evicted: the task calls
-        `RecordCache.evict` after its batch."""
-        ...
-
     def changes(self) -> Mapping[bytes, bytes | None]:
         """Return the uncommitted changes, in key order."""
         ...
 
     def clear_changes(self) -> None:
         """Forget the uncommitted changes: they are in the base now."""
+        ...
+
+
+class EngineTimestampedKeyValueStore(EngineKeyValueStore, Protocol):
+    """What the aggregations need of a timestamped key-value store: the same results as one by one, one call a batch.
+
+    Keys are bytes; values and their timestamps (ms) are columns; None is no value, with NO_TIMESTAMP.
+    """
+
+    def serialize_keys(self, keys: list[Any]) -> list[bytes | None]:
+        """Return each key as bytes, None for None."""
+        ...
+
+    def deserialize_keys(self, keys: list[bytes]) -> list[Any]:
+        """Return the key that each of `keys` stands for."""
+        ...
+
+    def deserialize_columns(self, values: list[bytes | None]) -> tuple[list[Any], Int64Array]:
+        """Return the values and timestamps that `values` stand for."""
+        ...
+
+    def get_columns(self, keys: Sequence[bytes]) -> tuple[list[Any], Int64Array]:
+        """Return the values and timestamps of `keys`.
+
+        The record cache neither counts this as use nor keeps what is read: it is for keys that are put next.
+        """
+        ...
+
+    def put_columns(
+        self, keys: Sequence[bytes], values: list[Any], timestamps: Int64Array, contexts: Sequence[RecordContext]
+    ) -> None:
+        """Store each value (None deletes) with its timestamp under its key in the context given. A cache is not
+        evicted: the task calls `RecordCache.evict` after its batch."""
         ...
 
 

@@ -113,9 +113,9 @@ class NamedCache:
             self._entries.move_to_end(key)
         return entry
 
-    def peek(self, key: bytes) -> CacheEntry | None:
-        """Return the entry of `key` without counting it as used."""
-        return self._entries.get(key)
+    def peek_many(self, keys: Sequence[bytes]) -> list[CacheEntry | None]:
+        """Return the entry of each of `keys`, None where there is none, without counting it as used."""
+        return list(map(self._entries.get, keys))
 
     def put(self, key: bytes, value: bytes | None, context: RecordContext) -> None:
         """Write an entry (None: delete); may evict."""
@@ -136,8 +136,9 @@ class NamedCache:
         move_to_end, changed = entries.move_to_end, self._sorted.changed
         grown, overhead, seen = 0, 0, None
         for key, value, context in zip(keys, values, contexts, strict=True):
-            if context[1] or context[2] is not seen:  # mostly all are without headers and of one topic
-                seen = None if context[1] else context[2]
+            headers, metadata = context[1], context[2]
+            if headers or metadata is None or metadata[0] is not seen:  # mostly all are without headers, of one topic
+                seen = None if headers or metadata is None else metadata[0]
                 overhead = ENTRY_OVERHEAD + context_size(context)
             size = overhead + len(key) + (0 if value is None else len(value))
             before = entries.get(key)

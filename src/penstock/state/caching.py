@@ -8,9 +8,9 @@ below goes nowhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import repeat
+from itertools import compress
 
-from penstock.state.api import BytesStore, FlushedEntry, FlushListener, RecordContext
+from penstock.state.api import BytesStore, FlushedEntries, FlushListener, RecordContext
 from penstock.state.cache import RecordCache
 from penstock.state.uncommitted import merge
 
@@ -45,10 +45,11 @@ class CachingKeyValueStore:
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the value of each of `keys`; leaves the cache as it is, for callers that put the same keys next."""
-        peek = self._cache.peek
-        entries = [peek(key) for key in keys]
+        entries = self._cache.peek_many(keys)
         values = [None if entry is None else entry[0] for entry in entries]
-        absent = [place for place, entry in enumerate(entries) if entry is None]
+        absent = [place for place, entry in enumerate(entries) if entry is None] if None in entries else []
+        if len(absent) == len(keys):
+            return self._below.multi_get(keys)
         if absent:
             for place, value in zip(absent, self._below.multi_get([keys[place] for place in absent]), strict=True):
                 values[place] = value
@@ -92,10 +93,10 @@ class CachingKeyValueStore:
         if send_old or None in values:
             asked = keys if send_old else [key for key, value in zip(keys, values, strict=True) if value is None]
             old = dict(zip(asked, below.multi_get(asked), strict=True))
-        old_values = [old[key] for key in keys] if send_old else repeat(None, len(keys))
-        leaving = list(map(FlushedEntry, keys, values, old_values, contexts))
-        if None in values:
-            leaving = [entry for entry in leaving if entry.new_value is not None or old[entry.key] is not None]
-            keys, values = [entry.key for entry in leaving], [entry.new_value for entry in leaving]
+            there = [value is not None or old[key] is not None for key, value in zip(keys, values, strict=True)]
+            keys, values = list(compress(keys, there)), list(compress(values, there))
+            contexts = list(compress(contexts, there))
+        if not keys:
+            return
         below.put_many(keys, values)
-        listener(leaving)
+        listener(FlushedEntries(keys, values, [old[key] for key in keys] if send_old else None, contexts))

@@ -2,20 +2,19 @@
 MeteredTimestampedKeyValueStore).
 
 Keys and values become bytes here, by the serdes of the store or the defaults of the configuration; below there are only
-bytes. Processors that work column by column use `multi_get_serialized` and `put_serialized`: the same results, one call
-a batch.
+bytes. Processors that work column by column use `get_columns` and `put_columns`: the same results, one call a batch.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from penstock.errors import InvalidStateStoreError, SerializationError, StreamsError
-from penstock.record import NO_TIMESTAMP, KeyValue, ValueAndTimestamp
+from penstock.record import NO_TIMESTAMP, Int64Array, KeyValue, ValueAndTimestamp
 from penstock.serdes import Serde
 from penstock.state.api import BytesStore, FlushListener, RecordContext
 from penstock.state.caching import CachingKeyValueStore
@@ -165,31 +164,6 @@ class MeteredKeyValueStore:
         """Forget the uncommitted writes: the base has them now."""
         self._buffer.clear()
 
-    def serialize_keys(self, keys: list[Any]) -> list[bytes | None]:
-        """Return each of `keys` as bytes, None for None; raises SerializationError naming the store."""
-        return self._column(self.key_serde.serialize_column, keys, "write keys")
-
-    def multi_get_serialized(self, keys: Sequence[bytes]) -> list[Any]:
-        """Return the value of each of `keys` (bytes), None where there is none.
-
-        The record cache neither counts this as use nor keeps what is read: it is for keys that are put next.
-        """
-        if not self._open:
-            self._refuse()
-        return self._deserialize_values(self._below.multi_get(keys))
-
-    def put_serialized(
-        self, keys: Sequence[bytes], values: Sequence[Any], contexts: Sequence[RecordContext] | None = None
-    ) -> None:
-        """Store each of `values` (None deletes) in turn, with the context at its place or, without contexts, that of
-        now.
-
-        The record cache evicts nothing before `RecordCache.evict`.
-        """
-        if not self._open:
-            self._refuse()
-        self._below.put_many(keys, self._serialize_values(values), contexts)
-
     def deserialize_key(self, data: bytes) -> Any:
         """Return the key that `data` stands for; raises SerializationError naming the store."""
         return self._deserialize(self.key_serde, data, "key")
@@ -207,12 +181,6 @@ class MeteredKeyValueStore:
 
     def _serialize_value(self, value: Any) -> bytes | None:
         return self._serialize(self.value_serde, value, "value")
-
-    def _serialize_values(self, values: Sequence[Any]) -> list[bytes | None]:
-        return self._column(self.value_serde.serialize_column, list(values), "write values")
-
-    def _deserialize_values(self, data: list[bytes | None]) -> list[Any]:
-        return self._column(self.value_serde.deserialize_column, data, "read values")
 
     def _range(self, from_key: Any, to_key: Any, reverse: bool) -> MeteredIterator:
         if not self._open:
@@ -242,12 +210,6 @@ class MeteredKeyValueStore:
             return serde.deserialize(self._topic, data)
         except Exception as error:
             raise self._serde_error(f"read {what} {data!r:.200}", error) from error
-
-    def _column(self, convert: Callable[[str, list[Any]], list[Any]], column: list[Any], what: str) -> list[Any]:
-        try:
-            return convert(self._topic, column)
-        except Exception as error:
-            raise self._serde_error(what, error) from error
 
     def _serde_error(self, action: str, error: Exception) -> StreamsError:
         return SerializationError(
@@ -285,32 +247,62 @@ class MeteredTimestampedKeyValueStore(MeteredKeyValueStore):
             return None
         return pack_timestamp(value.timestamp) + self._serialize(self.value_serde, value.value, "value")
 
-    def _serialize_values(self, values: Sequence[Any]) -> list[bytes | None]:
-        if None in values:
-            values = [_NO_VALUE if value is None else value for value in values]
-        for kind in set(map(type, values)) - {ValueAndTimestamp}:
-            self._refuse_plain(next(value for value in values if type(value) is kind))
-        plain, timestamps = zip(*values, strict=True) if values else ((), ())
-        return join_timestamps(np.array(timestamps, np.int64), super()._serialize_values(plain))
+    # ---------- what aggregations call: columns
 
-    def _deserialize_values(self, data: list[bytes | None]) -> list[Any]:
-        plain, timestamps = split_timestamps(data)
-        values = super()._deserialize_values(plain)
-        made = list(map(ValueAndTimestamp._make, zip(values, timestamps.tolist(), strict=True)))
-        return (
-            made
-            if None not in data
-            else [None if item is None else value for value, item in zip(made, data, strict=True)]
-        )
+    def serialize_keys(self, keys: list[Any]) -> list[bytes | None]:
+        """Return each of `keys` as bytes, None for None; raises SerializationError naming the store."""
+        return self._column(self.key_serde.serialize_column, keys, "write keys")
+
+    def deserialize_keys(self, keys: list[bytes]) -> list[Any]:
+        """Return the key that each of `keys` stands for; raises SerializationError naming the store."""
+        return self._column(self.key_serde.deserialize_column, keys, "read keys")
+
+    def deserialize_columns(self, values: list[bytes | None]) -> tuple[list[Any], Int64Array]:
+        """Return the values and timestamps (ms) that `values` stand for, None and NO_TIMESTAMP for None; raises
+        SerializationError naming the store."""
+        present = [value for value in values if value is not None] if None in values else values
+        plain, timestamps = split_timestamps(cast("list[bytes]", present))
+        read = self._column(self.value_serde.deserialize_column, plain, "read values")
+        if len(present) == len(values):
+            return read, timestamps
+        there = np.fromiter((value is not None for value in values), np.bool_, len(values))
+        all_timestamps = np.full(len(values), NO_TIMESTAMP, np.int64)
+        all_timestamps[there] = timestamps
+        following = iter(read)
+        return [next(following) if present else None for present in there.tolist()], all_timestamps
+
+    def get_columns(self, keys: Sequence[bytes]) -> tuple[list[Any], Int64Array]:
+        """Return the values and timestamps (ms) of `keys` (bytes), None and NO_TIMESTAMP where there is none.
+
+        The record cache neither counts this as use nor keeps what is read: it is for keys that are put next.
+        """
+        if not self._open:
+            self._refuse()
+        return self.deserialize_columns(self._below.multi_get(keys))
+
+    def put_columns(
+        self, keys: Sequence[bytes], values: list[Any], timestamps: Int64Array, contexts: Sequence[RecordContext]
+    ) -> None:
+        """Store each of `values` (None deletes) with its timestamp (ms) in turn, with the context at its place.
+
+        The record cache evicts nothing before `RecordCache.evict`.
+        """
+        if not self._open:
+            self._refuse()
+        serialized = self._column(self.value_serde.serialize_column, values, "write values")
+        self._below.put_many(keys, join_timestamps(timestamps, serialized), contexts)
+
+    def _column(self, convert: Callable[[str, list[Any]], list[Any]], column: list[Any], what: str) -> list[Any]:
+        try:
+            return convert(self._topic, column)
+        except Exception as error:
+            raise self._serde_error(what, error) from error
 
     def _refuse_plain(self, value: Any) -> None:
         raise TypeError(
             f"Store {self._name!r} holds ValueAndTimestamp, not {type(value).__name__} {value!r:.100}: "
             "put ValueAndTimestamp(value, timestamp_ms), or make a key_value store."
         )
-
-
-_NO_VALUE = ValueAndTimestamp(None, NO_TIMESTAMP)
 
 
 class MeteredIterator:

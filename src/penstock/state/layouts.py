@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import struct
 from operator import add
-from typing import Any
 
 import numpy as np
 
-from penstock.record import NO_TIMESTAMP, Int64Array
+from penstock.record import Int64Array
 
 _TIMESTAMP = struct.Struct(">q")
 TIMESTAMP_SIZE = _TIMESTAMP.size
@@ -37,16 +36,10 @@ def join_timestamps(timestamps: Int64Array, values: list[bytes | None]) -> list[
         return [None if value is None else head + value for head, value in zip(heads, values, strict=True)]
 
 
-def split_timestamps(data: list[bytes | None]) -> tuple[list[bytes | None], Int64Array]:
-    """Return the values without their timestamps, and the timestamps (ms; NO_TIMESTAMP for None)."""
-    if None in data:
-        timestamps = np.fromiter(
-            (NO_TIMESTAMP if item is None else timestamp_of(item) for item in data), np.int64, len(data)
-        )
-        return [None if item is None else item[TIMESTAMP_SIZE:] for item in data], timestamps
-    present: list[Any] = data
-    heads = b"".join([item[:TIMESTAMP_SIZE] for item in present])
-    return [item[TIMESTAMP_SIZE:] for item in present], np.frombuffer(heads, ">i8").astype(np.int64)
+def split_timestamps(data: list[bytes]) -> tuple[list[bytes], Int64Array]:
+    """Return the values without their timestamps, and the timestamps (ms)."""
+    heads = b"".join([item[:TIMESTAMP_SIZE] for item in data])
+    return [item[TIMESTAMP_SIZE:] for item in data], np.frombuffer(heads, ">i8").astype(np.int64)
 
 
 def after(key: bytes) -> bytes:

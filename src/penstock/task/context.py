@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.processor.api import Cancellable, PunctuationType, Punctuator
-from penstock.record import NO_TIMESTAMP, Record, RecordMetadata, TopicPartition
+from penstock.record import NO_TIMESTAMP, Record, RecordBatch, RecordMetadata, TopicPartition
 from penstock.serdes import Serde
 from penstock.state.api import EngineKeyValueStore, RecordContext
 from penstock.task.punctuation import MINIMUM_INTERVAL_MS, Schedule, Schedules
@@ -36,7 +36,7 @@ class Node(Protocol):
         """Process one record and all that follows from it."""
         ...
 
-    def flushed(self, rows: Sequence[tuple[Record[Any, Any], RecordContext]]) -> None:
+    def flushed(self, batch: RecordBatch, contexts: Sequence[RecordContext]) -> None:
         """Hand on what left the cache before the node's store."""
         ...
 
@@ -198,6 +198,6 @@ class NodeContext:
         """Return the topic and partition that the batch in `process_batch` came from."""
         return self._task.source
 
-    def forward_flushed(self, rows: Sequence[tuple[Record[Any, Any], RecordContext]]) -> None:
+    def forward_flushed(self, batch: RecordBatch, contexts: Sequence[RecordContext]) -> None:
         """Forward each record to every child as if the record of its context were being processed."""
-        self._node.flushed(rows)
+        self._node.flushed(batch, contexts)

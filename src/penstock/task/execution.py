@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -167,24 +168,15 @@ class Execution:
             self._punctuate()
             start = stop
 
-    def run_flushed(self, node: ProcessorNode, rows: Sequence[tuple[Record[Any, Any], RecordContext]]) -> None:
+    def run_flushed(self, node: ProcessorNode, batch: RecordBatch, contexts: Sequence[RecordContext]) -> None:
         """Run what left the cache before the store of `node` through its children, each record in the context of the
         write that it comes from."""
         plan = self._plans[node.name]
         outer = self._task.metadata, self._task.record, self._task.source
         start = 0
-        origins = [context.metadata or NO_METADATA for _, context in rows]
-        for stop in range(1, len(rows) + 1):
-            if stop < len(rows) and origins[stop][:2] == origins[start][:2]:
-                continue
-            batch = RecordBatch.of(
-                [
-                    (r.key, r.value, r.timestamp, o.offset, r.headers)
-                    for (r, _), o in zip(rows[start:stop], origins[start:stop], strict=True)
-                ]
-            )
-            topic, partition = origins[start][:2]
-            self._run(plan, Input(TopicPartition(topic or "", partition), batch, None))
+        for (topic, partition), rows in groupby(contexts, _source_of):
+            stop = start + len(list(rows))
+            self._run(plan, Input(TopicPartition(topic or "", partition), batch.slice(start, stop), None))
             start = stop
         self._task.metadata, self._task.record, self._task.source = outer
 
@@ -339,6 +331,10 @@ class Execution:
                 due = task.schedules.next_time(_STREAM_TIME)
                 if due is not None and due <= task.stream_time:
                     self._punctuate()
+
+
+def _source_of(context: RecordContext) -> tuple[str | None, int]:
+    return (context[2] or NO_METADATA)[:2]
 
 
 def _enter(child: Child, parent: Entry, record: Record[Any, Any]) -> None:

@@ -20,6 +20,7 @@ from penstock.errors import ConfigError, StreamsError, TaskCorruptedError, TaskM
 from penstock.plan.partitioning import partition_column, partition_for
 from penstock.plan.subtopology import ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
 from penstock.processor.api import Processor
+from penstock.processor.columns import distinct
 from penstock.record import NO_METADATA, Int64Array, Record, RecordBatch, RecordMetadata
 from penstock.serdes import BytesSerde, Serde, StringSerde
 from penstock.state.api import RecordContext
@@ -64,7 +65,7 @@ def user_line(error: BaseException) -> str | None:
 class Flusher(Protocol):
     """Runs the children of a node on what left the cache before its store; the execution of the task is one."""
 
-    def run_flushed(self, node: ProcessorNode, rows: Sequence[tuple[Record[Any, Any], RecordContext]]) -> None:
+    def run_flushed(self, node: ProcessorNode, batch: RecordBatch, contexts: Sequence[RecordContext]) -> None:
         """Hand each record to the children of `node` in the context given."""
         ...
 
@@ -106,10 +107,10 @@ class ProcessorNode:
         finally:
             task.record = outer
 
-    def flushed(self, rows: Sequence[tuple[Record[Any, Any], RecordContext]]) -> None:
+    def flushed(self, batch: RecordBatch, contexts: Sequence[RecordContext]) -> None:
         """Hand on what left the cache before the node's store."""
         if self.flusher is not None:
-            self.flusher.run_flushed(self, rows)
+            self.flusher.run_flushed(self, batch, contexts)
 
     def close(self) -> None:
         """Call the processor's `close`; raises StreamsError naming the node if that fails."""
@@ -131,8 +132,8 @@ class SourceNode:
         self._value_serde = _serde(spec.value_serde, config, "value", f"source node {self.name}")
 
     def is_canonical(self, batch: RecordBatch) -> bool:
-        """Return whether the bytes of `batch` can all be read and would be written the same way again."""
-        return self.key_serde.is_canonical_column(batch.keys) and self._value_serde.is_canonical_column(batch.values)
+        """Return whether the bytes of `batch` can all be read, and its keys would be written the same way again."""
+        return self._value_serde.is_readable_column(batch.values) and self.key_serde.is_canonical_column(batch.keys)
 
     def deserialize(self, topic: str, partition: int, batch: RecordBatch) -> RecordBatch:
         """Return `batch` with objects for bytes; raises StreamsError for the first row that cannot be read."""
@@ -199,7 +200,7 @@ class SinkNode:
         for partition in self._chosen(topic, partitions, key):
             self._collector.send(topic, partition, key, value, record.timestamp, record.headers)
 
-    def flushed(self, rows: Sequence[tuple[Record[Any, Any], RecordContext]]) -> None:
+    def flushed(self, batch: RecordBatch, contexts: Sequence[RecordContext]) -> None:
         """Never called: a sink has no store."""
         raise StreamsError(f"Sink {self.name} has no store that could be flushed.")
 
@@ -221,7 +222,8 @@ class SinkNode:
             self._send_rows(batch, sequence)
             return
         count = self._count(topic)
-        partitions = partition_column(keys, count, self._null_key_partition % count)
+        entries, places = distinct(keys)
+        partitions = partition_column(entries, count, self._null_key_partition % count)[places]
         self._collector.send_columns(
             topic, partitions, sequence, RecordBatch(keys, values, batch.timestamps, batch.offsets, batch.headers)
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -166,7 +167,7 @@ def _by_partition(rows: _Rows) -> Iterator[tuple[int, RecordBatch]]:
         yield first, rows.batch
         return
     order = np.argsort(partitions, kind="stable")
-    ordered = partitions[order]
-    cuts = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
-    for indices in np.split(order, cuts):
-        yield int(partitions[indices[0]]), rows.batch.take(indices)
+    ordered, batch = partitions[order], rows.batch.take(order)
+    cuts = [0, *(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist(), len(ordered)]
+    for start, stop in pairwise(cuts):
+        yield int(ordered[start]), batch.slice(start, stop)
