@@ -3,11 +3,12 @@
 The base is a copy that any worker of this machine may find or make: it is stamped with (query id, generation, epoch,
 position) and advanced to the head of the manifest before a task reads it, in transactions that check the stamp they
 began from. A stamp of a later epoch or generation means that this worker is a zombie. A base of another life of the
-application, or at a position that the log does not know, is rebuilt from all live segments.
+application, or at a position that the log does not know, is rebuilt from all live segments, in one transaction.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -17,18 +18,11 @@ from penstock.host.spark.crashpoints import crash_point
 from penstock.host.spark.protocol import TaskControl
 from penstock.host.spark.recipe import Recipe
 from penstock.plan.subtopology import TaskId
-from penstock.state.api import Base
+from penstock.state.api import Base, Changes
 from penstock.state.lmdb import LmdbBase
 from penstock.state.memory import MemoryBase
-from penstock.state.segment_log import (
-    REBUILDING,
-    SegmentLog,
-    entries_from,
-    log_from_json,
-    log_to_json,
-    maintenance_due,
-    path,
-)
+from penstock.state.segment_log import Path as Route
+from penstock.state.segment_log import SegmentLog, entries_from, log_from_json, log_to_json, maintenance_due, path
 from penstock.state.segments import (
     EncodedSegment,
     Segment,
@@ -41,6 +35,8 @@ from penstock.state.segments import (
 )
 from penstock.task.checkpoint import TaskCheckpoint
 from penstock.task.stream_task import TaskCommit
+
+_MOST_RACES = 8
 
 
 def base_directory(recipe: Recipe, task: str) -> Path:
@@ -94,16 +90,7 @@ class TaskState:
             self._forget_other_life()
             return
         newest = self._log.deltas[-1]
-        read: Segment | None = None
-        if self._spec.stores:
-            route = path(self._log, self._position())
-            if route.rebuild and self.base.stamp() is not None:
-                self.base.clear()
-            for info in route.segments:
-                read = self._read(info)
-                done = info is route.segments[-1]
-                self.base.apply(read.changes, self._stamp(read.last) if done or not route.rebuild else REBUILDING)
-            crash_point("base.after_apply", self._control.epoch)
+        read = self._advance_base() if self._spec.stores else None
         if read is None or read.id != newest.id:
             read = self._read(newest)
         if read.checkpoint is None:
@@ -111,6 +98,41 @@ class TaskState:
                 f"Segment {read.id.hex()} of task {self._task} should end a commit and has no checkpoint in it."
             )
         self.checkpoint = TaskCheckpoint.decode(read.checkpoint)
+
+    def _advance_base(self) -> Segment | None:
+        """Bring the base to the head of the log; return the segment that was applied last, None if it was there.
+
+        A worker of another attempt may do the same at the same time and come first: then the base is looked at again.
+        """
+        for _ in range(_MOST_RACES):
+            route = path(self._log, self._position())
+            try:
+                read = self._follow(route)
+            except TaskMigratedError:
+                continue
+            if self._position() == self._log.head:  # as of the transaction in which the task will read
+                return read
+        raise TaskMigratedError(
+            f"Other workers have moved the base of task {self._task} {_MOST_RACES} times while this one tried to: is "
+            "another program with this application.id running? Run only one."
+        )
+
+    def _follow(self, route: Route) -> Segment | None:
+        """Apply the segments of `route`; raises TaskMigratedError if another process moves the base meanwhile."""
+        read: Segment | None = None
+        if route.rebuild:
+            commits = partial(self._changes, route.segments)
+            self.base.rebuild(commits, self._stamp(route.segments[-1].last))
+        else:
+            for info in route.segments:
+                read = self._read(info)
+                self.base.apply(read.changes, self._stamp(read.last))
+        crash_point("base.after_apply", self._control.epoch)
+        return read
+
+    def _changes(self, segments: tuple[SegmentInfo, ...]) -> Iterator[Changes]:
+        for info in segments:
+            yield self._read(info).changes
 
     def _forget_other_life(self) -> None:
         if self._spec.stores and self._position() is None and self.base.stamp() is not None:
@@ -120,7 +142,7 @@ class TaskState:
         """Return the position of the base in the log of this life of the application, None if it has none; raises
         TaskMigratedError for a zombie."""
         stamp = self.base.stamp()
-        if stamp is None or stamp == REBUILDING:
+        if stamp is None:
             return None
         query_id, generation, epoch, position = stamp.decode().split(":")
         if query_id != self._recipe.query_id:
