@@ -118,8 +118,6 @@ class KafkaStreams:
                 another topology ...; the message says what to do. The state is ERROR then.
         """
         self._start(until_end=False)
-        # Java keeps a program alive while the application runs; here a thread that is no daemon does.
-        threading.Thread(target=self._wait_until_ended, name=f"{self._application_id}-keepalive").start()
         return self
 
     def run_to_end(self, timeout_ms: int | None = None) -> None:
@@ -154,7 +152,7 @@ class KafkaStreams:
             self._fail(error)
             self._release(DEFAULT_CLOSE_TIMEOUT_MS)
             raise
-        atexit.register(self.close)
+        atexit.register(self._keep_the_program_alive)
         # For a person at the terminal, whatever logging is set to: what is promised, where records come from, where
         # state is kept.
         print(f"{self._application_id}: {host.summary()}", file=sys.stderr, flush=True)
@@ -274,8 +272,17 @@ class KafkaStreams:
             _log.exception("The host of %s could not be closed in order.", self._application_id)
             self._released = True
         if self._released:
-            atexit.unregister(self.close)
+            atexit.unregister(self._keep_the_program_alive)
         return self._released
+
+    def _keep_the_program_alive(self) -> None:
+        """Wait at the end of the program until the application has ended, as Java does; Ctrl-C closes it."""
+        try:
+            self._wait_until_ended()
+        except KeyboardInterrupt:
+            _log.info("Interrupted: %s is being closed.", self._application_id)
+        finally:
+            self.close()
 
     def _wait_until_ended(self, timeout_ms: int | None = None) -> bool:
         with self._changed:

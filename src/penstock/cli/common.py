@@ -53,7 +53,8 @@ def set_verbose(verbose: bool) -> None:
     """Show logs and, when a command fails, its traceback, if `verbose`; else warnings of Penstock alone."""
     global _verbose
     _verbose = verbose
-    level = logging.INFO if verbose else logging.ERROR
+    # What other packages log while they are interrupted helps nobody: the command says what happened.
+    level = logging.INFO if verbose else logging.CRITICAL + 1
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s", force=True)
     logging.getLogger("penstock").setLevel(logging.DEBUG if verbose else logging.WARNING)
     logging.getLogger("penstock.client.librdkafka").propagate = verbose

@@ -10,8 +10,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -118,7 +120,7 @@ def make_session(config: StreamsConfig, directory: Path) -> SparkSession:
     }
     for key, value in values.items():
         builder = builder.config(key, value)
-    with _environment(), _standard_error_to(directory / "spark.log" if level is None else None):
+    with _environment(), _interrupts_kept(), _standard_error_to(directory / "spark.log" if level is None else None):
         return builder.getOrCreate()
 
 
@@ -159,6 +161,18 @@ def _environment() -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def _interrupts_kept() -> Iterator[None]:
+    """Let the program's own handler of Ctrl-C stand. A new SparkContext puts one in its place that cancels all jobs,
+    where an application is to be closed after its running epoch."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if handler is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
 
 
 @contextmanager
