@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.errors import InvalidStateStoreError, ProcessorStateError, TaskMigratedError
+from penstock.errors import InvalidStateStoreError, ProcessorStateError, TaskCorruptedError, TaskMigratedError
 from penstock.state import lmdb as lmdb_module
 from penstock.state.api import Base
 from penstock.state.lmdb import LmdbBase
@@ -60,6 +60,26 @@ def test_clearing_drops_entries_and_stamp(base: Base) -> None:
     assert view.get(b"a") is None
     base.apply({"t": {b"b": b"2"}, "s": {b"a": b"3"}}, b"two")
     assert (view.get(b"a"), entries(base, "t")) == (b"3", [(b"b", b"2")])
+
+
+def test_a_rebuild_leaves_nothing_of_before(base: Base) -> None:
+    base.apply({"s": {b"a": b"1", b"b": b"2"}, "t": {b"x": b"y"}}, b"one")
+    base.rebuild(lambda: iter([{"s": {b"c": b"1", b"d": b"1"}}, {"s": {b"c": None, b"d": b"2"}}]), b"two")
+    assert base.stamp() == b"two"
+    assert (entries(base), entries(base, "t")) == ([(b"d", b"2")], [])
+
+
+def test_a_rebuild_that_fails_changes_nothing(tmp_path: Path) -> None:
+    def broken() -> Iterator[dict[str, dict[bytes, bytes | None]]]:
+        yield {"s": {b"a": b"2"}}
+        raise TaskCorruptedError("torn")
+
+    base = LmdbBase(tmp_path, SMALL_MAP)
+    base.apply({"s": {b"a": b"1"}}, b"one")
+    with pytest.raises(TaskCorruptedError):
+        base.rebuild(broken, b"two")
+    assert (base.stamp(), entries(base)) == (b"one", [(b"a", b"1")])
+    base.close()
 
 
 def test_a_closed_base_is_refused(base: Base) -> None:
@@ -143,7 +163,7 @@ def test_the_map_grows_with_the_state(tmp_path: Path) -> None:
     base = LmdbBase(tmp_path, SMALL_MAP)
     rng = random.Random(1)
     content: dict[bytes, bytes | None] = {rng.randbytes(10): rng.randbytes(400) for _ in range(3000)}
-    base.apply({"s": content}, b"one")
+    base.rebuild(lambda: [{"s": content}], b"one")
     assert dict(base.view("s").range(None, None, False)) == content
     base.close()
     again = LmdbBase(tmp_path, SMALL_MAP)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -87,28 +87,30 @@ class LmdbBase:
         Raises TaskMigratedError if another process changed the base since it was last read here, ProcessorStateError if
         it cannot be written.
         """
-        expected = self.stamp()
 
         def write(transaction: lmdb.Transaction) -> None:
-            if transaction.get(_STAMP, db=self._meta) != expected:
-                raise TaskMigratedError(
-                    f"Another process has moved the base {self._path} on: this one is behind and must begin again."
-                )
-            for store_name, changed in changes.items():
-                self._apply_store(transaction, store_name, changed)
+            self._apply_changes(transaction, changes)
+            transaction.put(_STAMP, stamp, db=self._meta)
+
+        self._write(write)
+
+    def rebuild(self, commits: Callable[[], Iterable[Changes]], stamp: bytes) -> None:
+        """Drop all entries, apply the changes of `commits` in order and set the stamp, in one transaction.
+
+        `commits` is called again if the map must grow. Raises as `apply`.
+        """
+
+        def write(transaction: lmdb.Transaction) -> None:
+            self._drop_all(transaction)
+            for changes in commits():
+                self._apply_changes(transaction, changes)
             transaction.put(_STAMP, stamp, db=self._meta)
 
         self._write(write)
 
     def clear(self) -> None:
-        """Drop all entries and the stamp, in one transaction."""
-
-        def write(transaction: lmdb.Transaction) -> None:
-            transaction.drop(self._entries, delete=False)
-            transaction.drop(self._meta, delete=False)
-            transaction.put(_BOOT, _boot_id(), db=self._meta)
-
-        self._write(write)
+        """Drop all entries and the stamp, in one transaction; raises as `apply`."""
+        self._write(self._drop_all)
 
     def close(self) -> None:
         """Close the environment; later calls raise InvalidStateStoreError."""
@@ -173,6 +175,15 @@ class LmdbBase:
         environment.close()
         return None
 
+    def _drop_all(self, transaction: lmdb.Transaction) -> None:
+        transaction.drop(self._entries, delete=False)
+        transaction.drop(self._meta, delete=False)
+        transaction.put(_BOOT, _boot_id(), db=self._meta)
+
+    def _apply_changes(self, transaction: lmdb.Transaction, changes: Changes) -> None:
+        for store_name, changed in changes.items():
+            self._apply_store(transaction, store_name, changed)
+
     def _apply_store(
         self, transaction: lmdb.Transaction, store_name: str, changed: Mapping[bytes, bytes | None]
     ) -> None:
@@ -208,12 +219,17 @@ class LmdbBase:
         return number
 
     def _write(self, action: Callable[[lmdb.Transaction], None]) -> None:
-        """Run `action` in a write transaction, as often as the map must grow for it."""
+        """Run `action` in a write transaction that follows what was read, as often as the map must grow for it."""
         environment = self._opened()
+        seen = self._reader().id()
         self._end_reading()
         for _ in range(_MOST_DOUBLINGS):
             try:
                 with _begin(environment, write=True) as transaction:
+                    if transaction.id() != seen + 1:
+                        raise TaskMigratedError(
+                            f"Another process has moved the base {self._path} on: this one must read its stamp again."
+                        )
                     action(transaction)
                 return
             except lmdb.MapFullError:

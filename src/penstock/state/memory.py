@@ -6,7 +6,7 @@ A commit costs what it changes, not what the store holds: the test driver commit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from penstock.errors import InvalidStateStoreError
 from penstock.state.api import BaseView, Changes
@@ -80,6 +80,12 @@ class MemoryBase:
         for store_name, changed in changes.items():
             self._view(store_name).apply(changed)
         self._stamp = stamp
+
+    def rebuild(self, commits: Callable[[], Iterable[Changes]], stamp: bytes) -> None:
+        """Drop all entries, apply the changes of `commits` in order and set the stamp; raises as `apply`."""
+        self.clear()
+        for changes in commits():
+            self.apply(changes, stamp)
 
     def clear(self) -> None:
         """Drop all entries and the stamp; views that were handed out stay good and are empty."""

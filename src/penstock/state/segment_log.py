@@ -25,9 +25,6 @@ from typing import Any, NamedTuple
 from penstock.state.api import Base
 from penstock.state.segments import SegmentInfo, SegmentKind, StoreKey
 
-REBUILDING = b"rebuilding"
-"""The stamp of a base that is being rebuilt: no position, so that a base left half-way is rebuilt again."""
-
 _MOST_WITHIN = 64
 _KIB = 1024
 
@@ -73,10 +70,9 @@ class Maintenance(NamedTuple):
 
 
 class Path(NamedTuple):
-    """How a base comes to the head: clear it first if `rebuild`, then apply `segments` in order.
+    """How a base comes to the head: by `Base.rebuild` with all `segments` in order, or by `Base.apply` of each in turn.
 
-    Each step of an incremental path may be stamped with `last` of its segment; those of a rebuild with REBUILDING, but
-    for the last one, which is stamped with the head.
+    Each application may be stamped with `last` of its segment, a rebuild with the head.
     """
 
     rebuild: bool
