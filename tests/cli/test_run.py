@@ -92,6 +92,23 @@ def test_the_example_counts_what_is_there_and_goes_on_from_there(
         assert second.nothing_left()
 
 
+def test_a_program_of_ones_own_lives_as_long_as_its_application(
+    broker_of_the_test: BrokerProcess, tmp_path: Path
+) -> None:
+    program = tmp_path / "program.py"
+    body = EXAMPLE.read_text().partition("if __name__")[0]
+    program.write_text(f"{body}\nKafkaStreams(topology, config).start()\nprint('the last line', flush=True)\n")
+    environment = settings(broker_of_the_test, tmp_path)
+    with Command((), tmp_path, environment, program=(str(program),)) as running:
+        assert until(lambda: "the last line" in running.output())
+        assert until(lambda: counts(broker_of_the_test.bootstrap_servers) == expected(LINES))
+        running.interrupt()
+        ended = running.ended()
+        assert running.nothing_left()
+    assert ended.code == 0
+    assert "Traceback" not in ended.err
+
+
 def test_a_function_that_fails_is_told_in_a_few_lines(broker_of_the_test: BrokerProcess, tmp_path: Path) -> None:
     program = tmp_path / "fails.py"
     program.write_text(FAILS)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _MARK = "PENSTOCK_TEST_RUN"
-WAIT_SECONDS = 120.0
+WAIT_SECONDS = 240.0
 
 
 @dataclass(frozen=True)
@@ -36,15 +36,22 @@ class Command:
         arguments: the command line after `penstock`.
         directory: where it runs, and where its output goes.
         environment: variables beside those of this process.
+        program: what the interpreter runs; the arguments follow.
     """
 
-    def __init__(self, arguments: Sequence[str], directory: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        directory: Path,
+        environment: Mapping[str, str] | None = None,
+        program: Sequence[str] = ("-m", "penstock.cli.main"),
+    ) -> None:
         self.mark = uuid.uuid4().hex
         self._out, self._err = (directory / f"{self.mark}.{name}" for name in ("out", "err"))
         surroundings = {key: value for key, value in os.environ.items() if not key.startswith("PENSTOCK_")}
         with self._out.open("w") as out, self._err.open("w") as err:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "penstock.cli.main", *arguments],
+                [sys.executable, *program, *arguments],
                 cwd=directory,
                 env={**surroundings, "COLUMNS": "200", **(environment or {}), _MARK: self.mark},
                 stdin=subprocess.PIPE,
