@@ -212,7 +212,7 @@ KEYS: Mapping[str, ConfigKey] = {
             _one_of("off", "error", "warn", "info", "debug"),
             None,
             "low",
-            "Level of Spark's log on standard error; not set: warnings go to spark.log in <state.dir>/<application.id>.",
+            "Level of Spark's log on standard error; not set: warnings go to spark.log below <state.dir>.",
         ),
         ConfigKey(
             "penstock.spark.partitions",
