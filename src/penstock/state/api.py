@@ -1,8 +1,7 @@
 """The protocols of state: what user code calls, what a base must offer, and what the layers need of the task.
 
-A store of a task is a buffer of uncommitted writes over a committed base. The layers of this package call `ChangeSink`,
-`FlushListener` and
-`RecordContext`, which the task implements; they never see the task.
+A store of a task is a buffer of uncommitted writes over a committed base. The layers of this package take what they
+need of the task as functions and values, `FlushListener` and `RecordContext`; they never see the task.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from penstock.record import Headers, Int64Array, RecordMetadata
 from penstock.serdes import Serde
 
-# ---------------------------------------------------------------------------------------------------------------- what
-# users call
+# ---------- what users call
 
 
 class StateStore(Protocol):
@@ -112,15 +110,7 @@ class KeyValueStore(ReadOnlyKeyValueStore, Protocol):
         ...
 
 
-# ---------------------------------------------------------------------------------------------------------------- how
-# stores are described
-
-
-class StoreType(NamedTuple):
-    """Kind and base of a store."""
-
-    kind: str
-    in_memory: bool
+# ---------- how stores are described
 
 
 @dataclass(frozen=True)
@@ -159,8 +149,7 @@ class StoreBuilder:
         return replace(self, logging=False, changelog_config={})
 
 
-# ---------------------------------------------------------------------------------------------------------------- what
-# a base offers
+# ---------- what a base offers
 
 
 class BaseView(Protocol):
@@ -203,8 +192,8 @@ class Base(Protocol):
         ...
 
     def rebuild(self, commits: Callable[[], Iterable[Changes]], stamp: bytes) -> None:
-        """Drop all entries, apply the changes of `commits` in order and set the stamp, in one atomic step; `commits` may
-        be called more than once."""
+        """Drop all entries, apply the changes of `commits` in order and set the stamp, in one atomic step; `commits`
+        may be called more than once."""
         ...
 
     def clear(self) -> None:
@@ -216,8 +205,7 @@ class Base(Protocol):
         ...
 
 
-# ---------------------------------------------------------------------------------------------------------------- what
-# the layers need of the task
+# ---------- what the layers need of the task
 
 
 class RecordContext(NamedTuple):
@@ -336,12 +324,4 @@ class BytesStore(Protocol):
 
     def flush(self) -> None:
         """Write what is held back to the layer below, and forward it."""
-        ...
-
-
-class ChangeSink(Protocol):
-    """Where the changes of a store's commit go besides the base: the changelog topic, where a host has one."""
-
-    def collect_changes(self, store_name: str, changes: Mapping[bytes, bytes | None]) -> None:
-        """Take the changes of one commit of one store: one entry a key, in key order."""
         ...
