@@ -292,10 +292,12 @@ def commit_of(number: int) -> dict[str, dict[bytes, bytes | None]]:
 @pytest.mark.crash
 def test_a_killed_writer_leaves_whole_commits(tmp_path: Path) -> None:
     """Whenever a writer is killed, the base has exactly the content of the commit that its stamp names."""
-    rng = random.Random(os.getpid())
+    seed = os.getpid()
+    print(f"random.Random({seed})")  # shown when the test fails
+    rng = random.Random(seed)
     model: dict[bytes, bytes] = {}
     reached = 0
-    for _ in range(6):
+    for _ in range(30 if os.environ.get("PENSTOCK_CRASH") == "all" else 4):
         writer = subprocess.Popen(
             [sys.executable, "-c", COMMITS, str(tmp_path / "base"), str(Path(__file__).parent)],
             stdout=subprocess.PIPE,
