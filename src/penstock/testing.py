@@ -29,6 +29,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 DEFAULT_APPLICATION_ID = "topology-test-driver"
+_NOT_GIVEN: Final = object()
+"""Stands for an argument that was left out, where None means null."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,6 @@ class TopologyTestDriver:
         self._clock = MockClock(start)
         self._host = InlineHost(topology.build(checked.required("application.id")), checked, self._clock)
         self._queues: dict[str, deque[ProducedRecord]] = {}
-
-    # ---------------------------------------- topics
 
     def create_input_topic(
         self,
@@ -150,8 +150,6 @@ class TopologyTestDriver:
         for record in self._host.take_output():
             self._queues.setdefault(record.topic, deque()).append(record)
 
-    # ---------------------------------------- time
-
     def advance_wall_clock_time(self, advance_ms: int) -> None:
         """Move the clock by `advance_ms` (0 or more), run the wall-clock punctuations that fall due, and commit.
 
@@ -162,8 +160,6 @@ class TopologyTestDriver:
             self._host.punctuate_wall_clock()
         finally:
             self._collect()
-
-    # ---------------------------------------- stores
 
     def get_all_state_stores(self) -> dict[str, StateStore]:
         """Return all stores by name."""
@@ -203,14 +199,12 @@ class TopologyTestDriver:
         store = self._host.stores().get(name)
         return store if isinstance(store, MeteredTimestampedKeyValueStore) else None
 
-    # ---------------------------------------- figures and end
-
     def dropped_records(self) -> int:
         """Return how many records were dropped so far (Kafka metric: dropped-records-total, over all nodes)."""
         return self._host.dropped_records()
 
     def close(self) -> None:
-        """Close processors and stores; output that was not read can still be read."""
+        """Close processors and stores; output can still be read. A second call does nothing."""
         try:
             self._host.close()
         finally:
@@ -223,13 +217,6 @@ class TopologyTestDriver:
         self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-
-
-class _NotGiven:
-    """Stands for an argument that was left out, where None means null."""
-
-
-_NOT_GIVEN: Final = _NotGiven()
 
 
 class TestInputTopic(Generic[K, V]):

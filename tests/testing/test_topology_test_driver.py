@@ -16,7 +16,8 @@ from penstock import (
     Topology,
     ValueAndTimestamp,
 )
-from penstock.errors import StreamsError
+from penstock.errors import InvalidStateStoreError, StreamsError
+from penstock.host import inline
 from penstock.testing import MockClock, TestInputTopic, TestOutputTopic, TestRecord, TopologyTestDriver
 
 STRING, LONG = Serdes.string(), Serdes.long()
@@ -43,6 +44,13 @@ class Remember(Processor):
 class RememberWithTime(Remember):
     def process(self, record: Record[Any, Any]) -> None:
         self.store.put(record.key, ValueAndTimestamp(record.value, record.timestamp))
+
+
+class ShowPlace(Processor):
+    def process(self, record: Record[Any, Any]) -> None:
+        metadata = self.context.record_metadata
+        assert metadata is not None
+        self.context.forward(record.with_value(f"{metadata.topic} {metadata.offset}"))
 
 
 class Tick(Processor):
@@ -203,6 +211,32 @@ def test_records_to_a_topic_that_is_read_again_are_processed_too() -> None:
         source.pipe_input("k", "v")
         assert sink.read_key_value() == ("k", "v")
         assert driver.produced_topic_names() == {"middle", "out"}
+
+
+def test_a_topology_that_feeds_itself_without_an_end_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inline, "MAXIMUM_FOLLOWING", 50)
+    endless = pytest.raises(StreamsError, match="More than 50 records followed from one, the last in topic in")
+    with TopologyTestDriver(copy("in", "in"), DEFAULTS) as driver, endless:
+        driver.create_input_topic("in", STRING, STRING).pipe_input("k", "v")
+
+
+def test_topics_of_a_pattern_share_one_count_of_offsets() -> None:
+    topology = Topology()
+    topology.add_source("S", pattern="in-.*").add_processor("P", ShowPlace, "S").add_sink("K", "out", "P")
+    with TopologyTestDriver(topology, DEFAULTS) as driver:
+        for topic in ("in-a", "in-b", "in-a"):
+            driver.create_input_topic(topic, STRING, STRING).pipe_input("k", "v")
+        values = driver.create_output_topic("out", STRING, STRING).read_values_to_list()
+        assert values == ["in-a 0", "in-b 1", "in-a 2"]
+
+
+def test_stores_are_closed_with_the_driver_which_may_be_closed_twice() -> None:
+    with TopologyTestDriver(remember("key_value", Remember), DEFAULTS) as driver:
+        store = driver.get_key_value_store("last")
+        driver.close()
+    assert store is not None
+    with pytest.raises(InvalidStateStoreError, match="'last' is not open"):
+        store.get("k")
 
 
 def test_the_wall_clock_moves_only_when_told() -> None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from penstock.clock import Clock
 from penstock.config import StreamsConfig
+from penstock.errors import StreamsError
 from penstock.plan.subtopology import BuiltTopology, SourceSpec, SubtopologySpec, TaskId
 from penstock.record import Headers, RecordBatch
 from penstock.state.api import EngineKeyValueStore
@@ -22,6 +23,9 @@ from penstock.task.priority_queue import PriorityQueue
 from penstock.task.stream_task import StreamTask
 
 PARTITION = 0
+
+MAXIMUM_FOLLOWING = 1_000_000
+"""Records that may follow from one: more come only from a topology that feeds itself without an end."""
 
 
 class ProducedRecord(NamedTuple):
@@ -78,6 +82,7 @@ class InlineHost:
         self._output: list[ProducedRecord] = []
         self._produced = 0
         self._commits = 0
+        self._closed = False
         self._task = StreamTask(
             spec,
             TaskId(0, PARTITION),
@@ -123,8 +128,10 @@ class InlineHost:
         return sum(self._task.dropped_records.values())
 
     def close(self) -> None:
-        """Close processors and stores; the last commit stands."""
-        self._task.close()
+        """Close processors and stores; the last commit stands. A second call does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._task.close()
 
     def _source_of(self, topic: str) -> SourceSpec | None:
         for source in self._sources:
@@ -145,7 +152,14 @@ class InlineHost:
             self._by_time.offer(queue)
 
     def _process_queues(self) -> None:
+        processed = 0
         while (queue := self._by_time.poll()) is not None:
+            processed += 1
+            if processed > MAXIMUM_FOLLOWING:
+                raise StreamsError(
+                    f"More than {MAXIMUM_FOLLOWING} records followed from one, the last in topic {queue.topic}: does "
+                    "the topology write to a topic that it reads, without an end?"
+                )
             row = queue.rows.popleft()
             if queue.rows:
                 self._by_time.offer(queue)
