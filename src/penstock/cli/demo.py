@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import shutil
+import sys
 import threading
 import time
 from collections import Counter
@@ -213,8 +214,8 @@ def _tell_result(words: WordCounts, seconds: float) -> None:
 
 
 def _tell_where_to_look_next(directory: Path, program: Path) -> None:
-    command = "penstock" if shutil.which("penstock") else ".venv/bin/penstock"
-    shown = program.relative_to(Path.cwd()) if program.is_relative_to(Path.cwd()) else program
+    command = "penstock" if shutil.which("penstock") else _shown(Path(sys.argv[0]))
+    shown = _shown(program)
     out.print(
         f"""
 Where to look next:
@@ -226,6 +227,12 @@ Where to look next:
   a word count of your own lines  {command} run {shown}
     and beside it                 {command} produce {INPUT}
                                   {command} consume {OUTPUT} --from-beginning --value-serde long
-  how it is built                 ARCHITECTURE.md""",
+  how to run an application       docs/guide.md""",
         markup=False,
     )
+
+
+def _shown(path: Path) -> Path:
+    """Return `path` as a user would type it here."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
