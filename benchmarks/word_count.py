@@ -1,0 +1,271 @@
+"""Measures the word count: the task alone, Penstock on Spark, and other ways to the same result, in one run.
+
+    python benchmarks/word_count.py [--json] [--lines N] [--only a,b,...] [--bootstrap HOST:PORT]
+
+Prints one table of rates and their ratios, and one of the latency of epochs with little data. What each letter stands
+for, and the figures of one run, are in README.md. Every contestant runs in a process of its own; brokers, topics and
+directories are made for the run and go with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]  # a script finds its neighbours, installed or not
+
+from benchmarks.program import INPUT, OUTPUT, WORDS  # noqa: E402  # behind the path
+from benchmarks.topics import check_counts, fill, topics  # noqa: E402
+from penstock.broker.process import BrokerProcess  # noqa: E402
+from tests.support.kafka import KafkaUnavailableError, RealKafka  # noqa: E402
+
+CONTESTANTS: Final = {
+    "a": "the task alone, one core",
+    "b": "Penstock on Spark",
+    "c": "PySpark transformWithState",
+    "d": "Spark's native groupBy().count()",
+    "e": "Kafka Streams in Java",
+    "latency": "Penstock on Spark, epochs of two records",
+}
+
+SHARE_OF_LINES: Final = {"all distinct": 0.1, "c": 0.1}
+"""What takes longer for each line gets fewer of them."""
+
+LATENCY_EPOCHS: Final = 30
+_TIMEOUT_SECONDS: Final = 1800
+_EXACTLY_ONCE, _AT_LEAST_ONCE = "exactly_once_v2", "at_least_once"
+
+
+@dataclass
+class Results:
+    """What a run found; `missing` says why a contestant is not in it."""
+
+    measurements: list[dict[str, Any]] = field(default_factory=list)
+    latency: list[dict[str, Any]] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A broker of the run and what it can promise."""
+
+    name: str
+    bootstrap: str
+    guarantee: str
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmarks that the arguments ask for."""
+    options = _parser().parse_args(arguments)
+    asked = options.only.split(",")
+    unknown = [letter for letter in asked if letter not in CONTESTANTS]
+    if unknown:
+        print(f"--only knows {', '.join(CONTESTANTS)}; not {', '.join(unknown)}", file=sys.stderr)
+        return 2
+    results = Results()
+    if "a" in asked:
+        for text in WORDS:
+            _contest(results, "a", "", run="task", text=text, **_size(options, "a", text))
+    if set(asked) - {"a"}:
+        with _brokers(options, results) as brokers:
+            _contests_on_brokers(results, options, asked, brokers)
+    print(json.dumps(_as_json(results), indent=2) if options.json else _as_text(results))
+    return 0 if not results.missing else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument("--lines", type=int, default=1_000_000, help="lines of text with 10,000 words (%(default)s)")
+    parser.add_argument("--words-per-line", type=int, default=10, help="(%(default)s)")
+    parser.add_argument("--only", default=",".join(CONTESTANTS), help="letters, with commas between (%(default)s)")
+    parser.add_argument("--bootstrap", help="use this Kafka, and start no broker")
+    return parser
+
+
+def _size(options: argparse.Namespace, letter: str, text: str) -> dict[str, int]:
+    share = SHARE_OF_LINES.get(text, 1.0) * SHARE_OF_LINES.get(letter, 1.0)
+    return {"lines": max(1, int(options.lines * share)), "words_per_line": options.words_per_line}
+
+
+@contextmanager
+def _brokers(options: argparse.Namespace, results: Results) -> Iterator[list[Broker]]:
+    """Give the brokers of the run: the one that the user names, or a real Kafka, where it can be had, and the embedded
+    broker."""
+    with ExitStack() as running:
+        if options.bootstrap:
+            yield [Broker("Kafka", options.bootstrap, _EXACTLY_ONCE)]
+            return
+        brokers = []
+        try:
+            kafka = running.enter_context(RealKafka())
+            brokers.append(Broker("Kafka", kafka.bootstrap_servers, _EXACTLY_ONCE))
+        except KafkaUnavailableError as error:
+            results.missing["a real Kafka"] = str(error)
+        directory = running.enter_context(tempfile.TemporaryDirectory(prefix="penstock-benchmark-"))
+        embedded = running.enter_context(BrokerProcess(Path(directory)))
+        brokers.append(Broker("embedded broker", embedded.bootstrap_servers, _AT_LEAST_ONCE))
+        yield brokers
+
+
+def _contests_on_brokers(
+    results: Results, options: argparse.Namespace, asked: Sequence[str], brokers: Sequence[Broker]
+) -> None:
+    first = brokers[0]
+    for text in WORDS:
+        for broker in brokers:
+            letters = [letter for letter in "bcde" if letter in asked and (letter == "b" or broker is first)]
+            if not letters:
+                continue
+            with topics(broker.bootstrap, INPUT):
+                fill(broker.bootstrap, INPUT, text, **_size(options, "b", text))
+                for letter in letters:
+                    _topic_to_topic(results, options, letter, text, broker)
+    for broker in brokers if "latency" in asked else ():
+        for levels in (1, 2, 3):
+            with topics(broker.bootstrap, INPUT, OUTPUT):
+                _contest(
+                    results,
+                    "latency",
+                    broker.name,
+                    run="latency",
+                    number=levels,
+                    epochs=LATENCY_EPOCHS,
+                    input_topic=INPUT,
+                    output_topic=OUTPUT,
+                    bootstrap=broker.bootstrap,
+                )
+
+
+def _topic_to_topic(results: Results, options: argparse.Namespace, letter: str, text: str, broker: Broker) -> None:
+    run = {"b": "spark", "c": "transform", "d": "native", "e": "java"}[letter]
+    size = _size(options, letter, text)
+    promised = {"guarantee": broker.guarantee} if letter in "be" else {}
+    if letter == "e" and broker.guarantee == _AT_LEAST_ONCE:
+        results.missing["e"] = "Kafka Streams needs a real Kafka"
+        return
+    with topics(broker.bootstrap, OUTPUT):
+        done = _contest(
+            results,
+            letter,
+            broker.name,
+            run=run,
+            bootstrap=broker.bootstrap,
+            input_topic=INPUT,
+            output_topic=OUTPUT,
+            text=text,
+            **size,
+            **promised,
+        )
+        if done is not None:
+            done["wrong"] = check_counts(broker.bootstrap, OUTPUT, text, **size)
+            if done["wrong"]:
+                results.missing[f"{letter}, {text}"] = done["wrong"]
+
+
+def _contest(results: Results, letter: str, broker: str, **asked: Any) -> dict[str, Any] | None:
+    """Run one contestant in a process of its own; note its result, or why there is none."""
+    print(f"{letter}: {CONTESTANTS[letter]}, {asked.get('text', broker)} ...", file=sys.stderr, flush=True)
+    paths = [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.contestant", json.dumps(asked)],
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_SECONDS,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            check=True,
+        )
+    except subprocess.CalledProcessError as error:
+        reason = (error.stderr.strip().splitlines() or [f"exit code {error.returncode}"])[-1]
+        results.missing[f"{letter}, {asked.get('text', broker)}"] = reason[:300]
+        return None
+    except subprocess.TimeoutExpired:
+        results.missing[f"{letter}, {asked.get('text', broker)}"] = f"took longer than {_TIMEOUT_SECONDS} s"
+        return None
+    result: dict[str, Any] = {**json.loads(done.stdout.splitlines()[-1]), "broker": broker}
+    (results.latency if letter == "latency" else results.measurements).append(result)
+    return result
+
+
+# ---------- what is printed
+
+
+def ratios(measurements: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return how much faster Penstock on Spark is than each rival on the same broker and text, by words a second and by
+    CPU time."""
+    found = []
+    for own in measurements:
+        if own["contestant"] != "b":
+            continue
+        for rival in measurements:
+            if rival["contestant"] in "cde" and (rival["text"], rival["broker"]) == (own["text"], own["broker"]):
+                cpu_own, cpu_rival = (each["cpu_seconds_per_million_words"] for each in (own, rival))
+                found.append(
+                    {
+                        "ratio": f"b : {rival['contestant']}",
+                        "text": own["text"],
+                        "broker": own["broker"],
+                        "words_per_second": own["words_per_second"] / rival["words_per_second"],
+                        "cpu": cpu_rival / cpu_own if cpu_own and cpu_rival else None,
+                    }
+                )
+    return found
+
+
+def _as_json(results: Results) -> dict[str, Any]:
+    return {
+        "measurements": results.measurements,
+        "ratios": ratios(results.measurements),
+        "latency": results.latency,
+        "missing": results.missing,
+    }
+
+
+def _as_text(results: Results) -> str:
+    lines = []
+    if results.measurements:
+        lines += [
+            "| | contestant | text | broker | lines/s | words/s | CPU s / M words | remark |",
+            "|---|---|---|---|---:|---:|---:|---|",
+        ]
+        for each in results.measurements:
+            cpu = each["cpu_seconds_per_million_words"]
+            lines.append(
+                f"| {each['contestant']} | {each['name']} | {each['text']} | {each['broker'] or '-'} "
+                f"| {each['lines_per_second']:,.0f} | {each['words_per_second']:,.0f} "
+                f"| {'-' if cpu is None else f'{cpu:.2f}'} | {each['remark']} |"
+            )
+    found = ratios(results.measurements)
+    if found:
+        lines += ["", "| ratio | text | broker | by words/s | by CPU |", "|---|---|---|---:|---:|"]
+        for each in found:
+            cpu = "-" if each["cpu"] is None else f"{each['cpu']:.1f}"
+            lines.append(
+                f"| {each['ratio']} | {each['text']} | {each['broker']} | {each['words_per_second']:.1f} | {cpu} |"
+            )
+    if results.latency:
+        lines += [
+            "",
+            "| levels | broker | epoch, ms: median (p90) | record to committed output, ms: median (p90) |",
+            "|---:|---|---:|---:|",
+        ]
+        for each in results.latency:
+            spread = [f"{each[key]['median']:.0f} ({each[key]['p90']:.0f})" for key in ("epoch_ms", "output_ms")]
+            lines.append(f"| {each['levels']} | {each['broker']} | {spread[0]} | {spread[1]} |")
+    lines += [f"missing: {what}: {why}" for what, why in results.missing.items()]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
