@@ -12,10 +12,13 @@ import os
 import shutil
 import threading
 import time
+import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
+from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -34,6 +37,7 @@ from penstock.host.spark.stage import stage
 from penstock.plan.subtopology import BuiltTopology
 
 _LOOK_SECONDS = 0.05
+_JVM_IS_GONE = (Py4JError, ConnectionError)  # what Spark itself raises comes as an exception of pyspark
 
 
 class SparkHost:
@@ -92,9 +96,10 @@ class SparkHost:
         deadline = time.monotonic() + timeout_ms / 1000
         self._closing.set()
         stopped = True
-        if self._query is not None and self._query.isActive:
-            stopped = self._wait_for_epoch(deadline)
-            self._query.stop()
+        with suppress(*_JVM_IS_GONE):
+            if self._query is not None and self._query.isActive:
+                stopped = self._wait_for_epoch(deadline)
+                self._query.stop()
         if self._watcher is not None and self._watcher is not threading.current_thread():
             self._watcher.join(max(deadline - time.monotonic(), 1.0))
             stopped = stopped and not self._watcher.is_alive()
@@ -190,7 +195,27 @@ class SparkHost:
     # ------------------------------------------------------------------------------------------------ run and end
 
     def _watch(self, listener: HostListener) -> None:
-        """Follow the manifests until the query ends; tell the listener how it ended."""
+        """Follow the manifests until the query ends; tell the listener how it ended, whatever happens here."""
+        try:
+            error = self._follow_to_end()
+        except _JVM_IS_GONE as raised:
+            error = StreamsError(
+                f"The JVM of Spark in which {self._application_id} ran has ended: it was killed, or is out of memory. "
+                f"Its log may say why ({self._directory}/spark.log, where Penstock started it). Start it "
+                "again; it goes on from its last committed epoch."
+            )
+            error.__cause__ = raised
+        except Exception as raised:
+            error = raised
+        if self._closing.is_set():
+            return
+        if error is not None:
+            listener.on_error(error)
+        else:
+            listener.on_stopped()
+
+    def _follow_to_end(self) -> Exception | None:
+        """Follow the manifests until the query ends; return the error that ended it."""
         query = self._query
         assert query is not None
         while query.isActive:
@@ -198,13 +223,7 @@ class SparkHost:
             time.sleep(_LOOK_SECONDS)
         self._follow()
         exception = query.exception()
-        error = None if exception is None else self._readable(exception)
-        if self._closing.is_set():
-            return
-        if error is not None:
-            listener.on_error(error)
-        else:
-            listener.on_stopped()
+        return None if exception is None else self._readable(exception)
 
     def _follow(self) -> None:
         """Take the manifests that are new."""
@@ -239,7 +258,9 @@ class SparkHost:
 
     def _release(self) -> None:
         if self._own_session is not None:
-            self._own_session.stop()
+            with suppress(*_JVM_IS_GONE), warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # pyspark's, that the JVM is gone
+                self._own_session.stop()
             self._own_session = None
         if self._lock is not None:
             self._lock.close()
