@@ -39,7 +39,7 @@ _ROOT = Path(__file__).parents[2]
 class Application:
     """An application and its topics; a context manager that leaves no process behind.
 
-    After `live`: `starts` is how often it was started.
+    starts: how often it was started. history: what happened to it, with the seconds since the first start.
     """
 
     def __init__(self, life: Life, runner: SparkRunner, name: str, directory: Path, seed: int) -> None:
@@ -48,6 +48,7 @@ class Application:
         self.life = life
         self._seed = seed
         self.starts = 0
+        self.history: list[str] = []
         self.input = _input(layout.tasks, life.epochs, seed)
         self._layout = layout
         self._runner = runner
@@ -57,6 +58,8 @@ class Application:
         self._log = directory / "application.log"
         self._struck = directory / "struck"
         self._struck.mkdir(parents=True)
+        self._noted: set[str] = set()
+        self._begun = 0.0
         self._processes = MarkedProcesses()
         self._config = {
             "application.id": name,
@@ -100,17 +103,19 @@ class Application:
         """Start the program and wait for its end; do and remove the kills of `outside` that come in time. Return the
         exit code."""
         self.starts += 1
+        self._note(f"start {self.starts} after epoch {self._last_epoch('manifest')}")
         running = self._start()
         target = self._next_epoch(outside)
         seen, since = -1, time.monotonic()
         while (code := running.poll()) is None:
             if outside and self._last_epoch(outside[0].moment) >= target and self._kill(outside[0], running.pid):
-                outside.pop(0)
+                self._note(str(outside.pop(0)))
                 target = self._next_epoch(outside)
             if seen < (last := self._last_epoch("manifest")):
                 seen, since = last, time.monotonic()
             assert time.monotonic() - since < STANDSTILL_SECONDS, self._story(f"it stands still after epoch {seen}")
             time.sleep(_LOOK_SECONDS)
+        self._note(f"ended with {code} after epoch {self._last_epoch('manifest')}")
         return code
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -154,14 +159,23 @@ class Application:
             found = self._random.sample(found, min(len(found), 1))
         return sum(kill(process.pid) for process in found) > 0
 
+    def _note(self, what: str) -> None:
+        now = time.time()
+        self._begun = self._begun or now
+        struck = [(path.stat().st_mtime, path.name) for path in self._struck.iterdir() if path.name not in self._noted]
+        for moment, name in sorted(struck):
+            self._noted.add(name)
+            self.history.append(f"{moment - self._begun:.1f} {name}")
+        self.history.append(f"{now - self._begun:.1f} {what}")
+
     def _story(self, what: str) -> str:
         """Return what went wrong, with what is needed to find out why."""
-        struck = ", ".join(sorted(f"{path.name} ({path.read_text().strip()})" for path in self._struck.iterdir()))
+        self._note(what)
+        history = "\n".join(self.history)
         log = self._log.read_text(errors="replace")[-6000:]
         return (
             f"PENSTOCK_CRASH_SEED={self._seed}: {self.life}: {what}; start {self.starts} of at most "
-            f"{self.life.most_starts()}, last manifest {self._last_epoch('manifest')}, struck: "
-            f"{struck or 'none'}\n{log}"
+            f"{self.life.most_starts()}\n{history}\n{log}"
         )
 
     # ---------------------------------------- what it left

@@ -90,7 +90,7 @@ def victims(kind: str, program: int, running: Sequence[Process]) -> list[Process
     if kind == "application":
         return sorted(running)
     if kind == "daemon":
-        daemons = _with("pyspark.daemon pyspark.worker", running)
+        daemons = _with("daemon pyspark.worker", running)
         return [daemon for daemon in daemons if daemon.parent not in {other.pid for other in daemons}]
     if kind == "worker":
         above = {daemon.pid for daemon in victims("daemon", program, running)}

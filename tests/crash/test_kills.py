@@ -124,6 +124,7 @@ def test_a_killed_application_goes_on_as_if_nothing_had_happened(
     with Application(life, runner, unique_name("app"), tmp_path, SEED) as application:
         print(f"PENSTOCK_CRASH_SEED={SEED}: {life}: {', '.join(map(str, life.kills))}")
         application.live()
+        print(*application.history, sep="\n")
         output, state = application.output(), application.state()
     expected = count(application.input)
     assert final_counts(output) == expected
