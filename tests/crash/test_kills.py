@@ -7,6 +7,7 @@ seed, which failures tell; PENSTOCK_CRASH_SEED repeats it.
 from __future__ import annotations
 
 import os
+import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -26,7 +27,12 @@ ALL = os.environ.get("PENSTOCK_CRASH") == "all"
 _RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
 SEED = int(os.environ.get("PENSTOCK_CRASH_SEED") or zlib.crc32(_RUN.encode()) % 10_000)
 
-pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.timeout(3600 if ALL else 600)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.crash,
+    pytest.mark.timeout(7200 if ALL else 900),
+    pytest.mark.skipif(sys.platform != "linux", reason="processes are found and killed by way of /proc"),
+]
 
 
 def parameters(lives: tuple[Life, ...]) -> list[object]:
