@@ -121,6 +121,12 @@ class KeyValue(NamedTuple):
     value: Any
 
 
+def running_maximum(times: Int64Array) -> Int64Array:
+    """Return the largest of `times` up to each row; an array that ascends, as most do, is returned as it is."""
+    descends = len(times) > 1 and bool((times[1:] < times[:-1]).any())
+    return np.maximum.accumulate(times) if descends else times
+
+
 def take_from(column: list[T], indices: Int64Array) -> list[T]:
     """Return the entries of `column` at `indices` (int64, any order, repeats allowed)."""
     if len(indices) * 4 < len(column):  # to make an array of the column would cost more than it saves

@@ -35,6 +35,8 @@ MAXIMUM_SCALE = 1 << 40
 
 MAXIMUM_ROWS = 1 << 18
 """Rows that run through the columns at once, after operators that multiply them: bounds the memory of a run."""
+MAXIMUM_SERIALIZED_ROWS = 1 << 20
+"""Rows that are counted at once: bounds how far the record cache is over its bound in between."""
 FIRST_ROWS = 1 << 12
 """Input rows of the first run, before it is known how far they multiply."""
 _STREAM_TIME = PunctuationType.STREAM_TIME
@@ -114,9 +116,11 @@ class Execution:
         for node in topology.processors:
             node.flusher = self
 
-    def rows_at_once(self, source: SourceNode) -> int:
+    def rows_at_once(self, source: SourceNode, serialized: bool) -> int:
         """Return how many records of `source` may run at once so that no edge holds more than about MAXIMUM_ROWS
-        rows."""
+        rows; MAXIMUM_SERIALIZED_ROWS where they stay bytes, of which nothing is made."""
+        if serialized:
+            return MAXIMUM_SERIALIZED_ROWS
         expansion = self._expansion.get(source.name)
         return FIRST_ROWS if expansion is None else max(1, int(MAXIMUM_ROWS / max(1.0, expansion)))
 
@@ -134,7 +138,6 @@ class Execution:
         self, source: SourceNode, partition: TopicPartition, batch: RecordBatch, stream_times: Int64Array
     ) -> None:
         """As `run`, for a batch of bytes and a source that `takes_serialized`."""
-        self._expansion.setdefault(source.name, 1.0)
         node = self._plans[source.name].nodes[0]
         if isinstance(node.processor, SerializedBatchProcessor):
             self._task.source = partition

@@ -18,7 +18,7 @@ import numpy as np
 
 from penstock.errors import StreamsError
 from penstock.processor.timestamps import ConsumedRecord, TimestampExtractor, fail_on_invalid_timestamp
-from penstock.record import NO_TIMESTAMP, Int64Array, RecordBatch, TopicPartition
+from penstock.record import NO_TIMESTAMP, Int64Array, RecordBatch, TopicPartition, running_maximum
 from penstock.task.processor_topology import SourceNode
 
 
@@ -108,7 +108,7 @@ class PartitionGroup:
         )
 
     def _merge(self, queues: list[tuple[Lane, RecordBatch]], serialized: bool) -> Iterator[Run]:
-        heads = np.concatenate([np.maximum.accumulate(batch.timestamps) for _, batch in queues])
+        heads = np.concatenate([running_maximum(batch.timestamps) for _, batch in queues])
         order = np.argsort(heads, kind="stable")
         lengths = [len(batch) for _, batch in queues]
         partitions = sorted({lane.partition for lane, _ in queues})

@@ -20,7 +20,7 @@ from penstock.errors import StreamsError
 from penstock.plan.subtopology import SinkSpec, SubtopologySpec, TaskId
 from penstock.processor.api import PunctuationType
 from penstock.processor.timestamps import fail_on_invalid_timestamp
-from penstock.record import NO_METADATA, RecordBatch, TopicPartition
+from penstock.record import NO_METADATA, RecordBatch, TopicPartition, running_maximum
 from penstock.state.api import Base, Changes, EngineKeyValueStore
 from penstock.state.cache import RecordCache
 from penstock.task.checkpoint import TaskCheckpoint
@@ -138,11 +138,11 @@ class StreamTask:
                 taken += len(batch)
                 if self._order is not None:
                     self._order.take(run.partition, run.lanes, batch.offsets)
-                stream_times = np.maximum(np.maximum.accumulate(batch.timestamps), self._context.stream_time)
+                stream_times = np.maximum(running_maximum(batch.timestamps), self._context.stream_time)
                 execute = self._execution.run_serialized if run.serialized else self._execution.run
                 start = 0
                 while start < len(batch):
-                    stop = start + self._execution.rows_at_once(run.source)
+                    stop = start + self._execution.rows_at_once(run.source, run.serialized)
                     execute(run.source, run.partition, batch.slice(start, stop), stream_times[start:stop])
                     self._state.evict()
                     start = stop

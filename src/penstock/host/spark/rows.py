@@ -51,7 +51,7 @@ def encode_batch(topic: str, partition: int, batch: RecordBatch, max_bytes: int)
             topic,
             partition,
             batch.keys,
-            batch.values,
+            None if batch.values is batch.keys else batch.values,
             batch.timestamps.tobytes(),
             batch.offsets.tobytes(),
             batch.headers,
@@ -72,6 +72,7 @@ def encode_batch(topic: str, partition: int, batch: RecordBatch, max_bytes: int)
 def decode_batch(blob: bytes) -> tuple[str, int, RecordBatch]:
     """Return topic, partition and records of a blob made by `encode_batch`."""
     topic, partition, keys, values, timestamps, offsets, headers = marshal.loads(blob)
+    values = keys if values is None else values
     batch = RecordBatch(keys, values, np.frombuffer(timestamps, np.int64), np.frombuffer(offsets, np.int64), headers)
     return topic, partition, batch
 
