@@ -1,0 +1,150 @@
+"""The writers of a sink partition, on a real Kafka: once an epoch, whoever asks how often, and zombies write
+nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from penstock.client.api import NewTopic
+from penstock.client.confluent.admin import ConfluentAdmin
+from penstock.client.confluent.consumer import ConfluentFetcher
+from penstock.client.confluent.transactions import (
+    AtLeastOnceWriter,
+    PartitionOutput,
+    TransactionalWriter,
+    transactions_refused,
+)
+from penstock.config import StreamsConfig
+from penstock.errors import KafkaError, TaskMigratedError
+from penstock.record import RecordBatch, TopicPartition
+from tests.support.brokers import RunningBroker
+
+
+@dataclass
+class Place:
+    """A topic and a commits topic of a test's own."""
+
+    config: StreamsConfig
+    topic: str
+    commits: str
+    before_commit: Callable[[int], object] = lambda epoch: None
+    writers: list[TransactionalWriter] = field(default_factory=list)
+
+    def writer(self, before_commit: Callable[[int], object] | None = None) -> TransactionalWriter:
+        writer = TransactionalWriter(
+            self.config,
+            f"{self.topic}-sink-0",
+            self.commits,
+            TopicPartition(self.commits, 0),
+            before_commit or self.before_commit,
+        )
+        self.writers.append(writer)
+        return writer
+
+    def read(self, read_committed: bool = True) -> list[bytes]:
+        admin, fetcher = ConfluentAdmin(self.config), ConfluentFetcher(self.config)
+        partition = TopicPartition(self.topic, 0)
+        try:
+            end = admin.end_offsets([partition], read_committed=read_committed)[partition]
+            return [value for batch in fetcher.fetch(partition, 0, end, read_committed) for value in batch.values]
+        finally:
+            fetcher.close()
+            admin.close()
+
+    def output(self, *values: str) -> list[PartitionOutput]:
+        rows = [(None, value.encode(), 1_000 + number, number, ()) for number, value in enumerate(values)]
+        return [PartitionOutput(self.topic, 0, RecordBatch.of(rows))]
+
+
+@pytest.fixture
+def place(broker: RunningBroker, unique_name: Callable[[str], str]) -> Iterator[Place]:
+    config = StreamsConfig({"application.id": "writers", "bootstrap.servers": broker.bootstrap_servers})
+    made = Place(config, unique_name("out"), unique_name("commits"))
+    admin = ConfluentAdmin(config)
+    admin.create_topics([NewTopic(made.topic, 1, 1, {"retention.ms": "-1"}), NewTopic(made.commits, 2, 1)])
+    admin.close()
+    yield made
+    for writer in made.writers:
+        writer.close()
+
+
+@pytest.fixture
+def kafka_place(broker: RunningBroker, place: Place) -> Place:
+    if broker.kind != "kafka":
+        pytest.skip("the embedded broker serves no transactions")
+    return place
+
+
+def test_says_whether_brokers_serve_transactions(broker: RunningBroker, place: Place) -> None:
+    refused = transactions_refused(place.config, "probe")
+    assert (refused is None) == (broker.kind == "kafka")
+
+
+def test_without_transactions_everything_is_written_each_time(place: Place) -> None:
+    writer = AtLeastOnceWriter(place.config)
+    assert writer.write(1, "q", place.output("a", "b"))
+    assert writer.write(1, "q", place.output("a", "b"))
+    writer.close()
+    assert place.read() == [b"a", b"b", b"a", b"b"]
+
+
+def test_without_transactions_a_record_that_is_refused_is_an_error(place: Place) -> None:
+    writer = AtLeastOnceWriter(place.config, timeout_ms=5_000)
+    rows = [(None, b"x", 1, 0, ())]
+    with pytest.raises(KafkaError, match="writing epoch 1"):
+        writer.write(1, "q", [PartitionOutput(place.topic, 99, RecordBatch.of(rows))])
+
+
+def test_an_epoch_is_written_once_by_whomever(kafka_place: Place) -> None:
+    first = kafka_place.writer()
+    assert first.write(1, "q", kafka_place.output("a"))
+    assert not first.write(1, "q", kafka_place.output("a"))
+    second = kafka_place.writer()
+    assert not second.write(1, "q", kafka_place.output("a"))
+    assert second.write(2, "q", kafka_place.output("b"))
+    assert not first.write(2, "q", kafka_place.output("b"))  # fenced meanwhile, and looks again
+    assert first.write(3, "q", kafka_place.output("c"))
+    assert kafka_place.read() == [b"a", b"b", b"c"]
+
+
+def test_another_life_writes_its_own_epochs(kafka_place: Place) -> None:
+    assert kafka_place.writer().write(5, "first", kafka_place.output("a"))
+    assert kafka_place.writer().write(1, "second", kafka_place.output("b"))
+    assert kafka_place.read() == [b"a", b"b"]
+
+
+def test_a_driver_that_is_behind_learns_that_it_is_a_zombie(kafka_place: Place) -> None:
+    assert kafka_place.writer().write(3, "q", kafka_place.output("a"))
+    with pytest.raises(TaskMigratedError, match=r"Epoch 3 of .* is committed already"):
+        kafka_place.writer().write(2, "q", kafka_place.output("b"))
+    assert kafka_place.read() == [b"a"]
+
+
+def test_a_zombie_with_an_open_transaction_commits_nothing(kafka_place: Place) -> None:
+    overtaking = kafka_place.writer()
+    taken_over: list[bool] = []
+
+    def overtake(epoch: int) -> None:  # the other writes the same epoch while this one has everything sent
+        if not taken_over:
+            taken_over.append(overtaking.write(epoch, "q", kafka_place.output("a", "b")))
+
+    zombie = kafka_place.writer(overtake)
+    assert not zombie.write(1, "q", kafka_place.output("a", "b"))
+    assert taken_over == [True]
+    assert kafka_place.read() == [b"a", b"b"]
+
+
+def test_what_a_killed_writer_left_open_is_aborted(kafka_place: Place) -> None:
+    class KilledError(BaseException):
+        pass
+
+    def kill(epoch: int) -> None:
+        raise KilledError
+
+    with pytest.raises(KilledError):
+        kafka_place.writer(kill).write(1, "q", kafka_place.output("a"))
+    assert kafka_place.writer().write(1, "q", kafka_place.output("a"))
+    assert kafka_place.read() == [b"a"]
