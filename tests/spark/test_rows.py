@@ -1,0 +1,124 @@
+"""Rows between the stages, and errors and prints on their way to the program."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.errors import KafkaError, StreamsError, TopologyError
+from penstock.host.spark.checkpoint import TaskEntry
+from penstock.host.spark.failures import QueryFailedError, decode_failure, encode_failure, failure_in, readable
+from penstock.host.spark.printing import MAXIMUM_CHARACTERS, captured_print
+from penstock.host.spark.protocol import SinkControl, TaskControl, TaskReport
+from penstock.host.spark.rows import DATA, Row, decode_batch, encode_batch, read_rows, write_rows
+from penstock.record import RecordBatch
+
+maybe_bytes = st.none() | st.binary(max_size=300)
+headers = st.lists(st.tuples(st.text(max_size=5), maybe_bytes), max_size=2).map(tuple)
+record_rows = st.lists(st.tuples(maybe_bytes, maybe_bytes, st.integers(0, 2**62), st.integers(0, 2**62), headers))
+
+
+def rows_of(batch: RecordBatch) -> list[object]:
+    return [
+        (
+            key,
+            value,
+            int(batch.timestamps[index]),
+            int(batch.offsets[index]),
+            tuple(map(tuple, batch.headers_at(index))),
+        )
+        for index, (key, value) in enumerate(zip(batch.keys, batch.values, strict=True))
+    ]
+
+
+@given(record_rows.filter(bool), st.integers(1024, 4096))
+def test_a_batch_goes_through_rows_of_bounded_size_unchanged(rows: list, max_bytes: int) -> None:
+    blobs = encode_batch("topic", 3, RecordBatch.of(rows), max_bytes)
+    decoded = [decode_batch(blob) for blob in blobs]
+    assert all((topic, partition) == ("topic", 3) for topic, partition, _ in decoded)
+    assert [row for _, _, batch in decoded for row in rows_of(batch)] == rows_of(RecordBatch.of(rows))
+    assert all(len(blob) <= max_bytes or len(batch) == 1 for blob, (_, _, batch) in zip(blobs, decoded, strict=True))
+
+
+def test_rows_come_out_of_arrow_frames_as_they_went_in() -> None:
+    rows = [
+        Row(DATA, 1, number % 5, number % 3, number, random.Random(number).randbytes(1 << 20)) for number in range(20)
+    ]
+    frames = list(write_rows(rows, partitions=2))
+    assert len(frames) > 1
+    assert list(read_rows(frames)) == rows
+    assert [d for frame in frames for d in frame["dst"].to_pylist()] == [row.task % 2 for row in rows]
+
+
+def test_no_rows_are_one_empty_frame() -> None:
+    (frame,) = write_rows([], partitions=2)
+    assert frame.num_rows == 0
+
+
+def test_messages_of_the_protocol_are_read_as_they_were_written() -> None:
+    entry = TaskEntry("ab", {"deltas": [{"id": "ab"}], "snapshots": []}, 17)
+    control = TaskControl(4, 1000, entry)
+    assert TaskControl.decode(control.encode()) == control
+    report = TaskReport("0_1", 4, 2, "aa", entry, (("t", 3, 40),), "printed")
+    assert TaskReport.decode(report.encode()) == report
+    sink = SinkControl(4, 1000, {"t": [1, 2]})
+    assert SinkControl.decode(sink.encode()) == sink
+
+
+@pytest.mark.parametrize(
+    ("head", "due", "idle"), [("", None, False), ("ab", None, True), ("ab", 1000, False), ("ab", 1001, True)]
+)
+def test_a_task_is_idle_once_it_was_initialised_and_while_nothing_is_due(
+    head: str, due: int | None, idle: bool
+) -> None:
+    assert TaskControl(4, 1000, TaskEntry(head, {}, due)).is_idle() == idle
+
+
+def test_an_error_keeps_class_message_and_the_users_lines() -> None:
+    try:
+        try:
+            {}["absent"]  # the user's line
+        except KeyError as cause:
+            raise StreamsError("Exception caught in process. offset=3") from cause
+    except StreamsError as error:
+        failure = encode_failure(error, "printed before\n")
+    decoded, printed = decode_failure(failure)
+    assert type(decoded) is StreamsError
+    assert str(decoded) == "Exception caught in process. offset=3"
+    (note,) = decoded.__notes__
+    assert "# the user's line" in note
+    assert note.endswith("KeyError: 'absent'")
+    assert printed == "printed before\n"
+
+
+@pytest.mark.parametrize("error", [TopologyError("x"), KafkaError("y")])
+def test_an_error_is_found_in_what_spark_reports(error: StreamsError) -> None:
+    raised = QueryFailedError(encode_failure(error, ""))
+    text = (
+        f"[STREAM_FAILED] Query [id = 1] terminated with exception: {raised} SQLSTATE: XXKST\n\tat org.apache.spark.X"
+    )
+    found = failure_in(text)
+    assert found is not None
+    assert type(found[0]) is type(error)
+    assert str(found[0]) == str(error)
+    assert failure_in("no mark") is None
+
+
+def test_of_any_other_report_the_lines_that_help_are_kept() -> None:
+    text = "\n".join(
+        ["Job aborted", "  File x, line 3", "ValueError: the cause", "\tat org.apache.spark.A", "\t... 14 more"]
+    )
+    assert readable(text) == "ValueError: the cause"
+    assert readable("Something\n\tat java.lang.B") == "Something"
+
+
+def test_prints_are_kept_up_to_a_bound() -> None:
+    with captured_print() as printed:
+        print("a" * MAXIMUM_CHARACTERS)
+        print("b" * 9)
+    assert printed.text().startswith("a" * 100)
+    assert "b" not in printed.text()[:MAXIMUM_CHARACTERS]
+    assert "11 characters more" in printed.text()

@@ -1,0 +1,71 @@
+"""What is checked before a JVM starts, and how a session is made."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import StreamsError
+from penstock.host.spark import session
+
+
+def java_that_says(directory: Path, text: str, code: int = 0) -> Path:
+    java = directory / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho '{text}' >&2\nexit {code}\n")
+    java.chmod(java.stat().st_mode | stat.S_IXUSR)
+    return directory
+
+
+@pytest.mark.parametrize(
+    "answer", ['openjdk version "17.0.15" 2025-04-15', 'java version "21" 2023', 'x version "25-ea"']
+)
+def test_a_java_that_is_new_enough_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(java_that_says(tmp_path, answer)))
+    session.check_java()
+
+
+@pytest.mark.parametrize("answer", ['openjdk version "11.0.2" 2019', 'java version "1.8.0_312"', "what?"])
+def test_a_java_that_is_too_old_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(java_that_says(tmp_path, answer)))
+    with pytest.raises(StreamsError, match="Spark needs Java 17 or newer") as caught:
+        session.check_java()
+    assert answer in str(caught.value)
+    assert "JAVA_HOME" in str(caught.value)
+
+
+def test_no_java_at_all_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(StreamsError, match="there is none on the path"):
+        session.check_java()
+
+
+def test_a_java_home_without_java_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(StreamsError, match=f"there is none at {tmp_path}"):
+        session.check_java()
+
+
+def test_a_java_that_does_not_run_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(java_that_says(tmp_path, "broken", code=1)))
+    with pytest.raises(StreamsError, match="does not run"):
+        session.check_java()
+
+
+def test_a_pyspark_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session.pyspark, "__version__", "4.1.2")
+    with pytest.raises(StreamsError, match=r"needs pyspark 4\.2 or newer, found 4\.1\.2"):
+        session.check_spark()
+
+
+def test_the_environment_is_as_before_when_the_jvm_has_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    before = dict(os.environ)
+    with session._environment():
+        assert os.environ["PYSPARK_PYTHON"]
+        assert str(Path(session.__file__).parents[3]) in os.environ["PYTHONPATH"].split(os.pathsep)
+    assert dict(os.environ) == before
