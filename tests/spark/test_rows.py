@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -35,7 +36,7 @@ def rows_of(batch: RecordBatch) -> list[object]:
 
 
 @given(record_rows.filter(bool), st.integers(1024, 4096))
-def test_a_batch_goes_through_rows_of_bounded_size_unchanged(rows: list, max_bytes: int) -> None:
+def test_a_batch_goes_through_rows_of_bounded_size_unchanged(rows: list[Any], max_bytes: int) -> None:
     blobs = encode_batch("topic", 3, RecordBatch.of(rows), max_bytes)
     decoded = [decode_batch(blob) for blob in blobs]
     assert all((topic, partition) == ("topic", 3) for topic, partition, _ in decoded)
@@ -80,7 +81,7 @@ def test_a_task_is_idle_once_it_was_initialised_and_while_nothing_is_due(
 def test_an_error_keeps_class_message_and_the_users_lines() -> None:
     try:
         try:
-            {}["absent"]  # the user's line
+            dict[str, int]()["absent"]  # the user's line
         except KeyError as cause:
             raise StreamsError("Exception caught in process. offset=3") from cause
     except StreamsError as error:

@@ -6,6 +6,7 @@ import os
 import stat
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from penstock.errors import StreamsError
@@ -57,7 +58,7 @@ def test_a_java_that_does_not_run_is_said(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_pyspark_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session.pyspark, "__version__", "4.1.2")
+    monkeypatch.setattr(pyspark, "__version__", "4.1.2")
     with pytest.raises(StreamsError, match=r"needs pyspark 4\.2 or newer, found 4\.1\.2"):
         session.check_spark()
 
