@@ -1,7 +1,7 @@
 """Plays Spark's part in one process: the same source, stages and sink, without a JVM, one call after the other.
 
-Steps, order and replays are those of a micro-batch: offset log, partitions, tasks, sink, commit, commit log. A test may give up an epoch anywhere by an
-exception and go on with `restart`, as a new driver does on the files of the old one.
+Steps, order and replays are those of a micro-batch: offset log, partitions, tasks, sink, commit, commit log. A test may
+give up an epoch anywhere by an exception and go on with `restart`, as a new driver does on the files of the old one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Exactly once under crashes at every named point, played in one process: driver and workers fall, a new driver goes on.
+"""Exactly once under crashes at every named point, played in one process: driver and workers fall, a new driver goes
+on.
 
 The tests with real processes are elsewhere; these are quick, so they try many orders of crashes.
 """
