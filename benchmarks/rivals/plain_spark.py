@@ -38,7 +38,8 @@ from penstock.host.spark.planner import Limits, first_quota, next_quota, plan
 from penstock.plan.partitioning import partition_for
 from penstock.record import TopicPartition
 
-_LIMITS: Final = Limits(64 * 1024 * 1024, 2000)  # as Penstock has them by default
+_TARGET_MS: Final = 2000  # as Penstock has it by default
+_BATCHES: Final = 8  # at least, so that there is something to measure between the first and the last
 _LINE_BYTES: Final = 80
 _SETTINGS: Final = {
     "spark.ui.enabled": "false",
@@ -69,7 +70,8 @@ class LineReader(DataSourceStreamReader):
         self._bootstrap = options["bootstrap"]
         self._topic = options["topic"]
         self._lines = int(options["lines"])
-        self._quota = first_quota(_LIMITS)
+        self._limits = Limits(max(self._lines * _LINE_BYTES // _BATCHES, _LINE_BYTES), _TARGET_MS)
+        self._quota = first_quota(self._limits)
         self._line_bytes: dict[str, float] = {}
         self._planned: tuple[float, int, int] | None = None  # when, up to which line, how many
         self._ends: dict[TopicPartition, int] | None = None
@@ -89,7 +91,7 @@ class LineReader(DataSourceStreamReader):
         now = time.monotonic()
         if self._planned is not None and sum(positions.values()) == self._planned[1]:
             began, _, read = self._planned
-            self._quota = next_quota(self._quota, read * _LINE_BYTES, int((now - began) * 1000), _LIMITS)
+            self._quota = next_quota(self._quota, read * _LINE_BYTES, int((now - began) * 1000), self._limits)
             self._line_bytes = {self._topic: float(_LINE_BYTES)}
         planned = plan(positions, self._ends, self._line_bytes, self._quota)
         self._planned = now, sum(planned.values()), sum(planned.values()) - sum(positions.values())

@@ -127,8 +127,8 @@ def running_maximum(times: Int64Array) -> Int64Array:
     return np.maximum.accumulate(times) if descends else times
 
 
-def take_from(column: list[T], indices: Int64Array) -> list[T]:
-    """Return the entries of `column` at `indices` (int64, any order, repeats allowed)."""
+def take_from(column: list[T], indices: npt.NDArray[np.integer[Any]]) -> list[T]:
+    """Return the entries of `column` at `indices` (any order, repeats allowed)."""
     if len(indices) * 4 < len(column):  # to make an array of the column would cost more than it saves
         return [column[index] for index in indices.tolist()]
     taken: list[T] = np.fromiter(column, object, len(column))[indices].tolist()

@@ -61,6 +61,19 @@ def test_a_column_is_canonical_only_if_each_text_is_valid_on_its_own(column: lis
     assert Serdes.string().is_canonical_column(column) == all(valid(item) for item in column if item is not None)
 
 
+@given(st.lists(st.none() | st.text(max_size=3)))
+def test_distinct_bytes_are_those_of_each_value(column: list[str | None]) -> None:
+    entries, places = Serdes.string().serialize_distinct("topic", column)
+    assert [entries[place] for place in places] == Serdes.string().serialize_column("topic", column)
+    assert entries == list(dict.fromkeys(Serdes.string().serialize_column("topic", column)))
+
+
+@pytest.mark.parametrize("wrong", [b"bytes", 1, "\ud800"])
+def test_distinct_bytes_need_texts(wrong: Any) -> None:
+    with pytest.raises((TypeError, UnicodeEncodeError)):
+        Serdes.string().serialize_distinct("topic", ["text", wrong])
+
+
 def test_broken_utf8_is_read_with_replacement_characters_as_in_kafka() -> None:
     assert Serdes.string().deserialize_column("topic", [b"ok", b"\xff"]) == ["ok", "\N{REPLACEMENT CHARACTER}"]
 

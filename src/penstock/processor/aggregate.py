@@ -23,7 +23,7 @@ from penstock.processor.api import (
     RowOrigin,
     SerializedBatchProcessor,
 )
-from penstock.processor.columns import distinct, has_null
+from penstock.processor.columns import has_null
 from penstock.record import (
     NO_METADATA,
     NO_TIMESTAMP,
@@ -36,6 +36,7 @@ from penstock.record import (
     take_from,
 )
 from penstock.serdes import Serde
+from penstock.serdes.columns import distinct
 from penstock.state.api import EngineTimestampedKeyValueStore, FlushedEntries, RecordContext
 
 Initializer = Callable[[], Any]

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
 from penstock.processor.api import FailureHandler
 from penstock.record import Int64Array, RecordBatch
@@ -78,14 +76,6 @@ def _null_rows(results: list[Any], start: int, failures: FailureHandler, null_er
 def kept_rows(batch: RecordBatch, kept: Int64Array | None) -> RecordBatch:
     """Return the rows `kept` of `batch`; all of them for None."""
     return batch if kept is None else batch.take(kept)
-
-
-def distinct(column: Sequence[bytes | None]) -> tuple[list[Any], npt.NDArray[np.int32]]:
-    """Return the distinct entries of a column of bytes and None in the order of their first rows, and for each row the
-    place of its entry."""
-    encoded = pa.array(column, pa.large_binary()).dictionary_encode(null_encoding="encode")
-    places: npt.NDArray[np.int32] = encoded.indices.to_numpy()
-    return encoded.dictionary.to_pylist(), places
 
 
 def has_null(column: Sequence[Any]) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.record import Headers
+from penstock.serdes.columns import Places, distinct
 
 
 class Serde:
@@ -29,6 +30,11 @@ class Serde:
         """Return each of `values` as bytes, None for None."""
         serialize = self.serialize
         return [None if value is None else serialize(topic, value) for value in values]
+
+    def serialize_distinct(self, topic: str, values: list[Any]) -> tuple[list[bytes | None], Places]:
+        """Return the distinct bytes of a column of values, in the order of their first rows (None for None), and the
+        place of each value's bytes among them."""
+        return distinct(self.serialize_column(topic, values))
 
     def deserialize_column(self, topic: str, data: list[bytes | None]) -> list[Any]:
         """Return each of `data` as an object, None for None."""

@@ -5,10 +5,15 @@ from __future__ import annotations
 import struct
 from typing import Any, cast
 
+import pyarrow as pa
+
 from penstock.errors import SerializationError
 from penstock.record import Headers
 from penstock.serdes.api import Serde
+from penstock.serdes.columns import Places, distinct_texts
 from penstock.serdes.json import JsonSerde
+
+_TEXTS = {str, type(None)}
 
 
 class StringSerde(Serde):
@@ -30,6 +35,15 @@ class StringSerde(Serde):
             return list(map(str.encode, values))
         except TypeError:  # a None, or a value that is no text: the careful way tells which
             return super().serialize_column(topic, values)
+
+    def serialize_distinct(self, topic: str, values: list[Any]) -> tuple[list[bytes | None], Places]:
+        """Return the distinct texts as UTF-8, None for None, and the place of each."""
+        if type(self) is StringSerde and set(map(type, values)) <= _TEXTS:
+            try:
+                return distinct_texts(values)
+            except (UnicodeEncodeError, pa.ArrowInvalid):  # the careful way says which
+                pass
+        return super().serialize_distinct(topic, values)
 
     def deserialize_column(self, topic: str, data: list[bytes | None]) -> list[Any]:
         """Return each text, None for None."""

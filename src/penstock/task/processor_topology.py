@@ -20,8 +20,7 @@ from penstock.errors import ConfigError, StreamsError, TaskCorruptedError, TaskM
 from penstock.plan.partitioning import partition_column, partition_for
 from penstock.plan.subtopology import ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
 from penstock.processor.api import Processor
-from penstock.processor.columns import distinct
-from penstock.record import NO_METADATA, Int64Array, Record, RecordBatch, RecordMetadata
+from penstock.record import NO_METADATA, Int64Array, Record, RecordBatch, RecordMetadata, take_from
 from penstock.serdes import BytesSerde, Serde, StringSerde
 from penstock.state.api import RecordContext
 from penstock.task.context import NodeContext, TaskContext
@@ -211,7 +210,8 @@ class SinkNode:
             self._send_rows(batch, sequence)
             return
         try:
-            keys = self._key_serde.serialize_column(topic, batch.keys)
+            entries, places = self._key_serde.serialize_distinct(topic, batch.keys)
+            keys = take_from(entries, places)
             if self._same_serde and all(
                 map(is_, batch.keys, batch.values)
             ):  # as after group_by(lambda key, value: value)
@@ -222,7 +222,6 @@ class SinkNode:
             self._send_rows(batch, sequence)
             return
         count = self._count(topic)
-        entries, places = distinct(keys)
         partitions = partition_column(entries, count, self._null_key_partition % count)[places]
         self._collector.send_columns(
             topic, partitions, sequence, RecordBatch(keys, values, batch.timestamps, batch.offsets, batch.headers)
