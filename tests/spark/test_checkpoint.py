@@ -65,6 +65,24 @@ def test_a_manifest_torn_before_its_renaming_is_not_there(checkpoint: Checkpoint
     assert checkpoint.last_epoch() == 0
 
 
+def test_what_a_kill_leaves_of_sparks_first_offset_is_deleted(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    checkpoint.forget_unfinished_start()
+    offsets = tmp_path / "spark" / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / ".0.aa6cf2c0.tmp").touch()
+    checkpoint.forget_unfinished_start()
+    assert not (tmp_path / "spark").exists()
+
+
+def test_a_checkpoint_in_which_spark_planned_an_epoch_is_left_alone(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    offsets = tmp_path / "spark" / "offsets"
+    offsets.mkdir(parents=True)
+    for name in ("0", ".1.aa6cf2c0.tmp"):
+        (offsets / name).touch()
+    checkpoint.forget_unfinished_start()
+    assert {each.name for each in offsets.iterdir()} == {"0", ".1.aa6cf2c0.tmp"}
+
+
 def test_each_driver_takes_a_larger_generation_and_older_ones_are_refused(checkpoint: Checkpoint) -> None:
     first, second = checkpoint.take_generation(), checkpoint.take_generation()
     assert first < second

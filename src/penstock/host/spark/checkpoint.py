@@ -134,6 +134,14 @@ class Checkpoint:
         """Return whether Spark has planned an epoch on this checkpoint."""
         return bool(self._files.get_file_info(f"{self._root}/spark/offsets").type == fs.FileType.Directory)
 
+    def forget_unfinished_start(self) -> None:
+        """Delete Spark's checkpoint if it planned no epoch: what a kill leaves of the first offset's file, Spark takes
+        for a foreign checkpoint and refuses."""
+        spark = f"{self._root}/spark"
+        found = self._files.get_file_info(fs.FileSelector(f"{spark}/offsets", allow_not_found=True))
+        if found and not any(each.base_name.isdigit() for each in found):
+            self._files.delete_dir(spark)
+
     # ---------------------------------------- metadata and generation
 
     def read_metadata(self) -> Metadata | None:

@@ -94,7 +94,9 @@ def prepare(
         transactional=transactional,
         control_directory=control_directory,
     )
-    return Prepared(recipe, guarantee, _last_manifest(checkpoint, metadata), ends)
+    last = _last_manifest(checkpoint, metadata)
+    checkpoint.forget_unfinished_start()
+    return Prepared(recipe, guarantee, last, ends)
 
 
 def _check_sink_topics(topology: BuiltTopology, topics: Mapping[str, int]) -> None:
