@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -227,6 +226,3 @@ def lines(texts: Sequence[str], partitions: int = 1, timestamp: int = 1_000) -> 
     return [
         InputRecord(None, text.encode(), timestamp + number, number % partitions) for number, text in enumerate(texts)
     ]
-
-
-CORES = len(os.sched_getaffinity(0))

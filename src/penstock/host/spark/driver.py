@@ -162,7 +162,7 @@ class SparkHost:
         if chosen is not None:
             return chosen
         existing = self._existing_session()
-        return existing.sparkContext.defaultParallelism if existing is not None else len(os.sched_getaffinity(0))
+        return existing.sparkContext.defaultParallelism if existing is not None else session.cores()
 
     def _existing_session(self) -> SparkSession | None:
         return self._given_session or SparkSession.getActiveSession()

@@ -43,18 +43,18 @@ QUERY_SETTINGS: Mapping[str, str] = {
 }
 """Settings of the query, in any session."""
 
-_LOCAL_SETTINGS: Mapping[str, str] = {
+_SESSION_SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.speculation": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.locality.wait": "0",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.daemon.module": "penstock.host.spark.daemon",
     "spark.shuffle.compress": "false",
-    "spark.scheduler.mode": "FIFO",
 }
+
+_LOCAL_SETTINGS: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+"""Settings where all of Spark is on this machine, which may have no name or no network."""
 
 # The JVM only plans and passes blocks of bytes on: to compile less and to collect garbage with one thread leaves the
 # cores to the workers, and halves its share of the CPU.
@@ -106,6 +106,14 @@ def check_java() -> None:
         )
 
 
+def cores() -> int:
+    """Return how many cores this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # macOS has no such call
+        return os.cpu_count() or 1
+
+
 def make_session(config: StreamsConfig, directory: Path) -> SparkSession:
     """Return a new session for the application, local unless `penstock.spark.master` says otherwise.
 
@@ -117,9 +125,11 @@ def make_session(config: StreamsConfig, directory: Path) -> SparkSession:
     level = config["penstock.spark.log.level"]
     settings.write_text(_LOG_SETTINGS.replace("{level}", level or "warn"))
     builder = SparkSession.builder.appName(config.required("application.id"))
-    builder = builder.master(config["penstock.spark.master"] or f"local[{len(os.sched_getaffinity(0))},4]")
+    master: str = config["penstock.spark.master"] or f"local[{cores()},4]"  # a task that fails is tried four times
+    builder = builder.master(master)
     values = {
-        **_LOCAL_SETTINGS,
+        **_SESSION_SETTINGS,
+        **(_LOCAL_SETTINGS if master.startswith("local") else {}),
         "spark.driver.extraJavaOptions": f"{_JVM_OPTIONS} -Dlog4j2.configurationFile={settings.as_uri()}",
         **{key: str(value) for key, value in config.given().items() if key.startswith("spark.")},
     }
