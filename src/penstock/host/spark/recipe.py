@@ -17,6 +17,7 @@ from typing import Any
 import cloudpickle
 
 from penstock.config import StreamsConfig
+from penstock.errors import StreamsError
 from penstock.host.spark.placement import Placement
 from penstock.plan.subtopology import BuiltTopology, SubtopologySpec
 from penstock.record import TopicPartition
@@ -64,9 +65,17 @@ class Recipe:
 
 
 def dump_recipe(recipe: Recipe) -> bytes:
-    """Return `recipe` as bytes for `load_recipe`; raises the pickler's error for what cannot be pickled."""
+    """Return `recipe` as bytes for `load_recipe`; raises StreamsError where something of the user's cannot be
+    pickled."""
     paths = [os.path.abspath(path) for path in sys.path]  # an empty one is the working directory
-    return bytes(cloudpickle.dumps((paths, cloudpickle.dumps(recipe))))
+    try:
+        return bytes(cloudpickle.dumps((paths, cloudpickle.dumps(recipe))))
+    except Exception as error:  # whatever an object's own pickling raises
+        raise StreamsError(
+            f"The topology cannot be sent to Spark's workers: {error}. A function or serde refers to something that "
+            "belongs to this process, such as a connection, a lock or a file: make it in `init` of a processor, or at "
+            "its first use."
+        ) from error
 
 
 @lru_cache(maxsize=2)
