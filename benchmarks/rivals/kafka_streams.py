@@ -10,7 +10,6 @@ import hashlib
 import os
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from typing import Final
 
@@ -83,8 +82,6 @@ class _Progress:
         self._words = [TopicPartition(_REPARTITION, partition) for partition in range(PARTITIONS)]
         self._lines = lines
         self._words_per_line = words_per_line
-        self._last = 0
-        self._moved = time.monotonic()
 
     def lines(self) -> int:
         """Return the number of lines that are counted."""
