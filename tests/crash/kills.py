@@ -114,7 +114,7 @@ LIVES = (
     Life("kafka", "2-executors-5-tasks", "executor", _at(["jvm"], POINTS)),
     Life("kafka", "2-executors-5-tasks", "tasks", _at(["process", "group"], TASK_POINTS)),
     # Random moments.
-    Life("kafka", "4-cores-8-tasks", "moments-of-tasks", _seen(("worker", "daemon", "source"))),
+    Life("kafka", "4-cores-8-tasks", "moments-of-tasks", _seen(("worker", "daemon", "source", "commit"))),
     Life("kafka", "4-cores-8-tasks", "moments-of-the-driver", _seen(("jvm", "program", "application"))),
     Life("kafka", "2-executors-5-tasks", "moments", _seen(("executor", "worker", "jvm", "application"))),
     # Without transactions.
