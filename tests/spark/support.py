@@ -175,8 +175,10 @@ class SparkRunner:
 
     def read(self, topic: str) -> list[OutputRecord]:
         """Return the committed records of `topic`, partition by partition."""
-        count = self.admin.topics()[topic]
-        ends = self.admin.end_offsets([TopicPartition(topic, p) for p in range(count)], read_committed=True)
+        partitions = [TopicPartition(topic, p) for p in range(self.admin.topics()[topic])]
+        # a broker answers the end of a transaction before its marker stands in every partition
+        wait_for(lambda: self._is_stable(partitions), seconds=30)
+        ends = self.admin.end_offsets(partitions, read_committed=True)
         return [
             OutputRecord(tp.partition, key, value, timestamp, batch.headers_at(index))
             for tp, end in sorted(ends.items())
@@ -185,6 +187,10 @@ class SparkRunner:
                 zip(batch.keys, batch.values, batch.timestamps.tolist(), strict=True)
             )
         ]
+
+    def _is_stable(self, partitions: list[TopicPartition]) -> bool:
+        committed = self.admin.end_offsets(partitions, read_committed=True)
+        return committed == self.admin.end_offsets(partitions, read_committed=False)
 
     def manifest(self, config: StreamsConfig) -> Manifest:
         """Return the last manifest of an application."""
