@@ -1,8 +1,7 @@
 """The tree of Penstock's errors; it imports nothing.
 
 `XError` here is `XException` of Kafka Streams. Where Java raises IllegalArgumentException Penstock raises ValueError,
-for IllegalStateException
-RuntimeError, for NullPointerException TypeError: the types a Python caller expects.
+for IllegalStateException RuntimeError, for NullPointerException TypeError: the types a Python caller expects.
 """
 
 from __future__ import annotations

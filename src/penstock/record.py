@@ -1,9 +1,8 @@
 """What flows: one record, a batch of records as columns, and the small values that travel inside them.
 
 `Record` is what user code sees; `RecordBatch` is what tasks and hosts pass on. Neither knows topics or serdes: a batch
-may hold bytes (outside a task)
-or objects (inside). Records and batches are immutable by convention: an operator that changes a column makes a new
-batch that shares the others.
+may hold bytes (outside a task) or objects (inside). Records and batches are immutable by convention: an operator that
+changes a column makes a new batch that shares the others.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Lowering: from the plan of a user's program to a Topology of concrete processors. The only module that names them.
 
-Rules: a node is added as soon as all its parents are, the earliest of the plan
-first; every repartition drops records without a key, which nothing downstream could use.
+Rules: a node is added as soon as all its parents are, the earliest of the plan first; every repartition drops records
+without a key, which nothing downstream could use.
 """
 
 from __future__ import annotations

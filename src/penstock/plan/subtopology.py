@@ -27,8 +27,7 @@ class TaskId(NamedTuple):
 
 StreamPartitioner = Callable[[str, Any, Any, int], "set[int] | None"]
 """Called with topic, key, value and number of partitions; returns the partitions to send to, an empty set to drop, None
-for the default
-(Kafka class: StreamPartitioner, KIP-837)."""
+for the default (Kafka class: StreamPartitioner, KIP-837)."""
 
 TopicNameExtractor = Callable[[Any, Any, RecordMetadata], str]
 """Called with key, value and the metadata of the input record; returns the topic to send to (Kafka class:

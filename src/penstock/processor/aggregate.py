@@ -2,8 +2,7 @@
 KStreamReduce).
 
 Records without a key or a value are dropped. The result of a key carries the largest timestamp of its records. With a
-record cache the update is forwarded
-when the cache is flushed, without one at once.
+record cache the update is forwarded when the cache is flushed, without one at once.
 """
 
 from __future__ import annotations

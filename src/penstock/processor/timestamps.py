@@ -52,8 +52,7 @@ def log_and_skip_on_invalid_timestamp(record: ConsumedRecord, partition_time: in
 
 def use_partition_time_on_invalid_timestamp(record: ConsumedRecord, partition_time: int) -> int:
     """Return the record's own timestamp, the partition time instead of a negative one; raises StreamsError if there is
-    none yet
-    (Kafka class: UsePartitionTimeOnInvalidTimestamp)."""
+    none yet (Kafka class: UsePartitionTimeOnInvalidTimestamp)."""
     if record.timestamp >= 0:
         return record.timestamp
     if partition_time < 0:

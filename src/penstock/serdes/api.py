@@ -13,9 +13,8 @@ class Serde:
     """Writes objects of one type as bytes and reads them back; None stands for null and is never passed in (Kafka
     class: Serde).
 
-    A serde of one's own overrides `serialize` and `deserialize`; the column forms are there to be made faster. Both
-    raise SerializationError
-    (any other exception is wrapped in one) for what they cannot write or read.
+    A serde of one's own overrides `serialize` and `deserialize`; the column forms are there to be made faster. For what
+    they cannot write or read both raise TypeError, where the value is of another type, or SerializationError.
     """
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:

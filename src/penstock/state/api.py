@@ -229,8 +229,7 @@ class FlushedEntries(NamedTuple):
 
 FlushListener = Callable[[FlushedEntries], None]
 """Called with the entries that leave the record cache, in the order of their last write, after they were written to the
-layer below
-(Kafka class: CacheFlushListener)."""
+layer below (Kafka class: CacheFlushListener)."""
 
 
 class EngineKeyValueStore(KeyValueStore, Protocol):

@@ -1,14 +1,13 @@
 """How a batch runs through the nodes: column by column where that gives the same, record by record elsewhere.
 
 From where a batch enters (a source, or a store whose cache is flushed) the *columns* are the nodes that can work on
-columns, whose store no other node
-uses, and that cannot be reached through a node that cannot. They run first, in topological order. What leaves them goes
-to sinks, as columns too, or record by
-record into *islands*: the other nodes, run depth first.
+columns, whose store no other node uses, and that cannot be reached through a node that cannot. They run first, in
+topological order. What leaves them goes to sinks, as columns too, or record by record into *islands*: the other nodes,
+run depth first.
 
 The order is that of a depth-first run. Each row carries a position where more than one way leads out of the columns: a
-number that is refined where a
-node fans out or multiplies a row, so that a merge is a sort by position. Positions of one run are unique.
+number that is refined where a node fans out or multiplies a row, so that a merge is a sort by position. Positions of
+one run are unique.
 """
 
 from __future__ import annotations

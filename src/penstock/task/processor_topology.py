@@ -2,8 +2,7 @@
 SourceNode, SinkNode).
 
 Here a record is processed alone, depth first; `execution.py` runs the same nodes column by column. An error of a user's
-function is named at the node that
-called it, and passes all others unchanged.
+function is named at the node that called it, and passes all others unchanged.
 """
 
 from __future__ import annotations
