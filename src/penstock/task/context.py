@@ -16,8 +16,18 @@ from penstock.state.api import EngineKeyValueStore, RecordContext
 from penstock.task.punctuation import MINIMUM_INTERVAL_MS, Schedule, Schedules
 
 
+class Child(Protocol):
+    """What a context needs of the children of its node."""
+
+    name: str
+
+    def process(self, record: Record[Any, Any]) -> None:
+        """Process one record and all that follows from it."""
+        ...
+
+
 class Node(Protocol):
-    """What a context needs of the node that it serves, and of its children."""
+    """What a context needs of the node that it serves."""
 
     name: str
     initializing: bool
@@ -28,12 +38,8 @@ class Node(Protocol):
         ...
 
     @property
-    def children(self) -> Sequence[Node]:
+    def children(self) -> Sequence[Child]:
         """The children in the order of their registration."""
-        ...
-
-    def process(self, record: Record[Any, Any]) -> None:
-        """Process one record and all that follows from it."""
         ...
 
     def flushed(self, batch: RecordBatch, contexts: Sequence[RecordContext]) -> None:

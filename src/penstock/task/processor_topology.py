@@ -164,8 +164,6 @@ class SinkNode:
     """A node that writes to a topic, or to the topic that an extractor names: turns objects into bytes and chooses the
     partition."""
 
-    initializing = False
-    stores: Sequence[str] = ()
     children: Sequence[ProcessorNode | SinkNode] = ()
 
     def __init__(
@@ -197,10 +195,6 @@ class SinkNode:
         key, value = self._serialize(topic, record.key, record.value, record.timestamp, record.headers)
         for partition in self._chosen(topic, partitions, key):
             self._collector.send(topic, partition, key, value, record.timestamp, record.headers)
-
-    def flushed(self, batch: RecordBatch, contexts: Sequence[RecordContext]) -> None:
-        """Never called: a sink has no store."""
-        raise StreamsError(f"Sink {self.name} has no store that could be flushed.")
 
     def process_columns(self, batch: RecordBatch, sequence: Int64Array) -> None:
         """Send all rows, each with its sequence number; raises StreamsError for a row that cannot be written."""
