@@ -100,10 +100,14 @@ class TopicPartition(NamedTuple):
 
 
 class Change(NamedTuple):
-    """An update of a table: the new value and, where a child asked for it, the old one (Kafka class: Change)."""
+    """An update of a table: the new value and, where a child asked for it, the old one (Kafka class: Change).
+
+    is_latest: whether no newer version of the key is known; false only for late updates of versioned tables (KIP-914).
+    """
 
     new_value: Any
     old_value: Any
+    is_latest: bool = True
 
 
 class ValueAndTimestamp(NamedTuple):

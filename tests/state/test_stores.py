@@ -30,7 +30,12 @@ def build(
     builder: StoreBuilder, base: MemoryBase | None = None, cache: RecordCache | None = None
 ) -> MeteredKeyValueStore:
     return build_store(
-        builder, CONFIG, (base or MemoryBase()).view(builder.name), cache or RecordCache(10_000_000), lambda: CONTEXT
+        builder,
+        CONFIG,
+        (base or MemoryBase()).view(builder.name),
+        cache or RecordCache(10_000_000),
+        lambda: CONTEXT,
+        {},
     )
 
 
@@ -174,7 +179,7 @@ def test_serdes_of_none_are_the_defaults_or_an_error() -> None:
     with pytest.raises(ConfigError, match=r"Store 's' has no key serde.*default.key.serde"):
         build(builder)
     config = StreamsConfig({"default.key.serde": Serdes.string(), "default.value.serde": Serdes.long()}, environment={})
-    store = build_store(builder, config, MemoryBase().view("s"), RecordCache(0), lambda: CONTEXT)
+    store = build_store(builder, config, MemoryBase().view("s"), RecordCache(0), lambda: CONTEXT, {})
     store.put("a", 5)
     assert store.changes() == {b"a": (5).to_bytes(8, "big")}
 

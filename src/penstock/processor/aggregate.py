@@ -167,7 +167,7 @@ class _KeyedAggregation(BatchProcessor):
         headers = [context[1] for context in contexts]
         flushed = RecordBatch(
             store.deserialize_keys(entries.keys),
-            list(map(Change._make, zip(new, old, strict=False))),
+            list(map(Change, new, old)),
             timestamps,
             offsets,
             headers if any(headers) else None,

@@ -7,7 +7,7 @@ got in `init` from the context.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from enum import Enum
 from typing import Any, Protocol
 
@@ -136,6 +136,12 @@ class EngineContext(ProcessorContext, Protocol):
 
     def count_dropped(self, records: int) -> None:
         """Add to the dropped records of this node (Kafka metric: dropped-records-total)."""
+        ...
+
+    def processor_metadata(self) -> MutableMapping[str, int]:
+        """Return what the processors and stores of the task remember from commit to commit besides entries, such as
+        their clocks, by `<name>/<what>`: nothing else of a processor outlives a crash, or an epoch on Spark (Kafka
+        class: ProcessorMetadata)."""
         ...
 
     def source_partition(self) -> TopicPartition:

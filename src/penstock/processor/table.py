@@ -19,5 +19,5 @@ class TableToStream(BatchProcessor):
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Return the rows with their new values."""
         return RecordBatch(
-            batch.keys, [new for new, _ in batch.values], batch.timestamps, batch.offsets, batch.headers
+            batch.keys, [change.new_value for change in batch.values], batch.timestamps, batch.offsets, batch.headers
         ), None

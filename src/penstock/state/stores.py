@@ -3,7 +3,7 @@ names layers)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,11 +73,13 @@ def build_store(
     view: BaseView,
     cache: RecordCache,
     context: Callable[[], RecordContext],
+    metadata: MutableMapping[str, int],
 ) -> MeteredKeyValueStore:
     """Put the layers of one store of a task together: metered, cached, uncommitted writes, base.
 
     view: the committed entries. cache: the record cache of the task; one of 0 bytes leaves the layer out, as in Kafka.
-    context: gives the record that causes a write. Raises ConfigError if a serde is neither given nor a default, or the
+    context: gives the record that causes a write. metadata: what stores remember besides entries. Raises ConfigError if
+    a serde is neither given nor a default, or the
     kind of the store is unknown.
     """
     make = _STORES.get(builder.kind)

@@ -28,13 +28,15 @@ class TaskCheckpoint:
     """Times, schedules and counters of a task at a commit.
 
     stream_time, partition_times: ms. lane_offsets: for each partition of a repartition topic that the task wrote to,
-    the offset of its next record there.
+    the offset of its next record there. processor_metadata: what processors and stores remember besides entries, such
+    as their clocks (Kafka class: ProcessorMetadata).
     """
 
     stream_time: int = NO_TIMESTAMP
     partition_times: Mapping[TopicPartition, int] = field(default_factory=dict)
     schedules: tuple[ScheduleState, ...] = ()
     lane_offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    processor_metadata: Mapping[str, int] = field(default_factory=dict)
 
     def next_wall_clock_ms(self) -> int | None:
         """Return when the next wall-clock punctuation is due (ms), None if there is none."""
@@ -51,13 +53,14 @@ class TaskCheckpoint:
                 sorted([*tp, time] for tp, time in self.partition_times.items()),
                 [[s.node, s.call, s.type.value, s.next_time] for s in self.schedules],
                 sorted([*tp, offset] for tp, offset in self.lane_offsets.items()),
+                sorted(self.processor_metadata.items()),
             ]
         )
 
     @staticmethod
     def decode(data: bytes) -> TaskCheckpoint:
         """Return the checkpoint that `data` was made from."""
-        stream_time, partition_times, schedules, lane_offsets = orjson.loads(data)
+        stream_time, partition_times, schedules, lane_offsets, processor_metadata = orjson.loads(data)
         return TaskCheckpoint(
             stream_time,
             {TopicPartition(topic, partition): time for topic, partition, time in partition_times},
@@ -65,4 +68,5 @@ class TaskCheckpoint:
                 ScheduleState(node, call, PunctuationType(kind), next_time) for node, call, kind, next_time in schedules
             ),
             {TopicPartition(topic, partition): offset for topic, partition, offset in lane_offsets},
+            dict(processor_metadata),
         )

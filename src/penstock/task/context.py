@@ -4,7 +4,7 @@ processor is given."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any, Protocol
 
 from penstock.config import StreamsConfig
@@ -70,6 +70,7 @@ class TaskContext:
         self.punctuation_time = NO_TIMESTAMP
         self.source = TopicPartition("", -1)
         self.stores: Mapping[str, EngineKeyValueStore] = {}
+        self.processor_metadata: dict[str, int] = {}
         self.dropped_records: Counter[str] = Counter()
         self.commit_requested = False
 
@@ -199,6 +200,10 @@ class NodeContext:
     def count_dropped(self, records: int) -> None:
         """Add to the dropped records of this node (Kafka metric: dropped-records-total)."""
         self._task.dropped_records[self._node.name] += records
+
+    def processor_metadata(self) -> MutableMapping[str, int]:
+        """Return what the processors and stores of the task remember from commit to commit, by `<name>/<what>`."""
+        return self._task.processor_metadata
 
     def source_partition(self) -> TopicPartition:
         """Return the topic and partition that the batch in `process_batch` came from."""

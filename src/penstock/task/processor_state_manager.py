@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 
 from penstock.config import StreamsConfig
 from penstock.errors import ProcessorStateError
@@ -25,14 +25,17 @@ class ProcessorStateManager:
         base: Base,
         cache: RecordCache,
         context: Callable[[], RecordContext],
+        metadata: MutableMapping[str, int],
     ) -> None:
         """Build each store of `spec` over `base`, behind `cache` where it is to be cached; `context` gives the record
-        that causes a write. log_prefix: begins the texts of errors, and says whose stores they are."""
+        that causes a write. log_prefix: begins the texts of errors, and says whose stores they are. metadata: what
+        stores remember besides entries, such as their clocks."""
         self._log_prefix = log_prefix
         self._base = base
         self._cache = cache
         self.stores: dict[str, EngineKeyValueStore] = {
-            name: build_store(builder, config, base.view(name), cache, context) for name, builder in spec.stores.items()
+            name: build_store(builder, config, base.view(name), cache, context, metadata)
+            for name, builder in spec.stores.items()
         }
 
     def flush_caches(self) -> None:

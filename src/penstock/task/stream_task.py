@@ -78,11 +78,14 @@ class StreamTask:
         self._context = TaskContext(
             str(task_id), config, schedules or LivingSchedules(), wall_clock_ms, checkpoint.stream_time
         )
+        self._context.processor_metadata.update(checkpoint.processor_metadata)
         self._collector = RecordCollector()
         cache = RecordCache(config["statestore.cache.max.bytes"])
         self._log_prefix = f"stream-thread [main] task [{task_id}] "
         state_log_prefix = self._log_prefix if state_log_prefix is None else state_log_prefix
-        self._state = ProcessorStateManager(spec, state_log_prefix, config, base, cache, self._context.record_context)
+        self._state = ProcessorStateManager(
+            spec, state_log_prefix, config, base, cache, self._context.record_context, self._context.processor_metadata
+        )
         self._context.stores = self._state.stores
         self._topology = ProcessorTopology(spec, self._context, self._collector, partitions, task_id.partition)
         sinks = [node for node in spec.nodes if isinstance(node, SinkSpec)]
@@ -198,6 +201,7 @@ class StreamTask:
             dict(self._group.partition_times),
             self._context.schedules.states(),
             dict(self._lane_offsets),
+            dict(self._context.processor_metadata),
         )
 
     def store(self, name: str) -> EngineKeyValueStore:

@@ -148,7 +148,7 @@ def _content(builder: StoreBuilder, settings: StreamsConfig, entries: Mapping[by
     base = MemoryBase()
     base.apply({builder.name: entries}, b"")
     context = RecordContext(0, (), NO_METADATA)
-    return content(build_store(builder, settings, base.view(builder.name), RecordCache(0), lambda: context))
+    return content(build_store(builder, settings, base.view(builder.name), RecordCache(0), lambda: context, {}))
 
 
 def comparable(case: Case, result: Expected) -> Expected:

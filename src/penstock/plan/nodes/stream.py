@@ -1,39 +1,23 @@
-"""GraphNode: what the user's program says, one frozen dataclass per logical operation. Plain data; `lower` gives it
-its meaning.
-
-A plan is a mapping from id to node, in the order in which nodes are to be added to the topology; `parents` are ids. A
-node's name is the name of the processor that it becomes, and of the node that its children hang on; names are unique
-only once the topology has checked them.
-"""
+"""Nodes of streams, stores and topics, and the aggregations of streams without windows. Plain data."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from penstock.plan.names import RepartitionNames
+from penstock.plan.nodes.base import BaseNode
 from penstock.plan.subtopology import StreamPartitioner, TopicNameExtractor
 from penstock.processor.api import ProcessorSupplier
 from penstock.processor.timestamps import TimestampExtractor
 from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder
 
-NodeId = int
-"""Identifies a node within one plan."""
-
 
 @dataclass(frozen=True, kw_only=True)
-class _Node:
-    """What every node has."""
-
-    name: str
-    parents: tuple[NodeId, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class StreamSource(_Node):
+class StreamSource(BaseNode):
     """Records of topics, or of all topics that a pattern matches (Kafka class: StreamSourceNode)."""
 
     topics: tuple[str, ...] = ()
@@ -45,14 +29,14 @@ class StreamSource(_Node):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AddStateStore(_Node):
+class AddStateStore(BaseNode):
     """A store that processors connect to by name (Kafka class: StateStoreNode)."""
 
     store: StoreBuilder
 
 
 @dataclass(frozen=True, kw_only=True)
-class Filter(_Node):
+class Filter(BaseNode):
     """Records for which a predicate holds, or does not hold."""
 
     predicate: Callable[[Any, Any], bool]
@@ -60,21 +44,21 @@ class Filter(_Node):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Map(_Node):
+class Map(BaseNode):
     """Each record as another key and value."""
 
     mapper: Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class FlatMap(_Node):
+class FlatMap(BaseNode):
     """Each record as any number of keys and values."""
 
     mapper: Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class MapValues(_Node):
+class MapValues(BaseNode):
     """Each record with another value; with_key: the mapper takes key and value."""
 
     mapper: Callable[..., Any]
@@ -82,7 +66,7 @@ class MapValues(_Node):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FlatMapValues(_Node):
+class FlatMapValues(BaseNode):
     """Each record as any number of values under its key; with_key: the mapper takes key and value."""
 
     mapper: Callable[..., Any]
@@ -90,33 +74,33 @@ class FlatMapValues(_Node):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelectKey(_Node):
+class SelectKey(BaseNode):
     """Each record under another key."""
 
     selector: Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Peek(_Node):
+class Peek(BaseNode):
     """Each record as it is, after an action."""
 
     action: Callable[[Any, Any], object]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Foreach(_Node):
+class Foreach(BaseNode):
     """An action on each record, and nothing after it."""
 
     action: Callable[[Any, Any], object]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Merge(_Node):
+class Merge(BaseNode):
     """The records of all parents."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Process(_Node):
+class Process(BaseNode):
     """A processor of the user's own, of fixed keys or not, connected to stores by name besides those that its
     supplier owns.
     """
@@ -126,7 +110,7 @@ class Process(_Node):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Split(_Node):
+class Split(BaseNode):
     """Each record to the branch of the first predicate that holds; branches: their names, and that of the default
     branch if there is one.
     """
@@ -136,12 +120,12 @@ class Split(_Node):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Branch(_Node):
+class Branch(BaseNode):
     """The records that its parent, a Split, hands to it."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Repartition(_Node):
+class Repartition(BaseNode):
     """A write to and a read from an internal topic, by which records get to the task of their key; the node's name is
     that of its source.
 
@@ -159,7 +143,7 @@ class Repartition(_Node):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamSink(_Node):
+class StreamSink(BaseNode):
     """A write to a topic, or to the topic that a function names for each record (Kafka class: StreamSinkNode)."""
 
     topic: str | TopicNameExtractor
@@ -169,14 +153,14 @@ class StreamSink(_Node):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Count(_Node):
+class Count(BaseNode):
     """A table of the number of records by key."""
 
     store: StoreBuilder
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reduce(_Node):
+class Reduce(BaseNode):
     """A table of the values of each key, combined by a reducer."""
 
     store: StoreBuilder
@@ -184,7 +168,7 @@ class Reduce(_Node):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Aggregate(_Node):
+class Aggregate(BaseNode):
     """A table of an aggregate by key."""
 
     store: StoreBuilder
@@ -193,11 +177,11 @@ class Aggregate(_Node):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableToStream(_Node):
+class TableToStream(BaseNode):
     """The updates of a table as records."""
 
 
-GraphNode = (
+StreamNode = (
     StreamSource
     | AddStateStore
     | Filter
@@ -219,7 +203,4 @@ GraphNode = (
     | Aggregate
     | TableToStream
 )
-"""One operation of a user's program (Kafka class: GraphNode)."""
-
-Plan = Mapping[NodeId, GraphNode]
-"""All operations of one program, in the order in which they are added to the topology where their parents allow it."""
+"""One operation on a stream, or one that makes a table of one without windows."""

@@ -1,21 +1,19 @@
-"""Lowering: from the plan of a user's program to a Topology of concrete processors. The only module that names them.
+"""Lowering of streams, stores and topics, and of aggregations without windows.
 
-Rules: a node is added as soon as all its parents are, the earliest of the plan first; every repartition drops records
-without a key, which nothing downstream could use.
+Rule: every repartition drops records without a key, which nothing downstream could use.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable
 from functools import partial
 from typing import assert_never
 
 from penstock.plan import nodes as n
 from penstock.plan.java_collections import copied_hash_order
+from penstock.plan.lower.lowering import Lowering
 from penstock.plan.topology import Topology
 from penstock.processor.aggregate import StreamAggregate, StreamCount, StreamReduce
-from penstock.processor.api import Processor, SimpleSupplier
+from penstock.processor.api import SimpleSupplier
 from penstock.processor.stateless import (
     NullKeyFilter,
     StreamBranch,
@@ -31,44 +29,11 @@ from penstock.processor.stateless import (
 )
 from penstock.processor.table import TableToStream
 from penstock.processor.timestamps import fail_on_invalid_timestamp
-from penstock.state.api import StoreBuilder
 
 
-def lower(plan: n.Plan) -> Topology:
-    """Return the topology that `plan` describes; raises TopologyError where the plan cannot be one."""
-    topology = Topology()
-    for id in build_order(plan):
-        node = plan[id]
-        _add(topology, node, [plan[parent].name for parent in node.parents])
-    return topology
-
-
-def build_order(plan: n.Plan) -> list[n.NodeId]:
-    """Return the ids of `plan`, parents before children, and otherwise in the order of the plan."""
-    rank = {id: index for index, id in enumerate(plan)}
-    children: dict[n.NodeId, list[n.NodeId]] = {id: [] for id in plan}
-    waiting = {id: len(node.parents) for id, node in plan.items()}
-    for id, node in plan.items():
-        for parent in node.parents:
-            children[parent].append(id)
-    ready = [(rank[id], id) for id, count in waiting.items() if count == 0]
-    heapq.heapify(ready)
-    order = []
-    while ready:
-        _, id = heapq.heappop(ready)
-        order.append(id)
-        for child in children[id]:
-            waiting[child] -= 1
-            if waiting[child] == 0:
-                heapq.heappush(ready, (rank[child], child))
-    return order
-
-
-def _add(topology: Topology, node: n.GraphNode, parents: list[str]) -> None:
-    """Add what `node` becomes to `topology`, below `parents`."""
-
-    def processor(factory: Callable[[], Processor], *stores: StoreBuilder) -> None:
-        topology.add_processor(node.name, SimpleSupplier(factory, stores), *parents)
+def add_stream_node(lowering: Lowering, id: n.NodeId, node: n.StreamNode) -> None:
+    """Add what `node` becomes to the topology."""
+    topology, processor = lowering.topology, partial(lowering.add_processor, node)
 
     match node:
         case n.StreamSource():
@@ -94,15 +59,15 @@ def _add(topology: Topology, node: n.GraphNode, parents: list[str]) -> None:
         case n.Merge() | n.Branch():
             processor(StreamMerge)
         case n.Process():
-            topology.add_processor(node.name, node.supplier, *parents)
+            topology.add_processor(node.name, node.supplier, *lowering.parents(node))
             if node.store_names:
                 topology.connect_processor_and_state_stores(node.name, *node.store_names)
         case n.Split():
             processor(partial(StreamBranch, node.predicates, node.branches))
         case n.Repartition():
-            _add_repartition(topology, node, parents)
+            _add_repartition(lowering, node)
         case n.StreamSink():
-            _add_sink(topology, node, parents)
+            _add_sink(lowering, node)
         case n.Count():
             processor(partial(StreamCount, node.store.name), node.store)
         case n.Reduce():
@@ -127,21 +92,21 @@ def _add_source(topology: Topology, node: n.StreamSource) -> None:
     )
 
 
-def _add_sink(topology: Topology, node: n.StreamSink, parents: list[str]) -> None:
-    topology.add_sink(
+def _add_sink(lowering: Lowering, node: n.StreamSink) -> None:
+    lowering.topology.add_sink(
         node.name,
         node.topic,
-        *parents,
+        *lowering.parents(node),
         key_serde=node.key_serde,
         value_serde=node.value_serde,
         partitioner=node.partitioner,
     )
 
 
-def _add_repartition(topology: Topology, node: n.Repartition, parents: list[str]) -> None:
-    names = node.names
+def _add_repartition(lowering: Lowering, node: n.Repartition) -> None:
+    topology, names = lowering.topology, node.names
     topology.add_internal_topic(names.topic, node.partitions)
-    topology.add_processor(names.filter, SimpleSupplier(NullKeyFilter), *parents)
+    topology.add_processor(names.filter, SimpleSupplier(NullKeyFilter), *lowering.parents(node))
     topology.add_sink(
         names.sink,
         names.topic,

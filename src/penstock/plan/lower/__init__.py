@@ -1,0 +1,48 @@
+"""Lowering: from the plan of a user's program to a Topology of concrete processors. The only package that names them;
+each module lowers one family of nodes.
+
+Rule: a node is added as soon as all its parents are, the earliest of the plan first.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import assert_never
+
+from penstock.plan import nodes as n
+from penstock.plan.lower.lowering import Lowering
+from penstock.plan.lower.stream import add_stream_node
+from penstock.plan.topology import Topology
+
+
+def lower(plan: n.Plan) -> Topology:
+    """Return the topology that `plan` describes; raises TopologyError where the plan cannot be one."""
+    lowering = Lowering(plan)
+    for id in build_order(plan):
+        node = plan[id]
+        if isinstance(node, n.StreamNode):
+            add_stream_node(lowering, id, node)
+        else:
+            assert_never(node)
+    return lowering.topology
+
+
+def build_order(plan: n.Plan) -> list[n.NodeId]:
+    """Return the ids of `plan`, parents before children, and otherwise in the order of the plan."""
+    rank = {id: index for index, id in enumerate(plan)}
+    children: dict[n.NodeId, list[n.NodeId]] = {id: [] for id in plan}
+    waiting = {id: len(node.parents) for id, node in plan.items()}
+    for id, node in plan.items():
+        for parent in node.parents:
+            children[parent].append(id)
+    ready = [(rank[id], id) for id, count in waiting.items() if count == 0]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        _, id = heapq.heappop(ready)
+        order.append(id)
+        for child in children[id]:
+            waiting[child] -= 1
+            if waiting[child] == 0:
+                heapq.heappush(ready, (rank[child], child))
+    return order

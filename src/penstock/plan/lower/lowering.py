@@ -1,0 +1,28 @@
+"""What the lowering of every family of nodes needs: the topology that is made and the plan that it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock.plan import nodes as n
+from penstock.plan.topology import Topology
+from penstock.processor.api import Processor, SimpleSupplier
+from penstock.state.api import StoreBuilder
+
+
+class Lowering:
+    """A topology in the making."""
+
+    def __init__(self, plan: n.Plan) -> None:
+        """Start with an empty topology for `plan`."""
+        self.plan = plan
+        self.topology = Topology()
+
+    def parents(self, node: n.GraphNode) -> list[str]:
+        """Return the names of the nodes that `node` hangs on."""
+        return [self.plan[parent].name for parent in node.parents]
+
+    def add_processor(self, node: n.GraphNode, factory: Callable[[], Processor], *stores: StoreBuilder) -> None:
+        """Add the processors that `factory` makes under the name of `node` and below its parents; `stores` are added
+        and connected to it."""
+        self.topology.add_processor(node.name, SimpleSupplier(factory, stores), *self.parents(node))

@@ -1,0 +1,70 @@
+"""GraphNode: what the user's program says, one frozen dataclass per logical operation. Plain data; `lower` gives it
+its meaning.
+
+A plan is a mapping from id to node, in the order in which nodes are to be added to the topology; `parents` are ids. A
+node's name is the name of the processor that it becomes, and of the node that its children hang on; names are unique
+only once the topology has checked them. Each module holds one family of operations and their union.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.plan.nodes.base import BaseNode, NodeId
+from penstock.plan.nodes.stream import (
+    AddStateStore,
+    Aggregate,
+    Branch,
+    Count,
+    Filter,
+    FlatMap,
+    FlatMapValues,
+    Foreach,
+    Map,
+    MapValues,
+    Merge,
+    Peek,
+    Process,
+    Reduce,
+    Repartition,
+    SelectKey,
+    Split,
+    StreamNode,
+    StreamSink,
+    StreamSource,
+    TableToStream,
+)
+
+GraphNode = StreamNode
+"""One operation of a user's program (Kafka class: GraphNode)."""
+
+Plan = Mapping[NodeId, GraphNode]
+"""All operations of one program, in the order in which they are added to the topology where their parents allow it."""
+
+__all__ = [
+    "AddStateStore",
+    "Aggregate",
+    "BaseNode",
+    "Branch",
+    "Count",
+    "Filter",
+    "FlatMap",
+    "FlatMapValues",
+    "Foreach",
+    "GraphNode",
+    "Map",
+    "MapValues",
+    "Merge",
+    "NodeId",
+    "Peek",
+    "Plan",
+    "Process",
+    "Reduce",
+    "Repartition",
+    "SelectKey",
+    "Split",
+    "StreamNode",
+    "StreamSink",
+    "StreamSource",
+    "TableToStream",
+]
