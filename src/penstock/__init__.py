@@ -30,9 +30,21 @@ if TYPE_CHECKING:
     )
     from penstock.record import Headers, KeyValue, Record, RecordMetadata, ValueAndTimestamp
     from penstock.serdes import Serde, Serdes
+    from penstock.serdes.windowed import WindowedSerdes
     from penstock.state.api import KeyValueStore, ReadOnlyKeyValueStore, StoreBuilder
     from penstock.state.stores import Stores
     from penstock.streams import KafkaStreams, StreamThreadExceptionResponse
+    from penstock.windows import (
+        EmitStrategy,
+        JoinWindows,
+        SessionWindows,
+        SlidingWindows,
+        TimeWindows,
+        UnlimitedWindows,
+        Window,
+        Windowed,
+        Windows,
+    )
 
 __version__ = "0.1.0"
 
@@ -63,9 +75,21 @@ _MODULES = {
     ),
     "penstock.record": ("Headers", "KeyValue", "Record", "RecordMetadata", "ValueAndTimestamp"),
     "penstock.serdes": ("Serde", "Serdes"),
+    "penstock.serdes.windowed": ("WindowedSerdes",),
     "penstock.state.api": ("KeyValueStore", "ReadOnlyKeyValueStore", "StoreBuilder"),
     "penstock.state.stores": ("Stores",),
     "penstock.streams": ("KafkaStreams", "StreamThreadExceptionResponse"),
+    "penstock.windows": (
+        "EmitStrategy",
+        "JoinWindows",
+        "SessionWindows",
+        "SlidingWindows",
+        "TimeWindows",
+        "UnlimitedWindows",
+        "Window",
+        "Windowed",
+        "Windows",
+    ),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -74,12 +98,14 @@ __all__ = [
     "BranchedKStream",
     "Cancellable",
     "Consumed",
+    "EmitStrategy",
     "FixedKeyProcessor",
     "FixedKeyProcessorContext",
     "FixedKeyProcessorSupplier",
     "FixedKeyRecord",
     "Grouped",
     "Headers",
+    "JoinWindows",
     "KGroupedStream",
     "KStream",
     "KTable",
@@ -99,6 +125,8 @@ __all__ = [
     "Repartitioned",
     "Serde",
     "Serdes",
+    "SessionWindows",
+    "SlidingWindows",
     "State",
     "StoreBuilder",
     "Stores",
@@ -106,9 +134,15 @@ __all__ = [
     "StreamsBuilder",
     "StreamsConfig",
     "StreamsError",
+    "TimeWindows",
     "Topology",
     "TopologyDescription",
+    "UnlimitedWindows",
     "ValueAndTimestamp",
+    "Window",
+    "Windowed",
+    "WindowedSerdes",
+    "Windows",
 ]
 
 

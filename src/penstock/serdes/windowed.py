@@ -1,0 +1,139 @@
+"""The serdes of windowed keys, byte for byte those of Kafka, and `WindowedSerdes`, which names them.
+
+A time window is written as the key and 8 bytes of its start; its size is not written, so who reads must know it. A
+session is written as the key, 8 bytes of its end and 8 of its start.
+"""
+
+from __future__ import annotations
+
+import struct
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from penstock.errors import SerializationError
+from penstock.record import Headers
+from penstock.serdes.api import Serde
+from penstock.windows import LONG_MAX, SessionWindow, TimeWindow, Window, Windowed
+
+_TIME = struct.Struct(">q")
+_END_AND_START = struct.Struct(">qq")
+
+
+class _WindowedSerde(Serde):
+    """The key by an inner serde, then the window in a fixed number of bytes."""
+
+    _window_size: int
+    """How many bytes a window takes."""
+
+    def __init__(self, inner: Serde) -> None:
+        self.inner = inner
+
+    @abstractmethod
+    def _write_window(self, window: Window) -> bytes:
+        """Return the window as bytes."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def _read_window(self, data: bytes) -> Window:
+        """Return the window that the bytes stand for."""
+        raise NotImplementedError
+
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
+        """Return the Windowed as bytes; raises TypeError for anything else."""
+        if not isinstance(value, Windowed):
+            raise TypeError(
+                f"Cannot write to {topic!r}: expected a Windowed, got {type(value).__name__} {value!r:.100}; "
+                "name another serde or convert the key."
+            )
+        return self.inner.serialize(topic, value.key, headers) + self._write_window(value.window)
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> Windowed[Any]:
+        """Return the Windowed; raises SerializationError when `data` is too short for a window."""
+        split = len(data) - self._window_size
+        if split < 0:
+            raise SerializationError(
+                f"Cannot read {data!r} from {topic!r}: a windowed key has at least {self._window_size} bytes."
+            )
+        return Windowed(self.inner.deserialize(topic, data[:split], headers), self._read_window(data[split:]))
+
+    def serialize_column(self, topic: str, values: list[Any]) -> list[bytes | None]:
+        """Return each Windowed as bytes, None for None; windows that many keys share are written once."""
+        if set(map(type, values)) != {Windowed}:
+            return super().serialize_column(topic, values)
+        keys = self.inner.serialize_column(topic, [key for key, _ in values])
+        if None in keys:
+            return super().serialize_column(topic, values)
+        windows = _remembered(self._write_window)
+        return [key + windows(window) for key, (_, window) in zip(keys, values, strict=True)]
+
+    def deserialize_column(self, topic: str, data: list[bytes | None]) -> list[Any]:
+        """Return each Windowed, None for None; windows that many keys share are read once."""
+        size = self._window_size
+        if any(item is None or len(item) < size for item in data):
+            return super().deserialize_column(topic, data)
+        keys = self.inner.deserialize_column(topic, [item[:-size] for item in data])  # type: ignore[index]  # no item is None
+        windows = _remembered(self._read_window)
+        return [Windowed(key, windows(item[-size:])) for key, item in zip(keys, data, strict=True)]  # type: ignore[index]  # as above
+
+
+def _remembered(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return `function` with a memory for one column: it has far fewer windows than rows."""
+    known: dict[Any, Any] = {}
+
+    def call(argument: Any) -> Any:
+        result = known.get(argument)
+        if result is None:
+            result = known[argument] = function(argument)
+        return result
+
+    return call
+
+
+class TimeWindowedSerde(_WindowedSerde):
+    """Keys of time windows of one size, which readers must know (Kafka class: WindowedSerdes.TimeWindowedSerde)."""
+
+    _window_size = _TIME.size
+
+    def __init__(self, inner: Serde, window_size_ms: int = LONG_MAX) -> None:
+        """Write keys by `inner`; windows read are `window_size_ms` long, and end at the largest time at the latest."""
+        super().__init__(inner)
+        self.window_size_ms = window_size_ms
+
+    def _write_window(self, window: Window) -> bytes:
+        return _TIME.pack(window.start)
+
+    def _read_window(self, data: bytes) -> Window:
+        return TimeWindow.of_size(_TIME.unpack(data)[0], self.window_size_ms)
+
+
+class SessionWindowedSerde(_WindowedSerde):
+    """Keys of sessions (Kafka class: WindowedSerdes.SessionWindowedSerde)."""
+
+    _window_size = _END_AND_START.size
+
+    def __init__(self, inner: Serde) -> None:
+        """Write keys by `inner`."""
+        super().__init__(inner)
+
+    def _write_window(self, window: Window) -> bytes:
+        return _END_AND_START.pack(window.end, window.start)
+
+    def _read_window(self, data: bytes) -> Window:
+        end, start = _END_AND_START.unpack(data)
+        return SessionWindow(start, end)
+
+
+class WindowedSerdes:
+    """Makes the serdes of windowed keys (Kafka class: WindowedSerdes)."""
+
+    @staticmethod
+    def time_windowed(inner: Serde, window_size_ms: int = LONG_MAX) -> TimeWindowedSerde:
+        """Return the serde of keys of time windows of `window_size_ms`; without a size, windows that are read have no
+        end (Kafka: timeWindowedSerdeFrom)."""
+        return TimeWindowedSerde(inner, window_size_ms)
+
+    @staticmethod
+    def session_windowed(inner: Serde) -> SessionWindowedSerde:
+        """Return the serde of keys of sessions (Kafka: sessionWindowedSerdeFrom)."""
+        return SessionWindowedSerde(inner)

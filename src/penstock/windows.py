@@ -1,0 +1,338 @@
+"""Windows of time: single windows, `Windowed` keys, the kinds of windows an operator may use, and when results are
+emitted.
+
+Plain values without state; what a window does to records is the business of the processors. Times are ms since the
+epoch. The texts of errors are Kafka's.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any, Generic, NamedTuple, TypeVar
+
+K = TypeVar("K")
+
+LONG_MAX = (1 << 63) - 1
+"""The end of a window that never closes (Java: Long.MAX_VALUE)."""
+
+# ---------- one window
+
+
+class Window:
+    """A span of time from `start` to `end`, both in ms (Kafka class: Window); windows of different classes are never
+    equal."""
+
+    __slots__ = ("end", "start")
+
+    def __init__(self, start: int, end: int) -> None:
+        """Make a window; raises ValueError for a negative start, or an end before the start."""
+        if start < 0:
+            raise ValueError("Window startMs time cannot be negative.")
+        if end < start:
+            raise ValueError("Window endMs time cannot be smaller than window startMs time.")
+        self.start = start
+        self.end = end
+
+    @abstractmethod
+    def overlap(self, other: Window) -> bool:
+        """Return whether both windows have a time in common; raises ValueError for a window of another class."""
+        raise NotImplementedError
+
+    def _check_class(self, other: Window) -> None:
+        if type(self) is not type(other):
+            raise ValueError(f"Cannot compare windows of different type. Other window has type {type(other).__name__}.")
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        return self.start == other.start and self.end == other.end
+
+    def __hash__(self) -> int:
+        return hash((self.start, self.end))
+
+    def __repr__(self) -> str:
+        return f"Window{{startMs={self.start}, endMs={self.end}}}"
+
+
+class TimeWindow(Window):
+    """A window of times from `start` to before `end` (Kafka class: TimeWindow)."""
+
+    __slots__ = ()
+
+    def __init__(self, start: int, end: int) -> None:
+        """Make a window; raises ValueError for a negative start, or an end that is not after the start."""
+        super().__init__(start, end)
+        if start == end:
+            raise ValueError("Window endMs must be greater than window startMs.")
+
+    def overlap(self, other: Window) -> bool:
+        """Return whether both windows have a time in common; raises ValueError for a window of another class."""
+        self._check_class(other)
+        return self.start < other.end and other.start < self.end
+
+    @staticmethod
+    def of_size(start: int, size: int) -> TimeWindow:
+        """Return the window of `size` ms from `start`; it ends with the largest time at the latest."""
+        return TimeWindow(start, min(start + size, LONG_MAX))
+
+
+class SessionWindow(Window):
+    """A window of times from `start` to `end`, both included (Kafka class: SessionWindow)."""
+
+    __slots__ = ()
+
+    def overlap(self, other: Window) -> bool:
+        """Return whether both windows have a time in common; raises ValueError for a window of another class."""
+        self._check_class(other)
+        return not (other.end < self.start or self.end < other.start)
+
+
+class UnlimitedWindow(Window):
+    """A window of all times from `start` on (Kafka class: UnlimitedWindow)."""
+
+    __slots__ = ()
+
+    def __init__(self, start: int) -> None:
+        """Make a window; raises ValueError for a negative start."""
+        super().__init__(start, LONG_MAX)
+
+    def overlap(self, other: Window) -> bool:
+        """Return True: both go on for ever; raises ValueError for a window of another class."""
+        self._check_class(other)
+        return True
+
+
+class Windowed(NamedTuple, Generic[K]):
+    """A key within a window: the key of every windowed table (Kafka class: Windowed)."""
+
+    key: K
+    window: Window
+
+    def __str__(self) -> str:
+        return f"[{'null' if self.key is None else self.key}@{self.window.start}/{self.window.end}]"
+
+
+# ---------- kinds of windows
+
+
+class Windows:
+    """Windows of fixed places in time: TimeWindows, UnlimitedWindows, or a class of one's own (Kafka class: Windows).
+
+    A class of one's own has the two attributes and the method below, and can be pickled. size_ms: the size of a window.
+    grace_period_ms: how long after its end a window still takes records.
+    """
+
+    size_ms: int
+    grace_period_ms: int
+
+    @abstractmethod
+    def windows_for(self, timestamp: int) -> Mapping[int, Window]:
+        """Return the windows that hold `timestamp` (ms) by their starts, in the order in which they are to be
+        updated."""
+        raise NotImplementedError(f"{type(self).__name__} must define windows_for(self, timestamp).")
+
+
+def _check_milliseconds(**arguments: Any) -> None:
+    for name, value in arguments.items():
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise TypeError(f"Expected {name} as a whole number of milliseconds, got {value!r}.")
+
+
+@dataclass(frozen=True)
+class TimeWindows(Windows):
+    """Windows of one size: tumbling, or hopping by less than their size (Kafka class: TimeWindows).
+
+    They are aligned to the epoch: a window starts at every multiple of `advance_ms`.
+    """
+
+    size_ms: int
+    advance_ms: int
+    grace_period_ms: int
+
+    def __post_init__(self) -> None:
+        _check_milliseconds(size=self.size_ms, advance=self.advance_ms, grace=self.grace_period_ms)
+        if self.size_ms <= 0:
+            raise ValueError("Window size (sizeMs) must be larger than zero.")
+        if not 0 < self.advance_ms <= self.size_ms:
+            raise ValueError(
+                "Window advancement interval should be more than zero and less than window duration "
+                f"which is {self.size_ms} ms, but given advancement interval is: {self.advance_ms} ms"
+            )
+        if self.grace_period_ms < 0:
+            raise ValueError("Grace period must not be negative.")
+
+    @staticmethod
+    def of_size_with_no_grace(size_ms: int) -> TimeWindows:
+        """Return tumbling windows of `size_ms` that take no record after their end; raises ValueError unless it is
+        positive."""
+        return TimeWindows(size_ms, size_ms, 0)
+
+    @staticmethod
+    def of_size_and_grace(size_ms: int, grace_ms: int) -> TimeWindows:
+        """Return tumbling windows of `size_ms` that take records until `grace_ms` after their end; raises ValueError
+        for what cannot be."""
+        return TimeWindows(size_ms, size_ms, grace_ms)
+
+    def advance_by(self, advance_ms: int) -> TimeWindows:
+        """Return windows of this size that begin every `advance_ms`: hopping windows; raises ValueError unless
+        0 < advance_ms <= size."""
+        return replace(self, advance_ms=advance_ms)
+
+    def windows_for(self, timestamp: int) -> dict[int, Window]:
+        """Return the windows that hold `timestamp` (ms) by their starts, ascending."""
+        first = max(0, timestamp - self.size_ms + self.advance_ms) // self.advance_ms * self.advance_ms
+        return {
+            start: TimeWindow.of_size(start, self.size_ms) for start in range(first, timestamp + 1, self.advance_ms)
+        }
+
+
+@dataclass(frozen=True)
+class UnlimitedWindows(Windows):
+    """One window from `start_ms` on, which never closes (Kafka class: UnlimitedWindows)."""
+
+    start_ms: int = 0
+    size_ms: int = field(default=LONG_MAX, init=False)
+    grace_period_ms: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        _check_milliseconds(start=self.start_ms)
+        if self.start_ms < 0:
+            raise ValueError("Window start time (startMs) cannot be negative.")
+
+    @staticmethod
+    def of() -> UnlimitedWindows:
+        """Return the window of all times from the epoch on."""
+        return UnlimitedWindows()
+
+    def start_on(self, start_ms: int) -> UnlimitedWindows:
+        """Return the window from `start_ms` on; raises ValueError if it is negative."""
+        return UnlimitedWindows(start_ms)
+
+    def windows_for(self, timestamp: int) -> dict[int, Window]:
+        """Return the window, or nothing for a time before it."""
+        return {self.start_ms: UnlimitedWindow(self.start_ms)} if timestamp >= self.start_ms else {}
+
+
+@dataclass(frozen=True)
+class SlidingWindows:
+    """Windows that begin and end with a record: of all records no further apart than a difference (Kafka class:
+    SlidingWindows). Both ends are included."""
+
+    time_difference_ms: int
+    grace_period_ms: int
+
+    def __post_init__(self) -> None:
+        _check_milliseconds(time_difference=self.time_difference_ms, grace=self.grace_period_ms)
+        if self.time_difference_ms < 0:
+            raise ValueError("Window time difference must not be negative.")
+        if self.grace_period_ms < 0:
+            raise ValueError("Window grace period must not be negative.")
+
+    @staticmethod
+    def of_time_difference_with_no_grace(time_difference_ms: int) -> SlidingWindows:
+        """Return windows of `time_difference_ms` that take no record after their end; raises ValueError if it is
+        negative."""
+        return SlidingWindows(time_difference_ms, 0)
+
+    @staticmethod
+    def of_time_difference_and_grace(time_difference_ms: int, grace_ms: int) -> SlidingWindows:
+        """Return windows of `time_difference_ms` that take records until `grace_ms` after their end; raises ValueError
+        for what is negative."""
+        return SlidingWindows(time_difference_ms, grace_ms)
+
+
+@dataclass(frozen=True)
+class SessionWindows:
+    """Windows of records that follow one another without a gap longer than `inactivity_gap_ms` (Kafka class:
+    SessionWindows)."""
+
+    inactivity_gap_ms: int
+    grace_period_ms: int
+
+    def __post_init__(self) -> None:
+        _check_milliseconds(inactivity_gap=self.inactivity_gap_ms, grace=self.grace_period_ms)
+        if self.inactivity_gap_ms < 0:
+            raise ValueError("Gap time cannot be negative.")
+        if self.grace_period_ms < 0:
+            raise ValueError("Grace period cannot be negative.")
+
+    @staticmethod
+    def of_inactivity_gap_with_no_grace(inactivity_gap_ms: int) -> SessionWindows:
+        """Return sessions that end after `inactivity_gap_ms` without a record; raises ValueError if it is negative."""
+        return SessionWindows(inactivity_gap_ms, 0)
+
+    @staticmethod
+    def of_inactivity_gap_and_grace(inactivity_gap_ms: int, grace_ms: int) -> SessionWindows:
+        """Return sessions that end after `inactivity_gap_ms` without a record, and take late records until `grace_ms`
+        after that; raises ValueError for what is negative."""
+        return SessionWindows(inactivity_gap_ms, grace_ms)
+
+
+@dataclass(frozen=True)
+class JoinWindows:
+    """How far apart in time two records may be that are joined (Kafka class: JoinWindows).
+
+    A record at t meets those of the other stream from t - before_ms to t + after_ms, both included. One of the two may
+    be negative.
+    """
+
+    before_ms: int
+    after_ms: int
+    grace_period_ms: int
+
+    def __post_init__(self) -> None:
+        _check_milliseconds(before=self.before_ms, after=self.after_ms, grace=self.grace_period_ms)
+        if self.before_ms + self.after_ms < 0:
+            raise ValueError("Window interval (ie, beforeMs+afterMs) must not be negative.")
+        if self.grace_period_ms < 0:
+            raise ValueError("Grace period must not be negative.")
+
+    @staticmethod
+    def of_time_difference_with_no_grace(time_difference_ms: int) -> JoinWindows:
+        """Return windows of `time_difference_ms` to both sides, without grace; raises ValueError if it is negative."""
+        return JoinWindows(time_difference_ms, time_difference_ms, 0)
+
+    @staticmethod
+    def of_time_difference_and_grace(time_difference_ms: int, grace_ms: int) -> JoinWindows:
+        """Return windows of `time_difference_ms` to both sides with `grace_ms` for late records; raises ValueError for
+        what is negative."""
+        return JoinWindows(time_difference_ms, time_difference_ms, grace_ms)
+
+    def before(self, time_difference_ms: int) -> JoinWindows:
+        """Return these windows with another span before a record; raises ValueError where nothing is left of them."""
+        return replace(self, before_ms=time_difference_ms)
+
+    def after(self, time_difference_ms: int) -> JoinWindows:
+        """Return these windows with another span after a record; raises ValueError where nothing is left of them."""
+        return replace(self, after_ms=time_difference_ms)
+
+    @property
+    def size_ms(self) -> int:
+        """The span of time that a record looks at."""
+        return self.before_ms + self.after_ms
+
+    def __str__(self) -> str:
+        return f"JoinWindows{{beforeMs={self.before_ms}, afterMs={self.after_ms}, graceMs={self.grace_period_ms}}}"
+
+
+# ---------- when results are emitted
+
+
+class EmitStrategy(Enum):
+    """When the result of a window is emitted (Kafka class: EmitStrategy, KIP-825)."""
+
+    ON_WINDOW_UPDATE = "on_window_update"
+    ON_WINDOW_CLOSE = "on_window_close"
+
+    @staticmethod
+    def on_window_update() -> EmitStrategy:
+        """Return the strategy that emits a result at each update."""
+        return EmitStrategy.ON_WINDOW_UPDATE
+
+    @staticmethod
+    def on_window_close() -> EmitStrategy:
+        """Return the strategy that emits one result when the window is closed."""
+        return EmitStrategy.ON_WINDOW_CLOSE
