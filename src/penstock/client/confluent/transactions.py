@@ -35,6 +35,8 @@ _log = logging.getLogger(__name__)
 
 _ATTEMPTS = 4
 _POLL_EVERY = 4096
+_HURRIED_SECONDS = 0.1
+_HURRIED_PRODUCERS = 6
 
 _NO_TRANSACTIONS = frozenset(
     (
@@ -76,7 +78,7 @@ def transactions_refused(config: StreamsConfig, transactional_id: str, timeout_m
     connection = Connection(client_settings(config, PRODUCER, forced), timeout_ms)
     producer = connection.make(Producer)
     try:
-        _init_transactions(connection, producer)
+        _init_transactions(producer, connection.timeout)
     except KafkaException as error:
         code: Code = error.args[0]
         if code.code() in _NO_TRANSACTIONS:
@@ -149,13 +151,30 @@ class TransactionalWriter:
         if self._producer is None:
             forced = {"transactional.id": self._transactional_id, "linger.ms": 1}
             connection = Connection(client_settings(self._config, PRODUCER, forced), self._timeout_ms)
-            producer = connection.make(Producer)
-            try:
-                _init_transactions(connection, producer)
-            except KafkaException as error:
-                connection.fail(error.args[0], f"beginning as {self._transactional_id}")
-            self._producer = connection, producer
+            self._producer = connection, self._initialized(connection)
         return self._producer
+
+    def _initialized(self, connection: Connection) -> Producer:
+        """Return a producer that has fenced all earlier ones.
+
+        While the transaction before is being completed, which takes milliseconds, a broker refuses for a moment, and
+        librdkafka asks again only after half a second. A new producer asks at once, so the first ones get little time.
+        """
+        deadline = time.monotonic() + connection.timeout
+        patience, hurried = _HURRIED_SECONDS, _HURRIED_PRODUCERS
+        while True:
+            producer = connection.make(Producer)
+            remaining = deadline - time.monotonic()
+            try:
+                _init_transactions(producer, min(patience, remaining))
+                return producer
+            except KafkaException as error:
+                code: Code = error.args[0]
+                if not (code.code() == Code._TIMED_OUT or passing(code)) or patience >= remaining:
+                    connection.fail(code, f"beginning as {self._transactional_id}")
+            hurried -= 1
+            if hurried <= 0:
+                patience *= 2
 
     def _is_committed(self, epoch: int, owner: str) -> bool:
         if self._reader is None:
@@ -186,10 +205,11 @@ class TransactionalWriter:
         producer.begin_transaction()
         send_output(connection, producer, output)
         _until(
-            connection, lambda: producer.send_offsets_to_transaction([marker], self._reader_group(), connection.timeout)
+            connection.timeout,
+            lambda: producer.send_offsets_to_transaction([marker], self._reader_group(), connection.timeout),
         )
         self._before_commit(epoch)
-        _until(connection, lambda: producer.commit_transaction(connection.timeout))
+        _until(connection.timeout, lambda: producer.commit_transaction(connection.timeout))
 
     def _reader_group(self) -> object:
         assert self._reader is not None
@@ -266,13 +286,14 @@ def _wait_for_room(connection: Connection, producer: Producer) -> None:
             raise KafkaException(Code(Code._TIMED_OUT, "the brokers take no more records"))
 
 
-def _init_transactions(connection: Connection, producer: Producer) -> None:
-    _until(connection, lambda: producer.init_transactions(connection.timeout))
+def _init_transactions(producer: Producer, seconds: float) -> None:
+    _until(seconds, lambda: producer.init_transactions(seconds))
 
 
-def _until(connection: Connection, step: Callable[[], object]) -> None:
-    """Run a step of the transaction protocol, again while its error is a passing one; raises KafkaException."""
-    deadline = time.monotonic() + connection.timeout
+def _until(seconds: float, step: Callable[[], object]) -> None:
+    """Run a step of the transaction protocol, again while its error is a passing one and for at most `seconds`; raises
+    KafkaException."""
+    deadline = time.monotonic() + seconds
     while True:
         try:
             step()
