@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from penstock.config import StreamsConfig
     from penstock.dsl.branched import Branched, BranchedKStream
     from penstock.dsl.builder import StreamsBuilder
+    from penstock.dsl.global_table import GlobalKTable
     from penstock.dsl.grouped import KGroupedStream
     from penstock.dsl.options import Consumed, Grouped, Materialized, Named, Produced, Repartitioned
     from penstock.dsl.stream import KStream
@@ -52,6 +53,7 @@ _MODULES = {
     "penstock.config": ("StreamsConfig",),
     "penstock.dsl.branched": ("Branched", "BranchedKStream"),
     "penstock.dsl.builder": ("StreamsBuilder",),
+    "penstock.dsl.global_table": ("GlobalKTable",),
     "penstock.dsl.grouped": ("KGroupedStream",),
     "penstock.dsl.options": ("Consumed", "Grouped", "Materialized", "Named", "Produced", "Repartitioned"),
     "penstock.dsl.stream": ("KStream",),
@@ -103,6 +105,7 @@ __all__ = [
     "FixedKeyProcessorContext",
     "FixedKeyProcessorSupplier",
     "FixedKeyRecord",
+    "GlobalKTable",
     "Grouped",
     "Headers",
     "JoinWindows",

@@ -35,6 +35,11 @@ class InvalidStateStoreError(StreamsError):
     """A store is asked for that is closed, unknown or of another kind (Kafka class: InvalidStateStoreException)."""
 
 
+class UnsupportedOperationError(StreamsError):
+    """What is asked for cannot be done here, such as a write to a global store (Java class:
+    UnsupportedOperationException)."""
+
+
 class LockError(StreamsError):
     """Another process holds a directory that only one may use (Kafka class: LockException)."""
 

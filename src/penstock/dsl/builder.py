@@ -7,14 +7,17 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock.dsl.graph import Graph, Shells
+from penstock.dsl.global_table import GlobalKTable
 from penstock.dsl.grouped import KGroupedStream
-from penstock.dsl.options import Consumed
+from penstock.dsl.options import Consumed, Materialized
 from penstock.dsl.stream import KStream
 from penstock.dsl.table import KTable
 from penstock.plan import names, nodes
 from penstock.plan.lower import lower
 from penstock.plan.optimize import optimizations, optimize
+from penstock.plan.suppliers import SupplierLike, checked_supplier
 from penstock.plan.topology import Topology
+from penstock.processor.api import ProcessorSupplier
 from penstock.state.api import StoreBuilder
 
 
@@ -47,6 +50,60 @@ class StreamsBuilder:
         return self._graph.stream(
             self._graph.add(node), options.key_serde, options.value_serde, repartition_required=False
         )
+
+    def global_table(
+        self, topic: str, consumed: Consumed | None = None, materialized: Materialized | None = None
+    ) -> GlobalKTable:
+        """Return the table of a topic of which every task has all keys, whatever its partitions.
+
+        Args:
+            topic: the topic, which nothing else in the program reads.
+            consumed: serdes and name of the node; its serdes, if it is given, go before those of `materialized`.
+            materialized: name and base of the store; it gets no changelog, since the topic is one.
+
+        Raises TopologyError for a versioned store.
+        """
+        options = materialized or Materialized()
+        reading = consumed or Consumed(key_serde=options.key_serde, value_serde=options.value_serde)
+        queryable = options.user_store_name
+        store_name = self._graph.names.new_store_name(f"{topic}-") if queryable is None else queryable
+        options = options.with_key_serde(reading.key_serde).with_value_serde(reading.value_serde)
+        store = options.store_builder(store_name, None, None)
+        self._add_global_source(topic, reading, store, None)
+        return GlobalKTable(store_name, queryable)
+
+    def add_global_store(
+        self, store_builder: StoreBuilder, topic: str, consumed: Consumed | None, supplier: SupplierLike
+    ) -> StreamsBuilder:
+        """Add a store that every processor can read without being connected, kept from all partitions of a topic.
+
+        Args:
+            store_builder: describes the store; it gets no changelog, since the topic is one.
+            topic: the topic, which nothing else in the program reads.
+            consumed: serdes and name of the node; None for the defaults.
+            supplier: makes the processor that writes each record to the store; it forwards nothing.
+
+        Returns this builder.
+        """
+        self._add_global_source(topic, consumed or Consumed(), store_builder, checked_supplier(supplier))
+        return self
+
+    def _add_global_source(
+        self, topic: str, consumed: Consumed, store: StoreBuilder, supplier: ProcessorSupplier | None
+    ) -> None:
+        source = None if consumed.name is None else f"{consumed.name}-source"
+        source = self._graph.names.processor_name(source, names.STREAM_SOURCE)
+        node = nodes.GlobalSource(
+            name=self._graph.names.processor_name(consumed.name, names.TABLE_SOURCE),
+            source=source,
+            topic=topic,
+            store=store,
+            supplier=supplier,
+            key_serde=consumed.key_serde,
+            value_serde=consumed.value_serde,
+            timestamp_extractor=consumed.timestamp_extractor,
+        )
+        self._graph.add(node)
 
     def add_state_store(self, store_builder: StoreBuilder) -> StreamsBuilder:
         """Add a store, to be connected to processors by its name; returns this builder."""

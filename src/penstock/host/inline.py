@@ -1,7 +1,7 @@
 """Drives a whole topology in this process, synchronously, without a broker: below TopologyTestDriver and notebooks.
 
 Rules, those of Kafka's TopologyTestDriver: every topic has one partition, and all sub-topologies are one task, `0_0`,
-so that they share stream time and record cache. A record is processed completely before the next: the record,
+so that they share stream time and record cache; global stores have a task of their own. A record is processed completely before the next: the record,
 stream-time punctuation, a commit (which flushes caches); then the records that this wrote to topics that the topology
 reads join the queues, from which the smallest timestamp is taken next. Bytes go in and come out: no serdes here.
 """
@@ -19,6 +19,7 @@ from penstock.plan.subtopology import BuiltTopology, SourceSpec, SubtopologySpec
 from penstock.record import Headers, RecordBatch
 from penstock.state.api import EngineKeyValueStore
 from penstock.state.memory import MemoryBase
+from penstock.task.global_task import GlobalStateUpdateTask
 from penstock.task.priority_queue import PriorityQueue
 from penstock.task.stream_task import StreamTask
 
@@ -74,6 +75,7 @@ class InlineHost:
         """Make the task over empty stores and initialise its processors; raises StreamsError when one of them fails."""
         spec = whole_topology(topology)
         self._clock = clock
+        self._global_task = _global_task(topology, config, clock)
         self._sources = [node for node in spec.nodes if isinstance(node, SourceSpec)]
         self._queues: dict[str, _Queue] = {}
         # as in Kafka's PartitionGroup, so that records of one time that went to several topics are taken in its order
@@ -91,19 +93,20 @@ class InlineHost:
             _OnePartitionEach(),
             wall_clock_ms=clock.milliseconds(),
             state_log_prefix="topology-test-driver ",
+            global_stores={} if self._global_task is None else self._global_task.read_only_stores(),
         )
         self._task.initialize()
         self._stores = {name: self._task.store(name) for name in spec.stores}
+        if self._global_task is not None:
+            self._stores.update(self._global_task.stores())
 
     def pipe(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers = ()) -> None:
         """Process one record (timestamp in ms), and all that follows from it, completely.
 
         Raises ValueError for a topic that the topology does not read, StreamsError when a node fails.
         """
-        source = self._source_of(topic)
-        if source is None:
+        if not self._accept(topic, (key, value, timestamp, headers)):
             raise ValueError(f"Unknown topic: {topic}")
-        self._enqueue(source, topic, (key, value, timestamp, headers))
         self._process_queues()
 
     def punctuate_wall_clock(self) -> None:
@@ -120,18 +123,40 @@ class InlineHost:
         return output
 
     def stores(self) -> Mapping[str, EngineKeyValueStore]:
-        """Return the stores of the task by name."""
+        """Return the stores of the task and the global stores by name."""
         return self._stores
 
     def dropped_records(self) -> int:
         """Return how many records were dropped, over all nodes."""
-        return sum(self._task.dropped_records.values())
+        tasks = [self._task] if self._global_task is None else [self._task, self._global_task]
+        return sum(sum(task.dropped_records.values()) for task in tasks)
 
     def close(self) -> None:
         """Close processors and stores; the last commit stands. A second call does nothing."""
         if not self._closed:
             self._closed = True
-            self._task.close()
+            try:
+                self._task.close()
+            finally:
+                if self._global_task is not None:
+                    self._global_task.close()
+
+    def _accept(self, topic: str, record: _Record) -> bool:
+        """Take a record that was piped in or sent: to the queue of its source, or at once to the global store that is
+        kept from its topic; return whether something reads the topic."""
+        source = self._source_of(topic)
+        if source is not None:
+            self._enqueue(source, topic, record)
+            return True
+        task = self._global_task
+        if task is None or topic not in task.topics:
+            return False
+        key, value, timestamp, headers = record
+        row = (key, value, timestamp, self._offsets[topic], headers)
+        self._offsets[topic] += 1
+        task.update(topic, PARTITION, RecordBatch.of([row]), self._clock.milliseconds())
+        task.committed(task.changes(), self._offsets[topic].to_bytes(8, "big"))
+        return True
 
     def _source_of(self, topic: str) -> SourceSpec | None:
         for source in self._sources:
@@ -173,11 +198,17 @@ class InlineHost:
             record = (sent.key, sent.value, sent.timestamp, sent.headers)
             self._output.append(ProducedRecord(self._produced, sent.topic, *record))
             self._produced += 1
-            source = self._source_of(sent.topic)
-            if source is not None:
-                self._enqueue(source, sent.topic, record)
+            self._accept(sent.topic, record)
         self._commits += 1
         self._task.committed(self._task.changes(), self._commits.to_bytes(8, "big"))
+
+
+def _global_task(topology: BuiltTopology, config: StreamsConfig, clock: Clock) -> GlobalStateUpdateTask | None:
+    if topology.global_topology is None:
+        return None
+    task = GlobalStateUpdateTask(topology.global_topology, config, MemoryBase(), clock.milliseconds())
+    task.initialize()
+    return task
 
 
 def whole_topology(topology: BuiltTopology) -> SubtopologySpec:

@@ -76,13 +76,30 @@ class SubtopologyDescription:
 
 
 @dataclass(frozen=True)
-class TopologyDescription:
-    """All sub-topologies by id; `str()` gives Kafka's text (Kafka class: TopologyDescription)."""
+class GlobalStoreDescription:
+    """The source and the processor of a global store (Kafka class: TopologyDescription.GlobalStore)."""
 
-    subtopologies: tuple[SubtopologyDescription, ...]
+    id: int
+    source: SourceDescription
+    processor: ProcessorDescription
 
     def __str__(self) -> str:
-        return "Topologies:\n " + "".join(f"  {subtopology}" for subtopology in self.subtopologies)
+        return (
+            f"Sub-topology: {self.id} for global store (will not generate tasks)\n"
+            f"    {self.source}\n    {self.processor}\n"
+        )
+
+
+@dataclass(frozen=True)
+class TopologyDescription:
+    """All sub-topologies and global stores by id; `str()` gives Kafka's text (Kafka class: TopologyDescription)."""
+
+    subtopologies: tuple[SubtopologyDescription, ...]
+    global_stores: tuple[GlobalStoreDescription, ...] = ()
+
+    def __str__(self) -> str:
+        entries = sorted((*self.subtopologies, *self.global_stores), key=lambda entry: entry.id)
+        return "Topologies:\n " + "".join(f"  {entry}" for entry in entries)
 
 
 def describe_subtopology(id: int, nodes: Mapping[str, NodeSpec]) -> SubtopologyDescription:
@@ -103,6 +120,15 @@ def describe_subtopology(id: int, nodes: Mapping[str, NodeSpec]) -> SubtopologyD
     order = sorted(nodes, key=lambda name: (-sizes[name], name))
     return SubtopologyDescription(
         id, tuple(_describe(nodes[name], predecessors[name], successors[name]) for name in order)
+    )
+
+
+def describe_global_store(id: int, source: SourceSpec, processor: ProcessorSpec) -> GlobalStoreDescription:
+    """Describe the global store that `processor` keeps from the topic of `source`, the node group `id`."""
+    return GlobalStoreDescription(
+        id,
+        SourceDescription(source.name, source.topics, None, (processor.name,)),
+        ProcessorDescription(processor.name, processor.stores, (source.name,), ()),
     )
 
 

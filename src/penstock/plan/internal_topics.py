@@ -35,8 +35,11 @@ def repartition_topic(application_id: str, topic: str, partitions: int | None) -
     return InternalTopic(full_name(application_id, topic), dict(_REPARTITION_CONFIG), partitions)
 
 
-def changelog_topic(application_id: str, store: StoreBuilder) -> tuple[str, Mapping[str, str]]:
-    """Return full name and configuration of the changelog topic of `store`; what the user set goes before what Kafka
-    sets.
+def changelog_topic(
+    application_id: str, store: StoreBuilder, source_topic: str | None = None
+) -> tuple[str, Mapping[str, str]]:
+    """Return full name and configuration of the changelog topic of `store`, which is `source_topic` for a store kept
+    from one; what the user set goes before what Kafka sets.
     """
-    return full_name(application_id, store.name + CHANGELOG_SUFFIX), {**_CHANGELOG_CONFIG, **store.changelog_config}
+    name = full_name(application_id, store.name + CHANGELOG_SUFFIX) if source_topic is None else source_topic
+    return name, {**_CHANGELOG_CONFIG, **store.changelog_config}

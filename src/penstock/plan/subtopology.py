@@ -112,10 +112,12 @@ class InternalTopic:
 class BuiltTopology:
     """A whole topology as plain, picklable data (Kafka class: the groups of InternalTopologyBuilder).
 
-    repartition_topics: by full name. copartition_groups: sets of full topic names that must have equal numbers of
-    partitions.
+    subtopologies: by ascending id; an id that is missing is that of a global store. repartition_topics: by full name.
+    copartition_groups: sets of full topic names that must have equal numbers of partitions. global_topology: the nodes
+    and stores of all global stores, None if there are none; it makes no tasks.
     """
 
     subtopologies: tuple[SubtopologySpec, ...]
     repartition_topics: Mapping[str, InternalTopic] = field(default_factory=dict)
     copartition_groups: tuple[frozenset[str], ...] = ()
+    global_topology: SubtopologySpec | None = None

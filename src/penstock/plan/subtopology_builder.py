@@ -15,31 +15,35 @@ from penstock.state.api import StoreBuilder
 
 def build_topology(
     application_id: str,
-    groups: Sequence[Sequence[NodeSpec]],
+    groups: Mapping[int, Sequence[NodeSpec]],
     stores: Mapping[str, StoreBuilder],
     internal_topics: Mapping[str, int | None],
     copartitioned_sources: Iterable[frozenset[str]],
+    store_topics: Mapping[str, str],
+    global_nodes: Sequence[NodeSpec],
 ) -> BuiltTopology:
     """Return the topology of `application_id` as plain data.
 
     Args:
         application_id: prefix of the internal topics.
-        groups: the nodes of each sub-topology in the order in which they were added; topics without prefix, children
-            not yet known.
+        groups: the nodes of each sub-topology by its id, in the order in which they were added; topics without prefix,
+            children not yet known.
         stores: all stores by name, connected or not.
         internal_topics: the repartition topics (no prefix) and the numbers of partitions that the user fixed.
         copartitioned_sources: sets of names of sources whose topics must have equal numbers of partitions.
+        store_topics: the source topics of stores that are kept from one instead of a changelog, by the store's name.
+        global_nodes: the nodes of all global stores.
     """
     full_names = {topic: full_name(application_id, topic) for topic in internal_topics}
     topics_of = {
         node.name: {full_names.get(topic, topic) for topic in node.topics}
-        for group in groups
+        for group in groups.values()
         for node in group
         if isinstance(node, SourceSpec)
     }
     return BuiltTopology(
         subtopologies=tuple(
-            _subtopology(id, application_id, nodes, stores, full_names) for id, nodes in enumerate(groups)
+            _subtopology(id, application_id, nodes, stores, full_names, store_topics) for id, nodes in groups.items()
         ),
         repartition_topics={
             full_names[topic]: repartition_topic(application_id, topic, partitions)
@@ -48,6 +52,9 @@ def build_topology(
         copartition_groups=_united(
             {topic for source in sources for topic in topics_of[source]} for sources in copartitioned_sources
         ),
+        global_topology=_subtopology(-1, application_id, global_nodes, stores, full_names, {})
+        if global_nodes
+        else None,
     )
 
 
@@ -57,6 +64,7 @@ def _subtopology(
     nodes: Sequence[NodeSpec],
     stores: Mapping[str, StoreBuilder],
     full_names: Mapping[str, str],
+    store_topics: Mapping[str, str],
 ) -> SubtopologySpec:
     children: dict[str, list[str]] = {node.name: [] for node in nodes}
     connected: dict[str, StoreBuilder] = {}
@@ -73,7 +81,11 @@ def _subtopology(
         stores=connected,
         source_topics=_unique(topic for node in finished if isinstance(node, SourceSpec) for topic in node.topics),
         sink_topics=_unique(node.topic for node in finished if isinstance(node, SinkSpec) and node.topic is not None),
-        changelogs={name: changelog_topic(application_id, store) for name, store in connected.items() if store.logging},
+        changelogs={
+            name: changelog_topic(application_id, store, store_topics.get(name))
+            for name, store in connected.items()
+            if store.logging or name in store_topics
+        },
     )
 
 

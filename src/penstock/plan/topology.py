@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from penstock.errors import TopologyError
-from penstock.plan.describe import TopologyDescription, describe_subtopology
+from penstock.plan.describe import TopologyDescription, describe_global_store, describe_subtopology
 from penstock.plan.node_groups import QuickUnion, node_groups
 from penstock.plan.subtopology import (
     BuiltTopology,
@@ -45,6 +45,9 @@ class InternalTopologyBuilder:
         self._stores: dict[str, StoreBuilder] = {}
         self._store_users: dict[str, list[str]] = {}
         self._source_topics: set[str] = set()
+        self._global_stores: dict[str, StoreBuilder] = {}
+        self._global_nodes: dict[str, tuple[SourceSpec, ProcessorSpec]] = {}
+        self._store_topics: dict[str, str] = {}
         self._internal_topics: dict[str, int | None] = {}
         self._copartitioned_sources: list[frozenset[str]] = []
         self._union = QuickUnion()
@@ -76,16 +79,14 @@ class InternalTopologyBuilder:
             if isinstance(self._nodes[parent], SinkSpec):
                 raise TopologyError(f"Sink {parent} cannot be used a parent.")
 
-    def _check_topics(self, topics: Iterable[str]) -> None:
-        for topic in topics:
-            if not isinstance(topic, str):
-                raise TypeError(f"Expected the names of topics one by one, got {topic!r}: unpack a list with *topics.")
-            if topic in self._source_topics:
-                raise TopologyError(f"Topic {topic} has already been registered by another source.")
-            for node in self._nodes.values():
-                if isinstance(node, SourceSpec) and node.pattern is not None and node.pattern.fullmatch(topic):
-                    raise TopologyError(f"Topic {topic} matches a Pattern already registered by another source.")
-            self._source_topics.add(topic)
+    def _check_topic(self, topic: str) -> None:
+        if not isinstance(topic, str):
+            raise TypeError(f"Expected the names of topics one by one, got {topic!r}: unpack a list with *topics.")
+        if topic in self._source_topics or any(topic in source.topics for source, _ in self._global_nodes.values()):
+            raise TopologyError(f"Topic {topic} has already been registered by another source.")
+        for node in self._nodes.values():
+            if isinstance(node, SourceSpec) and node.pattern is not None and node.pattern.fullmatch(topic):
+                raise TopologyError(f"Topic {topic} matches a Pattern already registered by another source.")
 
     def _check_pattern(self, pattern: re.Pattern[str]) -> None:
         for topic in sorted(self._source_topics):
@@ -100,9 +101,19 @@ class InternalTopologyBuilder:
         known = self._stores.get(store.name)
         if known is not None and known is not store:
             raise TopologyError(f"A different StateStore has already been added with the name {store.name}")
+        self._check_no_global_store(store.name)
         self._stores[store.name] = store
 
+    def _check_no_global_store(self, name: str) -> None:
+        if name in self._global_stores:
+            raise TopologyError(f"A different GlobalStateStore has already been added with the name {name}")
+
     def _connect(self, processor: str, store: str) -> None:
+        if store in self._global_stores:
+            raise TopologyError(
+                f"Global StateStore {store} can be used by a Processor without being specified; it should not be "
+                "explicitly passed."
+            )
         if store not in self._stores:
             raise TopologyError(f"StateStore {store} is not added yet.")
         if processor not in self._nodes:
@@ -128,25 +139,58 @@ class InternalTopologyBuilder:
         """Demand that the topics of `sources` (names of source nodes) have equal numbers of partitions."""
         self._copartitioned_sources.append(frozenset(sources))
 
+    def connect_source_store_and_topic(self, store: str, topic: str) -> None:
+        """Let `topic`, which the topology reads, be the changelog of `store`, which has none of its own (Kafka:
+        connectSourceStoreAndTopic).
+        """
+        self._store_topics[store] = topic
+
+    def _add_global_store(self, store: StoreBuilder, source: SourceSpec, processor: ProcessorSpec) -> None:
+        for name in (source.name, processor.name):
+            self._check_new(name)
+        if store.name in self._stores:
+            raise TopologyError(f"A different StateStore has already been added with the name {store.name}")
+        self._check_no_global_store(store.name)
+        if source.name == processor.name:
+            raise TopologyError("sourceName and processorName must be different.")
+        for topic in source.topics:
+            self._check_topic(topic)
+        self._global_stores[store.name] = store.with_logging_disabled()
+        self._global_nodes[source.name] = source, processor
+        self._add_node(source)
+        self._add_node(processor)
+
     # ---------------------------------------- the whole
+
+    def _groups(self) -> tuple[dict[int, list[str]], dict[int, tuple[SourceSpec, ProcessorSpec]]]:
+        """Return the node groups that make tasks and those of global stores, by id."""
+        groups = dict(enumerate(node_groups(self._nodes, self._union)))
+        global_stores = {
+            id: self._global_nodes[names[0]] for id, names in groups.items() if names[0] in self._global_nodes
+        }
+        return {id: names for id, names in groups.items() if id not in global_stores}, global_stores
 
     def describe(self) -> TopologyDescription:
         """Return the description of the topology; `print` shows it as Kafka does."""
-        groups = node_groups(self._nodes, self._union)
+        groups, global_stores = self._groups()
         return TopologyDescription(
             tuple(
-                describe_subtopology(id, {name: self._nodes[name] for name in names}) for id, names in enumerate(groups)
-            )
+                describe_subtopology(id, {name: self._nodes[name] for name in names}) for id, names in groups.items()
+            ),
+            tuple(describe_global_store(id, *nodes) for id, nodes in global_stores.items()),
         )
 
     def build(self, application_id: str) -> BuiltTopology:
         """Return the topology as plain data, with the internal topics of the application `application_id`."""
+        groups, global_stores = self._groups()
         return build_topology(
             application_id,
-            [[self._nodes[name] for name in names] for names in node_groups(self._nodes, self._union)],
-            self._stores,
+            {id: [self._nodes[name] for name in names] for id, names in groups.items()},
+            {**self._stores, **self._global_stores},
             self._internal_topics,
             self._copartitioned_sources,
+            self._store_topics,
+            [node for nodes in global_stores.values() for node in nodes],
         )
 
 
@@ -192,7 +236,9 @@ class Topology(InternalTopologyBuilder):
             self._check_pattern(compiled)
         elif not topics:
             raise TopologyError("topics cannot be empty")
-        self._check_topics(topics)
+        for each in topics:
+            self._check_topic(each)
+            self._source_topics.add(each)
         self._add_node(
             SourceSpec(
                 name=name,
@@ -279,6 +325,81 @@ class Topology(InternalTopologyBuilder):
             self._connect(processor, store_builder.name)
         return self
 
+    def add_global_store(
+        self,
+        store_builder: StoreBuilder,
+        source: str,
+        topic: str,
+        processor: str,
+        supplier: SupplierLike,
+        *,
+        key_serde: Serde | None = None,
+        value_serde: Serde | None = None,
+        timestamp_extractor: TimestampExtractor | None = None,
+    ) -> Topology:
+        """Add a store that every task can read without being connected, kept from all partitions of a topic.
+
+        Args:
+            store_builder: describes the store; it gets no changelog, since its topic is one.
+            source: name of the node that reads the topic.
+            topic: the topic, which no other source reads.
+            processor: name of the node that writes each record to the store.
+            supplier: makes that processor; it forwards nothing.
+            key_serde: serde of keys; None for `default.key.serde`.
+            value_serde: serde of values; None for `default.value.serde`.
+            timestamp_extractor: as in Kafka not used for global stores, whose records keep their own timestamps.
+
+        Raises:
+            TopologyError: a name or the topic is taken, or both nodes have one name.
+            ValueError: the supplier returns the same processor twice.
+        """
+        _check_given(storeBuilder=store_builder, sourceName=source, topic=topic, processorName=processor)
+        checked = checked_supplier(supplier)
+        self._add_global_store(
+            store_builder,
+            SourceSpec(
+                name=source,
+                topics=(topic,),
+                key_serde=key_serde,
+                value_serde=value_serde,
+                timestamp_extractor=timestamp_extractor,
+            ),
+            ProcessorSpec(name=processor, supplier=checked, parents=(source,), stores=(store_builder.name,)),
+        )
+        return self
+
+    def add_read_only_state_store(
+        self,
+        store_builder: StoreBuilder,
+        source: str,
+        topic: str,
+        processor: str,
+        supplier: SupplierLike,
+        *,
+        key_serde: Serde | None = None,
+        value_serde: Serde | None = None,
+        timestamp_extractor: TimestampExtractor | None = None,
+    ) -> Topology:
+        """Add a partitioned store that is kept from a topic, which serves as its changelog (KIP-813); the processors
+        that read it are connected as to any other store, and share its partitions.
+
+        Arguments and errors are those of `add_global_store`; the timestamp extractor is used.
+        """
+        _check_given(storeBuilder=store_builder, sourceName=source, topic=topic, processorName=processor)
+        store = store_builder.with_logging_disabled()
+        self.add_source(
+            source,
+            topic,
+            key_serde=key_serde,
+            value_serde=value_serde,
+            timestamp_extractor=timestamp_extractor,
+            offset_reset="earliest",
+        )
+        self.add_processor(processor, supplier, source)
+        self.add_state_store(store, processor)
+        self.connect_source_store_and_topic(store.name, topic)
+        return self
+
     def connect_processor_and_state_stores(self, processor: str, *stores: str) -> Topology:
         """Let `processor` use `stores` (names); nodes that share a store run in one sub-topology.
 
@@ -294,6 +415,12 @@ class Topology(InternalTopologyBuilder):
         for store in stores:
             self._connect(processor, store)
         return self
+
+
+def _check_given(**arguments: object) -> None:
+    for name, value in arguments.items():
+        if value is None:
+            raise TypeError(f"{name} must not be null")
 
 
 def check_offset_reset(offset_reset: str | None) -> None:

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
-from penstock.processor.api import Cancellable, PunctuationType, Punctuator
+from penstock.processor.api import Cancellable, ProcessorContext, PunctuationType, Punctuator
 from penstock.record import NO_TIMESTAMP, Record, RecordBatch, RecordMetadata, TopicPartition
 from penstock.serdes import Serde
-from penstock.state.api import EngineKeyValueStore, RecordContext
+from penstock.state.api import EngineKeyValueStore, RecordContext, StateStore
 from penstock.task.punctuation import MINIMUM_INTERVAL_MS, Schedule, Schedules
 
 
@@ -70,9 +70,14 @@ class TaskContext:
         self.punctuation_time = NO_TIMESTAMP
         self.source = TopicPartition("", -1)
         self.stores: Mapping[str, EngineKeyValueStore] = {}
+        self.global_stores: Mapping[str, StateStore] = {}
         self.processor_metadata: dict[str, int] = {}
         self.dropped_records: Counter[str] = Counter()
         self.commit_requested = False
+
+    def node_context(self, node: Node) -> ProcessorContext:
+        """Return the context of `node`."""
+        return NodeContext(self, node)
 
     def record_context(self) -> RecordContext:
         """Return the context for a write to a store: that of the record being processed, or of the punctuation."""
@@ -120,7 +125,10 @@ class NodeContext:
         return serde
 
     def get_state_store(self, name: str) -> Any:
-        """Return the store `name`; raises StreamsError if it is not connected to this processor."""
+        """Return the store `name`, of a global store a view to read; raises StreamsError if it is not connected to this
+        processor."""
+        if name in self._task.global_stores:
+            return self._task.global_stores[name]
         if name not in self._node.stores:
             raise StreamsError(
                 f"Processor {self._node.name} has no access to StateStore {name} as the store is not connected to "
@@ -204,6 +212,10 @@ class NodeContext:
     def processor_metadata(self) -> MutableMapping[str, int]:
         """Return what the processors and stores of the task remember from commit to commit, by `<name>/<what>`."""
         return self._task.processor_metadata
+
+    def config(self, key: str) -> Any:
+        """Return the value of the configuration `key`, its default if it is not set."""
+        return self._task.config[key]
 
     def source_partition(self) -> TopicPartition:
         """Return the topic and partition that the batch in `process_batch` came from."""

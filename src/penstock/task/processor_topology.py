@@ -22,7 +22,7 @@ from penstock.processor.api import Processor
 from penstock.record import NO_METADATA, Int64Array, Record, RecordBatch, RecordMetadata, take_from
 from penstock.serdes import BytesSerde, Serde, StringSerde
 from penstock.state.api import RecordContext
-from penstock.task.context import NodeContext, TaskContext
+from penstock.task.context import TaskContext
 from penstock.task.record_collector import RecordCollector
 
 DESERIALIZATION_FAILED = (
@@ -85,7 +85,7 @@ class ProcessorNode:
         """Call the processor's `init`; raises StreamsError naming the node if that fails."""
         self.initializing = True
         try:
-            self.processor.init(NodeContext(self._task, self))
+            self.processor.init(self._task.node_context(self))
         except Exception as error:
             raise StreamsError(f"failed to initialize processor {self.name}") from error
         finally:

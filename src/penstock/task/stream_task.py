@@ -21,7 +21,7 @@ from penstock.plan.subtopology import SinkSpec, SubtopologySpec, TaskId
 from penstock.processor.api import PunctuationType
 from penstock.processor.timestamps import fail_on_invalid_timestamp
 from penstock.record import NO_METADATA, RecordBatch, TopicPartition, running_maximum
-from penstock.state.api import Base, Changes, EngineKeyValueStore
+from penstock.state.api import Base, Changes, EngineKeyValueStore, StateStore
 from penstock.state.cache import RecordCache
 from penstock.task.checkpoint import TaskCheckpoint
 from penstock.task.context import TaskContext
@@ -64,12 +64,14 @@ class StreamTask:
         wall_clock_ms: int = 0,
         schedules: Schedules | None = None,
         state_log_prefix: str | None = None,
+        global_stores: Mapping[str, StateStore] | None = None,
     ) -> None:
         """Make the task's nodes and stores; nothing of the user's runs before `initialize`.
 
         base: the committed state. partitions: the number of partitions of each topic that sinks write to. checkpoint:
         that of the last commit, None for a new task. schedules: their lifetime on this host, LivingSchedules if not
         given. state_log_prefix: begins the texts of errors of the stores, naming the task if not given.
+        global_stores: by name, to be read by every processor.
         """
         self.task_id = task_id
         self._spec = spec
@@ -87,6 +89,7 @@ class StreamTask:
             spec, state_log_prefix, config, base, cache, self._context.record_context, self._context.processor_metadata
         )
         self._context.stores = self._state.stores
+        self._context.global_stores = global_stores or {}
         self._topology = ProcessorTopology(spec, self._context, self._collector, partitions, task_id.partition)
         sinks = [node for node in spec.nodes if isinstance(node, SinkSpec)]
         self._repartition_topics = {sink.topic for sink in sinks if sink.repartition and sink.topic is not None}

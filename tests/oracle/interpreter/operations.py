@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from penstock import KGroupedStream, KStream, KTable, StoreBuilder, StreamsBuilder, Topology
@@ -52,6 +53,10 @@ def _stream(builder: StreamsBuilder, **fields: Any) -> KStream:
     return builder.stream(topic if topics is None else topics, **fields)
 
 
+def _add_global_store(builder: StreamsBuilder, store: StoreBuilder, topic: str, processor: Any, **fields: Any) -> None:
+    builder.add_global_store(store, topic, fields.get("consumed"), Supplier(processor, ()))
+
+
 def _map_values(receiver: KStream, mapper: Any, with_key: bool = False, **fields: Any) -> KStream:
     return receiver.map_values(mapper if with_key else _without_key(mapper), **fields)
 
@@ -87,6 +92,17 @@ _PROCESSOR: Mapping[str, Reader] = {"processor": PROCESSORS, "owned_stores": Lis
 DSL: Mapping[tuple[str, str], Operation] = {
     (BUILDER, "stream"): Operation(
         _stream, {"topic": PLAIN, "topics": PLAIN, "pattern": PLAIN, "consumed": CONSUMED}, "KStream", receiver=""
+    ),
+    (BUILDER, "global_table"): Operation(
+        StreamsBuilder.global_table,
+        {"topic": PLAIN, "consumed": CONSUMED, "materialized": MATERIALIZED},
+        "GlobalKTable",
+        receiver="",
+    ),
+    (BUILDER, "add_global_store"): Operation(
+        _add_global_store,
+        {"store": STORE_BUILDER, "topic": PLAIN, "consumed": CONSUMED, "processor": PROCESSORS},
+        receiver="",
     ),
     (BUILDER, "add_state_store"): Operation(
         lambda builder, store: builder.add_state_store(store), {"store": STORE_BUILDER}, receiver=""
@@ -163,7 +179,28 @@ def _add_sink(
     topology.add_sink(name, topic if topic_extractor is None else topic_extractor, *parents, **fields)
 
 
+def _add_kept_store(
+    add: Callable[..., Topology],
+    topology: Topology,
+    store: StoreBuilder,
+    source: str,
+    topic: str,
+    processor_name: str,
+    processor: Any,
+    **fields: Any,
+) -> None:
+    add(topology, store, source, topic, processor_name, Supplier(processor, ()), **fields)
+
+
 _TOPOLOGY_SERDES: Mapping[str, Reader] = {"key_serde": SERDES, "value_serde": SERDES}
+_KEPT_STORE: Mapping[str, Reader] = {
+    "store": STORE_BUILDER,
+    "source": PLAIN,
+    "topic": PLAIN,
+    "processor_name": PLAIN,
+    "processor": PROCESSORS,
+    **_TOPOLOGY_SERDES,
+}
 
 LOW_LEVEL: Mapping[str, Operation] = {
     "add_source": Operation(
@@ -197,14 +234,14 @@ LOW_LEVEL: Mapping[str, Operation] = {
         lambda topology, processor, stores=(): topology.connect_processor_and_state_stores(processor, *stores),
         {"processor": PLAIN, "stores": PLAIN},
     ),
+    "add_global": Operation(partial(_add_kept_store, Topology.add_global_store), _KEPT_STORE),
+    "add_read_only_store": Operation(partial(_add_kept_store, Topology.add_read_only_state_store), _KEPT_STORE),
 }
-
-_LOW_LEVEL_NAMES = {*LOW_LEVEL, "add_global", "add_read_only_store"}
 
 
 def is_low_level(entry: Case) -> bool:
     """Return whether an operation belongs to the low-level Topology (FORMAT.md section 7)."""
-    return entry["op"] in _LOW_LEVEL_NAMES
+    return entry["op"] in LOW_LEVEL
 
 
 def missing(entries: list[Case]) -> Iterator[str]:

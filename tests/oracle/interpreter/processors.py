@@ -190,6 +190,18 @@ def _read_store(store_name: str) -> Callable[[], Processor]:
     return _each(body)
 
 
+def _global_writer(store_name: str, prefix: str) -> Callable[[], Processor]:
+    def body(context: ProcessorContext, record: AnyRecord) -> None:
+        if record.key is None:
+            return
+        store = context.get_state_store(store_name)
+        value = None if record.value is None else prefix + text(record.value)
+        timed = value is not None and is_timestamped(store)
+        store.put(record.key, ValueAndTimestamp(value, record.timestamp) if timed else value)
+
+    return _each(body)
+
+
 def _key_value_commands(store_name: str) -> Callable[[], Processor]:
     def body(context: ProcessorContext, record: AnyRecord) -> None:
         answer = store_commands.key_value(context.get_state_store(store_name), record.key, text(record.value))
@@ -221,6 +233,7 @@ PROCESSORS = Words(
         "running_count": _running_count,
         "table_lookup": _table_lookup,
         "read_store": _read_store,
+        "global_writer": _global_writer,
         "flush_store": lambda *arguments: lambda: FlushStore(*arguments),
         "punctuate_marker": lambda *arguments: lambda: PunctuateMarker(*arguments),
         "schedule_cancel": lambda *arguments: lambda: ScheduleCancel(*arguments),

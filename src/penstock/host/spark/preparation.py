@@ -55,8 +55,9 @@ def prepare(
         MissingSourceTopicError, TopologyError: see `place`.
         IncompatibleCheckpointError: the checkpoint was made by another topology.
         ConfigError: exactly_once_v2 is asked for, and the brokers do not serve transactions.
-        StreamsError: a topic that a sink writes to does not exist.
+        StreamsError: a topic that a sink writes to does not exist, or the topology has a global store.
     """
+    _check_no_global_stores(built)
     application_id = str(config.required("application.id"))
     topics = admin.topics()
     internal = frozenset([*built.repartition_topics, commits_topic(application_id)])
@@ -97,6 +98,14 @@ def prepare(
     last = _last_manifest(checkpoint, metadata)
     checkpoint.forget_unfinished_start()
     return Prepared(recipe, guarantee, last, ends)
+
+
+def _check_no_global_stores(topology: BuiltTopology) -> None:
+    if topology.global_topology is not None:
+        raise StreamsError(
+            f"The Spark host does not keep global stores yet: {', '.join(topology.global_topology.stores)}. Use a table "
+            "(StreamsBuilder.table), which is partitioned, or run the topology on TopologyTestDriver."
+        )
 
 
 def _check_sink_topics(topology: BuiltTopology, topics: Mapping[str, int]) -> None:

@@ -10,6 +10,7 @@ import heapq
 from typing import assert_never
 
 from penstock.plan import nodes as n
+from penstock.plan.lower.global_store import add_global_node
 from penstock.plan.lower.lowering import Lowering
 from penstock.plan.lower.stream import add_stream_node
 from penstock.plan.topology import Topology
@@ -22,6 +23,8 @@ def lower(plan: n.Plan) -> Topology:
         node = plan[id]
         if isinstance(node, n.StreamNode):
             add_stream_node(lowering, id, node)
+        elif isinstance(node, n.GlobalNode):
+            add_global_node(lowering, node)
         else:
             assert_never(node)
     return lowering.topology

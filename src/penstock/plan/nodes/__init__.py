@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.plan.nodes.base import BaseNode, NodeId
+from penstock.plan.nodes.global_store import GlobalNode, GlobalSource
 from penstock.plan.nodes.stream import (
     AddStateStore,
     Aggregate,
@@ -35,7 +36,7 @@ from penstock.plan.nodes.stream import (
     TableToStream,
 )
 
-GraphNode = StreamNode
+GraphNode = StreamNode | GlobalNode
 """One operation of a user's program (Kafka class: GraphNode)."""
 
 Plan = Mapping[NodeId, GraphNode]
@@ -51,6 +52,8 @@ __all__ = [
     "FlatMap",
     "FlatMapValues",
     "Foreach",
+    "GlobalNode",
+    "GlobalSource",
     "GraphNode",
     "Map",
     "MapValues",

@@ -1,0 +1,136 @@
+"""The task that keeps the global stores of a topology (Kafka classes: GlobalStateUpdateTask,
+GlobalProcessorContextImpl).
+
+There is one in each process, not one a partition: it takes the records of all partitions of the global topics, in any
+order across topics, and hands each to the processor that writes it to its store. It has no output, no stream time and
+no schedules. A record that cannot be read is logged and passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.config import StreamsConfig
+from penstock.errors import StreamsError, UnsupportedOperationError
+from penstock.plan.subtopology import SubtopologySpec
+from penstock.processor.api import Cancellable, ProcessorContext, PunctuationType, Punctuator
+from penstock.record import Record, RecordBatch, RecordMetadata
+from penstock.state.api import Base, Changes, EngineKeyValueStore, StateStore
+from penstock.state.cache import RecordCache
+from penstock.state.read_only import ReadOnlyKeyValueView
+from penstock.task.context import Node, NodeContext, TaskContext
+from penstock.task.processor_state_manager import ProcessorStateManager
+from penstock.task.processor_topology import ProcessingError, ProcessorTopology
+from penstock.task.punctuation import LivingSchedules
+from penstock.task.record_collector import RecordCollector
+
+GLOBAL_TASK_ID = "-1_-1"
+
+
+class GlobalProcessorContext(NodeContext):
+    """The context of a processor that keeps a global store: there is nothing to forward to and no stream time."""
+
+    def schedule(
+        self,
+        interval_ms: int,
+        punctuation_type: PunctuationType,
+        callback: Punctuator,
+        start_time_ms: int | None = None,
+    ) -> Cancellable:
+        """Raise UnsupportedOperationError."""
+        raise UnsupportedOperationError("this should not happen: schedule() not supported in global processor context.")
+
+    def current_stream_time_ms(self) -> int:
+        """Raise UnsupportedOperationError."""
+        raise UnsupportedOperationError("There is no concept of stream-time for a global processor.")
+
+
+class _GlobalTaskContext(TaskContext):
+    def node_context(self, node: Node) -> ProcessorContext:
+        return GlobalProcessorContext(self, node)
+
+
+class GlobalStateUpdateTask:
+    """Keeps all global stores of one topology."""
+
+    def __init__(self, topology: SubtopologySpec, config: StreamsConfig, base: Base, wall_clock_ms: int = 0) -> None:
+        """Make the nodes and stores of `topology` over `base`, the committed state; nothing of the user's runs before
+        `initialize`."""
+        self._base = base
+        self._context = _GlobalTaskContext(GLOBAL_TASK_ID, config, LivingSchedules(), wall_clock_ms)
+        self._state = ProcessorStateManager(
+            topology,
+            f"global-task [{GLOBAL_TASK_ID}] ",
+            config,
+            base,
+            RecordCache(0),
+            self._context.record_context,
+            self._context.processor_metadata,
+        )
+        self._context.stores = self._state.stores
+        self._nodes = ProcessorTopology(topology, self._context, RecordCollector(), {}, 0)
+        self._sources = {topic: source for source in self._nodes.sources for topic in source.spec.topics}
+
+    def initialize(self) -> None:
+        """Call `init` of every processor; raises StreamsError naming the one that fails."""
+        for node in self._nodes.processors:
+            node.init()
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics that the stores are kept from."""
+        return frozenset(self._sources)
+
+    def update(self, topic: str, partition: int, batch: RecordBatch, now_ms: int) -> None:
+        """Process records of one partition of a global topic, keys and values as bytes, at the wall-clock time
+        `now_ms`.
+
+        Raises StreamsError for a topic that no global store is kept from, and whatever a processor raises.
+        """
+        if topic not in self._sources:
+            raise StreamsError(
+                f"No global store is kept from topic {topic}: expected one of {', '.join(sorted(self._sources))}."
+            )
+        source, context = self._sources[topic], self._context
+        context.wall_clock = now_ms
+        records = source.deserialize(topic, partition, batch)
+        for row, (key, value, timestamp, offset) in enumerate(
+            zip(records.keys, records.values, records.timestamps.tolist(), records.offsets.tolist(), strict=True)
+        ):
+            context.metadata = RecordMetadata(topic, partition, offset)
+            record = Record(key, value, timestamp, records.headers_at(row))
+            try:
+                for child in source.children:
+                    child.process(record)
+            except ProcessingError as failure:
+                raise failure.error from failure.error.__cause__
+        context.metadata = None
+
+    def changes(self) -> Changes:
+        """Return what the stores changed since the last commit."""
+        return self._state.changes()
+
+    def committed(self, changes: Changes, stamp: bytes) -> None:
+        """Apply `changes` to the base with `stamp`, now that the host has made the offsets durable."""
+        self._state.committed(changes, stamp)
+
+    def stores(self) -> Mapping[str, EngineKeyValueStore]:
+        """Return the stores by name, to read and write."""
+        return self._state.stores
+
+    def read_only_stores(self) -> Mapping[str, StateStore]:
+        """Return the stores by name as the processors of other tasks see them."""
+        return {name: ReadOnlyKeyValueView(store) for name, store in self._state.stores.items()}
+
+    @property
+    def dropped_records(self) -> Mapping[str, int]:
+        """The number of records dropped, by node, since the task was made."""
+        return self._context.dropped_records
+
+    def close(self) -> None:
+        """Close the processors, then the stores; the base stays open: it belongs to the host."""
+        try:
+            for node in self._nodes.processors:
+                node.close()
+        finally:
+            self._state.close()
