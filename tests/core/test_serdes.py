@@ -1,8 +1,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+import pickle
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from typing import Any, TypedDict
+from uuid import UUID
 
+import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,12 +15,44 @@ from hypothesis import strategies as st
 from penstock.errors import SerializationError
 from penstock.serdes import Serde, Serdes
 
+
+@dataclass
+class Point:
+    x: int
+    y: int
+    tags: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Trip:
+    points: tuple[Point, ...]
+    start: datetime
+    owner: UUID | None = None
+
+
+class Model(pydantic.BaseModel):
+    x: int
+    day: date | None = None
+
+
+class Fields(TypedDict):
+    x: int
+
+
 SERDES = {
     "string": (Serdes.string(), st.text(st.characters(exclude_categories=["Cs"]))),
     "bytes": (Serdes.bytes(), st.binary()),
     "integer": (Serdes.integer(), st.integers(-(2**31), 2**31 - 1)),
     "long": (Serdes.long(), st.integers(-(2**63), 2**63 - 1)),
+    "short": (Serdes.short(), st.integers(-(2**15), 2**15 - 1)),
     "double": (Serdes.double(), st.floats(allow_nan=False)),
+    "float": (Serdes.float(), st.floats(allow_nan=False, width=32)),
+    "boolean": (Serdes.boolean(), st.booleans()),
+    "uuid": (Serdes.uuid(), st.uuids()),
+    "byte_buffer": (Serdes.byte_buffer(), st.binary().map(memoryview)),
+    "list of one size": (Serdes.list(Serdes.long()), st.lists(st.none() | st.integers(-5, 5))),
+    "list of many sizes": (Serdes.list(Serdes.string()), st.lists(st.none() | st.text("ab"))),
+    "list of lists": (Serdes.list(Serdes.list(Serdes.boolean())), st.lists(st.none() | st.lists(st.booleans()))),
     "json": (
         Serdes.json(),
         st.recursive(st.none() | st.booleans() | st.text(st.characters(exclude_categories=["Cs"])), st.lists).filter(
@@ -42,6 +79,12 @@ def test_what_is_written_is_read_again_alone_and_in_columns(name: str, data: st.
         (Serdes.integer(), -2, "fffffffe"),
         (Serdes.long(), 258, "0000000000000102"),
         (Serdes.double(), 1.5, "3ff8000000000000"),
+        (Serdes.short(), -2, "fffe"),
+        (Serdes.float(), 1.5, "3fc00000"),
+        (Serdes.boolean(), True, "01"),
+        (Serdes.uuid(), UUID(int=1), b"00000000-0000-0000-0000-000000000001".hex()),
+        (Serdes.list(Serdes.short()), [1, None, 2], "00 00000001 00000001 00000003 0001 0002".replace(" ", "")),
+        (Serdes.list(Serdes.string()), ["a", None], "01 00000002 00000001 61 ffffffff".replace(" ", "")),
         (Serdes.json(), {"b": 1, "a": [None, "x"]}, b'{"a":[null,"x"],"b":1}'.hex()),
     ],
 )
@@ -87,6 +130,16 @@ def test_broken_utf8_is_read_with_replacement_characters_as_in_kafka() -> None:
         (Serdes.long(), 1.0, TypeError),
         (Serdes.long(), True, TypeError),
         (Serdes.double(), 1, TypeError),
+        (Serdes.short(), 2**15, SerializationError),
+        (Serdes.float(), 1e300, SerializationError),
+        (Serdes.boolean(), 1, TypeError),
+        (Serdes.uuid(), "text", TypeError),
+        (Serdes.void(), "text", TypeError),
+        (Serdes.byte_buffer(), 1, TypeError),
+        (Serdes.list(Serdes.long()), "text", TypeError),
+        (Serdes.list(Serdes.long()), ["text"], TypeError),
+        (Serdes.json(Point), math.inf.__class__, SerializationError),
+        (Serdes.json(Model), {"x": 1}, TypeError),
         (Serdes.json(), math.inf.__class__, SerializationError),
     ],
 )
@@ -97,7 +150,75 @@ def test_what_cannot_be_written_is_refused_by_type_and_topic(serde: Serde, value
         serde.serialize_column("topic", [None, value])
 
 
-@pytest.mark.parametrize(("serde", "data"), [(Serdes.long(), b"1234"), (Serdes.json(), b"{")])
+@pytest.mark.parametrize(
+    ("serde", "data"),
+    [
+        (Serdes.long(), b"1234"),
+        (Serdes.json(), b"{"),
+        (Serdes.json(Point), b'{"x": "text", "y": 1}'),
+        (Serdes.json(Model), b'{"x": "text"}'),
+        (Serdes.boolean(), b"\2"),
+        (Serdes.boolean(), b""),
+        (Serdes.uuid(), b"no uuid"),
+        (Serdes.void(), b""),
+        (Serdes.list(Serdes.long()), b"\2"),
+        (Serdes.list(Serdes.string()), b"\0\0\0\0\0\0\0\0\1a"),  # entries of one size, which texts do not have
+        (Serdes.list(Serdes.string()), b"\1\0\0\0\1\0\0\0\2a"),  # ends before its entry
+        (Serdes.list(Serdes.string()), b""),
+    ],
+)
 def test_what_cannot_be_read_is_refused(serde: Serde, data: bytes) -> None:
     with pytest.raises(SerializationError):
         serde.deserialize("topic", data)
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "data"),
+    [
+        (Point, Point(1, 2, ["a"]), b'{"x":1,"y":2,"tags":["a"]}'),
+        (
+            Trip,
+            Trip((Point(1, 2),), datetime(2013, 1, 1, tzinfo=UTC)),
+            b'{"points":[{"x":1,"y":2,"tags":[]}],"start":"2013-01-01T00:00:00Z","owner":null}',
+        ),
+        (Model, Model(x=1, day=date(2013, 1, 1)), b'{"x":1,"day":"2013-01-01"}'),
+        (Fields, {"x": 1}, b'{"x":1}'),
+    ],
+)
+def test_typed_json_gives_objects_of_the_type(type_: Any, value: Any, data: bytes) -> None:
+    serde = pickle.loads(pickle.dumps(Serdes.json(type_)))
+    assert serde.serialize("topic", value) == data
+    assert serde.deserialize("topic", data) == value
+
+
+@pytest.mark.parametrize(
+    ("type_", "like"),
+    [
+        (str, Serdes.string()),
+        (bytes, Serdes.bytes()),
+        (float, Serdes.double()),
+        (bool, Serdes.boolean()),
+        (UUID, Serdes.uuid()),
+        (str | None, Serdes.string()),
+        (list[str], Serdes.list(Serdes.string())),
+        (list[float | None], Serdes.list(Serdes.double())),
+        (None, Serdes.void()),
+        (dict[str, Any], Serdes.json()),
+        (Point, Serdes.json(Point)),
+        (Model, Serdes.json(Model)),
+        (Fields, Serdes.json(Fields)),
+    ],
+)
+def test_a_type_has_its_serde(type_: Any, like: Serde) -> None:
+    assert type(Serdes.serde_from(type_)) is type(like)
+
+
+@pytest.mark.parametrize("type_", [int, int | None, list, list[int], str | bytes, Any, object])
+def test_a_type_without_a_serde_of_its_own_is_refused(type_: Any) -> None:
+    with pytest.raises(ValueError, match="Unknown class for built-in serializer"):
+        Serdes.serde_from(type_)
+
+
+def test_two_functions_are_a_serde() -> None:
+    serde: Serde[int] = Serdes.serde_from(lambda topic, value: str(value).encode(), lambda topic, data: int(data))
+    assert serde.deserialize("topic", serde.serialize("topic", 12)) == 12

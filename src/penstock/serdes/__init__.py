@@ -1,14 +1,41 @@
 """Serdes: how keys and values become bytes and come back."""
 
 from penstock.serdes.api import Serde
-from penstock.serdes.json import JsonSerde
+from penstock.serdes.factory import Serdes, WrapperSerde, serde_of_type
+from penstock.serdes.json import JsonSerde, PydanticSerde, TypedJsonSerde
+from penstock.serdes.list import ListSerde
 from penstock.serdes.primitive import (
+    BooleanSerde,
+    ByteBufferSerde,
     BytesSerde,
     DoubleSerde,
+    FloatSerde,
     IntegerSerde,
     LongSerde,
-    Serdes,
+    ShortSerde,
     StringSerde,
+    UUIDSerde,
+    VoidSerde,
 )
 
-__all__ = ["BytesSerde", "DoubleSerde", "IntegerSerde", "JsonSerde", "LongSerde", "Serde", "Serdes", "StringSerde"]
+__all__ = [
+    "BooleanSerde",
+    "ByteBufferSerde",
+    "BytesSerde",
+    "DoubleSerde",
+    "FloatSerde",
+    "IntegerSerde",
+    "JsonSerde",
+    "ListSerde",
+    "LongSerde",
+    "PydanticSerde",
+    "Serde",
+    "Serdes",
+    "ShortSerde",
+    "StringSerde",
+    "TypedJsonSerde",
+    "UUIDSerde",
+    "VoidSerde",
+    "WrapperSerde",
+    "serde_of_type",
+]

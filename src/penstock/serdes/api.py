@@ -3,13 +3,17 @@ be pickled."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Generic
+
+from typing_extensions import TypeVar
 
 from penstock.record import Headers
 from penstock.serdes.columns import Places, distinct
 
+T = TypeVar("T", default=Any)
 
-class Serde:
+
+class Serde(Generic[T]):
     """Writes objects of one type as bytes and reads them back; None stands for null and is never passed in (Kafka
     class: Serde).
 
@@ -21,9 +25,15 @@ class Serde:
         """Return `value` (not None) as bytes, to be written to `topic`."""
         raise NotImplementedError
 
-    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> Any:
+    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> T:
         """Return the object that `data` (not None), read from `topic`, stands for."""
         raise NotImplementedError
+
+    def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> Serde[T]:
+        """Return this serde with the defaults of the configuration in the places of inner serdes that it was made
+        without; a serde without inner serdes returns itself (Kafka class: WrappingNullableSerde).
+        """
+        return self
 
     def serialize_column(self, topic: str, values: list[Any]) -> list[bytes | None]:
         """Return each of `values` as bytes, None for None."""

@@ -1,9 +1,11 @@
-"""The serdes of texts, bytes and numbers, byte for byte those of Kafka, and `Serdes`, which names them."""
+"""The serdes of texts, bytes, numbers and other single values, byte for byte those of Kafka. `serdes/factory.py` names
+them for users."""
 
 from __future__ import annotations
 
 import struct
-from typing import Any, cast
+import uuid
+from typing import Any, Generic, TypeVar, cast
 
 import pyarrow as pa
 
@@ -11,12 +13,13 @@ from penstock.errors import SerializationError
 from penstock.record import Headers
 from penstock.serdes.api import Serde
 from penstock.serdes.columns import Places, distinct_texts
-from penstock.serdes.json import JsonSerde
+
+N = TypeVar("N", int, float)
 
 _TEXTS = {str, type(None)}
 
 
-class StringSerde(Serde):
+class StringSerde(Serde[str]):
     """Text as UTF-8 (Kafka class: Serdes.StringSerde)."""
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
@@ -68,7 +71,7 @@ class StringSerde(Serde):
             return False
 
 
-class BytesSerde(Serde):
+class BytesSerde(Serde[bytes]):
     """Bytes as they are (Kafka class: Serdes.ByteArraySerde)."""
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
@@ -90,11 +93,70 @@ class BytesSerde(Serde):
         return type(self) is BytesSerde
 
 
-class _NumberSerde(Serde):
+class ByteBufferSerde(Serde[memoryview]):
+    """Bytes as a view (Kafka class: Serdes.ByteBufferSerde)."""
+
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
+        """Return the bytes of the view; raises TypeError for anything but memoryview, bytes or bytearray."""
+        return BYTES.serialize(topic, value, headers)
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> memoryview:
+        """Return a view of the bytes."""
+        return memoryview(data)
+
+
+class VoidSerde(Serde[None]):
+    """Nothing: the serde of keys or values that are always null (Kafka class: Serdes.VoidSerde)."""
+
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
+        """Raise TypeError: there is nothing that could be written."""
+        raise TypeError(_wrong_type(topic, "None", value))
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> None:
+        """Raise SerializationError: nothing was expected."""
+        raise SerializationError(f"Data should be null for a VoidDeserializer. Got {data[:100]!r} from {topic!r}.")
+
+
+class UUIDSerde(Serde[uuid.UUID]):
+    """UUIDs as texts of 36 characters (Kafka class: Serdes.UUIDSerde)."""
+
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
+        """Return the text of the UUID; raises TypeError for anything else."""
+        if not isinstance(value, uuid.UUID):
+            raise TypeError(_wrong_type(topic, "a UUID", value))
+        return str(value).encode()
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> uuid.UUID:
+        """Return the UUID; raises SerializationError for what is not the text of one."""
+        try:
+            return uuid.UUID(data.decode())
+        except ValueError as error:
+            raise SerializationError(f"Error parsing data into UUID: {data[:100]!r} from {topic!r}.") from error
+
+
+class BooleanSerde(Serde[bool]):
+    """True and False as one byte (Kafka class: Serdes.BooleanSerde)."""
+
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
+        """Return the byte 1 or 0; raises TypeError for anything but a bool."""
+        if not isinstance(value, bool):
+            raise TypeError(_wrong_type(topic, "a bool", value))
+        return b"\1" if value else b"\0"
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> bool:
+        """Return the bool; raises SerializationError for any other length or byte."""
+        if len(data) != 1:
+            raise SerializationError("Size of data received by BooleanDeserializer is not 1")
+        if data not in (b"\0", b"\1"):
+            raise SerializationError(f"Unexpected byte received by BooleanDeserializer: {data[0]}")
+        return data == b"\1"
+
+
+class _NumberSerde(Serde[N], Generic[N]):
     """A number of fixed size, big-endian."""
 
     _format: struct.Struct
-    _python_type: type[int] | type[float]
+    _python_type: type[N]
     _kafka_name: str
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
@@ -103,16 +165,16 @@ class _NumberSerde(Serde):
             raise TypeError(_wrong_type(topic, f"a {self._python_type.__name__}", value))
         try:
             return self._format.pack(value)
-        except struct.error as error:
+        except (struct.error, OverflowError) as error:
             raise SerializationError(f"Cannot write {value} to {topic!r} as {self._kafka_name}: {error}.") from error
 
-    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> int | float:
+    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> N:
         """Return the number; raises SerializationError when `data` has another size."""
         if len(data) != self._format.size:
             raise SerializationError(
                 f"Size of data received by {self._kafka_name}Deserializer is not {self._format.size}"
             )
-        number: int | float = self._format.unpack(data)[0]
+        number: N = self._format.unpack(data)[0]
         return number
 
     def serialize_column(self, topic: str, values: list[Any]) -> list[bytes | None]:
@@ -121,7 +183,7 @@ class _NumberSerde(Serde):
             return super().serialize_column(topic, values)
         try:
             packed = struct.pack(f">{len(values)}{self._format.format[1:]}", *values)
-        except struct.error:  # one is out of range: the careful way tells which
+        except (struct.error, OverflowError):  # one is out of range: the careful way tells which
             return super().serialize_column(topic, values)
         size = self._format.size
         return [packed[at : at + size] for at in range(0, len(packed), size)]
@@ -133,19 +195,31 @@ class _NumberSerde(Serde):
         return list(struct.unpack(f">{len(data)}{self._format.format[1:]}", b"".join(cast("list[bytes]", data))))
 
 
-class IntegerSerde(_NumberSerde):
+class ShortSerde(_NumberSerde[int]):
+    """Whole numbers of 2 bytes (Kafka class: Serdes.ShortSerde)."""
+
+    _format, _python_type, _kafka_name = struct.Struct(">h"), int, "Short"
+
+
+class IntegerSerde(_NumberSerde[int]):
     """Whole numbers of 4 bytes (Kafka class: Serdes.IntegerSerde)."""
 
     _format, _python_type, _kafka_name = struct.Struct(">i"), int, "Integer"
 
 
-class LongSerde(_NumberSerde):
+class LongSerde(_NumberSerde[int]):
     """Whole numbers of 8 bytes (Kafka class: Serdes.LongSerde)."""
 
     _format, _python_type, _kafka_name = struct.Struct(">q"), int, "Long"
 
 
-class DoubleSerde(_NumberSerde):
+class FloatSerde(_NumberSerde[float]):
+    """Floating-point numbers of 4 bytes (Kafka class: Serdes.FloatSerde); what is read back has their precision."""
+
+    _format, _python_type, _kafka_name = struct.Struct(">f"), float, "Float"
+
+
+class DoubleSerde(_NumberSerde[float]):
     """Floating-point numbers of 8 bytes (Kafka class: Serdes.DoubleSerde)."""
 
     _format, _python_type, _kafka_name = struct.Struct(">d"), float, "Double"
@@ -156,35 +230,4 @@ def _wrong_type(topic: str, expected: str, value: Any) -> str:
     return f"Cannot write to {topic!r}: expected {expected}, got {found}; name another serde or convert the value."
 
 
-class Serdes:
-    """Makes the built-in serdes (Kafka class: Serdes)."""
-
-    @staticmethod
-    def string() -> Serde:
-        """Return the serde of texts."""
-        return StringSerde()
-
-    @staticmethod
-    def bytes() -> Serde:
-        """Return the serde of bytes (Kafka: Serdes.ByteArray)."""
-        return BytesSerde()
-
-    @staticmethod
-    def integer() -> Serde:
-        """Return the serde of whole numbers of 4 bytes."""
-        return IntegerSerde()
-
-    @staticmethod
-    def long() -> Serde:
-        """Return the serde of whole numbers of 8 bytes."""
-        return LongSerde()
-
-    @staticmethod
-    def double() -> Serde:
-        """Return the serde of floating-point numbers of 8 bytes."""
-        return DoubleSerde()
-
-    @staticmethod
-    def json() -> Serde:
-        """Return the serde of JSON values."""
-        return JsonSerde()
+BYTES = BytesSerde()

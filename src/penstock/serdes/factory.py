@@ -1,0 +1,206 @@
+"""`Serdes`, by which users name the built-in serdes, and the serde that a Python type has.
+
+Avro and Protobuf are not named here: they need a schema registry and packages of their own (serdes/avro.py,
+serdes/protobuf.py).
+"""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, overload
+from uuid import UUID
+
+from penstock.record import Headers
+from penstock.serdes.api import Serde
+from penstock.serdes.json import JsonModel, JsonSerde, PydanticSerde, TypedJsonSerde
+from penstock.serdes.list import ListSerde
+from penstock.serdes.primitive import (
+    BooleanSerde,
+    ByteBufferSerde,
+    BytesSerde,
+    DoubleSerde,
+    FloatSerde,
+    IntegerSerde,
+    LongSerde,
+    ShortSerde,
+    StringSerde,
+    UUIDSerde,
+    VoidSerde,
+)
+
+T = TypeVar("T")
+
+_BY_TYPE: Mapping[Any, Callable[[], Serde]] = {
+    str: StringSerde,
+    bytes: BytesSerde,
+    bytearray: BytesSerde,
+    memoryview: ByteBufferSerde,
+    float: DoubleSerde,
+    bool: BooleanSerde,
+    UUID: UUIDSerde,
+    type(None): VoidSerde,
+    None: VoidSerde,
+    dict: JsonSerde,
+}
+
+
+class WrapperSerde(Serde[T]):
+    """A serde of two functions (Kafka class: Serdes.WrapperSerde)."""
+
+    def __init__(self, serializer: Callable[[str, T], bytes], deserializer: Callable[[str, bytes], T]) -> None:
+        """Write by `serializer(topic, value)`, read by `deserializer(topic, data)`."""
+        self._serializer = serializer
+        self._deserializer = deserializer
+
+    def serialize(self, topic: str, value: T, headers: Headers = ()) -> bytes:
+        """Return what the serializer returns."""
+        return self._serializer(topic, value)
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> T:
+        """Return what the deserializer returns."""
+        return self._deserializer(topic, data)
+
+
+class Serdes:
+    """Makes the built-in serdes (Kafka class: Serdes)."""
+
+    @staticmethod
+    def string() -> Serde[str]:
+        """Return the serde of texts."""
+        return StringSerde()
+
+    @staticmethod
+    def bytes() -> Serde[builtins.bytes]:
+        """Return the serde of bytes (Kafka: Serdes.ByteArray and Serdes.Bytes)."""
+        return BytesSerde()
+
+    @staticmethod
+    def byte_buffer() -> Serde[memoryview]:
+        """Return the serde of bytes that are read as a memoryview."""
+        return ByteBufferSerde()
+
+    @staticmethod
+    def short() -> Serde[int]:
+        """Return the serde of whole numbers of 2 bytes."""
+        return ShortSerde()
+
+    @staticmethod
+    def integer() -> Serde[int]:
+        """Return the serde of whole numbers of 4 bytes."""
+        return IntegerSerde()
+
+    @staticmethod
+    def long() -> Serde[int]:
+        """Return the serde of whole numbers of 8 bytes."""
+        return LongSerde()
+
+    @staticmethod
+    def float() -> Serde[builtins.float]:
+        """Return the serde of floating-point numbers of 4 bytes."""
+        return FloatSerde()
+
+    @staticmethod
+    def double() -> Serde[builtins.float]:
+        """Return the serde of floating-point numbers of 8 bytes."""
+        return DoubleSerde()
+
+    @staticmethod
+    def boolean() -> Serde[bool]:
+        """Return the serde of True and False."""
+        return BooleanSerde()
+
+    @staticmethod
+    def uuid() -> Serde[UUID]:
+        """Return the serde of UUIDs."""
+        return UUIDSerde()
+
+    @staticmethod
+    def void() -> Serde[None]:
+        """Return the serde of keys or values that are always None."""
+        return VoidSerde()
+
+    @staticmethod
+    def list(inner: Serde[T]) -> Serde[builtins.list[T]]:
+        """Return the serde of lists whose entries `inner` writes (Kafka: Serdes.ListSerde)."""
+        return ListSerde(inner)
+
+    @overload
+    @staticmethod
+    def json(type: None = None) -> Serde[Any]: ...
+
+    @overload
+    @staticmethod
+    def json(type: type[T]) -> Serde[T]: ...
+
+    @staticmethod
+    def json(type: Any = None) -> Serde[Any]:
+        """Return the serde of JSON values, or of objects of `type` as JSON: a dataclass, a TypedDict, a NamedTuple, a
+        pydantic model.
+
+        Raises TypeError for a type that cannot be read from JSON.
+        """
+        if type is None:
+            return JsonSerde()
+        return PydanticSerde(type) if _is_json_model(type) else TypedJsonSerde(type)
+
+    @overload
+    @staticmethod
+    def serde_from(type: type[T], deserializer: None = None) -> Serde[T]: ...
+
+    @overload
+    @staticmethod
+    def serde_from(
+        type: Callable[[str, T], builtins.bytes], deserializer: Callable[[str, builtins.bytes], T]
+    ) -> Serde[T]: ...
+
+    @staticmethod
+    def serde_from(type: Any, deserializer: Any = None) -> Serde[Any]:
+        """Return the serde of a Python type, or the serde of two functions: `serializer(topic, value)` and
+        `deserializer(topic, data)` (Kafka: Serdes.serdeFrom).
+
+        Raises ValueError for a type that no built-in serde is for, or more than one.
+        """
+        if deserializer is not None:
+            return WrapperSerde(type, deserializer)
+        serde = serde_of_type(type)
+        if serde is None:
+            known = ", ".join(known.__name__ for known in _BY_TYPE if known is not None)
+            raise ValueError(
+                f"Unknown class for built-in serializer: {type!r}. Supported types are: {known}, lists of them, "
+                "dataclasses and pydantic models; an int may have 2, 4 or 8 bytes: name short(), integer() or long()."
+            )
+        return serde
+
+
+def serde_of_type(annotation: Any) -> Serde | None:
+    """Return the only built-in serde that is for values of a type as it stands in annotations; None if there is none
+    or more than one.
+
+    Optional types have the serde of their values, `list[X]` the list serde of X; dataclasses, TypedDicts and pydantic
+    models are written as JSON.
+    """
+    make = _BY_TYPE.get(annotation) if isinstance(annotation, type | None) else None
+    if make is not None:
+        return make()
+    if _is_json_model(annotation):
+        return PydanticSerde(annotation)
+    if typing.is_typeddict(annotation) or (isinstance(annotation, type) and dataclasses.is_dataclass(annotation)):
+        return TypedJsonSerde(annotation)
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is list:
+        inner = serde_of_type(arguments[0])
+        return None if inner is None else ListSerde(inner)
+    if origin is dict:
+        return JsonSerde()
+    if origin in (typing.Union, types.UnionType):
+        others = [argument for argument in arguments if argument is not type(None)]
+        return serde_of_type(others[0]) if len(others) == 1 else None
+    return None
+
+
+def _is_json_model(type_: Any) -> bool:
+    return isinstance(type_, type) and issubclass(type_, JsonModel)

@@ -1,0 +1,176 @@
+"""What travels between the two tables of a foreign-key join, byte for byte as in Kafka: subscriptions, responses, and
+the combined keys of the subscription store.
+
+Layouts, all numbers big-endian:
+- subscription: version and, in the highest bit, whether the hash is null (1 byte), instruction (1), hash (16, if there
+  is one), primary key, primary partition (4, from version 1 on);
+- response: version and null bit (1), hash (16, if there is one), value of the foreign table (nothing for null);
+- combined key: length of the foreign key (4), foreign key, primary key.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import mmh3
+
+from penstock.errors import SerializationError, StreamsError
+from penstock.record import Headers
+from penstock.serdes.api import Serde
+
+_HASH_SEED = 104729
+_HASH = struct.Struct(">qq")
+_INT = struct.Struct(">i")
+_NULL_HASH = 0x80
+
+SUBSCRIPTION_VERSION = 1
+RESPONSE_VERSION = 0
+
+
+class Instruction(IntEnum):
+    """What the foreign table is to do with a subscription (Kafka class: SubscriptionWrapper.Instruction)."""
+
+    DELETE_KEY_NO_PROPAGATE = 0
+    DELETE_KEY_AND_PROPAGATE = 1
+    PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE = 2
+    PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE = 3
+
+
+_INSTRUCTIONS = tuple(Instruction)
+
+
+class SubscriptionWrapper(NamedTuple):
+    """A row of the primary table asks for the value of its foreign key (Kafka class: SubscriptionWrapper).
+
+    hash: of the row's serialized value, 16 bytes, None for a deleted row. primary_partition: where the row lives, None
+    if it came from version 0.
+    """
+
+    hash: bytes | None
+    instruction: Instruction
+    primary_key: Any
+    primary_partition: int | None
+
+
+class SubscriptionResponseWrapper(NamedTuple):
+    """The answer to a subscription (Kafka class: SubscriptionResponseWrapper).
+
+    hash: that of the subscription. primary_partition: where the answer must go; it is not written.
+    """
+
+    hash: bytes | None
+    foreign_value: Any
+    primary_partition: int | None
+
+
+def hash_of(data: bytes) -> bytes:
+    """Return the 128-bit murmur3 of `data` by which a response is matched with its row (Kafka: Murmur3.hash128)."""
+    return _HASH.pack(*mmh3.hash64(data, _HASH_SEED, True))
+
+
+class SubscriptionWrapperSerde(Serde[SubscriptionWrapper]):
+    """Writes and reads subscriptions (Kafka class: SubscriptionWrapperSerde)."""
+
+    def __init__(self, primary_key_serde: Serde | None) -> None:
+        """Take the serde of primary keys, None for the default of the configuration."""
+        self._primary_key_serde = primary_key_serde
+
+    def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> Serde[SubscriptionWrapper]:
+        """Return this serde, or one with the default serde of keys if it was made without."""
+        if self._primary_key_serde is not None or key_serde is None:
+            return self
+        return SubscriptionWrapperSerde(key_serde)
+
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
+        """Return the subscription as bytes."""
+        subscription: SubscriptionWrapper = value
+        key = _known(self._primary_key_serde, "primary key").serialize(f"{topic}-pk", subscription.primary_key, headers)
+        if subscription.primary_partition is None:
+            return _head(0, subscription.hash, subscription.instruction) + key
+        head = _head(SUBSCRIPTION_VERSION, subscription.hash, subscription.instruction)
+        return head + key + _INT.pack(subscription.primary_partition)
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> SubscriptionWrapper:
+        """Return the subscription; raises StreamsError for a version that is not known."""
+        version, hash, rest = _split_head(topic, data[:1] + data[2:])
+        if version > SUBSCRIPTION_VERSION:
+            raise _unknown_version("SubscriptionWrapper", topic, version, SUBSCRIPTION_VERSION)
+        key, partition = rest, None
+        if version > 0:
+            key, partition = rest[: -_INT.size], _INT.unpack(rest[-_INT.size :])[0]
+        primary_key = _known(self._primary_key_serde, "primary key").deserialize(f"{topic}-pk", key, headers)
+        return SubscriptionWrapper(hash, _INSTRUCTIONS[data[1]], primary_key, partition)
+
+
+class SubscriptionResponseWrapperSerde(Serde[SubscriptionResponseWrapper]):
+    """Writes and reads responses (Kafka class: SubscriptionResponseWrapperSerde)."""
+
+    def __init__(self, foreign_value_serde: Serde | None) -> None:
+        """Take the serde of the foreign table's values, None for the default of the configuration."""
+        self._foreign_value_serde = foreign_value_serde
+
+    def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> Serde[SubscriptionResponseWrapper]:
+        """Return this serde, or one with the default serde of values if it was made without."""
+        if self._foreign_value_serde is not None or value_serde is None:
+            return self
+        return SubscriptionResponseWrapperSerde(value_serde)
+
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
+        """Return the response as bytes."""
+        response: SubscriptionResponseWrapper = value
+        head = _head(RESPONSE_VERSION, response.hash)
+        if response.foreign_value is None:
+            return head
+        return head + _known(self._foreign_value_serde, "foreign value").serialize(
+            topic, response.foreign_value, headers
+        )
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> SubscriptionResponseWrapper:
+        """Return the response, without partition; raises StreamsError for a version that is not known."""
+        version, hash, rest = _split_head(topic, data)
+        if version != RESPONSE_VERSION:
+            raise _unknown_version("SubscriptionResponseWrapper", topic, version, RESPONSE_VERSION)
+        if not rest:
+            return SubscriptionResponseWrapper(hash, None, None)
+        value = _known(self._foreign_value_serde, "foreign value").deserialize(topic, rest, headers)
+        return SubscriptionResponseWrapper(hash, value, None)
+
+
+def combined_key(foreign_key: bytes, primary_key: bytes) -> bytes:
+    """Return the key of a subscription in its store (Kafka class: CombinedKeySchema)."""
+    return _INT.pack(len(foreign_key)) + foreign_key + primary_key
+
+
+def combined_key_prefix(foreign_key: bytes) -> bytes:
+    """Return what the keys of all subscriptions to `foreign_key` begin with."""
+    return _INT.pack(len(foreign_key)) + foreign_key
+
+
+def _head(version: int, hash: bytes | None, *more: int) -> bytes:
+    if hash is None:
+        return bytes((version | _NULL_HASH, *more))
+    return bytes((version, *more)) + hash
+
+
+def _split_head(topic: str, data: bytes) -> tuple[int, bytes | None, bytes]:
+    """Return version, hash and what follows."""
+    if not data:
+        raise SerializationError(f"Cannot read nothing from {topic!r}: a subscription or response has at least 1 byte.")
+    if data[0] & _NULL_HASH:
+        return data[0] & ~_NULL_HASH, None, data[1:]
+    return data[0], data[1 : 1 + _HASH.size], data[1 + _HASH.size :]
+
+
+def _known(serde: Serde | None, what: str) -> Serde:
+    if serde is None:
+        raise StreamsError(f"A foreign-key join has no serde of the {what}: name one where its table is made.")
+    return serde
+
+
+def _unknown_version(kind: str, topic: str, version: int, known: int) -> StreamsError:
+    return StreamsError(
+        f"{kind} is of an incompatible version: {version} in {topic!r}, this release knows {known}. Update the "
+        "application before it reads what a newer release wrote."
+    )

@@ -1,0 +1,106 @@
+"""Avro and Protobuf over the schema registry in memory that confluent-kafka has for tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import cloudpickle
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+from penstock.errors import SerializationError
+from penstock.serdes import Serde
+from penstock.serdes.avro import AvroSerde
+from penstock.serdes.protobuf import ProtobufSerde
+from penstock.serdes.schema_registry import registry_client
+
+REGISTRY = "mock://serdes"
+SCHEMA = """
+{"type": "record", "name": "Trade", "fields": [
+  {"name": "symbol", "type": "string"},
+  {"name": "price", "type": "double"},
+  {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}}
+]}
+"""
+
+
+@dataclass
+class Trade:
+    symbol: str
+    price: float
+    at: datetime
+
+
+TRADE = Trade("ABC", 1.5, datetime(2013, 1, 1, tzinfo=UTC))
+
+
+def point_class() -> Any:
+    """Return the class that protoc makes of `message Point { int64 x = 1; string name = 2; }`."""
+    file = descriptor_pb2.FileDescriptorProto(name="tests/point.proto", package="tests", syntax="proto3")
+    message = file.message_type.add(name="Point")
+    message.field.add(name="x", number=1, type="TYPE_INT64", label="LABEL_OPTIONAL")
+    message.field.add(name="name", number=2, type="TYPE_STRING", label="LABEL_OPTIONAL")
+    pool = descriptor_pool.DescriptorPool()
+    return message_factory.GetMessageClass(
+        pool.AddSerializedFile(file.SerializeToString()).message_types_by_name["Point"]
+    )
+
+
+Point = point_class()
+SERDES = {
+    "avro": (AvroSerde(REGISTRY, SCHEMA, Trade), TRADE),
+    "protobuf": (ProtobufSerde(REGISTRY, Point), Point(x=3, name="three")),
+}
+
+
+@pytest.mark.parametrize("name", SERDES)
+def test_what_is_written_is_read_again(name: str) -> None:
+    serde, value = SERDES[name]
+    column = [value, None]
+    written = serde.serialize_column("topic", column)
+    assert bytes(written[0] or b"")[:1] == b"\0"  # Confluent's framing: a zero byte, then the id of the schema
+    assert serde.deserialize_column("topic", written) == column
+
+
+def test_a_serde_that_was_used_can_be_sent_to_workers() -> None:
+    serde, value = SERDES["avro"]
+    data = serde.serialize("topic", value)
+    assert cloudpickle.loads(cloudpickle.dumps(serde)).deserialize("topic", data) == value
+
+
+@pytest.mark.parametrize(("is_key", "subject"), [(False, "trades-value"), (True, "trades-key")])
+def test_schemas_are_registered_under_the_topic_and_the_field(is_key: bool, subject: str) -> None:
+    registry = f"mock://{subject}"
+    AvroSerde(registry, SCHEMA, Trade, is_key=is_key).serialize("trades", TRADE)
+    assert registry_client({"url": registry}).get_subjects() == [subject]
+
+
+def test_without_a_schema_records_are_dicts_of_the_schema_they_were_written_with() -> None:
+    data = AvroSerde(REGISTRY, SCHEMA, Trade).serialize("generic", TRADE)
+    generic: Serde = AvroSerde(REGISTRY)
+    assert generic.deserialize("generic", data) == {"symbol": "ABC", "price": 1.5, "at": TRADE.at}
+    assert generic.serialize("generic", generic.deserialize("generic", data)) == data
+
+
+@pytest.mark.parametrize("name", SERDES)
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda data: b"",
+        lambda data: b"no framing",
+        lambda data: b"\0\0\0\0c" + data[5:],  # a schema that nobody registered
+        lambda data: data[:-1],
+    ],
+)
+def test_bytes_that_no_serializer_wrote_are_refused(name: str, broken: Any) -> None:
+    serde, value = SERDES[name]
+    with pytest.raises(SerializationError, match="topic"):
+        serde.deserialize("topic", broken(serde.serialize("topic", value)))
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("avro", Trade("ABC", "dear", TRADE.at)), ("protobuf", "text")])  # type: ignore[arg-type]  # the mistake that is tested
+def test_values_that_do_not_fit_the_schema_are_refused(name: str, wrong: Any) -> None:
+    with pytest.raises(SerializationError, match="topic"):
+        SERDES[name][0].serialize("topic", wrong)
