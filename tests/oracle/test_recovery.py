@@ -1,0 +1,187 @@
+"""The topologies of the conformance cases on other input: batches of any sizes, crashes at any commit and both executions
+give what one run over everything gives, record by record.
+
+The same means equal output in the order of sending across topics, equal entries of every store and equal counts of
+dropped records. A case lends its topology and its records, which are taken in another order, some twice and some not at
+all; record caches are off, for what they hold back depends on when they are flushed. A crash loses a task with all that
+it did since its last commit; the next one goes on from the base and the checkpoint of that commit.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from penstock import StreamsConfig
+from penstock.plan.subtopology import SubtopologySpec, TaskId
+from penstock.record import RecordBatch
+from penstock.state.memory import MemoryBase
+from penstock.task.checkpoint import TaskCheckpoint
+from penstock.task.punctuation import EpochSchedules
+from penstock.task.record_collector import SentRecord
+from penstock.task.stream_task import StreamTask
+from tests.oracle.interpreter import case_runner
+from tests.oracle.interpreter.settings import APPLICATION_ID, configuration
+from tests.oracle.interpreter.values import headers_from_json
+from tests.oracle.run_cases import Case, read_cases
+from tests.oracle.test_random import Chunk, OneEach, batch_of, cut, upstream_first
+
+CASES = Path(__file__).parent / "cases"
+
+# Processors that count in an attribute, which no commit keeps.
+_FORGETFUL = {"schedule_cancel"}
+
+
+def fit(case: Case) -> bool:
+    """Return whether a case can be run here: it is built, it does not fail, its topics are known by name."""
+    if case_runner.missing(case) or "error" in case["expected"] or not case.get("steps"):
+        return False
+    for operation in case["topology"]:
+        processor = operation.get("processor", "")
+        if "pattern" in operation or "global" in operation["op"]:
+            return False
+        if isinstance(processor, list) and processor[0] in _FORGETFUL:
+            return False
+    return True
+
+
+ELIGIBLE = {
+    case["id"]: case for path in sorted(CASES.glob("*.jsonl")) for case in read_cases(path) if fit(case)
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came out of one sub-topology."""
+
+    sent: list[SentRecord]
+    stores: Mapping[str, list[tuple[bytes, bytes]]]
+    dropped: Mapping[str, int]
+
+
+class Life:
+    """A task of one sub-topology, over its crashes."""
+
+    def __init__(self, part: SubtopologySpec, config: StreamsConfig) -> None:
+        self._part, self._config = part, config
+        self._base = MemoryBase()
+        self._checkpoint = TaskCheckpoint()
+        self._commits = 0
+        self._task = self._start()
+        self.sent: list[SentRecord] = []
+        self.dropped: Counter[str] = Counter()
+
+    def _start(self) -> StreamTask:
+        schedules = EpochSchedules(self._checkpoint.schedules)
+        task = StreamTask(
+            self._part,
+            TaskId(self._part.id, 0),
+            self._config,
+            self._base,
+            OneEach(),
+            self._checkpoint,
+            schedules=schedules,
+        )
+        task.initialize()
+        return task
+
+    def process(self, topics: Mapping[str, RecordBatch], chunks: Sequence[Chunk]) -> None:
+        """Process rows of `topics`, as one batch for each chunk."""
+        for topic, start, stop in chunks:
+            self._task.add_records(topic, 0, topics[topic].slice(start, stop))
+            self._task.process()
+
+    def commit(self) -> None:
+        """Commit, and go on with a task that knows only what was committed."""
+        self._task.flush()
+        self.sent += self._task.drain_in_order()
+        self.dropped.update(self._task.dropped_records)
+        commit = self._task.prepare_commit()
+        self._checkpoint = TaskCheckpoint.decode(commit.checkpoint.encode())
+        self._commits += 1
+        self._base.apply(commit.changes, self._commits.to_bytes(8, "big"))
+        self._task = self._start()
+
+    def crash(self) -> None:
+        """Lose what was done since the last commit."""
+        self._task = self._start()
+
+    def outcome(self) -> Outcome:
+        """Return what was committed."""
+        stores = {name: list(self._base.view(name).range(None, None, False)) for name in self._part.stores}
+        return Outcome(self.sent, stores, dict(+self.dropped))
+
+
+def runs(
+    part: SubtopologySpec, config: Callable[[str], StreamsConfig], topics: Mapping[str, RecordBatch], draw: random.Random
+) -> Iterator[tuple[str, Outcome]]:
+    """Yield the outcome of one run over everything, then those of runs in pieces, with crashes."""
+    task = StreamTask(part, TaskId(part.id, 0), config("record"), MemoryBase(), OneEach(), schedules=EpochSchedules(()))
+    task.initialize()
+    for topic in part.source_topics:
+        task.add_records(topic, 0, topics[topic])
+    task.process()
+    order = task.prepare_commit()
+    chunks = cut(order, [1])
+    first = Life(part, config("record"))
+    first.process(topics, chunks)
+    first.commit()
+    yield "one run", first.outcome()
+    for execution in ("record", "auto"):
+        pieces = cut(order, [draw.randint(1, 6) for _ in range(4)])
+        life = Life(part, config(execution))
+        uncommitted: list[Chunk] = []
+        for chunk in pieces:
+            life.process(topics, [chunk])
+            uncommitted.append(chunk)
+            if draw.random() < 0.3:
+                life.crash()
+                life.process(topics, uncommitted)
+            if draw.random() < 0.5:
+                life.commit()
+                uncommitted = []
+        life.commit()
+        yield f"{execution}, in pieces", life.outcome()
+
+
+def _records(case: Case, draw: random.Random) -> dict[str, RecordBatch]:
+    """Return the records of a case by topic: shuffled now and then, some twice, some left out."""
+    steps = [step for step in case["steps"] if "in" in step]
+    if draw.random() < 0.7:
+        draw.shuffle(steps)
+    chosen = [step for step in steps for _ in range(draw.choice((0, 1, 1, 1, 2)))]
+    rows: dict[str, list[tuple[Any, ...]]] = {}
+    for step in chosen:
+        topic, key, value = case_runner.encoded(case, step)
+        rows.setdefault(topic, []).append((key, value, step["ts"], headers_from_json(step.get("headers"))))
+    return {topic: batch_of(of_topic) for topic, of_topic in rows.items()}
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.sampled_from(sorted(ELIGIBLE)), st.integers(0, 1 << 30))
+def test_pieces_and_crashes_give_what_one_run_gives(id: str, seed: int) -> None:
+    case, draw = ELIGIBLE[id], random.Random(seed)
+
+    def config(execution: str) -> StreamsConfig:
+        given = {**configuration(case, execution), "statestore.cache.max.bytes": 0, "penstock.trace.order": "unused"}
+        return StreamsConfig(given, environment={})
+
+    topics = _records(case, draw)
+    built = case_runner.build(case, configuration(case, "auto")).build(APPLICATION_ID)
+    for part in upstream_first(built):
+        for topic in part.source_topics:
+            topics.setdefault(topic, batch_of([]))
+        outcomes = runs(part, config, topics, draw)
+        _, expected = next(outcomes)
+        for name, outcome in outcomes:
+            assert outcome == expected, name
+        for topic in part.sink_topics:
+            sent = [(s.key, s.value, s.timestamp, s.headers) for s in expected.sent if s.topic == topic]
+            topics[topic] = batch_of(sent)
