@@ -180,3 +180,10 @@ def test_describe_is_kafkas_text(penstock_here: Run) -> None:
     described = penstock_here("describe", str(example))
     assert (described.code, described.out) == (0, str(load_program(example).topology.describe()))
     assert "Processor: KSTREAM-AGGREGATE-0000000003 (stores: [counts-store])" in described.out
+
+
+def test_describe_draws_the_topology(penstock_here: Run) -> None:
+    example = Path(__file__).parents[2] / "examples" / "word_count.py"
+    description = load_program(example).topology.describe()
+    assert penstock_here("describe", str(example), "--format", "mermaid").out == description.to_mermaid()
+    assert penstock_here("describe", str(example), "-f", "svg").out == description.to_svg()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,9 +48,30 @@ def run(
             streams.await_termination()
 
 
-def describe(file: File) -> None:
-    """Show the topology of a program in Kafka's text."""
-    out.print(str(load_program(file).topology.describe()), markup=False, end="")
+class Format(StrEnum):
+    """How `penstock describe` shows a topology."""
+
+    text = "text"
+    mermaid = "mermaid"
+    svg = "svg"
+
+
+def describe(
+    file: File,
+    format: Annotated[
+        Format, typer.Option("--format", "-f", help="Kafka's text, a mermaid flowchart or an SVG picture.")
+    ] = Format.text,
+) -> None:
+    """Show the topology of a program in Kafka's text, or draw it."""
+    description = load_program(file).topology.describe()
+    match format:
+        case Format.text:
+            shown = str(description)
+        case Format.mermaid:
+            shown = description.to_mermaid()
+        case Format.svg:
+            shown = description.to_svg()
+    out.print(shown, markup=False, end="")
 
 
 @contextmanager

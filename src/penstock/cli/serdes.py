@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any
+from uuid import UUID
 
 import orjson
 
@@ -20,36 +21,52 @@ class SerdeName(StrEnum):
 
     string = "string"
     bytes = "bytes"
+    short = "short"
     integer = "integer"
     long = "long"
+    float = "float"
     double = "double"
+    boolean = "boolean"
+    uuid = "uuid"
     json = "json"
 
 
 _SERDES: Mapping[SerdeName, Serde] = {
     SerdeName.string: Serdes.string(),
     SerdeName.bytes: Serdes.bytes(),
+    SerdeName.short: Serdes.short(),
     SerdeName.integer: Serdes.integer(),
     SerdeName.long: Serdes.long(),
+    SerdeName.float: Serdes.float(),
     SerdeName.double: Serdes.double(),
+    SerdeName.boolean: Serdes.boolean(),
+    SerdeName.uuid: Serdes.uuid(),
     SerdeName.json: Serdes.json(),
 }
 
 _PARSERS: Mapping[SerdeName, Callable[[str], Any]] = {
     SerdeName.string: str,
     SerdeName.bytes: bytes.fromhex,
+    SerdeName.short: int,
     SerdeName.integer: int,
     SerdeName.long: int,
+    SerdeName.float: float,
     SerdeName.double: float,
+    SerdeName.boolean: orjson.loads,
+    SerdeName.uuid: UUID,
     SerdeName.json: orjson.loads,
 }
 
 _PRINTERS: Mapping[SerdeName, Callable[[Any], str]] = {
     SerdeName.string: str,
     SerdeName.bytes: bytes.hex,
+    SerdeName.short: str,
     SerdeName.integer: str,
     SerdeName.long: str,
+    SerdeName.float: repr,
     SerdeName.double: repr,
+    SerdeName.boolean: lambda value: str(value).lower(),
+    SerdeName.uuid: str,
     SerdeName.json: lambda value: orjson.dumps(value).decode(),
 }
 

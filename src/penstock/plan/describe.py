@@ -1,4 +1,5 @@
-"""The description of a topology: its sub-topologies and nodes as plain data, and the text that Kafka prints for them.
+"""The description of a topology: its sub-topologies and nodes as plain data, the text that Kafka prints for them, and
+what stands in a picture of them.
 
 Rules: nodes of a sub-topology stand by the size of what lies below them, largest first, then by name; names of
 internal topics have no prefix.
@@ -10,6 +11,7 @@ import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from penstock.plan import picture
 from penstock.plan.java_collections import TreeOrder, copied_hash_order, hash_order
 from penstock.plan.subtopology import NodeSpec, ProcessorSpec, SinkSpec, SourceSpec, TopicNameExtractor
 
@@ -83,6 +85,11 @@ class GlobalStoreDescription:
     source: SourceDescription
     processor: ProcessorDescription
 
+    @property
+    def nodes(self) -> tuple[NodeDescription, ...]:
+        """Both nodes."""
+        return (self.source, self.processor)
+
     def __str__(self) -> str:
         return (
             f"Sub-topology: {self.id} for global store (will not generate tasks)\n"
@@ -98,8 +105,20 @@ class TopologyDescription:
     global_stores: tuple[GlobalStoreDescription, ...] = ()
 
     def __str__(self) -> str:
-        entries = sorted((*self.subtopologies, *self.global_stores), key=lambda entry: entry.id)
-        return "Topologies:\n " + "".join(f"  {entry}" for entry in entries)
+        return "Topologies:\n " + "".join(f"  {entry}" for entry in self._entries())
+
+    def to_mermaid(self) -> str:
+        """Return the picture of the topology as a mermaid flowchart, for Markdown pages."""
+        return picture.mermaid(_graph(self._entries()))
+
+    def to_svg(self) -> str:
+        """Return the picture of the topology as an SVG document; notebooks show it by themselves."""
+        return picture.svg(_graph(self._entries()))
+
+    _repr_svg_ = to_svg
+
+    def _entries(self) -> list[SubtopologyDescription | GlobalStoreDescription]:
+        return sorted((*self.subtopologies, *self.global_stores), key=lambda entry: entry.id)
 
 
 def describe_subtopology(id: int, nodes: Mapping[str, NodeSpec]) -> SubtopologyDescription:
@@ -154,3 +173,50 @@ def _names(names: tuple[str, ...]) -> str:
 
 def _function_name(function: TopicNameExtractor) -> str:
     return function.__qualname__ if inspect.isroutine(function) else str(function)
+
+
+# ---------------------------------------- the picture
+
+
+def _graph(entries: Iterable[SubtopologyDescription | GlobalStoreDescription]) -> picture.Graph:
+    """Return nodes and stores in groups, a group a sub-topology, with the topics between them."""
+    nodes: dict[str, picture.Node] = {}
+    edges: list[picture.Edge] = []
+    for entry in entries:
+        kind = "Global store" if isinstance(entry, GlobalStoreDescription) else "Sub-topology"
+        group = f"{kind}: {entry.id}"
+        nodes |= {f"node {node.name}": picture.Node(node.name, _shape(node), group) for node in entry.nodes}
+        for node in entry.nodes:
+            _add_edges(node, group, nodes, edges)
+    return picture.Graph(nodes, tuple(edges))
+
+
+def _add_edges(node: NodeDescription, group: str, nodes: dict[str, picture.Node], edges: list[picture.Edge]) -> None:
+    """Add the lines from `node` on, and the topics and stores at their ends."""
+    id = f"node {node.name}"
+    match node:
+        case SourceDescription():
+            for topic in node.topics if node.topic_pattern is None else (node.topic_pattern,):
+                nodes.setdefault(f"topic {topic}", picture.Node(topic, picture.Shape.TOPIC, None))
+                edges.append(picture.Edge(f"topic {topic}", id))
+        case ProcessorDescription():
+            for store in node.stores:
+                nodes.setdefault(f"store {store}", picture.Node(store, picture.Shape.STORE, group))
+                edges.append(picture.Edge(id, f"store {store}", dashed=True))
+        case SinkDescription():
+            extractor = node.topic_name_extractor
+            topic = str(node.topic) if extractor is None else _function_name(extractor)
+            nodes.setdefault(f"topic {topic}", picture.Node(topic, picture.Shape.TOPIC, None))
+            edges.append(picture.Edge(id, f"topic {topic}"))
+    if not isinstance(node, SinkDescription):
+        edges.extend(picture.Edge(id, f"node {successor}") for successor in node.successors)
+
+
+def _shape(node: NodeDescription) -> picture.Shape:
+    match node:
+        case SourceDescription():
+            return picture.Shape.SOURCE
+        case ProcessorDescription():
+            return picture.Shape.PROCESSOR
+        case SinkDescription():
+            return picture.Shape.SINK

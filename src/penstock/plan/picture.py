@@ -1,0 +1,267 @@
+"""Drawings of a graph of boxes in groups: mermaid text, and SVG with a layout of its own.
+
+What the boxes mean is not known here: `describe.py` makes the graph of a topology. Layout: a group is a block of rows,
+a node one row below the lowest of its parents in the group; blocks stand side by side, each below the loose nodes that
+lead into it. Loose nodes (topics) stand below all that lead to them, else above what they lead to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from xml.etree.ElementTree import Element, SubElement, tostring
+
+_CHARACTER, _LINE, _PADDING, _GAP, _ROW = 7.0, 30.0, 12.0, 24.0, 72.0
+"""Pixels: width of a character, height of a box, space inside and between boxes, from row to row."""
+
+
+class Shape(Enum):
+    """How a node looks: opening and closing of its text in mermaid, colour and radius of its corners in SVG."""
+
+    TOPIC = ("([", "])", "#fff3cd", 15)
+    SOURCE = ("[/", "\\]", "#d1e7dd", 3)
+    PROCESSOR = ("[", "]", "#e7f1ff", 3)
+    SINK = ("[\\", "/]", "#f8d7da", 3)
+    STORE = ("[(", ")]", "#e2e3e5", 15)
+
+    def __init__(self, opening: str, closing: str, colour: str, radius: int) -> None:
+        self.opening = opening
+        self.closing = closing
+        self.colour = colour
+        self.radius = radius
+
+
+@dataclass(frozen=True)
+class Node:
+    """A box with its text; group: the title of the group that it stands in, None for a loose node."""
+
+    label: str
+    shape: Shape
+    group: str | None
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A line from one node to another, by their ids; dashed and without an arrow where one only uses the other."""
+
+    start: str
+    end: str
+    dashed: bool = False
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes by id, and the lines between them; both in the order in which they are drawn."""
+
+    nodes: Mapping[str, Node]
+    edges: tuple[Edge, ...]
+
+    def groups(self) -> dict[str, list[str]]:
+        """Return the ids of the nodes of each group, by its title."""
+        groups: dict[str, list[str]] = {}
+        for id, node in self.nodes.items():
+            if node.group is not None:
+                groups.setdefault(node.group, []).append(id)
+        return groups
+
+
+# ---------------------------------------- mermaid
+
+
+def mermaid(graph: Graph) -> str:
+    """Return the flowchart of `graph` as mermaid reads it."""
+    short = {id: f"n{number}" for number, id in enumerate(graph.nodes)}
+    lines = ["flowchart TD"]
+    for number, (title, ids) in enumerate(graph.groups().items()):
+        lines.append(f'  subgraph g{number}["{_mermaid_text(title)}"]')
+        lines.extend(f"    {short[id]}{_mermaid_shape(graph.nodes[id])}" for id in ids)
+        lines.append("  end")
+    lines.extend(f"  {short[id]}{_mermaid_shape(node)}" for id, node in graph.nodes.items() if node.group is None)
+    lines.extend(f"  {short[edge.start]} {'-.-' if edge.dashed else '-->'} {short[edge.end]}" for edge in graph.edges)
+    return "\n".join(lines) + "\n"
+
+
+def _mermaid_shape(node: Node) -> str:
+    return f'{node.shape.opening}"{_mermaid_text(node.label)}"{node.shape.closing}'
+
+
+def _mermaid_text(text: str) -> str:
+    return text.replace("#", "#35;").replace('"', "#quot;").replace("<", "#lt;").replace(">", "#gt;")
+
+
+# ---------------------------------------- where the boxes stand
+
+
+@dataclass
+class _Box:
+    """A node's place: left edge and width in pixels, row from the top."""
+
+    x: float
+    width: float
+    row: int
+
+    @property
+    def middle(self) -> float:
+        return self.x + self.width / 2
+
+    @property
+    def y(self) -> float:
+        return _GAP * 2 + self.row * _ROW
+
+
+def _layout(graph: Graph) -> dict[str, _Box]:
+    """Return the place of each node."""
+    boxes: dict[str, _Box] = {}
+    left = _GAP
+    for ids in graph.groups().values():
+        left = _place_group(graph, ids, left, boxes) + 2 * _GAP
+    _place_loose(graph, boxes)
+    return boxes
+
+
+def _place_group(graph: Graph, ids: list[str], left: float, boxes: dict[str, _Box]) -> float:
+    """Place the nodes of one group from `left` on; returns its right edge."""
+    rows = _rows(graph, ids)
+    width = max(_width(graph.nodes[id]) for id in ids)
+    first = _first_row(graph, ids, boxes)
+    right = left
+    for row in range(max(rows.values()) + 1):
+        beside = [id for id in ids if rows[id] == row]
+        beside.sort(key={id: _middle(_neighbours(graph, id), boxes) for id in beside}.__getitem__)
+        for column, id in enumerate(beside):
+            boxes[id] = _Box(left + column * (width + _GAP), width, first + row)
+        right = max(right, left + len(beside) * (width + _GAP) - _GAP)
+    return right
+
+
+def _middle(ids: Iterable[str], boxes: Mapping[str, _Box]) -> float:
+    """Return the middle of those of `ids` that have been placed; far right if none has."""
+    placed = [boxes[id].middle for id in ids if id in boxes]
+    return sum(placed) / len(placed) if placed else math.inf
+
+
+def _rows(graph: Graph, ids: list[str]) -> dict[str, int]:
+    """Return how far below the top of their group its nodes stand; a store stands beside the first node that uses
+    it."""
+    parents: dict[str, list[str]] = {id: [] for id in ids}
+    for edge in graph.edges:
+        if edge.start in parents and edge.end in parents and not edge.dashed:
+            parents[edge.end].append(edge.start)
+    rows: dict[str, int] = {}
+    for _ in ids:  # once for each node is enough: groups have no cycles
+        rows = {id: 1 + max((rows.get(parent, 0) for parent in parents[id]), default=-1) for id in ids}
+    for edge in reversed(graph.edges):
+        if edge.dashed:
+            rows |= {edge.end: rows[edge.start]} if edge.end in rows else {}
+    return rows
+
+
+def _first_row(graph: Graph, ids: Iterable[str], boxes: Mapping[str, _Box]) -> int:
+    """Return the row below the loose nodes that lead into a group from groups that have been placed."""
+    own = set(ids)
+    above = {edge.start for edge in graph.edges if edge.end in own and edge.start not in own}
+    written = [boxes[edge.start].row for edge in graph.edges if edge.end in above and edge.start in boxes]
+    groups = {graph.nodes[edge.start].group for edge in graph.edges if edge.end in above and edge.start in boxes}
+    lowest = [box.row for id, box in boxes.items() if graph.nodes[id].group in groups]
+    return max([*written, *lowest, -1]) + 2 if written else 1
+
+
+def _place_loose(graph: Graph, boxes: dict[str, _Box]) -> None:
+    """Place the nodes outside of groups: over the middle of their neighbours, as far right as others leave room."""
+    bottoms: dict[str | None, int] = {}
+    for id, box in boxes.items():
+        group = graph.nodes[id].group
+        bottoms[group] = max(bottoms.get(group, 0), box.row)
+    taken: dict[int, float] = {}
+    loose = [id for id, node in graph.nodes.items() if node.group is None]
+    middles = {id: _middle(_neighbours(graph, id), boxes) for id in loose}
+    for id in sorted(loose, key=middles.__getitem__):
+        writers = [edge.start for edge in graph.edges if edge.end == id]
+        readers = [edge.end for edge in graph.edges if edge.start == id]
+        if writers:
+            row = 1 + max(bottoms[graph.nodes[writer].group] for writer in writers)
+        else:
+            row = min(boxes[reader].row for reader in readers) - 1
+        width = _width(graph.nodes[id])
+        x = max(middles[id] - width / 2, taken.get(row, _GAP))
+        taken[row] = x + width + _GAP
+        boxes[id] = _Box(x, width, row)
+
+
+def _neighbours(graph: Graph, id: str) -> list[str]:
+    return [edge.start if edge.end == id else edge.end for edge in graph.edges if id in (edge.start, edge.end)]
+
+
+def _width(node: Node) -> float:
+    return len(node.label) * _CHARACTER + 2 * _PADDING
+
+
+# ---------------------------------------- SVG
+
+
+def svg(graph: Graph) -> str:
+    """Return the drawing of `graph` as an SVG document."""
+    boxes = _layout(graph)
+    width = max((box.x + box.width for box in boxes.values()), default=0) + 2 * _GAP
+    height = max((box.y for box in boxes.values()), default=0) + _LINE + 2 * _GAP
+    size = {"width": f"{width:.0f}", "height": f"{height:.0f}", "viewBox": f"0 0 {width:.0f} {height:.0f}"}
+    root = Element(
+        "svg", {"xmlns": "http://www.w3.org/2000/svg", **size, "font-family": "monospace", "font-size": "11"}
+    )
+    marker = SubElement(SubElement(root, "defs"), "marker", _ARROW)
+    SubElement(marker, "path", {"d": "M0 0 L10 5 L0 10 z", "fill": "#555"})
+    for title, ids in graph.groups().items():
+        _draw_group(root, title, [boxes[id] for id in ids])
+    for edge in graph.edges:
+        _draw_edge(root, boxes[edge.start], boxes[edge.end], edge.dashed)
+    for id, node in graph.nodes.items():
+        _draw_node(root, node, boxes[id])
+    return tostring(root, encoding="unicode") + "\n"
+
+
+_ARROW = {
+    "id": "arrow",
+    "viewBox": "0 0 10 10",
+    "refX": "10",
+    "refY": "5",
+    "markerWidth": "7",
+    "markerHeight": "7",
+    "orient": "auto",
+}
+
+
+def _draw_group(root: Element, title: str, boxes: list[_Box]) -> None:
+    left, top = min(box.x for box in boxes) - _PADDING, min(box.y for box in boxes) - 1.5 * _PADDING
+    right, bottom = max(box.x + box.width for box in boxes) + _PADDING, max(box.y for box in boxes) + _LINE + _PADDING
+    _rectangle(root, left, top, right - left, bottom - top, {"fill": "#fafafa", "stroke": "#bbb", "rx": "6"})
+    _text(root, left + 6, top + 12, title, {"fill": "#777"})
+
+
+def _draw_edge(root: Element, start: _Box, end: _Box, dashed: bool) -> None:
+    style = {"fill": "none", "stroke": "#555"}
+    if dashed and start.row == end.row:
+        line = f"M{start.x + start.width:.1f} {start.y + _LINE / 2:.1f} H{end.x:.1f}"
+    else:
+        top, bottom = start.y + _LINE, end.y
+        bend = (top + bottom) / 2
+        line = f"M{start.middle:.1f} {top:.1f} C{start.middle:.1f} {bend:.1f} {end.middle:.1f} {bend:.1f}"
+        line += f" {end.middle:.1f} {bottom:.1f}"
+    style |= {"stroke-dasharray": "4 3"} if dashed else {"marker-end": "url(#arrow)"}
+    SubElement(root, "path", {"d": line, **style})
+
+
+def _draw_node(root: Element, node: Node, box: _Box) -> None:
+    style = {"fill": node.shape.colour, "stroke": "#555", "rx": str(node.shape.radius)}
+    _rectangle(root, box.x, box.y, box.width, _LINE, style)
+    _text(root, box.middle, box.y + _LINE / 2 + 4, node.label, {"text-anchor": "middle"})
+
+
+def _rectangle(root: Element, x: float, y: float, width: float, height: float, style: dict[str, str]) -> None:
+    place = {"x": f"{x:.1f}", "y": f"{y:.1f}", "width": f"{width:.1f}", "height": f"{height:.1f}"}
+    SubElement(root, "rect", place | style)
+
+
+def _text(root: Element, x: float, y: float, text: str, style: dict[str, str]) -> None:
+    SubElement(root, "text", {"x": f"{x:.1f}", "y": f"{y:.1f}", **style}).text = text

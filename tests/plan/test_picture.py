@@ -1,0 +1,84 @@
+"""Pictures of topologies: what stands in them, and that nothing lies on top of anything else."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock import Materialized, Processor, StreamsBuilder, Topology
+from penstock.serdes import Serdes
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def word_count() -> Topology:
+    builder = StreamsBuilder()
+    words = builder.stream("lines").flat_map_values(str.split)
+    words.group_by(lambda key, word: word).count(Materialized.as_("counts")).to_stream().to("counts-out")
+    return builder.build()
+
+
+def boxes(svg: str) -> list[tuple[float, float, float, float]]:
+    """Return left, top, right, bottom of each box of an SVG, without the frames of groups."""
+    rectangles = [r for r in ElementTree.fromstring(svg).iter(f"{SVG}rect") if r.get("rx") != "6"]
+    places = [[float(r.get(name, "")) for name in ("x", "y", "width", "height")] for r in rectangles]
+    return [(x, y, x + width, y + height) for x, y, width, height in places]
+
+
+def texts(svg: str) -> list[str]:
+    return [str(text.text) for text in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+
+
+def test_mermaid_shows_sub_topologies_stores_and_the_topics_between_them() -> None:
+    flowchart = word_count().describe().to_mermaid()
+    ids = dict(re.findall(r'(n\d+)\W+"([^"]+)"', flowchart))
+    edges = {(ids[a], line, ids[b]) for a, line, b in re.findall(r"(n\d+) (\S+) (n\d+)", flowchart)}
+    assert flowchart.startswith('flowchart TD\n  subgraph g0["Sub-topology: 0"]\n')
+    assert ("lines", "-->", "KSTREAM-SOURCE-0000000000") in edges
+    assert ("counts-repartition-sink", "-->", "counts-repartition") in edges
+    assert ("counts-repartition", "-->", "counts-repartition-source") in edges
+    assert ("KSTREAM-AGGREGATE-0000000003", "-.-", "counts") in edges
+
+
+def test_a_text_cannot_break_out_of_its_box() -> None:
+    topology = Topology().add_source('a "<b>" #1', "in")
+    assert '[/"a #quot;#lt;b#gt;#quot; #35;1"\\]' in topology.describe().to_mermaid()
+    assert 'a "<b>" #1' in texts(topology.describe().to_svg())
+
+
+def test_svg_shows_every_name() -> None:
+    description = word_count().describe()
+    names = {node.name for subtopology in description.subtopologies for node in subtopology.nodes}
+    assert names | {"lines", "counts", "counts-out", "counts-repartition", "Sub-topology: 1"} <= set(
+        texts(description.to_svg())
+    )
+
+
+def test_a_topology_without_nodes_has_a_picture() -> None:
+    assert boxes(Topology().describe().to_svg()) == []
+    assert Topology().describe().to_mermaid() == "flowchart TD\n"
+
+
+@pytest.mark.parametrize("write_back", [False, True])
+@given(data=st.data())
+def test_boxes_never_overlap(write_back: bool, data: st.DataObject) -> None:
+    topology = Topology()
+    nodes: list[str] = []
+    for number in range(data.draw(st.integers(1, 12))):
+        name = f"node-{number}"
+        parents = data.draw(st.lists(st.sampled_from(nodes), unique=True, max_size=3)) if nodes else []
+        if not parents:
+            topology.add_source(name, f"topic-{number}", key_serde=Serdes.string())
+        else:
+            topology.add_processor(name, Processor, *parents)
+        nodes.append(name)
+    for number, parent in enumerate(data.draw(st.lists(st.sampled_from(nodes), max_size=4))):
+        topology.add_sink(f"sink-{number}", f"topic-{number}" if write_back else f"out-{number % 2}", parent)
+    placed = boxes(topology.describe().to_svg())
+    for number, (left, top, right, bottom) in enumerate(placed):
+        for other in placed[number + 1 :]:
+            assert right <= other[0] or other[2] <= left or bottom <= other[1] or other[3] <= top
