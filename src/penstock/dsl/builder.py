@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from penstock.dsl.graph import Graph, Shells
 from penstock.dsl.global_table import GlobalKTable
+from penstock.dsl.graph import Graph, Shells
 from penstock.dsl.grouped import KGroupedStream
 from penstock.dsl.options import Consumed, Materialized
 from penstock.dsl.stream import KStream
@@ -50,6 +50,36 @@ class StreamsBuilder:
         return self._graph.stream(
             self._graph.add(node), options.key_serde, options.value_serde, repartition_required=False
         )
+
+    def table(
+        self, topic: str, consumed: Consumed | None = None, materialized: Materialized | None = None
+    ) -> KTable:
+        """Return the table that the records of a topic are the updates of: the last value of each key, None deletes.
+
+        Args:
+            topic: the topic.
+            consumed: serdes, timestamp extractor, where to begin, name of the node; its serdes, if it is given, go
+                before those of `materialized`.
+            materialized: the store of the table; without a name it gets one only where an operator needs it.
+        """
+        options = materialized or Materialized()
+        reading = consumed or Consumed(key_serde=options.key_serde, value_serde=options.value_serde)
+        options = options.with_key_serde(reading.key_serde).with_value_serde(reading.value_serde)
+        queryable = options.user_store_name
+        store_name = self._graph.names.new_store_name(f"{topic}-") if queryable is None else queryable
+        source_name = self._graph.names.suffixed_name(reading.name, "-source", names.STREAM_SOURCE)
+        node = nodes.TableSource(
+            name=self._graph.names.processor_name(reading.name, names.TABLE_SOURCE),
+            source_name=source_name,
+            topic=topic,
+            store=options.store_builder(store_name, None, None),
+            queryable=queryable is not None,
+            key_serde=reading.key_serde,
+            value_serde=reading.value_serde,
+            timestamp_extractor=reading.timestamp_extractor,
+            offset_reset=reading.offset_reset,
+        )
+        return self._graph.table(self._graph.add(node), reading.key_serde, reading.value_serde, queryable)
 
     def global_table(
         self, topic: str, consumed: Consumed | None = None, materialized: Materialized | None = None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.dsl.branched import BranchedKStream
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.graph import Graph
-from penstock.dsl.options import Grouped, Named, Produced, Repartitioned, name_of
+from penstock.dsl.options import Grouped, Materialized, Named, Produced, Repartitioned, name_of
 from penstock.plan import names, nodes
 from penstock.plan.subtopology import TopicNameExtractor
 from penstock.plan.suppliers import FixedKeySupplierLike, SupplierLike, checked_fixed_key_supplier, checked_supplier
@@ -22,6 +22,7 @@ from penstock.serdes import Serde
 
 if TYPE_CHECKING:
     from penstock.dsl.grouped import KGroupedStream
+    from penstock.dsl.table import KTable
 
 
 class KStream:
@@ -226,6 +227,39 @@ class KStream:
         return self._graph.grouped_stream(
             id, grouped.key_serde, grouped.value_serde, grouped.name, repartition_required=repartition_required
         )
+
+    def to_table(self, named: Named | str | None = None, materialized: Materialized | None = None) -> KTable:
+        """Return the table that the records are the updates of: the last value of each key, None deletes; repartitioned
+        first if an operator before may have changed keys.
+
+        `materialized` is the store of the table; without a name it gets one only where an operator needs it. Given
+        without a serde, the store uses the default of the configuration, not the serde of the stream.
+        """
+        name = self._name(named, names.STREAM_TO_TABLE)
+        options = materialized or Materialized(key_serde=self._key_serde, value_serde=self._value_serde)
+        queryable = options.user_store_name
+        store_name = self._graph.names.new_store_name(names.STREAM_TO_TABLE) if queryable is None else queryable
+        key_serde = self._key_serde if options.key_serde is None else options.key_serde
+        value_serde = self._value_serde if options.value_serde is None else options.value_serde
+        parent = self._id
+        if self._repartition_required:
+            repartition_names = names.RepartitionNames.make(name, self._graph.names)
+            parent = self._graph.add(
+                nodes.Repartition(
+                    name=repartition_names.source,
+                    parents=(self._id,),
+                    names=repartition_names,
+                    key_serde=key_serde,
+                    value_serde=value_serde,
+                )
+            )
+        node = nodes.StreamToTable(
+            name=name,
+            parents=(parent,),
+            store=options.store_builder(store_name, None, None),
+            queryable=queryable is not None,
+        )
+        return self._graph.table(self._graph.add(node), key_serde, value_serde, queryable)
 
     def to(self, topic: str | TopicNameExtractor, produced: Produced | None = None) -> None:
         """Write the records to a topic.

@@ -1,21 +1,30 @@
-"""KTable: what can be done with a table: updates by key. Every method adds a node; nothing runs."""
+"""KTable: what can be done with a table: updates by key. Every method adds nodes; nothing runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.graph import Graph
-from penstock.dsl.options import Named, name_of
+from penstock.dsl.options import Materialized, Named, name_of
 from penstock.plan import names, nodes
+from penstock.plan.suppliers import ValueTransformerSupplierLike, checked_value_transformer_supplier
+from penstock.plan.tables import is_versioned_store
 from penstock.serdes import Serde
+from penstock.state.api import StoreBuilder
 
 if TYPE_CHECKING:
     from penstock.dsl.stream import KStream
 
 
 class KTable:
-    """A table: the latest value of each key, as a stream of updates (Kafka class: KTable)."""
+    """A table: the latest value of each key, as a stream of updates (Kafka class: KTable).
+
+    Wherever `named` is taken, it names the node of the operator: a text, or `Named.as_("x")`; TopologyError if it is
+    not legal. `materialized` gives the table a store if it names one, which then can be queried; without a name it only
+    says serdes.
+    """
 
     def __init__(
         self,
@@ -37,14 +46,130 @@ class KTable:
         """The name of the table's store if the user named it, None if the table cannot be queried."""
         return self._queryable_store_name
 
+    # ---------------------------------------- operators that keep the key
+
+    def filter(
+        self,
+        predicate: Callable[[Any, Any], bool],
+        named: Named | str | None = None,
+        materialized: Materialized | None = None,
+    ) -> KTable:
+        """Return the table of the entries for which `predicate(key, value)` holds; the others are deleted."""
+        return self._filtered(predicate, named, materialized, negate=False)
+
+    def filter_not(
+        self,
+        predicate: Callable[[Any, Any], bool],
+        named: Named | str | None = None,
+        materialized: Materialized | None = None,
+    ) -> KTable:
+        """Return the table of the entries for which `predicate(key, value)` does not hold; the others are deleted."""
+        return self._filtered(predicate, named, materialized, negate=True)
+
+    def _filtered(
+        self,
+        predicate: Callable[[Any, Any], bool],
+        named: Named | str | None,
+        materialized: Materialized | None,
+        negate: bool,
+    ) -> KTable:
+        checked(predicate, "predicate(key, value)")
+        store, versioned = self._store(materialized, names.TABLE_FILTER)
+        node = nodes.TableFilter(
+            name=self._name(named, names.TABLE_FILTER),
+            parents=(self._id,),
+            predicate=predicate,
+            negate=negate,
+            store=store,
+            versioned=versioned,
+        )
+        return self._table(node, materialized, self._value_serde)
+
+    def map_values(
+        self,
+        mapper: Callable[[Any], Any] | Callable[[Any, Any], Any],
+        named: Named | str | None = None,
+        materialized: Materialized | None = None,
+    ) -> KTable:
+        """Return the table with the value `mapper(value)`, or `mapper(key, value)` if `mapper` requires two arguments,
+        for each entry; None deletes it.
+        """
+        with_key = takes_key(mapper, "mapper")
+        store, versioned = self._store(materialized, names.TABLE_MAP_VALUES)
+        node = nodes.TableMapValues(
+            name=self._name(named, names.TABLE_MAP_VALUES),
+            parents=(self._id,),
+            mapper=mapper,
+            with_key=with_key,
+            store=store,
+            versioned=versioned,
+        )
+        return self._table(node, materialized, None)
+
+    def transform_values(
+        self,
+        supplier: ValueTransformerSupplierLike,
+        *store_names: str,
+        named: Named | str | None = None,
+        materialized: Materialized | None = None,
+    ) -> KTable:
+        """Return the table with the value that a transformer of one's own returns for each entry, deleted ones too.
+
+        Args:
+            supplier: a ValueTransformerWithKeySupplier, or any callable without arguments that returns a new
+                ValueTransformerWithKey; stores that it names are added and connected.
+            store_names: names of further stores to connect.
+            named: name of the node.
+            materialized: the store of the table.
+        """
+        transformers = checked_value_transformer_supplier(supplier)
+        store, versioned = self._store(materialized, None)
+        node = nodes.TableTransformValues(
+            name=self._name(named, names.TABLE_TRANSFORM_VALUES),
+            parents=(self._id,),
+            supplier=transformers,
+            store_names=store_names,
+            store=store,
+            versioned=versioned,
+        )
+        return self._table(node, materialized, None)
+
     def to_stream(self, mapper: Callable[[Any, Any], Any] | None = None, named: Named | str | None = None) -> KStream:
         """Return the updates as records: the new value under its key, None where the key was deleted.
 
         Args:
             mapper: gives each record another key, `mapper(key, value)`.
-            named: name of the node, a text or a Named; TopologyError if it is not legal.
+            named: name of the node.
         """
-        name = self._graph.names.processor_name(name_of(named), names.TABLE_TO_STREAM)
+        name = self._name(named, names.TABLE_TO_STREAM)
         id = self._graph.add(nodes.TableToStream(name=name, parents=(self._id,)))
         stream = self._graph.stream(id, self._key_serde, self._value_serde, repartition_required=False)
         return stream if mapper is None else stream.select_key(mapper)
+
+    # ---------------------------------------- results
+
+    def _name(self, named: Named | str | None, prefix: str) -> str:
+        return self._graph.names.processor_name(name_of(named), prefix)
+
+    def _store(self, materialized: Materialized | None, prefix: str | None) -> tuple[StoreBuilder | None, bool | None]:
+        """Return the store that `materialized` asks for, if it names one, and whether it makes the table versioned."""
+        if materialized is None:
+            return None, None
+        name = materialized.user_store_name
+        if name is None:
+            if prefix is not None:
+                self._graph.names.new_store_name(prefix)  # Kafka takes the number, though there is no store
+            return None, False
+        store = materialized.store_builder(name, None, None)
+        return store, is_versioned_store(store)
+
+    def _table(self, node: nodes.GraphNode, materialized: Materialized | None, value_serde: Serde | None) -> KTable:
+        """Return the table of `node`; serdes that `materialized` has go before the key serde of this table and
+        `value_serde`."""
+        options = materialized or Materialized()
+        return self._graph.table(
+            self._graph.add(node),
+            self._key_serde if options.key_serde is None else options.key_serde,
+            value_serde if options.value_serde is None else options.value_serde,
+            options.user_store_name,
+        )

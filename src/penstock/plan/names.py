@@ -42,15 +42,24 @@ STREAM_LEFT_JOIN = "KSTREAM-LEFTJOIN-"
 TABLE_MERGE = "KTABLE-MERGE-"
 TABLE_JOIN_THIS = "KTABLE-JOINTHIS-"
 TABLE_JOIN_OTHER = "KTABLE-JOINOTHER-"
-TABLE_SOURCE_OF_TOPIC = "KTABLE-SOURCE-"
 TABLE_SINK = "KTABLE-SINK-"
 SUBSCRIPTION_REGISTRATION = "KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-"
 SUBSCRIPTION_RESPONSE = "KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-"
 SUBSCRIPTION_PROCESSOR = "KTABLE-FK-JOIN-SUBSCRIPTION-PROCESSOR-"
 SUBSCRIPTION_RESPONSE_RESOLVER = "KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-RESOLVER-PROCESSOR-"
-SUBSCRIPTION = "KTABLE-FK-JOIN-SUBSCRIPTION-"
+SUBSCRIPTION_STORE = "KTABLE-FK-JOIN-SUBSCRIPTION-STATE-STORE-"
 FOREIGN_KEY_JOIN_OUTPUT = "KTABLE-FK-JOIN-OUTPUT-"
 TABLE_SOURCE = "KTABLE-SOURCE-"
+STREAM_TO_TABLE = "KSTREAM-TOTABLE-"
+TABLE_FILTER = "KTABLE-FILTER-"
+TABLE_MAP_VALUES = "KTABLE-MAPVALUES-"
+TABLE_TRANSFORM_VALUES = "KTABLE-TRANSFORMVALUES-"
+TABLE_SELECT = "KTABLE-SELECT-"
+TABLE_AGGREGATE = "KTABLE-AGGREGATE-"
+TABLE_REDUCE = "KTABLE-REDUCE-"
+TABLE_SUPPRESS = "KTABLE-SUPPRESS-"
+COGROUP_AGGREGATE = "COGROUPKSTREAM-AGGREGATE-"
+COGROUP_MERGE = "COGROUPKSTREAM-MERGE-"
 TABLE_TO_STREAM = "KTABLE-TOSTREAM-"
 
 _STATE_STORE = "STATE-STORE-"
@@ -80,6 +89,14 @@ class InternalNameProvider:
         """Return `name`, or a generated name if it is None; takes a number of the counter either way."""
         generated = self.new_processor_name(prefix)
         return generated if name is None else name
+
+    def suffixed_name(self, name: str | None, suffix: str, prefix: str) -> str:
+        """Return `name` and `suffix`, or a generated name if `name` is None; takes a number of the counter either way.
+
+        Raises TopologyError if the name with its suffix is not legal.
+        """
+        generated = self.new_processor_name(prefix)
+        return generated if name is None else check_name(name + suffix)
 
 
 def check_name(name: str) -> str:

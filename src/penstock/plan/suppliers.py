@@ -9,12 +9,20 @@ from functools import partial
 
 from penstock.processor.api import Processor, ProcessorSupplier, SimpleSupplier
 from penstock.processor.fixed_key import FixedKeyAdapter, FixedKeyProcessor, FixedKeyProcessorSupplier
+from penstock.processor.value_transformer import (
+    SimpleValueTransformerSupplier,
+    ValueTransformerWithKey,
+    ValueTransformerWithKeySupplier,
+)
 
 SupplierLike = ProcessorSupplier | Callable[[], Processor]
 """A ProcessorSupplier, or a callable without arguments that returns a new Processor."""
 
 FixedKeySupplierLike = FixedKeyProcessorSupplier | Callable[[], FixedKeyProcessor]
 """A FixedKeyProcessorSupplier, or a callable without arguments that returns a new FixedKeyProcessor."""
+
+ValueTransformerSupplierLike = ValueTransformerWithKeySupplier | Callable[[], ValueTransformerWithKey]
+"""A ValueTransformerWithKeySupplier, or a callable without arguments that returns a new ValueTransformerWithKey."""
 
 
 def checked_supplier(supplier: SupplierLike) -> ProcessorSupplier:
@@ -37,6 +45,18 @@ def checked_fixed_key_supplier(supplier: FixedKeySupplierLike) -> ProcessorSuppl
         return SimpleSupplier(partial(FixedKeyAdapter, supplier.get), supplier.stores())
     _check(supplier, supplier, FixedKeyProcessor)
     return SimpleSupplier(partial(FixedKeyAdapter, supplier))
+
+
+def checked_value_transformer_supplier(supplier: ValueTransformerSupplierLike) -> ValueTransformerWithKeySupplier:
+    """Return `supplier` as a ValueTransformerWithKeySupplier; raises TypeError for what cannot be one."""
+    if isinstance(supplier, ValueTransformerWithKeySupplier):
+        return supplier
+    if not callable(supplier):
+        raise TypeError(
+            "Expected a ValueTransformerWithKeySupplier or a callable that returns a new ValueTransformerWithKey, got "
+            f"{supplier!r}: give its class, or `lambda: ...`."
+        )
+    return SimpleValueTransformerSupplier(supplier)
 
 
 def _check(supplier: object, get: Callable[[], object], expected: type) -> None:

@@ -23,8 +23,8 @@ from penstock.processor.api import (
     SerializedBatchProcessor,
 )
 from penstock.processor.columns import has_null
+from penstock.processor.forwarding import TimestampedTupleForwarder
 from penstock.record import (
-    NO_METADATA,
     NO_TIMESTAMP,
     Change,
     Int64Array,
@@ -36,7 +36,7 @@ from penstock.record import (
 )
 from penstock.serdes import Serde
 from penstock.serdes.columns import distinct
-from penstock.state.api import EngineTimestampedKeyValueStore, FlushedEntries, RecordContext
+from penstock.state.api import EngineTimestampedKeyValueStore, RecordContext
 
 Initializer = Callable[[], Any]
 Aggregator = Callable[[Any, Any, Any], Any]
@@ -52,16 +52,19 @@ class _KeyedAggregation(BatchProcessor):
 
     @abstractmethod
     def _update(self, key: Any, value: Any, aggregate: Any) -> Any:
-        """Return the aggregate after `value`; `aggregate` is None for a key without one."""
+        """Return the aggregate after `value`; `aggregate` is the one before, or the initial one."""
         raise NotImplementedError
 
+    def _initial(self) -> Any:
+        """Return the aggregate of a key that has none: forwarded as its old value, too, as in Kafka."""
+        return None
+
     def init(self, context: ProcessorContext) -> None:
-        """Get the store; with a cache, listen to its flushes."""
+        """Get the store."""
         super().init(context)
         self._engine = cast(EngineContext, context)
         self._store: EngineTimestampedKeyValueStore = context.get_state_store(self._store_name)
-        if self._store.cached:
-            self._store.set_flush_listener(self._forward_flushed, self._send_old_values)
+        self._forwarder = TimestampedTupleForwarder(self._store, context, self._send_old_values)
 
     def process(self, record: Record[Any, Any]) -> None:
         """Update the aggregate of the record's key."""
@@ -70,13 +73,11 @@ class _KeyedAggregation(BatchProcessor):
             return
         old = self._store.get(record.key)
         old_value, timestamp = (
-            (None, record.timestamp) if old is None else (old.value, max(old.timestamp, record.timestamp))
+            (self._initial(), record.timestamp) if old is None else (old.value, max(old.timestamp, record.timestamp))
         )
         new_value = self._update(record.key, record.value, old_value)
         self._store.put(record.key, None if new_value is None else ValueAndTimestamp(new_value, timestamp))
-        if not self._store.cached:
-            change = Change(new_value, old_value if self._send_old_values else None)
-            self.context.forward(Record(record.key, change, timestamp, record.headers))
+        self._forwarder.maybe_forward(Record(record.key, Change(new_value, old_value), timestamp, record.headers))
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Update the aggregates of the rows' keys: reads each key once, writes each key once; returns the updates if
@@ -91,13 +92,15 @@ class _KeyedAggregation(BatchProcessor):
         changes: list[Change] = []
         timestamps: list[int] = []
         updated: list[int] = []
-        update, cached, send_old = self._update, self._store.cached, self._send_old_values
+        initial, update, cached, send_old = self._initial, self._update, self._store.cached, self._send_old_values
         for row, (serialized, key, value, timestamp) in enumerate(
             zip(keys, batch.keys, batch.values, batch.timestamps.tolist(), strict=True)
         ):
             old_value, old_timestamp = current[serialized]
             timestamp = max(timestamp, old_timestamp)
             try:
+                if old_value is None:
+                    old_value = initial()
                 new_value = update(key, value, old_value)
             except Exception as error:
                 failures(row if rows is None else int(rows[row]), error)
@@ -154,26 +157,6 @@ class _KeyedAggregation(BatchProcessor):
         )
         return result, chosen if rows is None else rows[chosen]
 
-    def _forward_flushed(self, entries: FlushedEntries) -> None:
-        """Forward what leaves the cache, each with the timestamp of its value or, for a delete, of the record that
-        caused it."""
-        store, contexts = self._store, entries.contexts
-        new, timestamps = store.deserialize_columns(entries.new_values)
-        old = repeat(None) if entries.old_values is None else store.deserialize_columns(entries.old_values)[0]
-        if None in entries.new_values:
-            caused = np.fromiter((context.timestamp for context in contexts), np.int64, len(contexts))
-            timestamps = np.where(timestamps == NO_TIMESTAMP, caused, timestamps)
-        offsets = np.fromiter(((context[2] or NO_METADATA)[2] for context in contexts), np.int64, len(contexts))
-        headers = [context[1] for context in contexts]
-        flushed = RecordBatch(
-            store.deserialize_keys(entries.keys),
-            list(map(Change, new, old)),
-            timestamps,
-            offsets,
-            headers if any(headers) else None,
-        )
-        self._engine.forward_flushed(flushed, contexts)
-
 
 class StreamAggregate(_KeyedAggregation):
     """Folds the values of a key into an aggregate (Kafka class: KStreamAggregate)."""
@@ -188,7 +171,10 @@ class StreamAggregate(_KeyedAggregation):
         self._aggregator = aggregator
 
     def _update(self, key: Any, value: Any, aggregate: Any) -> Any:
-        return self._aggregator(key, value, self._initializer() if aggregate is None else aggregate)
+        return self._aggregator(key, value, aggregate)
+
+    def _initial(self) -> Any:
+        return self._initializer()
 
 
 class StreamReduce(_KeyedAggregation):
@@ -211,7 +197,10 @@ class StreamCount(_KeyedAggregation, SerializedBatchProcessor):
         super().__init__(store_name, send_old_values)
 
     def _update(self, key: Any, value: Any, aggregate: Any) -> Any:
-        return 1 if aggregate is None else aggregate + 1
+        return aggregate + 1
+
+    def _initial(self) -> int:
+        return 0
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Count the rows; behind a cache only the last count of a key is needed, which C loops can find."""

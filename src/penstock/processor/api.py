@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from contextlib import AbstractContextManager
 from enum import Enum
 from typing import Any, Protocol
 
@@ -142,6 +143,15 @@ class EngineContext(ProcessorContext, Protocol):
         """Return what the processors and stores of the task remember from commit to commit besides entries, such as
         their clocks, by `<name>/<what>`: nothing else of a processor outlives a crash, or an epoch on Spark (Kafka
         class: ProcessorMetadata)."""
+        ...
+
+    def config(self, key: str) -> Any:
+        """Return the value of the configuration `key`, its default if it is not set."""
+        ...
+
+    def in_record_context(self, context: RecordContext) -> AbstractContextManager[None]:
+        """Return a context manager within which `context` is that of the record being processed: for user code that is
+        called, and records that are forwarded, on behalf of another record."""
         ...
 
     def source_partition(self) -> TopicPartition:

@@ -4,7 +4,8 @@ processor is given."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from penstock.config import StreamsConfig
@@ -216,6 +217,18 @@ class NodeContext:
     def config(self, key: str) -> Any:
         """Return the value of the configuration `key`, its default if it is not set."""
         return self._task.config[key]
+
+    @contextmanager
+    def in_record_context(self, context: RecordContext) -> Iterator[None]:
+        """Let `context` be that of the record being processed while the `with` block runs."""
+        task = self._task
+        outer = task.metadata, task.record
+        task.metadata = context.metadata
+        task.record = Record(None, None, max(context.timestamp, 0), context.headers)
+        try:
+            yield
+        finally:
+            task.metadata, task.record = outer
 
     def source_partition(self) -> TopicPartition:
         """Return the topic and partition that the batch in `process_batch` came from."""

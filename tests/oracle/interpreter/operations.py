@@ -20,6 +20,7 @@ from tests.oracle.interpreter.options import CONSUMED, GROUPED, MATERIALIZED, PR
 from tests.oracle.interpreter.processors import PROCESSORS, Supplier
 from tests.oracle.interpreter.serdes import SERDES
 from tests.oracle.interpreter.stores import STORE_BUILDER
+from tests.oracle.interpreter.value_transformers import VALUE_TRANSFORMERS
 from tests.oracle.interpreter.vocabulary import PLAIN, ListOf, Reader
 
 Case = Mapping[str, Any]
@@ -57,7 +58,9 @@ def _add_global_store(builder: StreamsBuilder, store: StoreBuilder, topic: str, 
     builder.add_global_store(store, topic, fields.get("consumed"), Supplier(processor, ()))
 
 
-def _map_values(receiver: KStream, mapper: Any, with_key: bool = False, **fields: Any) -> KStream:
+def _map_values(
+    receiver: KStream | KTable, mapper: Any, with_key: bool = False, **fields: Any
+) -> KStream | KTable:
     return receiver.map_values(mapper if with_key else _without_key(mapper), **fields)
 
 
@@ -149,6 +152,25 @@ DSL: Mapping[tuple[str, str], Operation] = {
     ("KGroupedStream", "aggregate"): Operation(
         KGroupedStream.aggregate,
         {"initializer": functions.INITIALIZERS, "aggregator": functions.AGGREGATORS, **_AGGREGATION},
+        "KTable",
+    ),
+    (BUILDER, "table"): Operation(
+        StreamsBuilder.table,
+        {"topic": PLAIN, "consumed": CONSUMED, "materialized": MATERIALIZED},
+        "KTable",
+        receiver="",
+    ),
+    ("KStream", "to_table"): Operation(KStream.to_table, _AGGREGATION, "KTable"),
+    ("KTable", "filter"): Operation(KTable.filter, {"predicate": functions.PREDICATES, **_AGGREGATION}, "KTable"),
+    ("KTable", "filter_not"): Operation(
+        KTable.filter_not, {"predicate": functions.PREDICATES, **_AGGREGATION}, "KTable"
+    ),
+    ("KTable", "map_values"): Operation(
+        _map_values, {"mapper": functions.VALUE_MAPPERS, "with_key": PLAIN, **_AGGREGATION}, "KTable"
+    ),
+    ("KTable", "transform_values"): Operation(
+        lambda table, transformer, stores=(), **fields: table.transform_values(transformer, *stores, **fields),
+        {"transformer": VALUE_TRANSFORMERS, "stores": PLAIN, **_AGGREGATION},
         "KTable",
     ),
     ("KTable", "to_stream"): Operation(KTable.to_stream, {"mapper": functions.KEY_SELECTORS, **_NAMED}, "KStream"),

@@ -13,6 +13,8 @@ from penstock.plan import nodes as n
 from penstock.plan.lower.global_store import add_global_node
 from penstock.plan.lower.lowering import Lowering
 from penstock.plan.lower.stream import add_stream_node
+from penstock.plan.lower.table import add_table_node
+from penstock.plan.lower.window import add_window_node
 from penstock.plan.topology import Topology
 
 
@@ -25,6 +27,10 @@ def lower(plan: n.Plan) -> Topology:
             add_stream_node(lowering, id, node)
         elif isinstance(node, n.GlobalNode):
             add_global_node(lowering, node)
+        elif isinstance(node, n.TableNode):
+            add_table_node(lowering, id, node)
+        elif isinstance(node, n.WindowNode):
+            add_window_node(lowering, id, node)
         else:
             assert_never(node)
     return lowering.topology

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from penstock.plan import nodes as n
+from penstock.plan.tables import TableFacts
 from penstock.plan.topology import Topology
 from penstock.processor.api import Processor, SimpleSupplier
 from penstock.state.api import StoreBuilder
@@ -17,6 +18,7 @@ class Lowering:
         """Start with an empty topology for `plan`."""
         self.plan = plan
         self.topology = Topology()
+        self.tables = TableFacts(plan)
 
     def parents(self, node: n.GraphNode) -> list[str]:
         """Return the names of the nodes that `node` hangs on."""
@@ -25,4 +27,11 @@ class Lowering:
     def add_processor(self, node: n.GraphNode, factory: Callable[[], Processor], *stores: StoreBuilder) -> None:
         """Add the processors that `factory` makes under the name of `node` and below its parents; `stores` are added
         and connected to it."""
-        self.topology.add_processor(node.name, SimpleSupplier(factory, stores), *self.parents(node))
+        self.add_processor_below(node.name, self.parents(node), factory, *stores)
+
+    def add_processor_below(
+        self, name: str, parents: Iterable[str], factory: Callable[[], Processor], *stores: StoreBuilder
+    ) -> None:
+        """Add the processors that `factory` makes under `name` and below the nodes `parents`; `stores` are added and
+        connected to it."""
+        self.topology.add_processor(name, SimpleSupplier(factory, stores), *parents)

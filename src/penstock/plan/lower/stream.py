@@ -34,6 +34,7 @@ from penstock.processor.timestamps import fail_on_invalid_timestamp
 def add_stream_node(lowering: Lowering, id: n.NodeId, node: n.StreamNode) -> None:
     """Add what `node` becomes to the topology."""
     topology, processor = lowering.topology, partial(lowering.add_processor, node)
+    sends_old_values = lowering.tables.sends_old_values
 
     match node:
         case n.StreamSource():
@@ -69,11 +70,12 @@ def add_stream_node(lowering: Lowering, id: n.NodeId, node: n.StreamNode) -> Non
         case n.StreamSink():
             _add_sink(lowering, node)
         case n.Count():
-            processor(partial(StreamCount, node.store.name), node.store)
+            processor(partial(StreamCount, node.store.name, sends_old_values(id)), node.store)
         case n.Reduce():
-            processor(partial(StreamReduce, node.store.name, node.reducer), node.store)
+            processor(partial(StreamReduce, node.store.name, node.reducer, sends_old_values(id)), node.store)
         case n.Aggregate():
-            processor(partial(StreamAggregate, node.store.name, node.initializer, node.aggregator), node.store)
+            make = partial(StreamAggregate, node.store.name, node.initializer, node.aggregator, sends_old_values(id))
+            processor(make, node.store)
         case n.TableToStream():
             processor(TableToStream)
         case _:

@@ -35,8 +35,24 @@ from penstock.plan.nodes.stream import (
     StreamSource,
     TableToStream,
 )
+from penstock.plan.nodes.table import (
+    StreamToTable,
+    TableFilter,
+    TableMapValues,
+    TableNode,
+    TableSource,
+    TableTransformValues,
+)
+from penstock.plan.nodes.window import (
+    CogroupMerge,
+    SessionWindowedAggregate,
+    SlidingWindowedAggregate,
+    TimeWindowedAggregate,
+    TimeWindowedCount,
+    WindowNode,
+)
 
-GraphNode = StreamNode | GlobalNode
+GraphNode = StreamNode | GlobalNode | TableNode | WindowNode
 """One operation of a user's program (Kafka class: GraphNode)."""
 
 Plan = Mapping[NodeId, GraphNode]
@@ -47,6 +63,7 @@ __all__ = [
     "Aggregate",
     "BaseNode",
     "Branch",
+    "CogroupMerge",
     "Count",
     "Filter",
     "FlatMap",
@@ -65,9 +82,20 @@ __all__ = [
     "Reduce",
     "Repartition",
     "SelectKey",
+    "SessionWindowedAggregate",
+    "SlidingWindowedAggregate",
     "Split",
     "StreamNode",
     "StreamSink",
     "StreamSource",
+    "StreamToTable",
+    "TableFilter",
+    "TableMapValues",
+    "TableNode",
+    "TableSource",
     "TableToStream",
+    "TableTransformValues",
+    "TimeWindowedAggregate",
+    "TimeWindowedCount",
+    "WindowNode",
 ]

@@ -1,0 +1,75 @@
+"""Lowering of tables: sources, operators that look at one key at a time."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import assert_never
+
+from penstock.plan import nodes as n
+from penstock.plan.lower.lowering import Lowering
+from penstock.processor.table import (
+    BatchTableValues,
+    MaterializedTableSource,
+    MaterializedTableValues,
+    TableSource,
+    TableValues,
+)
+
+
+def add_table_node(lowering: Lowering, id: n.NodeId, node: n.TableNode) -> None:
+    """Add what `node` becomes to the topology."""
+    match node:
+        case n.TableSource():
+            lowering.topology.add_source(
+                node.source_name,
+                node.topic,
+                key_serde=node.key_serde,
+                value_serde=node.value_serde,
+                timestamp_extractor=node.timestamp_extractor,
+                offset_reset=node.offset_reset,
+            )
+            _add_source(lowering, id, node, node.source_name)
+        case n.StreamToTable():
+            _add_source(lowering, id, node, *lowering.parents(node))
+        case n.TableFilter() | n.TableMapValues():
+            _add_values(lowering, id, node, BatchTableValues)
+        case n.TableTransformValues():
+            _add_values(lowering, id, node, TableValues)
+            _connect(lowering, node)
+        case _:
+            assert_never(node)
+
+
+def _add_source(lowering: Lowering, id: n.NodeId, node: n.TableSource | n.StreamToTable, *parents: str) -> None:
+    store = lowering.tables.store(id)
+    if store is None:
+        lowering.add_processor_below(node.name, parents, TableSource)
+        return
+    sends_old_values = lowering.tables.sends_old_values(id)
+    lowering.add_processor_below(
+        node.name, parents, partial(MaterializedTableSource, store.name, sends_old_values), store
+    )
+
+
+def _add_values(
+    lowering: Lowering,
+    id: n.NodeId,
+    node: n.TableFilter | n.TableMapValues | n.TableTransformValues,
+    without_store: type[TableValues],
+) -> None:
+    tables = lowering.tables
+    computation, sends_old_values = tables.computation(id), tables.sends_old_values(id)
+    skip_absent = isinstance(node, n.TableFilter) and sends_old_values and not tables.is_versioned(node.parents[0])
+    if node.store is None:
+        lowering.add_processor(node, partial(without_store, computation, sends_old_values, skip_absent))
+        return
+    make = partial(MaterializedTableValues, node.store.name, computation, sends_old_values, skip_absent)
+    lowering.add_processor(node, make, node.store)
+
+
+def _connect(lowering: Lowering, node: n.TableTransformValues) -> None:
+    """Connect the stores that a transformer uses besides that of the table."""
+    for store in node.supplier.stores():
+        lowering.topology.add_state_store(store, node.name)
+    if node.store_names:
+        lowering.topology.connect_processor_and_state_stores(node.name, *node.store_names)

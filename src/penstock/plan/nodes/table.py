@@ -1,0 +1,83 @@
+"""Nodes of tables: those that are read from topics and streams, their operators without keys of others, grouped tables.
+Plain data.
+
+`store` is the store that a table has, or would have: a source gets it only where the user named it or another node
+needs it (`penstock.plan.tables` decides), all others have it or None. `versioned` says whether updates carry versions,
+None that it follows from the parent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.plan.nodes.base import BaseNode
+from penstock.processor.timestamps import TimestampExtractor
+from penstock.processor.value_transformer import ValueTransformerWithKeySupplier
+from penstock.serdes import Serde
+from penstock.state.api import StoreBuilder
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSource(BaseNode):
+    """The table that the records of a topic are the updates of (Kafka class: TableSourceNode).
+
+    source_name: the name of the node that reads the topic, above the node of the table. queryable: whether the user
+    named the store. reuse_topic: whether the topic serves as the changelog of the store.
+    """
+
+    source_name: str
+    topic: str
+    store: StoreBuilder
+    queryable: bool
+    key_serde: Serde | None = None
+    value_serde: Serde | None = None
+    timestamp_extractor: TimestampExtractor | None = None
+    offset_reset: str | None = None
+    reuse_topic: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamToTable(BaseNode):
+    """The table that the records of a stream are the updates of (Kafka class: StreamToTableNode).
+
+    queryable: whether the user named the store.
+    """
+
+    store: StoreBuilder
+    queryable: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableFilter(BaseNode):
+    """The entries of a table for which a predicate holds, or does not hold."""
+
+    predicate: Callable[[Any, Any], bool]
+    negate: bool
+    store: StoreBuilder | None = None
+    versioned: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableMapValues(BaseNode):
+    """Each entry of a table with another value; with_key: the mapper takes key and value."""
+
+    mapper: Callable[..., Any]
+    with_key: bool
+    store: StoreBuilder | None = None
+    versioned: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableTransformValues(BaseNode):
+    """Each entry of a table with the value that a transformer of the user's own returns, which may use stores."""
+
+    supplier: ValueTransformerWithKeySupplier
+    store_names: tuple[str, ...] = ()
+    store: StoreBuilder | None = None
+    versioned: bool | None = None
+
+
+TableNode = TableSource | StreamToTable | TableFilter | TableMapValues | TableTransformValues
+"""One operation on a table, or one that makes a table of a topic or a stream."""

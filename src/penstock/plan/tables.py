@@ -1,0 +1,141 @@
+"""What the nodes of a plan ask of the tables above them: who sends old values, which tables get a store, how another
+node reads a table, and whether updates carry versions.
+
+Rules: a node asks when it is made, so the answers depend on the order of the program: what is asked later does not
+change the nodes made before (a filter skips updates from nothing to nothing only if its parent had a store then). All
+is derived from the finished plan; nothing is added to it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from penstock.errors import TopologyError
+from penstock.plan import nodes as n
+from penstock.processor.table import (
+    ComputedValueGetterSupplier,
+    FilteredValue,
+    MappedValue,
+    StoreValueGetterSupplier,
+    TransformedValue,
+    ValueComputation,
+    ValueGetterSupplier,
+)
+from penstock.state.api import StoreBuilder
+
+VERSIONED = "versioned"
+
+
+class TableFacts:
+    """The facts about the tables of one plan; Kafka finds them while the program is being written (Kafka methods:
+    KTableImpl.enableSendingOldValues, KTableImpl.valueGetterSupplier, InternalStreamsBuilder.enableVersionedSemantics).
+    """
+
+    def __init__(self, plan: n.Plan) -> None:
+        """Let all nodes of `plan` ask, in the order in which they were made."""
+        self._plan = plan
+        self._sending: set[n.NodeId] = set()
+        self._needed: set[n.NodeId] = set()
+        for id in sorted(plan):
+            self._ask(id, plan[id])
+
+    # ---------------------------------------- answers
+
+    def sends_old_values(self, id: n.NodeId) -> bool:
+        """Return whether the table `id` forwards the value before each update."""
+        return id in self._sending
+
+    def store(self, id: n.NodeId) -> StoreBuilder | None:
+        """Return the store that the table `id` gets, None if it has none."""
+        node = self._plan[id]
+        match node:
+            case n.TableSource() | n.StreamToTable():
+                return node.store if node.queryable or id in self._needed else None
+            case n.TableFilter() | n.TableMapValues() | n.TableTransformValues():
+                return node.store
+            case n.Count() | n.Reduce() | n.Aggregate():
+                return node.store
+            case _:
+                raise self._no_table(id)
+
+    def value_getter(self, id: n.NodeId) -> ValueGetterSupplier:
+        """Return how another node reads the table `id`: from its store, or computed from the tables above."""
+        node, store = self._plan[id], self.store(id)
+        if store is not None:
+            return StoreValueGetterSupplier(store.name)
+        return ComputedValueGetterSupplier(self.value_getter(node.parents[0]), self.computation(id))
+
+    def computation(self, id: n.NodeId) -> partial[ValueComputation]:
+        """Return what makes the computation by which the values of the table `id` follow from those of its parent."""
+        node = self._plan[id]
+        match node:
+            case n.TableFilter():
+                return partial(FilteredValue, node.predicate, node.negate)
+            case n.TableMapValues():
+                return partial(MappedValue, node.mapper, node.with_key)
+            case n.TableTransformValues():
+                return partial(TransformedValue, node.supplier)
+            case _:
+                raise self._no_table(id)
+
+    def is_versioned(self, id: n.NodeId) -> bool:
+        """Return whether the updates of the table `id` are those of a versioned table: so its store says, or else all
+        its parents."""
+        node = self._plan[id]
+        match node:
+            case n.TableSource() | n.StreamToTable() | n.Count() | n.Reduce() | n.Aggregate():
+                return is_versioned_store(node.store)
+            case n.TableFilter() | n.TableMapValues() | n.TableTransformValues() if node.versioned is not None:
+                return node.versioned
+            case _:
+                return bool(node.parents) and all(self.is_versioned(parent) for parent in node.parents)
+
+    # ---------------------------------------- questions
+
+    def _ask(self, id: n.NodeId, node: n.GraphNode) -> None:
+        """Ask of the parents of `node` what it needs when it is made."""
+        match node:
+            case n.TableFilter():
+                if self._enable_old_values(node.parents[0], force_materialization=False):
+                    self._sending.add(id)
+            case _:
+                pass
+
+    def _enable_old_values(self, id: n.NodeId, force_materialization: bool) -> bool:
+        """Have the table `id` send old values, if it can: return whether it does.
+
+        A source needs a store for that: if it has none, it gets one only with `force_materialization`.
+        """
+        if id in self._sending:
+            return True
+        node = self._plan[id]
+        match node:
+            case n.TableSource() | n.StreamToTable():
+                if not force_materialization and self.store(id) is None:
+                    return False
+                self._needed.add(id)
+            case n.TableFilter() | n.TableMapValues() | n.TableTransformValues():
+                if node.store is None and not self._enable_old_values(node.parents[0], force_materialization):
+                    return False
+            case n.Count() | n.Reduce() | n.Aggregate():
+                pass
+            case _:
+                raise self._no_table(id)
+        self._sending.add(id)
+        return True
+
+    def _need_values(self, id: n.NodeId) -> None:
+        """Have the source of the table `id` get a store, since another node reads the table."""
+        node = self._plan[id]
+        if isinstance(node, n.TableSource | n.StreamToTable):
+            self._needed.add(id)
+        elif self.store(id) is None:
+            self._need_values(node.parents[0])
+
+    def _no_table(self, id: n.NodeId) -> TopologyError:
+        return TopologyError(f"Node {self._plan[id].name} is no table.")
+
+
+def is_versioned_store(store: StoreBuilder | None) -> bool:
+    """Return whether `store` keeps versions."""
+    return store is not None and store.kind == VERSIONED

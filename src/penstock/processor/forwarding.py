@@ -1,0 +1,85 @@
+"""The store of a table as its operators see it: one face for timestamped and versioned stores, and the rule by which
+updates are forwarded.
+
+With a record cache an update is forwarded when it leaves the cache, without one at once.
+"""
+
+from __future__ import annotations
+
+from itertools import repeat
+from typing import Any, cast
+
+import numpy as np
+
+from penstock.processor.api import EngineContext, ProcessorContext
+from penstock.record import NO_METADATA, NO_TIMESTAMP, Change, Record, RecordBatch, ValueAndTimestamp
+from penstock.state.api import EngineTimestampedKeyValueStore, FlushedEntries
+
+
+class KeyValueStoreWrapper:
+    """The store of a table, with values that have timestamps (Kafka class: KeyValueStoreWrapper)."""
+
+    is_versioned = False
+
+    def __init__(self, context: ProcessorContext, name: str) -> None:
+        """Get the store `name` from `context`."""
+        self.store: EngineTimestampedKeyValueStore = context.get_state_store(name)
+
+    def get(self, key: Any) -> ValueAndTimestamp | None:
+        """Return the latest value of `key`, None if there is none."""
+        found: ValueAndTimestamp | None = self.store.get(key)
+        return found
+
+    def get_as_of(self, key: Any, timestamp_ms: int) -> ValueAndTimestamp | None:
+        """Return the value that `key` had at `timestamp_ms`; raises TypeError for a store without versions."""
+        raise TypeError(f"Store {self.store.name!r} keeps no versions: get(key, timestamp) needs a versioned store.")
+
+    def put(self, key: Any, value: Any, timestamp: int) -> bool | None:
+        """Write a value (None deletes) with its timestamp (ms).
+
+        Returns whether it is the latest of its key, None if the store refused it because it is too old.
+        """
+        self.store.put(key, None if value is None else ValueAndTimestamp(value, timestamp))
+        return True
+
+
+class TimestampedTupleForwarder:
+    """Forwards the updates of one store: when they leave its cache, or at once if it has none (Kafka class:
+    TimestampedTupleForwarder)."""
+
+    def __init__(self, store: EngineTimestampedKeyValueStore, context: ProcessorContext, send_old_values: bool) -> None:
+        """Forward by `context` to all children; if `send_old_values`, with the value before each update."""
+        self.cached = store.cached
+        self._store = store
+        self._context = cast(EngineContext, context)
+        self._send_old_values = send_old_values
+        if store.cached:
+            store.set_flush_listener(self._forward_flushed, send_old_values)
+
+    def maybe_forward(self, record: Record[Any, Change]) -> None:
+        """Forward an update that was just written, unless the cache holds it back."""
+        if self.cached:
+            return
+        if not self._send_old_values and record.value.old_value is not None:
+            record = record.with_value(record.value._replace(old_value=None))
+        self._context.forward(record)
+
+    def _forward_flushed(self, entries: FlushedEntries) -> None:
+        """Forward what leaves the cache, each with the timestamp of its value or, for a delete, of the record that
+        caused it."""
+        store, contexts = self._store, entries.contexts
+        new, timestamps = store.deserialize_columns(entries.new_values)
+        old = repeat(None) if entries.old_values is None else store.deserialize_columns(entries.old_values)[0]
+        if None in entries.new_values:
+            caused = np.fromiter((context.timestamp for context in contexts), np.int64, len(contexts))
+            timestamps = np.where(timestamps == NO_TIMESTAMP, caused, timestamps)
+        offsets = np.fromiter(((context[2] or NO_METADATA)[2] for context in contexts), np.int64, len(contexts))
+        headers = [context[1] for context in contexts]
+        flushed = RecordBatch(
+            store.deserialize_keys(entries.keys),
+            list(map(Change, new, old)),
+            timestamps,
+            offsets,
+            headers if any(headers) else None,
+        )
+        self._context.forward_flushed(flushed, contexts)
