@@ -13,6 +13,7 @@ from penstock.processor.api import ProcessorSupplier
 from penstock.processor.fixed_key import FixedKeyProcessor, FixedKeyProcessorSupplier, FixedKeyRecord
 from penstock.serdes import Serdes
 from penstock.state.api import StoreBuilder
+from penstock.state.suppliers import KeyValueBytesStoreSupplier
 
 
 class Pass(FixedKeyProcessor):
@@ -70,7 +71,7 @@ def test_nothing_is_repartitioned_after_a_repartition_or_a_processor_of_fixed_ke
 
 
 def test_a_supplier_of_fixed_key_processors_owns_stores_and_makes_new_processors() -> None:
-    store = StoreBuilder("s", "key_value")
+    store = StoreBuilder(KeyValueBytesStoreSupplier("s", False))
 
     class Supplier(FixedKeyProcessorSupplier):
         def get(self) -> FixedKeyProcessor:

@@ -15,6 +15,7 @@ from penstock.plan.topology import Topology
 from penstock.processor.api import Processor, ProcessorSupplier, SimpleSupplier
 from penstock.record import Record, RecordMetadata
 from penstock.state.api import StoreBuilder
+from penstock.state.suppliers import KeyValueBytesStoreSupplier
 
 
 class Pass(Processor):
@@ -23,7 +24,7 @@ class Pass(Processor):
 
 
 def store(name: str = "store", **options: Any) -> StoreBuilder:
-    return StoreBuilder(name, "key_value", **options)
+    return StoreBuilder(KeyValueBytesStoreSupplier(name, False), **options)
 
 
 def line() -> Topology:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import pickle
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -17,10 +17,12 @@ from penstock.errors import ConfigError, InvalidStateStoreError, SerializationEr
 from penstock.record import NO_TIMESTAMP, RecordMetadata, ValueAndTimestamp
 from penstock.serdes import Serdes
 from penstock.state.api import FlushedEntries, RecordContext, StoreBuilder
+from penstock.state.build import build_store
 from penstock.state.cache import RecordCache
 from penstock.state.layers import MeteredKeyValueStore
 from penstock.state.memory import MemoryBase
-from penstock.state.stores import Stores, build_store
+from penstock.state.stores import Stores
+from penstock.state.suppliers import KeyValueBytesStoreSupplier
 
 CONFIG = StreamsConfig({"application.id": "app"}, environment={})
 CONTEXT = RecordContext(7, (), RecordMetadata("topic", 0, 3))
@@ -175,7 +177,7 @@ def test_wrong_types_name_the_store() -> None:
 
 
 def test_serdes_of_none_are_the_defaults_or_an_error() -> None:
-    builder = StoreBuilder("s", "key_value")
+    builder = StoreBuilder(KeyValueBytesStoreSupplier("s", True))
     with pytest.raises(ConfigError, match=r"Store 's' has no key serde.*default.key.serde"):
         build(builder)
     config = StreamsConfig({"default.key.serde": Serdes.string(), "default.value.serde": Serdes.long()}, environment={})
@@ -185,8 +187,13 @@ def test_serdes_of_none_are_the_defaults_or_an_error() -> None:
 
 
 def test_an_unknown_kind_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"unknown kind 'lists'.*timestamped_key_value"):
-        build(StoreBuilder("s", "lists", Serdes.string(), Serdes.string()))
+    class Lists(NamedTuple):
+        name: str
+        kind: str
+        in_memory: bool
+
+    with pytest.raises(ConfigError, match=r"unknown kind 'lists'.*a supplier of `Stores`"):
+        build(StoreBuilder(Lists("s", "lists", True), Serdes.string(), Serdes.string()))
 
 
 def test_a_timestamped_value_is_eight_bytes_of_time_and_the_value() -> None:

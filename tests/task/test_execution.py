@@ -28,6 +28,7 @@ from penstock.processor.stateless import (
 from penstock.processor.table import TableToStream
 from penstock.record import Record
 from penstock.state.api import StoreBuilder
+from penstock.state.suppliers import KeyValueBytesStoreSupplier
 from penstock.task.stream_task import StreamTask
 from tests.task.topologies import LONG, STRING, batch_of, sent, supplier, task_of
 
@@ -90,7 +91,7 @@ def build(nodes: list[Node], caching: bool) -> Topology:
             make = STATEFUL[kind]
             topology.add_processor(f"{name}-a", supplier(partial(make, store)), *parent_names)
             topology.add_state_store(
-                StoreBuilder(store, "timestamped_key_value", STRING, LONG, True, caching), f"{name}-a"
+                StoreBuilder(KeyValueBytesStoreSupplier(store, True), STRING, LONG, True, caching), f"{name}-a"
             )
             topology.add_processor(f"{name}-t", supplier(TableToStream), f"{name}-a")
             topology.add_processor(

@@ -15,6 +15,7 @@ from penstock.processor.api import Processor, ProcessorContext, PunctuationType
 from penstock.processor.table import TableToStream
 from penstock.record import Record, TopicPartition
 from penstock.state.api import StoreBuilder
+from penstock.state.suppliers import KeyValueBytesStoreSupplier
 from penstock.state.memory import MemoryBase
 from penstock.task.checkpoint import ScheduleState, TaskCheckpoint
 from penstock.task.order_trace import TracedCommit, TracedRange
@@ -52,7 +53,7 @@ def counting() -> Topology:
     topology = Topology()
     topology.add_source("S", "in")
     topology.add_processor("C", supplier(lambda: StreamCount("counts")), "S")
-    topology.add_state_store(StoreBuilder("counts", "timestamped_key_value", STRING, LONG, True, True), "C")
+    topology.add_state_store(StoreBuilder(KeyValueBytesStoreSupplier("counts", True), STRING, LONG, True, True), "C")
     topology.add_processor("T", supplier(TableToStream), "C")
     topology.add_sink("K", "out", "T", value_serde=LONG)
     return topology

@@ -15,7 +15,7 @@ from penstock.plan.topology import check_offset_reset
 from penstock.processor.timestamps import TimestampExtractor
 from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder
-from penstock.state.stores import TIMESTAMPED_KEY_VALUE, KeyValueBytesStoreSupplier
+from penstock.state.suppliers import KeyValueBytesStoreSupplier, StoreSupplier
 
 STORE_TYPES = ("in_memory", "rocksdb")
 
@@ -275,9 +275,10 @@ class Materialized:
     """
 
     store_name: str | None = None
-    store_supplier: KeyValueBytesStoreSupplier | None = None
+    store_supplier: StoreSupplier | None = None
     key_serde: Serde | None = None
     value_serde: Serde | None = None
+    retention_ms: int | None = None
     store_type: str | None = None
     logging: bool = True
     caching: bool = True
@@ -287,15 +288,17 @@ class Materialized:
         _check_optional(self.store_name)
         if self.store_type is not None and self.store_type not in STORE_TYPES:
             raise ValueError(f"Unknown store type {self.store_type!r}: expected one of {', '.join(STORE_TYPES)}.")
+        if self.retention_ms is not None and self.retention_ms < 0:
+            raise ValueError("Retention must not be negative.")
 
     @staticmethod
-    def as_(store: str | KeyValueBytesStoreSupplier) -> Materialized:
+    def as_(store: str | StoreSupplier) -> Materialized:
         """Return options with the name of the store, or with a supplier from `Stores`; raises TopologyError for a
         name that is not legal.
         """
-        if isinstance(store, KeyValueBytesStoreSupplier):
-            return Materialized(store_supplier=store)
-        return Materialized(store_name=check_name(store))
+        if isinstance(store, str):
+            return Materialized(store_name=check_name(store))
+        return Materialized(store_supplier=store)
 
     @staticmethod
     def with_(*, key_serde: Serde | None = None, value_serde: Serde | None = None) -> Materialized:
@@ -309,6 +312,10 @@ class Materialized:
     def with_value_serde(self, value_serde: Serde | None) -> Materialized:
         """Return a copy with this serde of values."""
         return replace(self, value_serde=value_serde)
+
+    def with_retention(self, retention_ms: int) -> Materialized:
+        """Return a copy that keeps the results of windows for `retention_ms`; raises ValueError if it is negative."""
+        return replace(self, retention_ms=retention_ms)
 
     def with_store_type(self, store_type: str) -> Materialized:
         """Return a copy whose store is "in_memory" or on disk ("rocksdb")."""
@@ -335,16 +342,26 @@ class Materialized:
         """The name that the user gave the store; None if it is to be generated."""
         return self.store_name if self.store_supplier is None else self.store_supplier.name
 
-    def store_builder(self, name: str, key_serde: Serde | None, value_serde: Serde | None) -> StoreBuilder:
-        """Return the store `name` with these options; serdes that the options have go before those given."""
-        in_memory = None if self.store_type is None else self.store_type == "in_memory"
+    @property
+    def in_memory(self) -> bool | None:
+        """Whether the store is in memory; None for what `dsl.store.suppliers.class` says."""
+        return None if self.store_type is None else self.store_type == "in_memory"
+
+    def builder(
+        self, supplier: StoreSupplier, key_serde: Serde | None, value_serde: Serde | None, *, timestamped: bool
+    ) -> StoreBuilder:
+        """Return the store of `supplier` with these options; serdes that the options have go before those given."""
         return StoreBuilder(
-            name=name,
-            kind=TIMESTAMPED_KEY_VALUE,
+            supplier,
+            timestamped=timestamped,
             key_serde=key_serde if self.key_serde is None else self.key_serde,
             value_serde=value_serde if self.value_serde is None else self.value_serde,
-            in_memory=in_memory if self.store_supplier is None else self.store_supplier.in_memory,
             caching=self.caching,
             logging=self.logging,
             changelog_config=self.changelog_config,
         )
+
+    def store_builder(self, name: str, key_serde: Serde | None, value_serde: Serde | None) -> StoreBuilder:
+        """Return the store `name` with these options; serdes that the options have go before those given."""
+        supplier = self.store_supplier or KeyValueBytesStoreSupplier(name, self.in_memory)
+        return self.builder(supplier, key_serde, value_serde, timestamped=True)

@@ -17,7 +17,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.plan.subtopology import BuiltTopology, SourceSpec, SubtopologySpec, TaskId
 from penstock.record import Headers, RecordBatch
-from penstock.state.api import EngineKeyValueStore
+from penstock.state.api import EngineStore
 from penstock.state.memory import MemoryBase
 from penstock.task.global_task import GlobalStateUpdateTask
 from penstock.task.priority_queue import PriorityQueue
@@ -122,7 +122,7 @@ class InlineHost:
         output, self._output = self._output, []
         return output
 
-    def stores(self) -> Mapping[str, EngineKeyValueStore]:
+    def stores(self) -> Mapping[str, EngineStore]:
         """Return the stores of the task and the global stores by name."""
         return self._stores
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from penstock.record import Headers, Int64Array, RecordMetadata
 from penstock.serdes import Serde
+from penstock.state.suppliers import StoreSupplier
 
 # ---------- what users call
 
@@ -117,20 +118,33 @@ class KeyValueStore(ReadOnlyKeyValueStore, Protocol):
 class StoreBuilder:
     """Describes one store so that each task can build its own; plain data, picklable (Kafka class: StoreBuilder).
 
-    kind: "key_value" or "timestamped_key_value". Serdes of None are the defaults of the configuration.
-    in_memory: kept in memory or on disk, None for `dsl.store.suppliers.class`. caching, logging: as the user or the DSL
-    set them.
+    supplier: name and kind of the store, and how its bytes are kept. Serdes of None are the defaults of the
+    configuration. timestamped: whether values are ValueAndTimestamp. caching, logging: as the user or the DSL set them.
     changelog_config: extra configs of the changelog topic.
     """
 
-    name: str
-    kind: str
+    supplier: StoreSupplier
     key_serde: Serde | None = None
     value_serde: Serde | None = None
-    in_memory: bool | None = False
+    timestamped: bool = False
     caching: bool = False
     logging: bool = True
     changelog_config: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name of the store."""
+        return self.supplier.name
+
+    @property
+    def kind(self) -> str:
+        """The kind of the store, such as "key_value" or "timestamped_window"."""
+        return f"timestamped_{self.supplier.kind}" if self.timestamped else self.supplier.kind
+
+    @property
+    def in_memory(self) -> bool | None:
+        """Whether the base is in memory; None for what `dsl.store.suppliers.class` says."""
+        return self.supplier.in_memory
 
     def with_caching_enabled(self) -> StoreBuilder:
         """Return a copy whose store has a record cache."""
@@ -232,11 +246,18 @@ FlushListener = Callable[[FlushedEntries], None]
 layer below (Kafka class: CacheFlushListener)."""
 
 
-class EngineKeyValueStore(KeyValueStore, Protocol):
-    """What the operators and the task need of a key-value store besides what users call; `serialized` keys are bytes,
-    values stay typed."""
+class EngineStore(StateStore, Protocol):
+    """What the operators and the task need of every store besides what users call."""
 
-    key_serde: Serde
+    @property
+    def key_serde(self) -> Serde:
+        """The serde of the keys."""
+        ...
+
+    @property
+    def timestamped(self) -> bool:
+        """Whether the values are ValueAndTimestamp."""
+        ...
 
     @property
     def cached(self) -> bool:
@@ -255,6 +276,20 @@ class EngineKeyValueStore(KeyValueStore, Protocol):
         """Forget the uncommitted changes: they are in the base now."""
         ...
 
+    def deserialize_keys(self, keys: list[bytes]) -> list[Any]:
+        """Return the key that each of `keys` stands for, as FlushedEntries have them: a Windowed for stores of windows
+        and sessions."""
+        ...
+
+    def deserialize_columns(self, values: list[bytes | None]) -> tuple[list[Any], Int64Array]:
+        """Return the values that `values` stand for, without their timestamps, and these (ms), NO_TIMESTAMP where the
+        store keeps none."""
+        ...
+
+
+class EngineKeyValueStore(KeyValueStore, EngineStore, Protocol):
+    """A key-value store as operators and tasks see it."""
+
 
 class EngineTimestampedKeyValueStore(EngineKeyValueStore, Protocol):
     """What the aggregations need of a timestamped key-value store: the same results as one by one, one call a batch.
@@ -264,14 +299,6 @@ class EngineTimestampedKeyValueStore(EngineKeyValueStore, Protocol):
 
     def serialize_keys(self, keys: list[Any]) -> list[bytes | None]:
         """Return each key as bytes, None for None."""
-        ...
-
-    def deserialize_keys(self, keys: list[bytes]) -> list[Any]:
-        """Return the key that each of `keys` stands for."""
-        ...
-
-    def deserialize_columns(self, values: list[bytes | None]) -> tuple[list[Any], Int64Array]:
-        """Return the values and timestamps that `values` stand for."""
         ...
 
     def get_columns(self, keys: Sequence[bytes]) -> tuple[list[Any], Int64Array]:
@@ -323,4 +350,28 @@ class BytesStore(Protocol):
 
     def flush(self) -> None:
         """Write what is held back to the layer below, and forward it."""
+        ...
+
+
+class BufferedBytesStore(BytesStore, Protocol):
+    """A store of bytes whose writes wait for the commit."""
+
+    def changes(self) -> dict[bytes, bytes | None]:
+        """Return the uncommitted writes in key order, None for a delete."""
+        ...
+
+    def clear(self) -> None:
+        """Forget the uncommitted writes: they are in the base now, or void."""
+        ...
+
+
+class CachingBytesStore(BytesStore, Protocol):
+    """A store of bytes behind a record cache."""
+
+    def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> None:
+        """Give each entry that leaves the cache to `listener`, with its old value only if `send_old_values`."""
+        ...
+
+    def close(self) -> None:
+        """Give up the cache; nothing is flushed."""
         ...

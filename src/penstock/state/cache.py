@@ -106,6 +106,9 @@ class NamedCache:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._entries)
+
     def get(self, key: bytes) -> CacheEntry | None:
         """Return the entry of `key` and count it as used, None if there is none."""
         entry = self._entries.get(key)

@@ -7,6 +7,7 @@ A timestamped value is its timestamp (ms, 8 bytes, big-endian) and the value. No
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from operator import add
 
 import numpy as np
@@ -51,3 +52,61 @@ def after_prefix(prefix: bytes) -> bytes | None:
     """Return the smallest key above all keys that begin with `prefix`, None if there is none."""
     stripped = prefix.rstrip(b"\xff")
     return stripped[:-1] + bytes((stripped[-1] + 1,)) if stripped else None
+
+
+# ---------- entries that belong to segments of time
+#
+# The key of such an entry is the number of its segment (8 bytes), the user's key, and a suffix that begins with the time
+# by which the entry expires. Without the segment it is the key that Kafka writes to the changelog topic.
+
+SEGMENT_SIZE = TIMESTAMP_SIZE
+"""Bytes of the number of a segment."""
+
+pack_segment = _TIMESTAMP.pack
+"""Return the number of a segment as bytes, in whose order segments are kept."""
+
+_WINDOW_SUFFIX = struct.Struct(">qi")
+_SESSION_SUFFIX = struct.Struct(">qq")
+WINDOW_SUFFIX_SIZE = _WINDOW_SUFFIX.size
+SESSION_SUFFIX_SIZE = _SESSION_SUFFIX.size
+SEQUENCE_SIZE = WINDOW_SUFFIX_SIZE - TIMESTAMP_SIZE
+MAX_SEQUENCE = (1 << 31) - 1
+
+pack_window = _WINDOW_SUFFIX.pack
+"""Return the start of a window (ms) and the sequence number of its value as the suffix of a key."""
+
+pack_session = _SESSION_SUFFIX.pack
+"""Return the end and the start of a session (ms) as the suffix of a key."""
+
+
+def window_start_of(key: bytes) -> int:
+    """Return the start (ms) of the window that an entry belongs to."""
+    start: int = _TIMESTAMP.unpack_from(key, len(key) - WINDOW_SUFFIX_SIZE)[0]
+    return start
+
+
+def session_of(key: bytes) -> tuple[int, int]:
+    """Return the end and the start (ms) of the session that an entry is."""
+    end, start = _SESSION_SUFFIX.unpack_from(key, len(key) - SESSION_SUFFIX_SIZE)
+    return end, start
+
+
+def times_of(keys: Sequence[bytes], suffix_size: int) -> Int64Array:
+    """Return the time (ms) that each of `keys` expires by: the first of its suffix of `suffix_size` bytes."""
+    stop = TIMESTAMP_SIZE - suffix_size
+    return np.frombuffer(b"".join([key[-suffix_size:stop] for key in keys]), ">i8").astype(np.int64)
+
+
+def window_keys(keys: Sequence[bytes], starts: Int64Array, segment_interval_ms: int) -> list[bytes]:
+    """Return the key of the entry of each of `keys` for the window that starts at its place in `starts` (ms)."""
+    segments = (starts // segment_interval_ms).astype(">i8").tobytes()
+    times = starts.astype(">i8").tobytes()
+    sequence = bytes(SEQUENCE_SIZE)
+    at = range(0, len(times), TIMESTAMP_SIZE)
+    return [segments[i : i + 8] + key + times[i : i + 8] + sequence for i, key in zip(at, keys, strict=True)]
+
+
+def after_last(key: bytes, latest_suffix: bytes) -> bytes:
+    """Return a bound above all keys not greater than `key` that have a suffix not greater than `latest_suffix`: above
+    their beginnings, too, since a suffix sorts among the bytes of longer keys."""
+    return after(max(key[:size] + latest_suffix for size in range(len(key) + 1)))

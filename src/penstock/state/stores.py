@@ -1,120 +1,197 @@
-"""Where stores are described (`Stores`) and where their layers are put together (`build_store`, the only place that
-names layers)."""
+"""Where users describe stores: `Stores`, with Kafka's checks of arguments. Times are ms."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
-from dataclasses import dataclass
 from typing import Any
 
-from penstock.config import StreamsConfig
-from penstock.errors import ConfigError
 from penstock.serdes import Serde
-from penstock.state.api import BaseView, RecordContext, StoreBuilder
-from penstock.state.cache import RecordCache
-from penstock.state.caching import CachingKeyValueStore
-from penstock.state.layers import MeteredKeyValueStore, MeteredTimestampedKeyValueStore
-from penstock.state.uncommitted import InMemoryUncommittedStore, UncommittedStore
-
-KEY_VALUE = "key_value"
-TIMESTAMPED_KEY_VALUE = "timestamped_key_value"
-
-
-@dataclass(frozen=True)
-class KeyValueBytesStoreSupplier:
-    """Name and base of a key-value store (Kafka class: KeyValueBytesStoreSupplier); in_memory: keep its base in
-    memory."""
-
-    name: str
-    in_memory: bool
+from penstock.state.api import StoreBuilder
+from penstock.state.suppliers import (
+    KeyValueBytesStoreSupplier,
+    LruMapBytesStoreSupplier,
+    SessionBytesStoreSupplier,
+    VersionedBytesStoreSupplier,
+    WindowBytesStoreSupplier,
+)
 
 
 class Stores:
-    """Describes state stores for `add_state_store` and `Materialized.as_` (Kafka class: Stores)."""
+    """Describes state stores for `add_state_store` and `Materialized.as_` (Kafka class: Stores).
+
+    Every method raises TypeError for a None name or supplier, ValueError for a time or number out of its range.
+    """
+
+    # ---------- key-value stores
 
     @staticmethod
     def in_memory_key_value_store(name: str) -> KeyValueBytesStoreSupplier:
-        """Return the supplier of a store whose base is in memory; raises TypeError if `name` is no text."""
+        """Return the supplier of a store whose base is in memory."""
         return KeyValueBytesStoreSupplier(_checked(name), in_memory=True)
 
     @staticmethod
     def persistent_key_value_store(name: str) -> KeyValueBytesStoreSupplier:
-        """Return the supplier of a store whose base is on disk; raises TypeError if `name` is no text."""
+        """Return the supplier of a store whose base is on disk."""
         return KeyValueBytesStoreSupplier(_checked(name), in_memory=False)
 
     @staticmethod
     def persistent_timestamped_key_value_store(name: str) -> KeyValueBytesStoreSupplier:
-        """Return the supplier of a store whose base is on disk, for values with timestamps; raises TypeError if `name`
-        is no text."""
+        """Return the supplier of a store whose base is on disk, for values with timestamps."""
         return KeyValueBytesStoreSupplier(_checked(name), in_memory=False)
 
     @staticmethod
+    def lru_map(name: str, max_cache_size: int) -> LruMapBytesStoreSupplier:
+        """Return the supplier of a store in memory that keeps the `max_cache_size` keys used last."""
+        _checked(name)
+        if max_cache_size < 0:
+            raise ValueError("maxCacheSize cannot be negative")
+        return LruMapBytesStoreSupplier(name, max_cache_size)
+
+    @staticmethod
+    def persistent_versioned_key_value_store(
+        name: str, history_retention_ms: int, segment_interval_ms: int | None = None
+    ) -> VersionedBytesStoreSupplier:
+        """Return the supplier of a store that keeps the versions of a value for `history_retention_ms`;
+        segment_interval_ms: how many ms of old versions are dropped at once, None for a share of the retention."""
+        _checked(name)
+        if history_retention_ms < 0:
+            raise ValueError("historyRetention cannot be negative")
+        interval = (
+            default_segment_interval_ms(history_retention_ms) if segment_interval_ms is None else segment_interval_ms
+        )
+        if interval < 1:
+            raise ValueError("segmentInterval cannot be zero or negative")
+        return VersionedBytesStoreSupplier(name, history_retention_ms, interval)
+
+    @staticmethod
     def key_value_store_builder(
-        supplier: KeyValueBytesStoreSupplier, key_serde: Serde | None, value_serde: Serde | None
+        supplier: KeyValueBytesStoreSupplier | LruMapBytesStoreSupplier,
+        key_serde: Serde | None,
+        value_serde: Serde | None,
     ) -> StoreBuilder:
         """Return the builder of a KeyValueStore; a serde of None is the default of the configuration."""
-        return StoreBuilder(supplier.name, KEY_VALUE, key_serde, value_serde, supplier.in_memory)
+        return _builder(supplier, key_serde, value_serde, timestamped=False)
 
     @staticmethod
     def timestamped_key_value_store_builder(
-        supplier: KeyValueBytesStoreSupplier, key_serde: Serde | None, value_serde: Serde | None
+        supplier: KeyValueBytesStoreSupplier | LruMapBytesStoreSupplier,
+        key_serde: Serde | None,
+        value_serde: Serde | None,
     ) -> StoreBuilder:
         """Return the builder of a store whose values are ValueAndTimestamp; a serde of None is the default of the
         configuration."""
-        return StoreBuilder(supplier.name, TIMESTAMPED_KEY_VALUE, key_serde, value_serde, supplier.in_memory)
+        return _builder(supplier, key_serde, value_serde, timestamped=True)
+
+    @staticmethod
+    def versioned_key_value_store_builder(
+        supplier: VersionedBytesStoreSupplier, key_serde: Serde | None, value_serde: Serde | None
+    ) -> StoreBuilder:
+        """Return the builder of a VersionedKeyValueStore; a serde of None is the default of the configuration."""
+        return _builder(supplier, key_serde, value_serde, timestamped=False)
+
+    # ---------- window stores
+
+    @staticmethod
+    def in_memory_window_store(
+        name: str, retention_period_ms: int, window_size_ms: int, retain_duplicates: bool
+    ) -> WindowBytesStoreSupplier:
+        """Return the supplier of a window store whose base is in memory.
+
+        retention_period_ms: how long a window is kept, counted from its start. retain_duplicates: keep every value that
+        is put for a window.
+        """
+        return _window_supplier(name, retention_period_ms, window_size_ms, retain_duplicates, in_memory=True)
+
+    @staticmethod
+    def persistent_window_store(
+        name: str, retention_period_ms: int, window_size_ms: int, retain_duplicates: bool
+    ) -> WindowBytesStoreSupplier:
+        """As `in_memory_window_store`, with the base on disk."""
+        return _window_supplier(name, retention_period_ms, window_size_ms, retain_duplicates, in_memory=False)
+
+    @staticmethod
+    def persistent_timestamped_window_store(
+        name: str, retention_period_ms: int, window_size_ms: int, retain_duplicates: bool
+    ) -> WindowBytesStoreSupplier:
+        """As `persistent_window_store`, for values with timestamps."""
+        return _window_supplier(name, retention_period_ms, window_size_ms, retain_duplicates, in_memory=False)
+
+    @staticmethod
+    def window_store_builder(
+        supplier: WindowBytesStoreSupplier, key_serde: Serde | None, value_serde: Serde | None
+    ) -> StoreBuilder:
+        """Return the builder of a WindowStore; a serde of None is the default of the configuration."""
+        return _builder(supplier, key_serde, value_serde, timestamped=False)
+
+    @staticmethod
+    def timestamped_window_store_builder(
+        supplier: WindowBytesStoreSupplier, key_serde: Serde | None, value_serde: Serde | None
+    ) -> StoreBuilder:
+        """Return the builder of a window store whose values are ValueAndTimestamp; a serde of None is the default of
+        the configuration."""
+        return _builder(supplier, key_serde, value_serde, timestamped=True)
+
+    # ---------- session stores
+
+    @staticmethod
+    def in_memory_session_store(name: str, retention_period_ms: int) -> SessionBytesStoreSupplier:
+        """Return the supplier of a session store whose base is in memory; retention_period_ms: how long a session is
+        kept, counted from its end."""
+        return _session_supplier(name, retention_period_ms, in_memory=True)
+
+    @staticmethod
+    def persistent_session_store(name: str, retention_period_ms: int) -> SessionBytesStoreSupplier:
+        """As `in_memory_session_store`, with the base on disk."""
+        return _session_supplier(name, retention_period_ms, in_memory=False)
+
+    @staticmethod
+    def session_store_builder(
+        supplier: SessionBytesStoreSupplier, key_serde: Serde | None, value_serde: Serde | None
+    ) -> StoreBuilder:
+        """Return the builder of a SessionStore; a serde of None is the default of the configuration."""
+        return _builder(supplier, key_serde, value_serde, timestamped=False)
 
 
-_STORES = {KEY_VALUE: MeteredKeyValueStore, TIMESTAMPED_KEY_VALUE: MeteredTimestampedKeyValueStore}
+def default_segment_interval_ms(history_retention_ms: int) -> int:
+    """Return how many ms of old versions are dropped at once by default (Kafka class:
+    RocksDbVersionedKeyValueBytesStoreSupplier)."""
+    for up_to_ms, parts, at_least_ms in ((60_000, 3, 2_000), (300_000, 5, 20_000), (3_600_000, 12, 60_000)):
+        if history_retention_ms <= up_to_ms:
+            return max(history_retention_ms // parts, at_least_ms)
+    return max(history_retention_ms // 24, 300_000)
 
 
-def build_store(
-    builder: StoreBuilder,
-    config: StreamsConfig,
-    view: BaseView,
-    cache: RecordCache,
-    context: Callable[[], RecordContext],
-    metadata: MutableMapping[str, int],
-) -> MeteredKeyValueStore:
-    """Put the layers of one store of a task together: metered, cached, uncommitted writes, base.
-
-    view: the committed entries. cache: the record cache of the task; one of 0 bytes leaves the layer out, as in Kafka.
-    context: gives the record that causes a write. metadata: what stores remember besides entries. Raises ConfigError if
-    a serde is neither given nor a default, or the
-    kind of the store is unknown.
-    """
-    make = _STORES.get(builder.kind)
-    if make is None:
-        raise ConfigError(
-            f"Store {builder.name!r} is of unknown kind {builder.kind!r}: expected one of {', '.join(_STORES)}."
+def _window_supplier(
+    name: str, retention_ms: int, size_ms: int, retain_duplicates: bool, in_memory: bool
+) -> WindowBytesStoreSupplier:
+    _checked(name)
+    if retention_ms < 0:
+        raise ValueError("retentionPeriod cannot be negative")
+    if size_ms < 0:
+        raise ValueError("windowSize cannot be negative")
+    if size_ms > retention_ms:
+        raise ValueError(
+            f"The retention period of the window store {name} must be no smaller than its window size. "
+            f"Got size=[{size_ms}], retention=[{retention_ms}]"
         )
-    in_memory = config["dsl.store.suppliers.class"] == "in_memory" if builder.in_memory is None else builder.in_memory
-    buffer = InMemoryUncommittedStore(view) if in_memory else UncommittedStore(view)
-    cached = (
-        CachingKeyValueStore(builder.name, buffer, cache, context) if builder.caching and cache.max_bytes > 0 else None
-    )
-    return make(
-        builder.name,
-        f"{config['application.id'] or ''}-{builder.name}-changelog",
-        _serde(builder.key_serde, config, builder.name, "key"),
-        _serde(builder.value_serde, config, builder.name, "value"),
-        buffer,
-        cached,
-        persistent=not in_memory,
-    )
+    return WindowBytesStoreSupplier(name, retention_ms, size_ms, retain_duplicates, in_memory)
 
 
-def _serde(given: Serde | None, config: StreamsConfig, store_name: str, what: str) -> Serde:
-    serde = given if given is not None else config[f"default.{what}.serde"]
-    if serde is None:
-        raise ConfigError(
-            f"Store {store_name!r} has no {what} serde: name one where the store is made, such as Serdes.string(), "
-            f"or set default.{what}.serde."
-        )
-    chosen: Serde = serde
-    return chosen
+def _session_supplier(name: str, retention_ms: int, in_memory: bool) -> SessionBytesStoreSupplier:
+    _checked(name)
+    if retention_ms < 0:
+        raise ValueError("retentionPeriod cannot be negative")
+    return SessionBytesStoreSupplier(name, retention_ms, in_memory)
+
+
+def _builder(supplier: Any, key_serde: Serde | None, value_serde: Serde | None, timestamped: bool) -> StoreBuilder:
+    if supplier is None:
+        raise TypeError("supplier cannot be null")
+    return StoreBuilder(supplier, key_serde, value_serde, timestamped)
 
 
 def _checked(name: Any) -> str:
+    if name is None:
+        raise TypeError("name cannot be null")
     if not isinstance(name, str):
         raise TypeError(f"The name of a store must be a str, not {name!r}.")
     return name

@@ -78,6 +78,10 @@ class UncommittedStore:
             )
         return total
 
+    def uncommitted_count(self) -> int:
+        """Return how many keys were written since the last commit."""
+        return len(self._writes)
+
     def flush(self) -> None:
         """Do nothing: writes leave by `changes` at the commit."""
 

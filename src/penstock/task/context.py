@@ -13,7 +13,7 @@ from penstock.errors import StreamsError
 from penstock.processor.api import Cancellable, ProcessorContext, PunctuationType, Punctuator
 from penstock.record import NO_TIMESTAMP, Record, RecordBatch, RecordMetadata, TopicPartition
 from penstock.serdes import Serde
-from penstock.state.api import EngineKeyValueStore, RecordContext, StateStore
+from penstock.state.api import EngineStore, RecordContext, StateStore
 from penstock.task.punctuation import MINIMUM_INTERVAL_MS, Schedule, Schedules
 
 
@@ -70,7 +70,7 @@ class TaskContext:
         self.record: Record[Any, Any] | None = None
         self.punctuation_time = NO_TIMESTAMP
         self.source = TopicPartition("", -1)
-        self.stores: Mapping[str, EngineKeyValueStore] = {}
+        self.stores: Mapping[str, EngineStore] = {}
         self.global_stores: Mapping[str, StateStore] = {}
         self.processor_metadata: dict[str, int] = {}
         self.dropped_records: Counter[str] = Counter()
@@ -79,6 +79,10 @@ class TaskContext:
     def node_context(self, node: Node) -> ProcessorContext:
         """Return the context of `node`."""
         return NodeContext(self, node)
+
+    def count_dropped(self, name: str, records: int) -> None:
+        """Add to the dropped records of the node or store `name`."""
+        self.dropped_records[name] += records
 
     def record_context(self) -> RecordContext:
         """Return the context for a write to a store: that of the record being processed, or of the punctuation."""

@@ -66,6 +66,7 @@ class GlobalStateUpdateTask:
             RecordCache(0),
             self._context.record_context,
             self._context.processor_metadata,
+            self._context.count_dropped,
         )
         self._context.stores = self._state.stores
         self._nodes = ProcessorTopology(topology, self._context, RecordCollector(), {}, 0)

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping
+from functools import partial
 
 from penstock.config import StreamsConfig
 from penstock.errors import ProcessorStateError
 from penstock.plan.subtopology import SubtopologySpec
-from penstock.state.api import Base, Changes, EngineKeyValueStore, RecordContext
+from penstock.state.api import Base, Changes, EngineStore, RecordContext
+from penstock.state.build import build_store
 from penstock.state.cache import RecordCache
-from penstock.state.stores import build_store
 from penstock.task.processor_topology import ProcessingError
 
 
@@ -26,15 +27,19 @@ class ProcessorStateManager:
         cache: RecordCache,
         context: Callable[[], RecordContext],
         metadata: MutableMapping[str, int],
+        count_dropped: Callable[[str, int], None],
     ) -> None:
         """Build each store of `spec` over `base`, behind `cache` where it is to be cached; `context` gives the record
         that causes a write. log_prefix: begins the texts of errors, and says whose stores they are. metadata: what
-        stores remember besides entries, such as their clocks."""
+        stores remember besides entries, such as their clocks. count_dropped: takes a store's name and the number of
+        writes that it refused."""
         self._log_prefix = log_prefix
         self._base = base
         self._cache = cache
-        self.stores: dict[str, EngineKeyValueStore] = {
-            name: build_store(builder, config, base.view(name), cache, context, metadata)
+        self.stores: dict[str, EngineStore] = {
+            name: build_store(
+                builder, config, base.view(name), cache, context, metadata, partial(count_dropped, name)
+            )
             for name, builder in spec.stores.items()
         }
 

@@ -21,7 +21,7 @@ from penstock.plan.subtopology import SinkSpec, SubtopologySpec, TaskId
 from penstock.processor.api import PunctuationType
 from penstock.processor.timestamps import fail_on_invalid_timestamp
 from penstock.record import NO_METADATA, RecordBatch, TopicPartition, running_maximum
-from penstock.state.api import Base, Changes, EngineKeyValueStore, StateStore
+from penstock.state.api import Base, Changes, EngineStore, StateStore
 from penstock.state.cache import RecordCache
 from penstock.task.checkpoint import TaskCheckpoint
 from penstock.task.context import TaskContext
@@ -86,7 +86,14 @@ class StreamTask:
         self._log_prefix = f"stream-thread [main] task [{task_id}] "
         state_log_prefix = self._log_prefix if state_log_prefix is None else state_log_prefix
         self._state = ProcessorStateManager(
-            spec, state_log_prefix, config, base, cache, self._context.record_context, self._context.processor_metadata
+            spec,
+            state_log_prefix,
+            config,
+            base,
+            cache,
+            self._context.record_context,
+            self._context.processor_metadata,
+            self._context.count_dropped,
         )
         self._context.stores = self._state.stores
         self._context.global_stores = global_stores or {}
@@ -105,7 +112,7 @@ class StreamTask:
             config["default.timestamp.extractor"] or fail_on_invalid_timestamp,
             checkpoint.partition_times,
             self._execution.takes_serialized,
-            self._count_dropped,
+            self._context.count_dropped,
         )
         self._order = None if config["penstock.trace.order"] is None else OrderTrace()
 
@@ -207,7 +214,7 @@ class StreamTask:
             dict(self._context.processor_metadata),
         )
 
-    def store(self, name: str) -> EngineKeyValueStore:
+    def store(self, name: str) -> EngineStore:
         """Return the store `name`; raises StreamsError if the task has none of that name."""
         if name not in self._state.stores:
             raise StreamsError(
@@ -269,9 +276,6 @@ class StreamTask:
         )
         _point_at_user_line(error, failure.error)
         raise error from failure.error
-
-    def _count_dropped(self, node: str, records: int) -> None:
-        self._context.dropped_records[node] += records
 
 
 def _point_at_user_line(error: StreamsError, cause: BaseException) -> None:

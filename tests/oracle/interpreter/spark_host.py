@@ -24,7 +24,7 @@ from penstock.record import NO_METADATA
 from penstock.state.api import RecordContext, StoreBuilder
 from penstock.state.cache import RecordCache
 from penstock.state.memory import MemoryBase
-from penstock.state.stores import build_store
+from penstock.state.build import build_store
 from tests.oracle.interpreter import case_runner, errors
 from tests.oracle.interpreter.settings import APPLICATION_ID, configuration
 from tests.oracle.interpreter.stores import content

@@ -1,0 +1,135 @@
+"""Where the layers of a store are put together: the only module that names them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
+
+from penstock.config import StreamsConfig
+from penstock.errors import ConfigError
+from penstock.serdes import Serde
+from penstock.state.api import BaseView, RecordContext, StoreBuilder
+from penstock.state.cache import RecordCache
+from penstock.state.caching import CachingKeyValueStore
+from penstock.state.layers import MeteredKeyValueStore, MeteredTimestampedKeyValueStore
+from penstock.state.layouts import SESSION_SUFFIX_SIZE, WINDOW_SUFFIX_SIZE
+from penstock.state.metered import MeteredStore
+from penstock.state.segmented import CachingSegmentedStore, InMemorySegmentedStore, SegmentedStore
+from penstock.state.session_store import MeteredSessionStore
+from penstock.state.state_serdes import StateSerdes, TimestampedStateSerdes
+from penstock.state.suppliers import (
+    KeyValueBytesStoreSupplier,
+    SessionBytesStoreSupplier,
+    WindowBytesStoreSupplier,
+)
+from penstock.state.uncommitted import InMemoryUncommittedStore, UncommittedStore
+from penstock.state.window_store import MeteredTimestampedWindowStore, MeteredWindowStore
+
+
+@dataclass(frozen=True)
+class _Build:
+    """What is needed to build one store of a task."""
+
+    builder: StoreBuilder
+    config: StreamsConfig
+    view: BaseView
+    cache: RecordCache
+    context: Callable[[], RecordContext]
+    metadata: MutableMapping[str, int]
+    count_dropped: Callable[[int], None]
+
+    @property
+    def in_memory(self) -> bool:
+        given = self.builder.in_memory
+        return self.config["dsl.store.suppliers.class"] == "in_memory" if given is None else given
+
+    @property
+    def cached(self) -> bool:
+        return self.builder.caching and self.cache.max_bytes > 0
+
+    def buffer(self) -> UncommittedStore:
+        return InMemoryUncommittedStore(self.view) if self.in_memory else UncommittedStore(self.view)
+
+    def segmented(self, suffix_size: int, retention_ms: int, segment_interval_ms: int) -> SegmentedStore:
+        return (InMemorySegmentedStore if self.in_memory else SegmentedStore)(
+            self.builder.name,
+            self.view,
+            self.buffer(),
+            suffix_size,
+            retention_ms,
+            segment_interval_ms,
+            self.metadata,
+            self.count_dropped,
+        )
+
+    def caching_segmented(self, buffer: SegmentedStore) -> CachingSegmentedStore | None:
+        return CachingSegmentedStore(self.builder.name, buffer, self.cache, self.context) if self.cached else None
+
+    def serdes(self) -> StateSerdes:
+        builder = self.builder
+        return (TimestampedStateSerdes if builder.timestamped else StateSerdes)(
+            builder.name,
+            f"{self.config['application.id'] or ''}-{builder.name}-changelog",
+            self._serde(builder.key_serde, "key"),
+            self._serde(builder.value_serde, "value"),
+        )
+
+    def _serde(self, given: Serde | None, what: str) -> Serde:
+        serde: Serde | None = given if given is not None else self.config[f"default.{what}.serde"]
+        if serde is None:
+            raise ConfigError(
+                f"Store {self.builder.name!r} has no {what} serde: name one where the store is made, such as "
+                f"Serdes.string(), or set default.{what}.serde."
+            )
+        return serde
+
+
+def build_store(
+    builder: StoreBuilder,
+    config: StreamsConfig,
+    view: BaseView,
+    cache: RecordCache,
+    context: Callable[[], RecordContext],
+    metadata: MutableMapping[str, int],
+    count_dropped: Callable[[int], None] = lambda records: None,
+) -> MeteredStore:
+    """Put the layers of one store of a task together: metered, cached, uncommitted writes, base.
+
+    view: the committed entries. cache: the record cache of the task; one of 0 bytes leaves the layer out, as in Kafka.
+    context: gives the record that causes a write. metadata: what stores remember besides entries. count_dropped: takes
+    the number of writes that a store refused. Raises ConfigError if a serde is neither given nor a default, or the kind
+    of the store is unknown.
+    """
+    build = _Build(builder, config, view, cache, context, metadata, count_dropped)
+    match builder.supplier:
+        case KeyValueBytesStoreSupplier():
+            return _key_value(build)
+        case WindowBytesStoreSupplier() as supplier:
+            return _window(build, supplier)
+        case SessionBytesStoreSupplier() as supplier:
+            return _session(build, supplier)
+        case _:
+            raise ConfigError(
+                f"Store {builder.name!r} is of unknown kind {builder.kind!r}: use a supplier of `Stores`, or one whose "
+                "get() returns a StateStore."
+            )
+
+
+def _key_value(build: _Build) -> MeteredStore:
+    buffer = build.buffer()
+    cached = CachingKeyValueStore(build.builder.name, buffer, build.cache, build.context) if build.cached else None
+    make = MeteredTimestampedKeyValueStore if build.builder.timestamped else MeteredKeyValueStore
+    return make(build.serdes(), buffer, cached, persistent=not build.in_memory)
+
+
+def _window(build: _Build, supplier: WindowBytesStoreSupplier) -> MeteredStore:
+    buffer = build.segmented(WINDOW_SUFFIX_SIZE, supplier.retention_ms, supplier.segment_interval_ms)
+    cached = None if supplier.retain_duplicates else build.caching_segmented(buffer)
+    make = MeteredTimestampedWindowStore if build.builder.timestamped else MeteredWindowStore
+    return make(build.serdes(), supplier, buffer, cached, not build.in_memory, build.metadata)
+
+
+def _session(build: _Build, supplier: SessionBytesStoreSupplier) -> MeteredStore:
+    buffer = build.segmented(SESSION_SUFFIX_SIZE, supplier.retention_ms, supplier.segment_interval_ms)
+    cached = build.caching_segmented(buffer)
+    return MeteredSessionStore(build.serdes(), supplier, buffer, cached, not build.in_memory)

@@ -1,0 +1,210 @@
+"""What all typed stores have in common: the upper layer that user code and processors hold, and its iterators (Kafka
+classes: the Metered stores, MeteredKeyValueStoreIterator).
+
+Keys and values become bytes here; below there are only bytes. A kind of store only adds its own reads and writes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from copy import copy
+from typing import Any, NoReturn, Self
+
+from penstock.errors import InvalidStateStoreError
+from penstock.record import Int64Array, KeyValue
+from penstock.serdes import Serde
+from penstock.state.api import BufferedBytesStore, BytesStore, CachingBytesStore, FlushListener
+from penstock.state.state_serdes import StateSerdes
+
+_log = logging.getLogger(__name__)
+
+
+class MeteredStore:
+    """A store of objects over a store of bytes (implements StateStore and EngineStore; Kafka class:
+    WrappedStateStore)."""
+
+    def __init__(
+        self, serdes: StateSerdes, buffer: BufferedBytesStore, cache: CachingBytesStore | None, persistent: bool
+    ) -> None:
+        """Hold the store that `serdes` are made for over `buffer`, its uncommitted writes, through `cache` if it has
+        one. persistent: whether the base outlives the process."""
+        self._serdes = serdes
+        self._name = serdes.store_name
+        self._buffer = buffer
+        self._cache = cache
+        self._below: BytesStore = buffer if cache is None else cache
+        self._persistent = persistent
+        self._open = True
+
+    # ---------- what users call
+
+    @property
+    def name(self) -> str:
+        """The name of the store."""
+        return self._name
+
+    def is_open(self) -> bool:
+        """Return whether the store can be used."""
+        return self._open
+
+    def persistent(self) -> bool:
+        """Return whether the store's base outlives the process."""
+        return self._persistent
+
+    def flush(self) -> None:
+        """Write cached entries through and forward them."""
+        self._below.flush()
+
+    def close(self) -> None:
+        """Close the store; what is uncommitted is void. Later calls raise InvalidStateStoreError."""
+        self._open = False
+        if self._cache is not None:
+            self._cache.close()
+        self._buffer.clear()
+
+    # ---------- what tasks and processors call
+
+    @property
+    def key_serde(self) -> Serde:
+        """The serde of the keys."""
+        return self._serdes.key_serde
+
+    @property
+    def value_serde(self) -> Serde:
+        """The serde of the values."""
+        return self._serdes.value_serde
+
+    @property
+    def timestamped(self) -> bool:
+        """Whether the values are ValueAndTimestamp."""
+        return self._serdes.timestamped
+
+    @property
+    def cached(self) -> bool:
+        """Whether updates leave by the flush listener, and not by the processor that writes."""
+        return self._cache is not None
+
+    def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> None:
+        """Give each entry that leaves the record cache to `listener`; does nothing for a store without a cache."""
+        if self._cache is not None:
+            self._cache.set_flush_listener(listener, send_old_values)
+
+    def changes(self) -> dict[bytes, bytes | None]:
+        """Return the uncommitted writes (after `flush`) in key order, None for a delete."""
+        return self._buffer.changes()
+
+    def clear_changes(self) -> None:
+        """Forget the uncommitted writes: the base has them now."""
+        self._buffer.clear()
+
+    def deserialize_columns(self, values: list[bytes | None]) -> tuple[list[Any], Int64Array]:
+        """Return the values that `values` stand for, None for None, and their timestamps (ms), NO_TIMESTAMP where there
+        is none; raises SerializationError naming the store."""
+        return self._serdes.deserialize_values(values)
+
+    def beneath_cache(self) -> Self:
+        """Return the same store as it is below the record cache; a store without a cache is as it is."""
+        beneath = copy(self)
+        beneath._cache = None
+        beneath._below = self._buffer
+        return beneath
+
+    # ---------- helpers
+
+    def _serialize_key(self, key: Any, what: str = "key") -> bytes:
+        if key is None or not self._open:
+            self._refuse(what)
+        return self._serdes.serialize_key(key)
+
+    def _serialize_bounds(self, from_key: Any, to_key: Any) -> tuple[bytes | None, bytes | None] | None:
+        """Return both inclusive bounds as bytes, None for an open end; None for both if nothing lies between."""
+        if not self._open:
+            self._refuse()
+        first = None if from_key is None else self._serdes.serialize_key(from_key)
+        last = None if to_key is None else self._serdes.serialize_key(to_key)
+        if first is None or last is None or first <= last:
+            return first, last
+        _log.warning(
+            "Store %s: the range is empty, since its first key is greater than its last (%r > %r). "
+            "Are they in the wrong order, or does the key serde not keep the order in its bytes? "
+            "Those of numbers do not for negative ones.",
+            self._name,
+            from_key,
+            to_key,
+        )
+        return None
+
+    def _check_open(self) -> None:
+        if not self._open:
+            self._refuse()
+
+    def _refuse(self, what: str = "key") -> NoReturn:
+        if not self._open:
+            raise InvalidStateStoreError(
+                f"Store {self._name!r} is not open: its task was closed or has moved. Get the store again in init()."
+            )
+        raise TypeError(
+            f"Store {self._name!r}: {what} must not be None; drop such records, or choose another {what} for them."
+        )
+
+
+class MeteredIterator:
+    """Iterates over the entries of a store as KeyValue (implements KeyValueIterator; Kafka class:
+    MeteredKeyValueStoreIterator)."""
+
+    __slots__ = ("_entries", "_key_of", "_next", "_open", "_store", "_value_of")
+
+    def __init__(
+        self,
+        store: MeteredStore,
+        entries: Iterator[tuple[bytes, bytes]],
+        key_of: Callable[[bytes], Any],
+        value_of: Callable[[bytes], Any],
+    ) -> None:
+        """Read `entries` of `store`, which are bytes, by `key_of` and `value_of`."""
+        self._store = store
+        self._entries = entries
+        self._key_of = key_of
+        self._value_of = value_of
+        self._next: tuple[bytes, bytes] | None = None
+        self._open = True
+
+    def __iter__(self) -> MeteredIterator:
+        return self
+
+    def __next__(self) -> KeyValue:
+        if not self._open or not self._store.is_open():
+            self._refuse()
+        entry = self._next
+        if entry is None:
+            entry = next(self._entries)
+        else:
+            self._next = None
+        return KeyValue(self._key_of(entry[0]), self._value_of(entry[1]))
+
+    def __enter__(self) -> MeteredIterator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def peek_next_key(self) -> Any:
+        """Return the next key without taking it; raises StopIteration at the end."""
+        if not self._open or not self._store.is_open():
+            self._refuse()
+        if self._next is None:
+            self._next = next(self._entries)
+        return self._key_of(self._next[0])
+
+    def close(self) -> None:
+        """Release the iterator; later calls raise InvalidStateStoreError."""
+        self._open = False
+        self._entries = iter(())
+        self._next = None
+
+    def _refuse(self) -> NoReturn:
+        what = "iterator" if self._store.is_open() else "store"
+        raise InvalidStateStoreError(
+            f"Store {self._store.name!r}: the {what} is closed. Read all that you need before you close it."
+        )

@@ -1,0 +1,270 @@
+"""Stores of entries that expire: uncommitted writes by segments of time, and the record cache before them (Kafka
+classes: AbstractRocksDBSegmentedBytesStore, the in-memory window and session stores, SegmentedCacheFunction).
+
+Rules:
+- The clock of a store is the largest time that was ever written to it. Reads leave out what is older than the clock
+  less the retention.
+- On disk a write is refused, and counted as dropped, if its segment as a whole has expired; in memory, if it has
+  expired itself.
+- An expired segment is removed piece by piece: every flush removes a bounded number of entries, and more than were
+  written.
+- A cache does not know the retention: it shows what it holds.
+
+Keys are those of `layouts`: segment, key, and a suffix that begins with the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from itertools import islice
+
+from penstock.record import NO_TIMESTAMP
+from penstock.state.api import BaseView, RecordContext
+from penstock.state.cache import RecordCache
+from penstock.state.caching import CachingKeyValueStore
+from penstock.state.layouts import SEGMENT_SIZE, pack_segment, times_of
+from penstock.state.uncommitted import UncommittedStore
+
+EXPIRED_PER_FLUSH = 10_000
+"""How many expired entries a flush may remove, however few were written."""
+
+_MOST_KNOWN_SEGMENTS = 64
+
+
+class SegmentedStore:
+    """Uncommitted writes of entries that expire with their segments, as on disk (implements BufferedBytesStore)."""
+
+    def __init__(
+        self,
+        name: str,
+        view: BaseView,
+        buffer: UncommittedStore,
+        suffix_size: int,
+        retention_ms: int,
+        segment_interval_ms: int,
+        metadata: MutableMapping[str, int],
+        count_dropped: Callable[[int], None],
+    ) -> None:
+        """Keep the store `name` in `buffer`, which is over `view`.
+
+        suffix_size: bytes of a key behind the user's key. metadata: where the clock of the store is kept.
+        count_dropped: takes the number of writes that came too late.
+        """
+        self.segment_interval_ms = segment_interval_ms
+        self.suffix_size = suffix_size
+        self._view = view
+        self._buffer = buffer
+        self._retention = retention_ms
+        self._metadata = metadata
+        self._clock = f"{name}/observed_stream_time"
+        self._count_dropped = count_dropped
+        self._segments: set[bytes] = set()
+        self._knows_committed = False
+        self._set_clock(metadata.get(self._clock, NO_TIMESTAMP))
+
+    # ---------- the clock
+
+    def _set_clock(self, time: int) -> None:
+        self._observed = time
+        self._oldest_visible = time - self._retention + 1
+        self._oldest_accepted = self._accepted_at(time)
+        self._visible_segment = self._segment(max(self._oldest_visible, 0))
+
+    def _observe(self, time: int) -> None:
+        if time > self._observed:
+            self._metadata[self._clock] = time
+            self._set_clock(time)
+
+    def _accepted_at(self, time: int) -> int:
+        """Return the oldest time (ms) that is still written when the clock is at `time`."""
+        return max(time - self._retention, 0) // self.segment_interval_ms * self.segment_interval_ms
+
+    def _segment(self, time: int) -> bytes:
+        return pack_segment(time // self.segment_interval_ms)
+
+    def _time(self, key: bytes) -> int:
+        at = len(key) - self.suffix_size
+        return int.from_bytes(key[at : at + 8], "big", signed=True)
+
+    def keeps(self, keys: Sequence[bytes]) -> bool:
+        """Return whether all of `keys` will be visible when all are written."""
+        times = times_of(keys, self.suffix_size)
+        return int(times.min()) > max(int(times.max()), self._observed) - self._retention
+
+    # ---------- reads
+
+    def segments(self, from_time: int, to_time: int) -> list[bytes]:
+        """Return the segments with entries that are of `from_time` to `to_time` (ms), in order."""
+        first, last = self._segment(max(from_time, self._oldest_visible, 0)), self._segment(to_time)
+        return sorted(segment for segment in self._known_segments() if first <= segment <= last)
+
+    def _known_segments(self) -> set[bytes]:
+        if not self._knows_committed:
+            self._segments.update(_segments_of(self._view))
+            self._knows_committed = True
+        return self._segments
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of `key`, None if there is none or it has expired."""
+        return None if self._time(key) < self._oldest_visible else self._buffer.get(key)
+
+    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the value of each of `keys`, None where there is none or it has expired."""
+        if not keys or min(keys)[:SEGMENT_SIZE] > self._visible_segment:
+            return self._buffer.multi_get(keys)
+        return [self.get(key) for key in keys]
+
+    def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+        """Return an iterator over the entries with from_key <= key < to_key that have not expired."""
+        entries = self._buffer.range(from_key, to_key, reverse)
+        if from_key is not None and from_key[:SEGMENT_SIZE] > self._visible_segment:
+            return entries
+        oldest, time = self._oldest_visible, self._time
+        return (entry for entry in entries if time(entry[0]) >= oldest)
+
+    def approximate_num_entries(self) -> int:
+        """Return about how many entries there are, with expired ones that are still to be removed."""
+        return self._buffer.approximate_num_entries()
+
+    # ---------- writes
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Write `value` under `key` (None deletes) unless it comes too late."""
+        time = self._time(key)
+        self._observe(time)
+        if time < self._oldest_accepted:
+            self._count_dropped(1)
+            return
+        self._segments.add(key[:SEGMENT_SIZE])
+        self._buffer.put(key, value)
+
+    def put_many(
+        self, keys: Sequence[bytes], values: Sequence[bytes | None], contexts: Sequence[RecordContext] | None = None
+    ) -> None:
+        """Write each of `values` under the key at its place, in turn, unless it comes too late."""
+        if not keys:
+            return
+        times = times_of(keys, self.suffix_size)
+        newest = max(int(times.max()), self._observed)
+        if int(times.min()) < self._accepted_at(newest):
+            for key, value in zip(keys, values, strict=True):
+                self.put(key, value)
+            return
+        self._observe(newest)
+        self._segments.update({key[:SEGMENT_SIZE] for key in keys})
+        self._buffer.put_many(keys, values)
+
+    def remove(self, key: bytes) -> None:
+        """Delete `key`; one that has expired is not counted as dropped."""
+        time = self._time(key)
+        self._observe(time)
+        if time >= self._oldest_accepted:
+            self._buffer.put(key, None)
+
+    # ---------- the commit
+
+    def flush(self) -> None:
+        """Remove expired entries, as many as were written and EXPIRED_PER_FLUSH at least."""
+        live = self._segment(max(self._observed - self._retention, 0))
+        left = max(EXPIRED_PER_FLUSH, 2 * self._buffer.uncommitted_count())
+        for segment in sorted(segment for segment in self._known_segments() if segment < live):
+            entries = self._buffer.range(segment, _following(segment), False)
+            expired = [key for key, _ in islice(entries, left)]
+            self._buffer.put_many(expired, [None] * len(expired))
+            left -= len(expired)
+            if left == 0:
+                return
+            self._segments.discard(segment)
+
+    def changes(self) -> dict[bytes, bytes | None]:
+        """Return the uncommitted writes in key order, None for a delete."""
+        return self._buffer.changes()
+
+    def clear(self) -> None:
+        """Forget the uncommitted writes: they are in the base now, or void."""
+        self._buffer.clear()
+
+
+class InMemorySegmentedStore(SegmentedStore):
+    """Uncommitted writes of entries that expire one by one, as in memory."""
+
+    def _accepted_at(self, time: int) -> int:
+        return time - self._retention + 1
+
+
+class CachingSegmentedStore(CachingKeyValueStore):
+    """Reads and writes through a named cache over a store whose entries expire (Kafka classes: CachingWindowStore,
+    CachingSessionStore)."""
+
+    def __init__(
+        self, name: str, below: SegmentedStore, cache: RecordCache, context: Callable[[], RecordContext]
+    ) -> None:
+        """Cache the store `name` over `below` in `cache`; `context` gives the record that causes a write."""
+        super().__init__(name, below, cache, context)
+        self._segmented = below
+        self._segments: set[bytes] = set()
+        self._most_segments = _MOST_KNOWN_SEGMENTS
+
+    def segments(self, from_time: int, to_time: int) -> list[bytes]:
+        """Return the segments with entries that are of `from_time` to `to_time` (ms), here or below, in order."""
+        interval = self._segmented.segment_interval_ms
+        first, last = pack_segment(max(from_time, 0) // interval), pack_segment(to_time // interval)
+        cached = {segment for segment in self._segments if first <= segment <= last}
+        return sorted(cached.union(self._segmented.segments(from_time, to_time)))
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of `key`; one read from below is not kept in the cache."""
+        entry = self._cache.get(key)
+        return self._below.get(key) if entry is None else entry[0]
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Write an entry (None deletes) with the context of now."""
+        self._segments.add(key[:SEGMENT_SIZE])
+        super().put(key, value)
+
+    def put_many(
+        self, keys: Sequence[bytes], values: Sequence[bytes | None], contexts: Sequence[RecordContext] | None = None
+    ) -> None:
+        """Write each entry in turn with the context at its place, or all with that of now; evicts nothing."""
+        self._segments.update({key[:SEGMENT_SIZE] for key in keys})
+        super().put_many(keys, values, contexts)
+
+    def flush(self) -> None:
+        """Write all dirty entries below, forward them, and remove some of what has expired."""
+        super().flush()
+        if len(self._segments) > self._most_segments:
+            self._segments = {key[:SEGMENT_SIZE] for key in self._cache}
+            self._most_segments = max(_MOST_KNOWN_SEGMENTS, 2 * len(self._segments))
+        self._below.flush()
+
+    def _write_below(self, keys: list[bytes], values: list[bytes | None], contexts: list[RecordContext]) -> None:
+        if self._segmented.keeps(keys):
+            super()._write_below(keys, values, contexts)
+            return
+        for key, value, context in zip(keys, values, contexts, strict=True):  # each may make the next expire
+            super()._write_below([key], [value], [context])
+
+
+def _following(segment: bytes) -> bytes:
+    return pack_segment(int.from_bytes(segment, "big") + 1)
+
+
+def _segments_of(view: BaseView) -> Iterator[bytes]:
+    entry = next(view.range(None, None, False), None)
+    while entry is not None:
+        segment = entry[0][:SEGMENT_SIZE]
+        yield segment
+        entry = next(view.range(_following(segment), None, False), None)
+
+
+def in_segments(
+    read: Callable[[bytes, bytes, bool], Iterator[tuple[bytes, bytes]]],
+    segments: Sequence[bytes],
+    first: bytes,
+    last: bytes | None,
+    reverse: bool,
+) -> Iterator[tuple[bytes, bytes]]:
+    """Return an iterator over what `read` gives for each of `segments` in turn: entries whose keys behind the segment
+    are from `first` to before `last`, None for the end of the segment."""
+    for segment in segments:
+        yield from read(segment + first, _following(segment) if last is None else segment + last, reverse)

@@ -1,0 +1,194 @@
+"""The session store that user code and processors hold (Kafka classes: MeteredSessionStore, RocksDBSessionStore,
+InMemorySessionStore).
+
+An entry is known by key, end and start of the session, and expires by its end. Retention is the business of
+`segmented`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Self
+
+from penstock.state.layouts import (
+    SEGMENT_SIZE,
+    SESSION_SUFFIX_SIZE,
+    after,
+    after_last,
+    pack_segment,
+    pack_session,
+    session_of,
+)
+from penstock.state.metered import MeteredIterator, MeteredStore
+from penstock.state.segmented import CachingSegmentedStore, SegmentedStore, in_segments
+from penstock.state.state_serdes import StateSerdes
+from penstock.state.suppliers import SessionBytesStoreSupplier
+from penstock.windows import LONG_MAX, SessionWindow, Windowed
+
+
+class MeteredSessionStore(MeteredStore):
+    """A session store of objects (implements SessionStore and EngineSessionStore)."""
+
+    def __init__(
+        self,
+        serdes: StateSerdes,
+        supplier: SessionBytesStoreSupplier,
+        buffer: SegmentedStore,
+        cache: CachingSegmentedStore | None,
+        persistent: bool,
+    ) -> None:
+        """Hold the store over `buffer`, its uncommitted writes, through `cache` if it has one."""
+        super().__init__(serdes, buffer, cache, persistent)
+        self._uncommitted = buffer
+        self._sessions: SegmentedStore | CachingSegmentedStore = buffer if cache is None else cache
+        self._interval = supplier.segment_interval_ms
+        self._by_time = supplier.time_ordered or not persistent
+
+    # ---------- what users call
+
+    def put(self, session_key: Windowed[Any], aggregate: Any) -> None:
+        """Store `aggregate` for the session; None deletes. Raises TypeError for None as Windowed or key."""
+        self._below.put(self._session_key(session_key), self._serdes.serialize_value(aggregate))
+
+    def remove(self, session_key: Windowed[Any]) -> None:
+        """Remove the session; raises TypeError for None as Windowed or key."""
+        key = self._session_key(session_key)
+        if self._cache is None:
+            self._uncommitted.remove(key)
+        else:
+            self._cache.put(key, None)
+
+    def fetch_session(self, key: Any, session_start: int, session_end: int) -> Any:
+        """Return the aggregate of the session of `key` from `session_start` to `session_end` (ms), None if there is
+        none."""
+        data = self._below.get(self._entry_key(self._serialize_key(key), session_start, session_end))
+        return self._serdes.deserialize_value(data)
+
+    def find_sessions(self, key: Any, earliest_session_end: int, latest_session_start: int) -> MeteredIterator:
+        """Return the sessions of `key` that end at `earliest_session_end` (ms) or later and start at
+        `latest_session_start` or earlier."""
+        return self._find(key, earliest_session_end, latest_session_start, False)
+
+    def backward_find_sessions(self, key: Any, earliest_session_end: int, latest_session_start: int) -> MeteredIterator:
+        """As `find_sessions`, in reverse."""
+        return self._find(key, earliest_session_end, latest_session_start, True)
+
+    def find_sessions_range(
+        self, key_from: Any, key_to: Any, earliest_session_end: int, latest_session_start: int
+    ) -> MeteredIterator:
+        """As `find_sessions`, of the keys from `key_from` to `key_to` (inclusive, None for an open end)."""
+        return self._find_range(key_from, key_to, earliest_session_end, latest_session_start, False)
+
+    def backward_find_sessions_range(
+        self, key_from: Any, key_to: Any, earliest_session_end: int, latest_session_start: int
+    ) -> MeteredIterator:
+        """As `find_sessions_range`, in reverse."""
+        return self._find_range(key_from, key_to, earliest_session_end, latest_session_start, True)
+
+    def fetch(self, key: Any) -> MeteredIterator:
+        """Return all sessions of `key`."""
+        return self._find(key, 0, LONG_MAX, False)
+
+    def backward_fetch(self, key: Any) -> MeteredIterator:
+        """Return all sessions of `key` in reverse."""
+        return self._find(key, 0, LONG_MAX, True)
+
+    def fetch_range(self, key_from: Any, key_to: Any) -> MeteredIterator:
+        """Return all sessions of the keys from `key_from` to `key_to` (inclusive, None for an open end)."""
+        return self._find_range(key_from, key_to, 0, LONG_MAX, False)
+
+    def backward_fetch_range(self, key_from: Any, key_to: Any) -> MeteredIterator:
+        """As `fetch_range`, in reverse."""
+        return self._find_range(key_from, key_to, 0, LONG_MAX, True)
+
+    # ---------- what processors call
+
+    def find_sessions_by_time(self, earliest_session_end: int, latest_session_end: int) -> MeteredIterator:
+        """Return the sessions of all keys that end from `earliest_session_end` to `latest_session_end` (ms), by end,
+        start and key."""
+        self._check_open()
+        segments = self._sessions.segments(earliest_session_end, latest_session_end)
+        found = [
+            entry
+            for entry in in_segments(self._sessions.range, segments, b"", None, False)
+            if earliest_session_end <= session_of(entry[0])[0] <= latest_session_end
+        ]
+        return self._iterator(iter(sorted(found, key=_end_key_start)))
+
+    def deserialize_keys(self, keys: list[bytes]) -> list[Any]:
+        """Return the Windowed that each of `keys`, of entries, stands for; raises SerializationError."""
+        plain = self._serdes.deserialize_keys([key[SEGMENT_SIZE:-SESSION_SUFFIX_SIZE] for key in keys])
+        return [Windowed(key, _window(entry)) for key, entry in zip(plain, keys, strict=True)]
+
+    def beneath_cache(self) -> Self:
+        """Return the same store as it is below the record cache: what has expired is hidden."""
+        beneath = super().beneath_cache()
+        beneath._sessions = self._uncommitted
+        return beneath
+
+    # ---------- helpers
+
+    def _session_key(self, session_key: Windowed[Any] | None) -> bytes:
+        if session_key is None:
+            self._refuse("session key")
+        key = self._serialize_key(session_key.key)
+        return self._entry_key(key, session_key.window.start, session_key.window.end)
+
+    def _entry_key(self, key: bytes, start: int, end: int) -> bytes:
+        return pack_segment(end // self._interval) + key + pack_session(end, start)
+
+    def _find(self, key: Any, earliest_end: int, latest_start: int, reverse: bool) -> MeteredIterator:
+        serialized = self._serialize_key(key)
+        size = SEGMENT_SIZE + len(serialized) + SESSION_SUFFIX_SIZE
+        first = serialized + pack_session(max(earliest_end, 0), 0)
+        last = after(serialized + pack_session(LONG_MAX, latest_start))
+        entries = self._in_segments(earliest_end, first, last, reverse)
+        return self._iterator(  # longer keys have the same bytes in between
+            entry for entry in entries if len(entry[0]) == size and session_of(entry[0])[1] <= latest_start
+        )
+
+    def _find_range(
+        self, key_from: Any, key_to: Any, earliest_end: int, latest_start: int, reverse: bool
+    ) -> MeteredIterator:
+        bounds = self._serialize_bounds(key_from, key_to)
+        if bounds is None:
+            return self._iterator(iter(()))
+        lowest, highest = bounds
+        last = None if highest is None else after_last(highest, pack_session(LONG_MAX, latest_start))
+        found = (
+            entry
+            for entry in self._in_segments(earliest_end, lowest or b"", last, reverse)
+            if _overlaps(entry[0], earliest_end, latest_start)
+            and (lowest is None or entry[0][SEGMENT_SIZE:-SESSION_SUFFIX_SIZE] >= lowest)
+            and (highest is None or entry[0][SEGMENT_SIZE:-SESSION_SUFFIX_SIZE] <= highest)
+        )
+        return self._iterator(iter(sorted(found, key=_end_key_start, reverse=reverse)) if self._by_time else found)
+
+    def _in_segments(
+        self, earliest_end: int, first: bytes, last: bytes | None, reverse: bool
+    ) -> Iterator[tuple[bytes, bytes]]:
+        segments = self._sessions.segments(earliest_end, LONG_MAX)
+        if reverse:
+            segments.reverse()
+        return in_segments(self._sessions.range, segments, first, last, reverse)
+
+    def _iterator(self, entries: Iterator[tuple[bytes, bytes]]) -> MeteredIterator:
+        return MeteredIterator(self, entries, self._windowed, self._serdes.deserialize_value)
+
+    def _windowed(self, data: bytes) -> Windowed[Any]:
+        return Windowed(self._serdes.deserialize_key(data[SEGMENT_SIZE:-SESSION_SUFFIX_SIZE]), _window(data))
+
+
+def _window(data: bytes) -> SessionWindow:
+    end, start = session_of(data)
+    return SessionWindow(start, end)
+
+
+def _overlaps(data: bytes, earliest_end: int, latest_start: int) -> bool:
+    end, start = session_of(data)
+    return end >= earliest_end and start <= latest_start
+
+
+def _end_key_start(entry: tuple[bytes, bytes]) -> tuple[bytes, bytes, bytes]:
+    key = entry[0]
+    return key[-SESSION_SUFFIX_SIZE:-8], key[SEGMENT_SIZE:-SESSION_SUFFIX_SIZE], key[-8:]

@@ -1,0 +1,148 @@
+"""How a store turns its keys and values into bytes and back, one by one and column by column (Kafka class:
+StateSerdes).
+
+A plain store keeps values as its serde writes them; a timestamped one puts the timestamp before them. Errors name the
+store and its serdes. Nothing here knows how bytes are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+
+from penstock.errors import SerializationError
+from penstock.record import NO_TIMESTAMP, Int64Array, ValueAndTimestamp
+from penstock.serdes import Serde
+from penstock.state.layouts import (
+    TIMESTAMP_SIZE,
+    join_timestamps,
+    pack_timestamp,
+    split_timestamps,
+    timestamp_of,
+)
+
+
+class StateSerdes:
+    """The serdes of a store of plain values."""
+
+    timestamped = False
+    """Whether the values are ValueAndTimestamp."""
+
+    def __init__(self, store_name: str, topic: str, key_serde: Serde, value_serde: Serde) -> None:
+        """Serve the store `store_name`; `topic` is its changelog topic, which serdes are told."""
+        self.store_name = store_name
+        self.topic = topic
+        self.key_serde = key_serde
+        self.value_serde = value_serde
+
+    # ---------- one by one
+
+    def serialize_key(self, key: Any) -> bytes:
+        """Return `key` as bytes; raises SerializationError."""
+        return self.serialize(self.key_serde, key, "key")
+
+    def deserialize_key(self, data: bytes) -> Any:
+        """Return the key that `data` stands for; raises SerializationError."""
+        return self._deserialize(self.key_serde, data, "key")
+
+    def serialize_value(self, value: Any) -> bytes | None:
+        """Return `value` as bytes, None for None; raises SerializationError."""
+        return None if value is None else self.serialize(self.value_serde, value, "value")
+
+    def deserialize_value(self, data: bytes | None) -> Any:
+        """Return the value that `data` stands for, None for None; raises SerializationError."""
+        return None if data is None else self._deserialize(self.value_serde, data, "value")
+
+    def serialize(self, serde: Serde, value: Any, what: str) -> bytes:
+        """Return `value`, which is the `what` of a call, as `serde` writes it; raises SerializationError."""
+        try:
+            return serde.serialize(self.topic, value)
+        except Exception as error:
+            raise self._error(f"write {what} {value!r:.200}", error) from error
+
+    def _deserialize(self, serde: Serde, data: bytes, what: str) -> Any:
+        try:
+            return serde.deserialize(self.topic, data)
+        except Exception as error:
+            raise self._error(f"read {what} {data!r:.200}", error) from error
+
+    # ---------- columns
+
+    def serialize_keys(self, keys: list[Any]) -> list[bytes | None]:
+        """Return each of `keys` as bytes, None for None; raises SerializationError."""
+        return self._column(self.key_serde.serialize_column, keys, "write keys")
+
+    def deserialize_keys(self, keys: list[bytes]) -> list[Any]:
+        """Return the key that each of `keys` stands for; raises SerializationError."""
+        return self._column(self.key_serde.deserialize_column, keys, "read keys")
+
+    def serialize_values(self, values: list[Any], timestamps: Int64Array) -> list[bytes | None]:
+        """Return each of `values` as bytes, None for None; `timestamps` (ms) are not kept here."""
+        return self._column(self.value_serde.serialize_column, values, "write values")
+
+    def deserialize_values(self, values: list[bytes | None]) -> tuple[list[Any], Int64Array]:
+        """Return the values that `values` stand for, None for None, and their timestamps (ms), NO_TIMESTAMP where there
+        is none; raises SerializationError."""
+        read = self._column(self.value_serde.deserialize_column, values, "read values")
+        return read, np.full(len(values), NO_TIMESTAMP, np.int64)
+
+    def _column(self, convert: Callable[[str, list[Any]], list[Any]], column: list[Any], what: str) -> list[Any]:
+        try:
+            return convert(self.topic, column)
+        except Exception as error:
+            raise self._error(what, error) from error
+
+    def _error(self, action: str, error: Exception) -> SerializationError:
+        return SerializationError(
+            f"Store {self.store_name!r} cannot {action} with {type(self.key_serde).__name__} for keys and "
+            f"{type(self.value_serde).__name__} for values: {error} "
+            "Give the store the serdes of its keys and values, or convert them before."
+        )
+
+
+class TimestampedStateSerdes(StateSerdes):
+    """The serdes of a store whose values are ValueAndTimestamp."""
+
+    timestamped = True
+
+    def serialize_value(self, value: Any) -> bytes | None:
+        """Return a ValueAndTimestamp as bytes, None for None or one without a value; raises TypeError for anything
+        else, SerializationError."""
+        if value is None:
+            return None
+        if type(value) is not ValueAndTimestamp:
+            raise TypeError(
+                f"Store {self.store_name!r} holds ValueAndTimestamp, not {type(value).__name__} {value!r:.100}: "
+                "put ValueAndTimestamp(value, timestamp_ms), or make a store without timestamps."
+            )
+        if value.value is None:
+            return None
+        return pack_timestamp(value.timestamp) + self.serialize(self.value_serde, value.value, "value")
+
+    def deserialize_value(self, data: bytes | None) -> ValueAndTimestamp | None:
+        """Return the ValueAndTimestamp that `data` stands for, None for None; raises SerializationError."""
+        if data is None:
+            return None
+        return ValueAndTimestamp(
+            self._deserialize(self.value_serde, data[TIMESTAMP_SIZE:], "value"), timestamp_of(data)
+        )
+
+    def serialize_values(self, values: list[Any], timestamps: Int64Array) -> list[bytes | None]:
+        """Return each of `values` behind its timestamp (ms) as bytes, None for None; raises SerializationError."""
+        return join_timestamps(timestamps, super().serialize_values(values, timestamps))
+
+    def deserialize_values(self, values: list[bytes | None]) -> tuple[list[Any], Int64Array]:
+        """Return the values and timestamps (ms) that `values` stand for, None and NO_TIMESTAMP for None; raises
+        SerializationError."""
+        present = [value for value in values if value is not None] if None in values else values
+        plain, timestamps = split_timestamps(cast("list[bytes]", present))
+        read = self._column(self.value_serde.deserialize_column, plain, "read values")
+        if len(present) == len(values):
+            return read, timestamps
+        there = np.fromiter((value is not None for value in values), np.bool_, len(values))
+        all_timestamps = np.full(len(values), NO_TIMESTAMP, np.int64)
+        all_timestamps[there] = timestamps
+        following = iter(read)
+        return [next(following) if found else None for found in there.tolist()], all_timestamps

@@ -1,0 +1,133 @@
+"""What kind of store a store is and how its bytes are kept: plain, picklable values that say all that a task needs to
+build its own. Builds nothing; `penstock.state.build` does.
+
+The suppliers of users' own stores are in `penstock.state.custom`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+MINIMUM_SEGMENT_INTERVAL_MS = 60_000
+"""The shortest segment of a window or session store, as Kafka has it."""
+
+
+class StoreSupplier(Protocol):
+    """Name and kind of a store (Kafka class: StoreSupplier)."""
+
+    @property
+    def name(self) -> str:
+        """The name of the store."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """What the store is called in descriptions, such as "window"."""
+        ...
+
+    @property
+    def in_memory(self) -> bool | None:
+        """Whether the base is in memory; None for what `dsl.store.suppliers.class` says."""
+        ...
+
+
+@dataclass(frozen=True)
+class KeyValueBytesStoreSupplier:
+    """A store of keys and values (Kafka class: KeyValueBytesStoreSupplier)."""
+
+    name: str
+    in_memory: bool | None
+
+    @property
+    def kind(self) -> str:
+        """The kind of the store."""
+        return "key_value"
+
+
+@dataclass(frozen=True)
+class LruMapBytesStoreSupplier:
+    """A store in memory of the `max_entries` keys that were used last (Kafka class: MemoryNavigableLRUCache)."""
+
+    name: str
+    max_entries: int
+
+    @property
+    def kind(self) -> str:
+        """The kind of the store."""
+        return "lru"
+
+    @property
+    def in_memory(self) -> bool:
+        """Always in memory."""
+        return True
+
+
+@dataclass(frozen=True)
+class WindowBytesStoreSupplier:
+    """A store of windows, each known by key and start (Kafka class: WindowBytesStoreSupplier).
+
+    retention_ms: how long a window is kept, counted from its start. window_size_ms: how long a window is.
+    retain_duplicates: keep every value that is put for a window, not the last. time_ordered: keep an index by time, for
+    stores that are mostly read by time, and have reads of several keys in the order of time.
+    """
+
+    name: str
+    retention_ms: int
+    window_size_ms: int
+    retain_duplicates: bool
+    in_memory: bool | None
+    time_ordered: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The kind of the store."""
+        return "window"
+
+    @property
+    def segment_interval_ms(self) -> int:
+        """How many ms of windows are dropped at once when they expire."""
+        return max(self.retention_ms // 2, MINIMUM_SEGMENT_INTERVAL_MS)
+
+
+@dataclass(frozen=True)
+class SessionBytesStoreSupplier:
+    """A store of sessions, each known by key, start and end (Kafka class: SessionBytesStoreSupplier).
+
+    retention_ms: how long a session is kept, counted from its end. time_ordered: as of a window store.
+    """
+
+    name: str
+    retention_ms: int
+    in_memory: bool | None
+    time_ordered: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The kind of the store."""
+        return "session"
+
+    @property
+    def segment_interval_ms(self) -> int:
+        """How many ms of sessions are dropped at once when they expire."""
+        return max(self.retention_ms // 2, MINIMUM_SEGMENT_INTERVAL_MS)
+
+
+@dataclass(frozen=True)
+class VersionedBytesStoreSupplier:
+    """A store that keeps the versions of each value for `history_retention_ms` (Kafka class:
+    VersionedBytesStoreSupplier). segment_interval_ms: how many ms of old versions are dropped at once."""
+
+    name: str
+    history_retention_ms: int
+    segment_interval_ms: int
+
+    @property
+    def kind(self) -> str:
+        """The kind of the store."""
+        return "versioned"
+
+    @property
+    def in_memory(self) -> bool:
+        """Never in memory."""
+        return False

@@ -1,0 +1,212 @@
+"""The window stores that user code and processors hold (Kafka classes: MeteredWindowStore,
+MeteredTimestampedWindowStore, RocksDBWindowStore, InMemoryWindowStore).
+
+An entry is known by key, start of its window and, where duplicates are kept, a sequence number. Retention is the
+business of `segmented`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping, Sequence
+from typing import Any, Self
+
+from penstock.record import Int64Array
+from penstock.state.api import RecordContext
+from penstock.state.layouts import (
+    MAX_SEQUENCE,
+    SEGMENT_SIZE,
+    WINDOW_SUFFIX_SIZE,
+    after,
+    after_last,
+    pack_segment,
+    pack_window,
+    window_keys,
+    window_start_of,
+)
+from penstock.state.metered import MeteredIterator, MeteredStore
+from penstock.state.segmented import CachingSegmentedStore, SegmentedStore, in_segments
+from penstock.state.state_serdes import StateSerdes
+from penstock.state.suppliers import WindowBytesStoreSupplier
+from penstock.windows import LONG_MAX, TimeWindow, Windowed
+
+Entries = Iterator[tuple[bytes, bytes]]
+
+
+class MeteredWindowStore(MeteredStore):
+    """A window store of objects; its serdes say whether they are timestamped (implements WindowStore and
+    EngineWindowStore)."""
+
+    def __init__(
+        self,
+        serdes: StateSerdes,
+        supplier: WindowBytesStoreSupplier,
+        buffer: SegmentedStore,
+        cache: CachingSegmentedStore | None,
+        persistent: bool,
+        metadata: MutableMapping[str, int],
+    ) -> None:
+        """Hold the store over `buffer`, its uncommitted writes, through `cache` if it has one. metadata: where the
+        sequence number of the last duplicate is kept."""
+        super().__init__(serdes, buffer, cache, persistent)
+        self._uncommitted = buffer
+        self._windows: SegmentedStore | CachingSegmentedStore = buffer if cache is None else cache
+        self._interval = supplier.segment_interval_ms
+        self._window_size = supplier.window_size_ms
+        self._duplicates = supplier.retain_duplicates
+        self._by_time = supplier.time_ordered or not persistent
+        self._metadata = metadata
+        self._sequence_name = f"{self._name}/sequence"
+        self._sequence = metadata.get(self._sequence_name, 0)
+
+    # ---------- what users call
+
+    def put(self, key: Any, value: Any, window_start: int) -> None:
+        """Store `value` for the window of `key` that starts at `window_start` (ms); None deletes, or does nothing where
+        duplicates are kept. Raises TypeError for a None key."""
+        serialized = self._serialize_key(key)
+        data = self._serdes.serialize_value(value)
+        if self._duplicates:
+            if data is None:
+                return
+            self._sequence = self._metadata[self._sequence_name] = (self._sequence + 1) & MAX_SEQUENCE
+        self._below.put(self._entry_key(serialized, window_start), data)
+
+    def fetch(self, key: Any, time_from: int, time_to: int | None = None) -> Any:
+        """Return the value of the window of `key` that starts at `time_from` (ms), None if there is none; with
+        `time_to` an iterator of (start, value) over those that start from `time_from` to `time_to`, both inclusive."""
+        if time_to is not None:
+            return self._fetch(key, time_from, time_to, False)
+        serialized = self._serialize_key(key)
+        if self._duplicates and not self._persistent:
+            return None  # as Kafka's store in memory, which has no entry without a sequence number
+        return self._serdes.deserialize_value(self._below.get(self._entry_key(serialized, time_from)))
+
+    def backward_fetch(self, key: Any, time_from: int, time_to: int) -> MeteredIterator:
+        """Return the windows of `key` that start from `time_from` to `time_to` (ms), the latest first."""
+        return self._fetch(key, time_from, time_to, True)
+
+    def fetch_range(self, key_from: Any, key_to: Any, time_from: int, time_to: int) -> MeteredIterator:
+        """Return the windows of the keys from `key_from` to `key_to` (inclusive, None for an open end) that start from
+        `time_from` to `time_to` (ms)."""
+        return self._fetch_range(key_from, key_to, time_from, time_to, False)
+
+    def backward_fetch_range(self, key_from: Any, key_to: Any, time_from: int, time_to: int) -> MeteredIterator:
+        """As `fetch_range`, in reverse."""
+        return self._fetch_range(key_from, key_to, time_from, time_to, True)
+
+    def fetch_all(self, time_from: int, time_to: int) -> MeteredIterator:
+        """Return all windows that start from `time_from` to `time_to` (ms), both inclusive."""
+        return self._fetch_range(None, None, time_from, time_to, False)
+
+    def backward_fetch_all(self, time_from: int, time_to: int) -> MeteredIterator:
+        """As `fetch_all`, in reverse."""
+        return self._fetch_range(None, None, time_from, time_to, True)
+
+    def all(self) -> MeteredIterator:
+        """Return all windows."""
+        return self._fetch_range(None, None, 0, LONG_MAX, False)
+
+    def backward_all(self) -> MeteredIterator:
+        """Return all windows in reverse."""
+        return self._fetch_range(None, None, 0, LONG_MAX, True)
+
+    # ---------- what processors call: columns
+
+    def serialize_keys(self, keys: list[Any]) -> list[bytes | None]:
+        """Return each of `keys` (without window) as bytes, None for None; raises SerializationError."""
+        return self._serdes.serialize_keys(keys)
+
+    def entry_keys(self, keys: Sequence[bytes], window_starts: Int64Array) -> list[bytes]:
+        """Return the entry key of the window of each of `keys` (bytes) that starts at its place in `window_starts`
+        (ms)."""
+        return window_keys(keys, window_starts, self._interval)
+
+    def deserialize_keys(self, keys: list[bytes]) -> list[Any]:
+        """Return the Windowed that each of `keys`, entry keys, stands for; raises SerializationError."""
+        plain = self._serdes.deserialize_keys([key[SEGMENT_SIZE:-WINDOW_SUFFIX_SIZE] for key in keys])
+        size = self._window_size
+        return [
+            Windowed(key, TimeWindow.of_size(window_start_of(entry), size))
+            for key, entry in zip(plain, keys, strict=True)
+        ]
+
+    def get_columns(self, keys: Sequence[bytes]) -> tuple[list[Any], Int64Array]:
+        """Return the values and timestamps (ms) of `keys`, entry keys; None and NO_TIMESTAMP where there is none.
+
+        The record cache neither counts this as use nor keeps what is read: it is for keys that are put next.
+        """
+        self._check_open()
+        return self._serdes.deserialize_values(self._below.multi_get(keys))
+
+    def put_columns(
+        self, keys: Sequence[bytes], values: list[Any], timestamps: Int64Array, contexts: Sequence[RecordContext]
+    ) -> None:
+        """Store each of `values` (None deletes) with its timestamp (ms) under its entry key in turn, with the context
+        at its place; not for stores that keep duplicates. The record cache evicts nothing before
+        `RecordCache.evict`."""
+        self._check_open()
+        self._below.put_many(keys, self._serdes.serialize_values(values, timestamps), contexts)
+
+    def beneath_cache(self) -> Self:
+        """Return the same store as it is below the record cache: what has expired is hidden."""
+        beneath = super().beneath_cache()
+        beneath._windows = self._uncommitted
+        return beneath
+
+    # ---------- helpers
+
+    def _entry_key(self, key: bytes, window_start: int) -> bytes:
+        return pack_segment(window_start // self._interval) + key + pack_window(window_start, self._sequence)
+
+    def _fetch(self, key: Any, time_from: int, time_to: int, reverse: bool) -> MeteredIterator:
+        serialized = self._serialize_key(key)
+        size = SEGMENT_SIZE + len(serialized) + WINDOW_SUFFIX_SIZE
+        first = serialized + pack_window(max(time_from, 0), 0)
+        last = after(serialized + pack_window(time_to, MAX_SEQUENCE))
+        entries = self._in_segments(time_from, time_to, first, last, reverse)
+        found = (entry for entry in entries if len(entry[0]) == size)  # longer keys have the same bytes in between
+        return MeteredIterator(self, found, window_start_of, self._serdes.deserialize_value)
+
+    def _fetch_range(self, key_from: Any, key_to: Any, time_from: int, time_to: int, reverse: bool) -> MeteredIterator:
+        bounds = self._serialize_bounds(key_from, key_to)
+        return MeteredIterator(
+            self,
+            iter(()) if bounds is None else self._entries_between(*bounds, time_from, time_to, reverse),
+            self._windowed,
+            self._serdes.deserialize_value,
+        )
+
+    def _entries_between(
+        self, key_from: bytes | None, key_to: bytes | None, time_from: int, time_to: int, reverse: bool
+    ) -> Entries:
+        first = key_from or b""
+        last = None if key_to is None else after_last(key_to, pack_window(time_to, MAX_SEQUENCE))
+        found = (
+            entry
+            for entry in self._in_segments(time_from, time_to, first, last, reverse)
+            if time_from <= window_start_of(entry[0]) <= time_to
+            and (key_from is None or entry[0][SEGMENT_SIZE:-WINDOW_SUFFIX_SIZE] >= key_from)
+            and (key_to is None or entry[0][SEGMENT_SIZE:-WINDOW_SUFFIX_SIZE] <= key_to)
+        )
+        return iter(sorted(found, key=_time_key_sequence, reverse=reverse)) if self._by_time else found
+
+    def _in_segments(self, time_from: int, time_to: int, first: bytes, last: bytes | None, reverse: bool) -> Entries:
+        """Return the entries of each segment with times from `time_from` to `time_to` whose keys behind the segment are
+        from `first` to before `last`, None for the end of the segment."""
+        segments = self._windows.segments(time_from, time_to) if time_from <= time_to else []
+        if reverse:
+            segments.reverse()
+        return in_segments(self._windows.range, segments, first, last, reverse)
+
+    def _windowed(self, data: bytes) -> Windowed[Any]:
+        key = self._serdes.deserialize_key(data[SEGMENT_SIZE:-WINDOW_SUFFIX_SIZE])
+        return Windowed(key, TimeWindow.of_size(window_start_of(data), self._window_size))
+
+
+class MeteredTimestampedWindowStore(MeteredWindowStore):
+    """A window store whose values are ValueAndTimestamp."""
+
+
+def _time_key_sequence(entry: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
+    key = entry[0]
+    return key[-WINDOW_SUFFIX_SIZE:-4], key[SEGMENT_SIZE:-WINDOW_SUFFIX_SIZE] + key[-4:]
