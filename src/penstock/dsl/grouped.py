@@ -5,14 +5,18 @@ runs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
+from penstock.dsl.aggregate_builder import GroupedStreamAggregateBuilder
+from penstock.dsl.cogrouped import CogroupedKStream
 from penstock.dsl.functions import checked
 from penstock.dsl.graph import Graph
 from penstock.dsl.options import Materialized, Named, name_of
+from penstock.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
 from penstock.plan import names, nodes
 from penstock.serdes import Serde, Serdes
 from penstock.state.api import StoreBuilder
+from penstock.windows import SessionWindows, SlidingWindows, Windows
 
 if TYPE_CHECKING:
     from penstock.dsl.table import KTable
@@ -36,20 +40,16 @@ class KGroupedStream:
         repartition_required: bool,
     ) -> None:
         """Hold the records of node `id` of `graph`; users call `KStream.group_by` or `group_by_key` instead."""
-        self._graph = graph
-        self._id = id
-        self._key_serde = key_serde
-        self._value_serde = value_serde
-        self._repartition_name = repartition_name
-        self._repartition_required = repartition_required
-        self._shared_repartition: nodes.NodeId | None = None
+        self.aggregate_builder = GroupedStreamAggregateBuilder(
+            graph, id, key_serde, value_serde, repartition_name, repartition_required
+        )
 
     def count(self, materialized: Materialized | None = None, named: Named | str | None = None) -> KTable:
         """Return the table of the number of records of each key, as a whole number of 8 bytes."""
         if materialized is not None and materialized.user_store_name is None:
-            self._graph.names.new_store_name(names.STREAM_AGGREGATE)  # Kafka takes this number twice
+            self.aggregate_builder.graph.names.new_store_name(names.STREAM_AGGREGATE)  # Kafka takes this number twice
         store, queryable = self._store(materialized, names.STREAM_AGGREGATE, Serdes.long())
-        name = self._graph.names.processor_name(name_of(named), names.STREAM_AGGREGATE)
+        name = self.aggregate_builder.graph.names.processor_name(name_of(named), names.STREAM_AGGREGATE)
         return self._aggregated(lambda parent: nodes.Count(name=name, parents=(parent,), store=store), store, queryable)
 
     def reduce(
@@ -62,8 +62,8 @@ class KGroupedStream:
         None deletes the key.
         """
         checked(reducer, "reducer(aggregate, value)")
-        store, queryable = self._store(materialized, names.STREAM_REDUCE, self._value_serde)
-        name = self._graph.names.processor_name(name_of(named), names.STREAM_REDUCE)
+        store, queryable = self._store(materialized, names.STREAM_REDUCE, self.aggregate_builder.value_serde)
+        name = self.aggregate_builder.graph.names.processor_name(name_of(named), names.STREAM_REDUCE)
         return self._aggregated(
             lambda parent: nodes.Reduce(name=name, parents=(parent,), store=store, reducer=reducer), store, queryable
         )
@@ -83,7 +83,7 @@ class KGroupedStream:
         checked(initializer, "initializer()")
         checked(aggregator, "aggregator(key, value, aggregate)")
         store, queryable = self._store(materialized, names.STREAM_AGGREGATE, None)
-        name = self._graph.names.processor_name(name_of(named), names.STREAM_AGGREGATE)
+        name = self.aggregate_builder.graph.names.processor_name(name_of(named), names.STREAM_AGGREGATE)
         return self._aggregated(
             lambda parent: nodes.Aggregate(
                 name=name, parents=(parent,), store=store, initializer=initializer, aggregator=aggregator
@@ -92,39 +92,35 @@ class KGroupedStream:
             queryable,
         )
 
+    @overload
+    def windowed_by(self, windows: Windows | SlidingWindows) -> TimeWindowedKStream: ...
+    @overload
+    def windowed_by(self, windows: SessionWindows) -> SessionWindowedKStream: ...
+    def windowed_by(
+        self, windows: Windows | SlidingWindows | SessionWindows
+    ) -> TimeWindowedKStream | SessionWindowedKStream:
+        """Return the records grouped by key and window: by TimeWindows, SlidingWindows, UnlimitedWindows or windows of
+        one's own a TimeWindowedKStream, by SessionWindows a SessionWindowedKStream."""
+        if isinstance(windows, SessionWindows):
+            return SessionWindowedKStream(self.aggregate_builder, windows)
+        return TimeWindowedKStream(self.aggregate_builder, windows)
+
+    def cogroup(self, aggregator: Callable[[Any, Any, Any], Any]) -> CogroupedKStream:
+        """Return these records, to be aggregated by `aggregator(key, value, aggregate)` together with those of other
+        groupings."""
+        return CogroupedKStream(self.aggregate_builder.graph).cogroup(self, aggregator)
+
     def _store(
         self, materialized: Materialized | None, prefix: str, value_serde: Serde | None
     ) -> tuple[StoreBuilder, str | None]:
         """Return the store of an aggregation, and its name if the user gave it."""
         options = materialized or Materialized()
         queryable = options.user_store_name
-        name = self._graph.names.new_store_name(prefix) if queryable is None else queryable
-        return options.store_builder(name, self._key_serde, value_serde), queryable
+        name = self.aggregate_builder.graph.names.new_store_name(prefix) if queryable is None else queryable
+        return options.store_builder(name, self.aggregate_builder.key_serde, value_serde), queryable
 
     def _aggregated(
         self, make: Callable[[nodes.NodeId], nodes.GraphNode], store: StoreBuilder, queryable: str | None
     ) -> KTable:
         """Add the node that `make` returns for its parent, below a repartition if one is needed."""
-        parent = self._repartition(store.name) if self._repartition_required else self._id
-        return self._graph.table(self._graph.add(make(parent)), store.key_serde, store.value_serde, queryable)
-
-    def _repartition(self, store_name: str) -> nodes.NodeId:
-        """Return the repartition before an aggregation: its own, or the one that all aggregations share if the user
-        named it.
-        """
-        repartition_names = names.RepartitionNames.make(self._repartition_name or store_name, self._graph.names)
-        if self._shared_repartition is not None:
-            self._graph.move_to_end(self._shared_repartition)
-            return self._shared_repartition
-        id = self._graph.add(
-            nodes.Repartition(
-                name=repartition_names.source,
-                parents=(self._id,),
-                names=repartition_names,
-                key_serde=self._key_serde,
-                value_serde=self._value_serde,
-            )
-        )
-        if self._repartition_name is not None:
-            self._shared_repartition = id
-        return id
+        return self.aggregate_builder.build(make, store, queryable, store.key_serde)

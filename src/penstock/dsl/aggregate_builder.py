@@ -1,0 +1,73 @@
+"""How the aggregations of grouped records are added to the graph: below a repartition where the grouping needs one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock.dsl.graph import Graph
+from penstock.plan import names, nodes
+from penstock.serdes import Serde
+from penstock.state.api import StoreBuilder
+
+if TYPE_CHECKING:
+    from penstock.dsl.table import KTable
+
+
+class GroupedStreamAggregateBuilder:
+    """Grouped records, as the operators on them share them (Kafka class: GroupedStreamAggregateBuilder)."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        id: nodes.NodeId,
+        key_serde: Serde | None,
+        value_serde: Serde | None,
+        repartition_name: str | None,
+        repartition_required: bool,
+    ) -> None:
+        """Hold the records of node `id` of `graph`; repartition_name: as the user named it, None to name it after the
+        store."""
+        self.graph = graph
+        self.id = id
+        self.key_serde = key_serde
+        self.value_serde = value_serde
+        self.repartition_required = repartition_required
+        self._repartition_name = repartition_name
+        self._shared_repartition: nodes.NodeId | None = None
+
+    def build(
+        self,
+        make: Callable[[nodes.NodeId], nodes.GraphNode],
+        store: StoreBuilder,
+        queryable: str | None,
+        key_serde: Serde | None,
+    ) -> KTable:
+        """Add the node that `make` returns for its parent, below a repartition if one is needed; returns its table,
+        whose keys have `key_serde`."""
+        parent = self._repartition(store.name) if self.repartition_required else self.id
+        return self.graph.table(self.graph.add(make(parent)), key_serde, store.value_serde, queryable)
+
+    def new_repartition(self, store_name: str) -> nodes.Repartition:
+        """Return a repartition of the records, which is not added yet; its names take three numbers of the counter."""
+        repartition_names = names.RepartitionNames.make(self._repartition_name or store_name, self.graph.names)
+        return nodes.Repartition(
+            name=repartition_names.source,
+            parents=(self.id,),
+            names=repartition_names,
+            key_serde=self.key_serde,
+            value_serde=self.value_serde,
+        )
+
+    def _repartition(self, store_name: str) -> nodes.NodeId:
+        """Return the repartition before an aggregation: its own, or the one that all aggregations share if the user
+        named it.
+        """
+        node = self.new_repartition(store_name)
+        if self._shared_repartition is not None:
+            self.graph.move_to_end(self._shared_repartition)
+            return self._shared_repartition
+        id = self.graph.add(node)
+        if self._repartition_name is not None:
+            self._shared_repartition = id
+        return id

@@ -1,0 +1,203 @@
+"""CogroupedKStream and its windowed forms: several grouped streams aggregated into one table with one store. Every
+method adds nodes; nothing runs.
+
+Each stream becomes an aggregation of its own on the store; a node below merges their updates. All streams must have
+the same keys and equal numbers of partitions. Wherever `named` is taken, it is the beginning of the names of all these
+nodes: a text, or `Named.as_("x")`; TopologyError if it is not legal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, overload
+
+from penstock.dsl.aggregate_builder import GroupedStreamAggregateBuilder
+from penstock.dsl.functions import checked
+from penstock.dsl.graph import Graph
+from penstock.dsl.options import Materialized, Named, name_of
+from penstock.dsl.window_stores import session_store, session_table_serde, window_store, window_table_serde
+from penstock.dsl.windowed import windowed_aggregate
+from penstock.plan import names, nodes
+from penstock.serdes import Serde
+from penstock.state.api import StoreBuilder
+from penstock.windows import EmitStrategy, SessionWindows, SlidingWindows, Windows
+
+if TYPE_CHECKING:
+    from penstock.dsl.grouped import KGroupedStream
+    from penstock.dsl.table import KTable
+
+Aggregator = Callable[[Any, Any, Any], Any]
+
+
+class _CogroupedStreams:
+    """The grouped streams of one cogroup with their aggregators, and the repartitions made for them (Kafka class:
+    CogroupedStreamAggregateBuilder)."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._aggregators: dict[GroupedStreamAggregateBuilder, Aggregator] = {}
+        self._parents: dict[GroupedStreamAggregateBuilder, nodes.NodeId] = {}
+
+    def add(self, stream: GroupedStreamAggregateBuilder, aggregator: Aggregator) -> None:
+        """Add a stream, or give one that is there another aggregator."""
+        self._aggregators[stream] = aggregator
+
+    def store_name(self, options: Materialized) -> str:
+        """Return the name that the user gave the store, or a generated one."""
+        return options.user_store_name or self.graph.names.new_store_name(names.COGROUP_AGGREGATE)
+
+    def build(
+        self,
+        make: Callable[[str, nodes.NodeId, Aggregator], nodes.GraphNode],
+        store: StoreBuilder,
+        queryable: str | None,
+        key_serde: Serde | None,
+        named: Named | str | None,
+    ) -> KTable:
+        """Add a node for each stream, which `make` returns for its name, parent and aggregator, and the node that
+        merges them; returns its table."""
+        for stream in self._aggregators:
+            self._add_parent(stream, store.name)
+        given = name_of(named)
+        ids = []
+        for number, (stream, aggregator) in enumerate(self._aggregators.items()):
+            name = self._name(given, f"-cogroup-agg-{number}", names.COGROUP_AGGREGATE)
+            ids.append(self.graph.add(make(name, self._parents[stream], aggregator)))
+        merge = nodes.CogroupMerge(
+            name=self._name(given, "-cogroup-merge", names.COGROUP_MERGE), parents=tuple(ids), store=store
+        )
+        return self.graph.table(self.graph.add(merge), key_serde, store.value_serde, queryable)
+
+    def _add_parent(self, stream: GroupedStreamAggregateBuilder, store_name: str) -> None:
+        """Note the node that the aggregation of `stream` hangs on: a repartition, made once, if one is needed."""
+        if not stream.repartition_required:
+            self._parents[stream] = stream.id
+            return
+        repartition = stream.new_repartition(store_name)
+        if stream not in self._parents:
+            self._parents[stream] = self.graph.add(repartition)
+
+    def _name(self, given: str | None, suffix: str, prefix: str) -> str:
+        return self.graph.names.processor_name(None if given is None else names.check_name(given + suffix), prefix)
+
+
+class CogroupedKStream:
+    """Streams grouped by the same keys, to be aggregated together (Kafka class: CogroupedKStream); records without key
+    or value are dropped."""
+
+    def __init__(self, graph: Graph) -> None:
+        """Begin without streams; users call `KGroupedStream.cogroup` instead."""
+        self._streams = _CogroupedStreams(graph)
+
+    def cogroup(self, grouped_stream: KGroupedStream, aggregator: Aggregator) -> CogroupedKStream:
+        """Add a grouped stream, whose records change the aggregate by `aggregator(key, value, aggregate)`; returns
+        this."""
+        checked(aggregator, "aggregator(key, value, aggregate)")
+        self._streams.add(grouped_stream.aggregate_builder, aggregator)
+        return self
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        materialized: Materialized | None = None,
+        named: Named | str | None = None,
+    ) -> KTable:
+        """Return the table of an aggregate of each key: `initializer()`, then the aggregator of each record's stream;
+        None deletes the key.
+
+        The serdes come from `materialized`, else from the configuration.
+        """
+        checked(initializer, "initializer()")
+        options = materialized or Materialized()
+        store = options.store_builder(self._streams.store_name(options), None, None)
+
+        def make(name: str, parent: nodes.NodeId, aggregator: Aggregator) -> nodes.GraphNode:
+            return nodes.Aggregate(
+                name=name, parents=(parent,), store=store, initializer=initializer, aggregator=aggregator
+            )
+
+        return self._streams.build(make, store, options.user_store_name, store.key_serde, named)
+
+    @overload
+    def windowed_by(self, windows: Windows | SlidingWindows) -> TimeWindowedCogroupedKStream: ...
+    @overload
+    def windowed_by(self, windows: SessionWindows) -> SessionWindowedCogroupedKStream: ...
+    def windowed_by(
+        self, windows: Windows | SlidingWindows | SessionWindows
+    ) -> TimeWindowedCogroupedKStream | SessionWindowedCogroupedKStream:
+        """Return the streams grouped by key and window; null values are treated as by `KGroupedStream.windowed_by`."""
+        if isinstance(windows, SessionWindows):
+            return SessionWindowedCogroupedKStream(self._streams, windows)
+        return TimeWindowedCogroupedKStream(self._streams, windows)
+
+
+class TimeWindowedCogroupedKStream:
+    """Streams grouped by key and time window, to be aggregated together (Kafka class: TimeWindowedCogroupedKStream);
+    results are emitted at each update."""
+
+    def __init__(self, streams: _CogroupedStreams, windows: Windows | SlidingWindows) -> None:
+        """Hold streams; users call `CogroupedKStream.windowed_by` instead."""
+        self._streams = streams
+        self._windows = windows
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        materialized: Materialized | None = None,
+        named: Named | str | None = None,
+    ) -> KTable:
+        """Return the table of an aggregate of each key and window, as `CogroupedKStream.aggregate` does.
+
+        Raises ValueError if `materialized` keeps results for less time than windows are open.
+        """
+        checked(initializer, "initializer()")
+        options, windows = materialized or Materialized(), self._windows
+        store_name, strategy = self._streams.store_name(options), EmitStrategy.ON_WINDOW_UPDATE
+        store = window_store(options, store_name, windows, strategy, None, None)
+
+        def make(name: str, parent: nodes.NodeId, aggregator: Aggregator) -> nodes.GraphNode:
+            return windowed_aggregate(name, parent, store, windows, strategy, initializer, aggregator)
+
+        return self._streams.build(make, store, options.user_store_name, window_table_serde(store, windows), named)
+
+
+class SessionWindowedCogroupedKStream:
+    """Streams grouped by key and session, to be aggregated together (Kafka class: SessionWindowedCogroupedKStream);
+    results are emitted at each update."""
+
+    def __init__(self, streams: _CogroupedStreams, windows: SessionWindows) -> None:
+        """Hold streams; users call `CogroupedKStream.windowed_by` instead."""
+        self._streams = streams
+        self._windows = windows
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        merger: Callable[[Any, Any, Any], Any],
+        materialized: Materialized | None = None,
+        named: Named | str | None = None,
+    ) -> KTable:
+        """Return the table of an aggregate of each key and session, as `CogroupedKStream.aggregate` does;
+        `merger(key, one, other)` makes one of the aggregates of two sessions.
+
+        Raises ValueError if `materialized` keeps sessions for less time than they are open.
+        """
+        checked(initializer, "initializer()")
+        checked(merger, "merger(key, one, other)")
+        options, windows = materialized or Materialized(), self._windows
+        store_name, strategy = self._streams.store_name(options), EmitStrategy.ON_WINDOW_UPDATE
+        store = session_store(options, store_name, windows, strategy, None, None)
+
+        def make(name: str, parent: nodes.NodeId, aggregator: Aggregator) -> nodes.GraphNode:
+            return nodes.SessionWindowedAggregate(
+                name=name,
+                parents=(parent,),
+                store=store,
+                windows=windows,
+                emit_strategy=strategy,
+                initializer=initializer,
+                aggregator=aggregator,
+                merger=merger,
+            )
+
+        return self._streams.build(make, store, options.user_store_name, session_table_serde(store), named)

@@ -1,0 +1,283 @@
+"""TimeWindowedKStream and SessionWindowedKStream: aggregations of records by key and window, each into a table with a
+store. Every method adds nodes; nothing runs.
+
+The keys of the tables are Windowed. Wherever `named` is taken, it names the node of the operator: a text, or
+`Named.as_("x")`; TopologyError if it is not legal. `materialized` says how the store of the table is kept; ValueError
+if it keeps results for less time than windows are open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.dsl.aggregate_builder import GroupedStreamAggregateBuilder
+from penstock.dsl.functions import checked
+from penstock.dsl.options import Materialized, Named, name_of
+from penstock.dsl.window_stores import session_store, session_table_serde, window_store, window_table_serde
+from penstock.plan import names, nodes
+from penstock.processor.windowed_aggregate import counted, initial_count
+from penstock.serdes import Serde, Serdes
+from penstock.state.api import StoreBuilder
+from penstock.windows import EmitStrategy, SessionWindows, SlidingWindows, UnlimitedWindows, Windows
+
+if TYPE_CHECKING:
+    from penstock.dsl.table import KTable
+
+
+def _nothing() -> None:
+    """Begin without an aggregate: the first value is kept as it is."""
+
+
+@dataclass(frozen=True)
+class _Reduction:
+    """A reducer as an aggregator; the first value is kept as it is."""
+
+    reducer: Callable[[Any, Any], Any]
+
+    def __call__(self, key: Any, value: Any, aggregate: Any) -> Any:
+        return value if aggregate is None else self.reducer(aggregate, value)
+
+
+@dataclass(frozen=True)
+class _MergedReduction:
+    """A reducer as the merger of two sessions."""
+
+    reducer: Callable[[Any, Any], Any]
+
+    def __call__(self, key: Any, one: Any, other: Any) -> Any:
+        return other if one is None else self.reducer(one, other)
+
+
+def _merged_counts(key: Any, one: int, other: int) -> int:
+    return one + other
+
+
+class TimeWindowedKStream:
+    """Records grouped by key and time window: tumbling, hopping, sliding, unlimited (Kafka class: TimeWindowedKStream).
+
+    A record without a key is dropped; by sliding windows one without a value, too.
+    """
+
+    def __init__(
+        self,
+        builder: GroupedStreamAggregateBuilder,
+        windows: Windows | SlidingWindows,
+        emit_strategy: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE,
+    ) -> None:
+        """Hold grouped records; users call `KGroupedStream.windowed_by` instead."""
+        self._builder = builder
+        self._windows = windows
+        self._emit_strategy = emit_strategy
+
+    def emit_strategy(self, emit_strategy: EmitStrategy) -> TimeWindowedKStream:
+        """Let aggregations emit at each update, or once for each window when it is closed; returns this.
+
+        Raises ValueError for unlimited windows, which never close.
+        """
+        if isinstance(self._windows, UnlimitedWindows) and emit_strategy is EmitStrategy.ON_WINDOW_CLOSE:
+            raise ValueError("ON_WINDOW_CLOSE emit strategy cannot be used for UnlimitedWindows")
+        self._emit_strategy = emit_strategy
+        return self
+
+    def count(self, materialized: Materialized | None = None, named: Named | str | None = None) -> KTable:
+        """Return the table of the number of records of each key and window, as a whole number of 8 bytes."""
+        windows = self._windows
+        unnamed = materialized is not None and materialized.user_store_name is None
+        if unnamed and isinstance(windows, Windows):
+            self._builder.graph.names.new_store_name(names.STREAM_AGGREGATE)  # Kafka takes this number twice
+        store, queryable = self._store(materialized, names.STREAM_AGGREGATE, Serdes.long())
+        name = self._builder.graph.names.processor_name(name_of(named), names.STREAM_AGGREGATE)
+        if isinstance(windows, SlidingWindows):
+            return self._build(name, store, queryable, initial_count, counted)
+        return self._builder.build(
+            lambda parent: nodes.TimeWindowedCount(
+                name=name, parents=(parent,), store=store, windows=windows, emit_strategy=self._emit_strategy
+            ),
+            store,
+            queryable,
+            window_table_serde(store, windows),
+        )
+
+    def reduce(
+        self,
+        reducer: Callable[[Any, Any], Any],
+        materialized: Materialized | None = None,
+        named: Named | str | None = None,
+    ) -> KTable:
+        """Return the table of the values of each key and window combined: the first value, then
+        `reducer(aggregate, value)`; None deletes the result of the window."""
+        checked(reducer, "reducer(aggregate, value)")
+        store, queryable = self._store(materialized, names.STREAM_REDUCE, self._builder.value_serde)
+        name = self._builder.graph.names.processor_name(name_of(named), names.STREAM_REDUCE)
+        return self._build(name, store, queryable, _nothing, _Reduction(reducer))
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        aggregator: Callable[[Any, Any, Any], Any],
+        materialized: Materialized | None = None,
+        named: Named | str | None = None,
+    ) -> KTable:
+        """Return the table of an aggregate of each key and window: `initializer()`, then
+        `aggregator(key, value, aggregate)`; None deletes the result of the window.
+
+        The serde of the aggregate comes from `materialized`, else from `default.value.serde`.
+        """
+        checked(initializer, "initializer()")
+        checked(aggregator, "aggregator(key, value, aggregate)")
+        store, queryable = self._store(materialized, names.STREAM_AGGREGATE, None)
+        name = self._builder.graph.names.processor_name(name_of(named), names.STREAM_AGGREGATE)
+        return self._build(name, store, queryable, initializer, aggregator)
+
+    def _store(
+        self, materialized: Materialized | None, prefix: str, value_serde: Serde | None
+    ) -> tuple[StoreBuilder, str | None]:
+        """Return the store of an aggregation, and its name if the user gave it."""
+        options = materialized or Materialized()
+        queryable = options.user_store_name
+        name = self._builder.graph.names.new_store_name(prefix) if queryable is None else queryable
+        store = window_store(options, name, self._windows, self._emit_strategy, self._builder.key_serde, value_serde)
+        return store, queryable
+
+    def _build(
+        self,
+        name: str,
+        store: StoreBuilder,
+        queryable: str | None,
+        initializer: Callable[[], Any],
+        aggregator: Callable[[Any, Any, Any], Any],
+    ) -> KTable:
+        windows = self._windows
+
+        def make(parent: nodes.NodeId) -> nodes.GraphNode:
+            return windowed_aggregate(name, parent, store, windows, self._emit_strategy, initializer, aggregator)
+
+        return self._builder.build(make, store, queryable, window_table_serde(store, windows))
+
+
+def windowed_aggregate(
+    name: str,
+    parent: nodes.NodeId,
+    store: StoreBuilder,
+    windows: Windows | SlidingWindows,
+    emit_strategy: EmitStrategy,
+    initializer: Callable[[], Any],
+    aggregator: Callable[[Any, Any, Any], Any],
+) -> nodes.GraphNode:
+    """Return the node of an aggregation by key and window."""
+    if isinstance(windows, SlidingWindows):
+        return nodes.SlidingWindowedAggregate(
+            name=name,
+            parents=(parent,),
+            store=store,
+            windows=windows,
+            emit_strategy=emit_strategy,
+            initializer=initializer,
+            aggregator=aggregator,
+        )
+    return nodes.TimeWindowedAggregate(
+        name=name,
+        parents=(parent,),
+        store=store,
+        windows=windows,
+        emit_strategy=emit_strategy,
+        initializer=initializer,
+        aggregator=aggregator,
+    )
+
+
+class SessionWindowedKStream:
+    """Records grouped by key and session (Kafka class: SessionWindowedKStream); a record without a key is dropped."""
+
+    def __init__(
+        self,
+        builder: GroupedStreamAggregateBuilder,
+        windows: SessionWindows,
+        emit_strategy: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE,
+    ) -> None:
+        """Hold grouped records; users call `KGroupedStream.windowed_by` instead."""
+        self._builder = builder
+        self._windows = windows
+        self._emit_strategy = emit_strategy
+
+    def emit_strategy(self, emit_strategy: EmitStrategy) -> SessionWindowedKStream:
+        """Let aggregations emit at each update, or once for each session when it is closed; returns this."""
+        self._emit_strategy = emit_strategy
+        return self
+
+    def count(self, materialized: Materialized | None = None, named: Named | str | None = None) -> KTable:
+        """Return the table of the number of records of each key and session, as a whole number of 8 bytes."""
+        if materialized is not None and materialized.user_store_name is None:
+            self._builder.graph.names.new_store_name(names.STREAM_AGGREGATE)  # Kafka takes this number twice
+        return self._aggregated(
+            names.STREAM_AGGREGATE, materialized, named, Serdes.long(), initial_count, counted, _merged_counts
+        )
+
+    def reduce(
+        self,
+        reducer: Callable[[Any, Any], Any],
+        materialized: Materialized | None = None,
+        named: Named | str | None = None,
+    ) -> KTable:
+        """Return the table of the values of each key and session combined: the first value, then
+        `reducer(aggregate, value)`, which also merges two sessions; None deletes the session."""
+        checked(reducer, "reducer(aggregate, value)")
+        return self._aggregated(
+            names.STREAM_REDUCE,
+            materialized,
+            named,
+            self._builder.value_serde,
+            _nothing,
+            _Reduction(reducer),
+            _MergedReduction(reducer),
+        )
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        aggregator: Callable[[Any, Any, Any], Any],
+        merger: Callable[[Any, Any, Any], Any],
+        materialized: Materialized | None = None,
+        named: Named | str | None = None,
+    ) -> KTable:
+        """Return the table of an aggregate of each key and session: `initializer()`, then
+        `aggregator(key, value, aggregate)`; `merger(key, one, other)` makes one of the aggregates of two sessions. None
+        deletes the session.
+
+        The serde of the aggregate comes from `materialized`, else from `default.value.serde`.
+        """
+        checked(initializer, "initializer()")
+        checked(aggregator, "aggregator(key, value, aggregate)")
+        checked(merger, "merger(key, one, other)")
+        return self._aggregated(names.STREAM_AGGREGATE, materialized, named, None, initializer, aggregator, merger)
+
+    def _aggregated(
+        self,
+        prefix: str,
+        materialized: Materialized | None,
+        named: Named | str | None,
+        value_serde: Serde | None,
+        initializer: Callable[[], Any],
+        aggregator: Callable[[Any, Any, Any], Any],
+        merger: Callable[[Any, Any, Any], Any],
+    ) -> KTable:
+        options = materialized or Materialized()
+        queryable = options.user_store_name
+        store_name = self._builder.graph.names.new_store_name(prefix) if queryable is None else queryable
+        store = session_store(
+            options, store_name, self._windows, self._emit_strategy, self._builder.key_serde, value_serde
+        )
+        node = nodes.SessionWindowedAggregate(
+            name=self._builder.graph.names.processor_name(name_of(named), prefix),
+            store=store,
+            windows=self._windows,
+            emit_strategy=self._emit_strategy,
+            initializer=initializer,
+            aggregator=aggregator,
+            merger=merger,
+        )
+        return self._builder.build(
+            lambda parent: replace(node, parents=(parent,)), store, queryable, session_table_serde(store)
+        )

@@ -1,0 +1,100 @@
+"""Lowering of aggregations within windows, and of cogrouped streams."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import assert_never
+
+from penstock.plan import nodes as n
+from penstock.plan.lower.lowering import Lowering
+from penstock.processor.aggregate import Aggregator, Initializer
+from penstock.processor.session_aggregate import SessionWindowAggregate
+from penstock.processor.sliding_aggregate import SlidingWindowAggregate
+from penstock.processor.stateless import StreamMerge
+from penstock.processor.windowed_aggregate import (
+    FinalTimeWindowAggregate,
+    TimeWindowAggregate,
+    TimeWindowCount,
+    counted,
+    initial_count,
+)
+from penstock.windows import EmitStrategy, TimeWindows
+
+
+def add_window_node(lowering: Lowering, id: n.NodeId, node: n.WindowNode) -> None:
+    """Add what `node` becomes to the topology."""
+    send_old_values = lowering.tables.sends_old_values(id)
+    match node:
+        case n.TimeWindowedCount():
+            if node.emit_strategy is EmitStrategy.ON_WINDOW_CLOSE:
+                _add_final(lowering, node, initial_count, counted)
+            else:
+                make = partial(TimeWindowCount, node.name, node.store.name, node.windows, send_old_values)
+                lowering.add_processor(node, make, node.store)
+        case n.TimeWindowedAggregate():
+            if node.emit_strategy is EmitStrategy.ON_WINDOW_CLOSE:
+                _add_final(lowering, node, node.initializer, node.aggregator)
+            else:
+                lowering.add_processor(
+                    node,
+                    partial(
+                        TimeWindowAggregate,
+                        node.name,
+                        node.store.name,
+                        node.windows,
+                        node.initializer,
+                        node.aggregator,
+                        send_old_values,
+                    ),
+                    node.store,
+                )
+        case n.SlidingWindowedAggregate():
+            lowering.add_processor(
+                node,
+                partial(
+                    SlidingWindowAggregate,
+                    node.name,
+                    node.store.name,
+                    node.windows,
+                    node.emit_strategy,
+                    node.initializer,
+                    node.aggregator,
+                    send_old_values,
+                ),
+                node.store,
+            )
+        case n.SessionWindowedAggregate():
+            lowering.add_processor(
+                node,
+                partial(
+                    SessionWindowAggregate,
+                    node.name,
+                    node.store.name,
+                    node.windows,
+                    node.emit_strategy,
+                    node.initializer,
+                    node.aggregator,
+                    node.merger,
+                    send_old_values,
+                ),
+                node.store,
+            )
+        case n.CogroupMerge():
+            lowering.add_processor(node, StreamMerge)
+        case _:
+            assert_never(node)
+
+
+def _add_final(
+    lowering: Lowering,
+    node: n.TimeWindowedCount | n.TimeWindowedAggregate,
+    initializer: Initializer,
+    aggregator: Aggregator,
+) -> None:
+    """Add an aggregation that emits when windows are closed."""
+    if not isinstance(node.windows, TimeWindows):
+        raise ValueError(
+            "ON_WINDOW_CLOSE strategy is only supported for TimeWindows and SlidingWindows for TimeWindowedKStream"
+        )
+    make = partial(FinalTimeWindowAggregate, node.name, node.store.name, node.windows, initializer, aggregator)
+    lowering.add_processor(node, make, node.store)

@@ -1,0 +1,68 @@
+"""Nodes of aggregations within windows, and of cogrouped streams. Plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.plan.nodes.base import BaseNode
+from penstock.state.api import StoreBuilder
+from penstock.windows import EmitStrategy, SessionWindows, SlidingWindows, Windows
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowedTable(BaseNode):
+    """A table of results by key and window."""
+
+    store: StoreBuilder
+    emit_strategy: EmitStrategy
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeWindowedCount(WindowedTable):
+    """A table of the number of records by key and window."""
+
+    windows: Windows
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeWindowedAggregate(WindowedTable):
+    """A table of an aggregate by key and window."""
+
+    windows: Windows
+    initializer: Callable[[], Any]
+    aggregator: Callable[[Any, Any, Any], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlidingWindowedAggregate(WindowedTable):
+    """A table of an aggregate by key and sliding window."""
+
+    windows: SlidingWindows
+    initializer: Callable[[], Any]
+    aggregator: Callable[[Any, Any, Any], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionWindowedAggregate(WindowedTable):
+    """A table of an aggregate by key and session; merger: makes one aggregate of those of two sessions."""
+
+    windows: SessionWindows
+    initializer: Callable[[], Any]
+    aggregator: Callable[[Any, Any, Any], Any]
+    merger: Callable[[Any, Any, Any], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CogroupMerge(BaseNode):
+    """The table that several aggregations of one store make together: the updates of all parents (Kafka class:
+    KTablePassThrough)."""
+
+    store: StoreBuilder
+
+
+WindowNode = (
+    TimeWindowedCount | TimeWindowedAggregate | SlidingWindowedAggregate | SessionWindowedAggregate | CogroupMerge
+)
+"""One aggregation within windows, or the merge of cogrouped ones."""

@@ -1,0 +1,195 @@
+"""When the results of windows leave an aggregation: at each update, or once when the window is closed (Kafka:
+EmitStrategy, AbstractKStreamTimeWindowAggregateProcessor).
+
+An aggregation tells its emission of every update, and after every record of the time by which windows are closed.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from itertools import repeat
+from typing import Any, Protocol
+
+import numpy as np
+
+from penstock.processor.api import EngineContext
+from penstock.processor.forwarding import TimestampedTupleForwarder
+from penstock.processor.operator_time import FinalEmission
+from penstock.record import NO_METADATA, NO_TIMESTAMP, Change, Record, RecordBatch
+from penstock.state.api import FlushedEntries
+from penstock.state.windowed_api import EngineSessionStore, EngineWindowStore
+from penstock.windows import SlidingWindows, TimeWindows, Windowed
+
+
+class WindowEmission(Protocol):
+    """What an aggregation tells of its windows."""
+
+    def updated(self, record: Record[Any, Any], key: Windowed[Any], change: Change, timestamp: int) -> None:
+        """Take the update that `record` made of the result of a window; `timestamp` (ms) is that of the result."""
+        ...
+
+    def time_passed(self, record: Record[Any, Any], close_time: int) -> None:
+        """Take the time (ms) by which windows are closed, after `record` was processed."""
+        ...
+
+
+# ---------- at each update
+
+
+class EmitOnUpdate:
+    """Forwards every update of a window store, when it leaves the cache or at once (implements WindowEmission)."""
+
+    def __init__(self, store: EngineWindowStore, context: EngineContext, send_old_values: bool) -> None:
+        """Forward by `context`; if `send_old_values`, with the result before."""
+        self._forwarder = TimestampedTupleForwarder(store, context, send_old_values)
+
+    def updated(self, record: Record[Any, Any], key: Windowed[Any], change: Change, timestamp: int) -> None:
+        """Forward the update, unless the cache holds it back."""
+        self._forwarder.maybe_forward(Record(key, change, timestamp, record.headers))
+
+    def time_passed(self, record: Record[Any, Any], close_time: int) -> None:
+        """Do nothing: the result has left."""
+
+
+class EmitSessionsOnUpdate:
+    """Forwards every update of a session store with the end of its session as timestamp, when it leaves the cache or at
+    once (implements WindowEmission). Without a cache no headers are forwarded, as in Kafka."""
+
+    def __init__(self, store: EngineSessionStore, context: EngineContext, send_old_values: bool) -> None:
+        """Forward by `context`; if `send_old_values`, with the result before."""
+        self._store = store
+        self._context = context
+        self._send_old_values = send_old_values
+        self._cached = store.cached
+        if store.cached:
+            store.set_flush_listener(self._forward_flushed, send_old_values)
+
+    def updated(self, record: Record[Any, Any], key: Windowed[Any], change: Change, timestamp: int) -> None:
+        """Forward the update, unless the cache holds it back."""
+        if not self._cached:
+            kept = change if self._send_old_values else Change(change.new_value, None)
+            self._context.forward(Record(key, kept, timestamp))
+
+    def time_passed(self, record: Record[Any, Any], close_time: int) -> None:
+        """Do nothing: the result has left."""
+
+    def _forward_flushed(self, entries: FlushedEntries) -> None:
+        store, contexts = self._store, entries.contexts
+        keys = store.deserialize_keys(entries.keys)
+        old = repeat(None) if entries.old_values is None else store.deserialize_columns(entries.old_values)[0]
+        headers = [context.headers for context in contexts]
+        flushed = RecordBatch(
+            keys,
+            list(map(Change, store.deserialize_columns(entries.new_values)[0], old)),
+            np.fromiter((window.end for _, window in keys), np.int64, len(keys)),
+            np.fromiter(((context.metadata or NO_METADATA).offset for context in contexts), np.int64, len(contexts)),
+            headers if any(headers) else None,
+        )
+        self._context.forward_flushed(flushed, contexts)
+
+
+# ---------- when the window is closed
+
+
+class _EmitOnClose:
+    """Forwards the results of windows once they are closed, throttled, with the headers of the record that closed them
+    (implements WindowEmission)."""
+
+    def __init__(self, context: EngineContext, name: str) -> None:
+        """Forward by `context` for the operator `name`."""
+        self._context = context
+        self._final = FinalEmission(context, name)
+
+    def updated(self, record: Record[Any, Any], key: Windowed[Any], change: Change, timestamp: int) -> None:
+        """Do nothing: the result stays in the store until its window is closed."""
+
+    def time_passed(self, record: Record[Any, Any], close_time: int) -> None:
+        """Forward the results of the windows that were closed since the last time, if it is due."""
+        if not self._final.is_due(close_time):
+            return
+        bounds = self._bounds(self._final.last_close_time, close_time)
+        if bounds is None:
+            return
+        for key, value, timestamp in self._closed(*bounds):
+            self._context.forward(Record(key, Change(value, None), timestamp, record.headers))
+        self._final.emitted(close_time)
+
+    @abstractmethod
+    def _bounds(self, last_close_time: int, close_time: int) -> tuple[int, int] | None:
+        """Return the inclusive bounds of what is looked up in the store, None where no window can have been closed."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def _closed(self, lower: int, upper: int) -> Iterable[tuple[Windowed[Any], Any, int]]:
+        """Yield key, result and timestamp (ms) of the windows within the bounds."""
+        raise NotImplementedError
+
+
+class _EmitWindowsOnClose(_EmitOnClose):
+    """Looks up windows by their starts."""
+
+    def __init__(self, store: EngineWindowStore, context: EngineContext, name: str) -> None:
+        """Forward from `store`."""
+        super().__init__(context, name)
+        self._store = store
+
+    def _closed(self, lower: int, upper: int) -> Iterable[tuple[Windowed[Any], Any, int]]:
+        with self._store.fetch_all(lower, upper) as entries:
+            for key, stored in entries:
+                yield key, stored.value, stored.timestamp
+
+
+class EmitTimeWindowsOnClose(_EmitWindowsOnClose):
+    """Forwards the results of tumbling and hopping windows whose end is reached by the close time."""
+
+    def __init__(self, store: EngineWindowStore, context: EngineContext, name: str, windows: TimeWindows) -> None:
+        """Forward from `store`, which has `windows`."""
+        super().__init__(store, context, name)
+        self._windows = windows
+
+    def _bounds(self, last_close_time: int, close_time: int) -> tuple[int, int] | None:
+        windows = self._windows
+        upper = close_time - windows.size_ms
+        if upper < 0:
+            return None
+        if last_close_time == NO_TIMESTAMP:
+            return 0, upper
+        before = max(0, last_close_time - windows.size_ms)
+        if windows.windows_for(before) == windows.windows_for(upper):  # no further window has been closed
+            return None
+        return before + 1, upper
+
+
+class EmitSlidingWindowsOnClose(_EmitWindowsOnClose):
+    """Forwards the results of sliding windows whose end is behind the close time."""
+
+    def __init__(self, store: EngineWindowStore, context: EngineContext, name: str, windows: SlidingWindows) -> None:
+        """Forward from `store`, which has `windows`."""
+        super().__init__(store, context, name)
+        self._windows = windows
+
+    def _bounds(self, last_close_time: int, close_time: int) -> tuple[int, int] | None:
+        difference = self._windows.time_difference_ms
+        upper = close_time - difference - 1
+        if upper < 0:
+            return None
+        return 0 if last_close_time == NO_TIMESTAMP else max(0, last_close_time - difference), upper
+
+
+class EmitSessionsOnClose(_EmitOnClose):
+    """Forwards the results of sessions whose end is behind the close time, with that end as timestamp."""
+
+    def __init__(self, store: EngineSessionStore, context: EngineContext, name: str) -> None:
+        """Forward from `store`."""
+        super().__init__(context, name)
+        self._store = store
+
+    def _bounds(self, last_close_time: int, close_time: int) -> tuple[int, int] | None:
+        lower, upper = max(0, last_close_time), close_time - 1
+        return (lower, upper) if lower <= upper else None
+
+    def _closed(self, lower: int, upper: int) -> Iterable[tuple[Windowed[Any], Any, int]]:
+        with self._store.find_sessions_by_time(lower, upper) as entries:
+            for key, aggregate in entries:
+                yield key, aggregate, key.window.end
