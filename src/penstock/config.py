@@ -15,6 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import ConfigError
+from penstock.exception_handlers import (
+    BUILT_IN,
+    DEAD_LETTER_QUEUE_TOPIC,
+    DefaultProductionExceptionHandler,
+    DeserializationExceptionHandler,
+    ExceptionHandler,
+    LogAndFailExceptionHandler,
+    LogAndFailProcessingExceptionHandler,
+    ProcessingExceptionHandler,
+    ProductionExceptionHandler,
+)
 from penstock.serdes import Serde
 
 AT_LEAST_ONCE = "at_least_once"
@@ -92,6 +103,23 @@ def _serde(name: str, value: Any) -> Serde:
     return value
 
 
+def _handler(kind: type[ExceptionHandler]) -> Callable[[str, Any], ExceptionHandler]:
+    """Return the reader of an exception handler: a class, an object, or the name of a built-in one."""
+
+    def parse(name: str, value: Any) -> ExceptionHandler:
+        named = BUILT_IN.get(value.rpartition(".")[2]) if isinstance(value, str) else value
+        handler = named() if isinstance(named, type) else named
+        if not isinstance(handler, kind):
+            names = ", ".join(each.__name__ for each in BUILT_IN.values() if issubclass(each, kind))
+            raise ConfigError(
+                f"Invalid value {value!r} for configuration {name}: expected a {kind.__name__}, its class, or one of "
+                f"{names}."
+            )
+        return handler
+
+    return parse
+
+
 def _function(name: str, value: Any) -> Any:
     if not callable(value):
         raise ConfigError(f"Invalid value {value!r} for configuration {name}: expected a function.")
@@ -141,6 +169,41 @@ KEYS: Mapping[str, ConfigKey] = {
             10 * 1024 * 1024,
             "medium",
             "Bytes of the record cache of one task; 0 switches caching off.",
+        ),
+        ConfigKey(
+            "deserialization.exception.handler",
+            _handler(DeserializationExceptionHandler),
+            LogAndFailExceptionHandler(),
+            "medium",
+            "What to do about a record that cannot be read.",
+        ),
+        ConfigKey(
+            "processing.exception.handler",
+            _handler(ProcessingExceptionHandler),
+            LogAndFailProcessingExceptionHandler(),
+            "medium",
+            "What to do about a record that a processor fails on.",
+        ),
+        ConfigKey(
+            "processing.exception.handler.global.enabled",
+            _boolean,
+            False,
+            "low",
+            "Whether that handler also serves the processors of global stores.",
+        ),
+        ConfigKey(
+            "production.exception.handler",
+            _handler(ProductionExceptionHandler),
+            DefaultProductionExceptionHandler(),
+            "medium",
+            "What to do about a record that cannot be serialised or sent.",
+        ),
+        ConfigKey(
+            DEAD_LETTER_QUEUE_TOPIC,
+            _text,
+            None,
+            "medium",
+            "Topic to which the built-in handlers write the records that failed; not set: none.",
         ),
         ConfigKey("topology.optimization", _text, "none", "medium", "none, all, or a list of optimisations."),
         ConfigKey(

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from penstock.clock import Clock
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
+from penstock.exception_handlers import LogAndContinueExceptionHandler
 from penstock.plan.subtopology import BuiltTopology, SourceSpec, SubtopologySpec, TaskId
 from penstock.record import Headers, RecordBatch
 from penstock.state.api import EngineStore
@@ -206,7 +207,13 @@ class InlineHost:
 def _global_task(topology: BuiltTopology, config: StreamsConfig, clock: Clock) -> GlobalStateUpdateTask | None:
     if topology.global_topology is None:
         return None
-    task = GlobalStateUpdateTask(topology.global_topology, config, MemoryBase(), clock.milliseconds())
+    task = GlobalStateUpdateTask(
+        topology.global_topology,
+        config,
+        MemoryBase(),
+        LogAndContinueExceptionHandler(),  # as Kafka's driver does, whatever the configuration says
+        clock.milliseconds(),
+    )
     task.initialize()
     return task
 

@@ -70,6 +70,7 @@ class TaskContext:
         self.record: Record[Any, Any] | None = None
         self.punctuation_time = NO_TIMESTAMP
         self.source = TopicPartition("", -1)
+        self.source_records: RecordBatch | None = None
         self.stores: Mapping[str, EngineStore] = {}
         self.global_stores: Mapping[str, StateStore] = {}
         self.processor_metadata: dict[str, int] = {}

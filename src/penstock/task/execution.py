@@ -24,7 +24,8 @@ from penstock.processor.api import BatchProcessor, PunctuationType, SerializedBa
 from penstock.record import NO_METADATA, Int64Array, Record, RecordBatch, RecordMetadata, TopicPartition
 from penstock.state.api import RecordContext
 from penstock.task.context import TaskContext
-from penstock.task.processor_topology import ProcessingError, ProcessorNode, ProcessorTopology, SinkNode, SourceNode
+from penstock.task.error_handling import ErrorHandling, ProcessingError
+from penstock.task.processor_topology import ProcessorNode, ProcessorTopology, SinkNode, SourceNode
 from penstock.task.record_collector import RecordCollector
 
 Entry = SourceNode | ProcessorNode
@@ -99,6 +100,7 @@ class Execution:
         topology: ProcessorTopology,
         task: TaskContext,
         collector: RecordCollector,
+        errors: ErrorHandling,
         column_by_column: bool,
         punctuate_stream_time: Callable[[], None],
     ) -> None:
@@ -106,9 +108,10 @@ class Execution:
         stream time past a schedule."""
         self._task = task
         self._collector = collector
+        self._errors = errors
         self._punctuate = punctuate_stream_time
         entries: list[Entry] = [*topology.sources, *(node for node in topology.processors if node.stores)]
-        able = _column_nodes(topology) if column_by_column else frozenset()
+        able = _column_nodes(topology, errors) if column_by_column else frozenset()
         self._plans = {entry.name: _plan(entry, topology, able) for entry in entries}
         self._expansion: dict[str, float] = {}
         self._most_rows = 0
@@ -204,7 +207,8 @@ class Execution:
 
         def failed(row: int, error: Exception) -> None:
             self._task.metadata = RecordMetadata(partition.topic, partition.partition, int(batch.offsets[row]))
-            raise ProcessingError(node.name, error) from error
+            record = Record(batch.keys[row], batch.values[row], int(batch.timestamps[row]), batch.headers_at(row))
+            self._errors.processing_failed(node.name, record, error)
 
         try:
             result, origin = processor.process_batch(batch, failed)
@@ -357,8 +361,15 @@ def _raise_at_sink(parent: Entry, error: Exception) -> NoReturn:
     raise ProcessingError(parent.name, error) from error
 
 
-def _column_nodes(topology: ProcessorTopology) -> frozenset[str]:
-    """Return the names of the nodes that can work on columns and share no store."""
+def _column_nodes(topology: ProcessorTopology, errors: ErrorHandling) -> frozenset[str]:
+    """Return the names of the nodes that can work on columns and share no store.
+
+    Where the task may go on after an error they are those in which only a user's function can fail, which concerns one
+    row: no stores, and no sinks below, whose errors are their parent's. A handler that asks for source records is
+    called in the order of the records, so nothing works on columns then.
+    """
+    if errors.may_resume and errors.needs_source_records:
+        return frozenset()
     users: dict[str, int] = {}
     for node in topology.processors:
         for store in node.stores:
@@ -366,7 +377,9 @@ def _column_nodes(topology: ProcessorTopology) -> frozenset[str]:
     return frozenset(
         node.name
         for node in topology.processors
-        if isinstance(node.processor, BatchProcessor) and all(users[store] == 1 for store in node.stores)
+        if isinstance(node.processor, BatchProcessor)
+        and all(users[store] == 1 for store in node.stores)
+        and not (errors.may_resume and (node.stores or any(isinstance(child, SinkNode) for child in node.children)))
     )
 
 

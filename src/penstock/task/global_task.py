@@ -3,7 +3,7 @@ GlobalProcessorContextImpl).
 
 There is one in each process, not one a partition: it takes the records of all partitions of the global topics, in any
 order across topics, and hands each to the processor that writes it to its store. It has no output, no stream time and
-no schedules. A record that cannot be read is logged and passed over.
+no schedules.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, UnsupportedOperationError
+from penstock.exception_handlers import DeserializationExceptionHandler
 from penstock.plan.subtopology import SubtopologySpec
 from penstock.processor.api import Cancellable, ProcessorContext, PunctuationType, Punctuator
 from penstock.record import Record, RecordBatch, RecordMetadata
@@ -19,10 +20,12 @@ from penstock.state.api import Base, Changes, EngineKeyValueStore, StateStore
 from penstock.state.cache import RecordCache
 from penstock.state.read_only import ReadOnlyKeyValueView
 from penstock.task.context import Node, NodeContext, TaskContext
+from penstock.task.error_handling import ErrorHandling, ProcessingError
 from penstock.task.processor_state_manager import ProcessorStateManager
-from penstock.task.processor_topology import ProcessingError, ProcessorTopology
+from penstock.task.processor_topology import ProcessorTopology
 from penstock.task.punctuation import LivingSchedules
 from penstock.task.record_collector import RecordCollector
+from penstock.task.record_sender import RecordSender
 
 GLOBAL_TASK_ID = "-1_-1"
 
@@ -51,11 +54,19 @@ class _GlobalTaskContext(TaskContext):
 
 
 class GlobalStateUpdateTask:
-    """Keeps all global stores of one topology."""
+    """Keeps all global stores of one topology. An error of a processor ends it, unless
+    `processing.exception.handler.global.enabled` is set (KIP-1270)."""
 
-    def __init__(self, topology: SubtopologySpec, config: StreamsConfig, base: Base, wall_clock_ms: int = 0) -> None:
+    def __init__(
+        self,
+        topology: SubtopologySpec,
+        config: StreamsConfig,
+        base: Base,
+        deserialization_handler: DeserializationExceptionHandler,
+        wall_clock_ms: int = 0,
+    ) -> None:
         """Make the nodes and stores of `topology` over `base`, the committed state; nothing of the user's runs before
-        `initialize`."""
+        `initialize`. deserialization_handler: decides what happens to records that cannot be read."""
         self._base = base
         self._context = _GlobalTaskContext(GLOBAL_TASK_ID, config, LivingSchedules(), wall_clock_ms)
         self._state = ProcessorStateManager(
@@ -69,7 +80,17 @@ class GlobalStateUpdateTask:
             self._context.count_dropped,
         )
         self._context.stores = self._state.stores
-        self._nodes = ProcessorTopology(topology, self._context, RecordCollector(), {}, 0)
+        handles = config["processing.exception.handler.global.enabled"]
+        errors = ErrorHandling(
+            self._context,
+            None,
+            deserialization_handler,
+            config["processing.exception.handler"] if handles else None,
+            config["production.exception.handler"],
+        )
+        collector = RecordCollector()
+        sender = RecordSender(collector, {}, GLOBAL_TASK_ID, 0)
+        self._nodes = ProcessorTopology(topology, self._context, collector, sender, errors)
         self._sources = {topic: source for source in self._nodes.sources for topic in source.spec.topics}
 
     def initialize(self) -> None:

@@ -24,13 +24,15 @@ from penstock.task.processor_topology import SourceNode
 
 class Run(NamedTuple):
     """Consecutive records of one topic partition with the lane of each (int64 array); deserialised unless
-    `serialized`."""
+    `serialized`. source_records: where handlers of errors may ask for them, the records of the lane as they came, by
+    ascending offset."""
 
     source: SourceNode
     partition: TopicPartition
     lanes: Int64Array
     batch: RecordBatch
     serialized: bool
+    source_records: RecordBatch | None
 
 
 class Lane(NamedTuple):
@@ -51,17 +53,19 @@ class PartitionGroup:
         partition_times: Mapping[TopicPartition, int],
         takes_serialized: Callable[[SourceNode], bool],
         count_dropped: Callable[[str, int], None],
+        keep_source_records: bool,
     ) -> None:
         """Read the topics of `sources`.
 
         partition_times: those of the last commit (ms). takes_serialized: says whether the records of a source may stay
         bytes. count_dropped: takes a node's
-        name and a number of records.
+        name and a number of records. keep_source_records: whether runs carry the records as they came.
         """
         self._sources = dict(sources)
         self._default_extractor = default_extractor
         self._takes_serialized = takes_serialized
         self._count_dropped = count_dropped
+        self._keep_source_records = keep_source_records
         self._queues: dict[Lane, list[RecordBatch]] = {}
         self.partition_times: dict[TopicPartition, int] = dict(partition_times)
 
@@ -83,6 +87,7 @@ class PartitionGroup:
         """Give up everything that is buffered, in the order in which it is to be processed."""
         lanes = sorted(self._queues)
         taken = {lane: RecordBatch.concat(self._queues.pop(lane)) for lane in lanes}
+        source_records = taken if self._keep_source_records else {}
         serialized = all(self._stays_serialized(lane, batch) for lane, batch in taken.items())
         prepared = [(lane, batch if serialized else self._prepare(lane, batch)) for lane, batch in taken.items()]
         kept = [(lane, batch) for lane, batch in prepared if len(batch)]
@@ -91,9 +96,10 @@ class PartitionGroup:
             self.partition_times[lane.partition] = max(time, int(batch.timestamps.max()))
         if len(kept) == 1:
             lane, batch = kept[0]
-            yield self._run(lane.partition, np.full(len(batch), lane.lane, np.int64), batch, serialized)
+            numbers = np.full(len(batch), lane.lane, np.int64)
+            yield self._run(lane.partition, numbers, batch, serialized, source_records.get(lane))
         elif kept:
-            yield from self._merge(kept, serialized)
+            yield from self._merge(kept, serialized, source_records)
 
     def _stays_serialized(self, lane: Lane, batch: RecordBatch) -> bool:
         source = self._sources[lane.partition.topic]
@@ -107,7 +113,9 @@ class PartitionGroup:
             else source.spec.timestamp_extractor or self._default_extractor
         )
 
-    def _merge(self, queues: list[tuple[Lane, RecordBatch]], serialized: bool) -> Iterator[Run]:
+    def _merge(
+        self, queues: list[tuple[Lane, RecordBatch]], serialized: bool, source_records: Mapping[Lane, RecordBatch]
+    ) -> Iterator[Run]:
         heads = np.concatenate([running_maximum(batch.timestamps) for _, batch in queues])
         order = np.argsort(heads, kind="stable")
         lengths = [len(batch) for _, batch in queues]
@@ -115,12 +123,24 @@ class PartitionGroup:
         numbers = np.repeat([partitions.index(lane.partition) for lane, _ in queues], lengths)[order]
         lanes = np.repeat([lane.lane for lane, _ in queues], lengths)[order]
         merged = RecordBatch.concat([batch for _, batch in queues]).take(order)
-        cuts = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(numbers)]
+        changes = numbers[1:] != numbers[:-1]
+        if source_records:  # an offset names one record of a lane, not of a partition
+            changes |= lanes[1:] != lanes[:-1]
+        cuts = [0, *(np.flatnonzero(changes) + 1).tolist(), len(numbers)]
         for start, stop in pairwise(cuts):
-            yield self._run(partitions[int(numbers[start])], lanes[start:stop], merged.slice(start, stop), serialized)
+            partition = partitions[int(numbers[start])]
+            source = source_records.get(Lane(partition, int(lanes[start])))
+            yield self._run(partition, lanes[start:stop], merged.slice(start, stop), serialized, source)
 
-    def _run(self, partition: TopicPartition, lanes: Int64Array, batch: RecordBatch, serialized: bool) -> Run:
-        return Run(self._sources[partition.topic], partition, lanes, batch, serialized)
+    def _run(
+        self,
+        partition: TopicPartition,
+        lanes: Int64Array,
+        batch: RecordBatch,
+        serialized: bool,
+        source_records: RecordBatch | None,
+    ) -> Run:
+        return Run(self._sources[partition.topic], partition, lanes, batch, serialized, source_records)
 
     def _prepare(self, lane: Lane, batch: RecordBatch) -> RecordBatch:
         """Return the records deserialised, with their timestamps extracted and without those that the extractor

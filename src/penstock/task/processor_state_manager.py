@@ -12,7 +12,7 @@ from penstock.plan.subtopology import SubtopologySpec
 from penstock.state.api import Base, Changes, EngineStore, RecordContext
 from penstock.state.build import build_store
 from penstock.state.cache import RecordCache
-from penstock.task.processor_topology import ProcessingError
+from penstock.task.error_handling import ProcessingError
 
 
 class ProcessorStateManager:

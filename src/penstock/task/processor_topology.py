@@ -7,57 +7,32 @@ function is named at the node that called it, and passes all others unchanged.
 
 from __future__ import annotations
 
-import traceback
+import logging
 from collections.abc import Mapping, Sequence
 from operator import is_
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, StreamsError, TaskCorruptedError, TaskMigratedError
-from penstock.plan.partitioning import partition_column, partition_for
+from penstock.exception_handlers import ConsumerRecord, ProducerRecord, SerializationExceptionOrigin
+from penstock.plan.partitioning import partition_column
 from penstock.plan.subtopology import ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
 from penstock.processor.api import Processor
 from penstock.record import NO_METADATA, Int64Array, Record, RecordBatch, RecordMetadata, take_from
 from penstock.serdes import BytesSerde, Serde, StringSerde
+from penstock.serdes.api import missing_serde
 from penstock.state.api import RecordContext
 from penstock.task.context import TaskContext
+from penstock.task.error_handling import ErrorHandling, ProcessingError
 from penstock.task.record_collector import RecordCollector
+from penstock.task.record_sender import RecordSender
 
-DESERIALIZATION_FAILED = (
-    "Deserialization exception handler is set to fail upon a deserialization error. If you would rather have the "
-    "streaming pipeline continue after a "
-    "deserialization error, please set the deserialization.exception.handler appropriately."
-)
+_log = logging.getLogger(__name__)
 
-
-class ProcessingError(Exception):
-    """An error in one node on its way out of the task: passes the nodes above unchanged (Kafka class:
-    FailedProcessingException)."""
-
-    def __init__(self, node: str, error: Exception) -> None:
-        """Name the node in which `error` was raised."""
-        super().__init__(node, error)
-        self.node = node
-        self.error = error
-
-
-def user_line(error: BaseException) -> str | None:
-    """Return where the user's own code raised `error`: the innermost line outside this package, None if there is
-    none."""
-    own = __name__.partition(".")[0]
-    frames = [
-        frame
-        for frame, _ in traceback.walk_tb(error.__traceback__)
-        if frame.f_globals.get("__name__", "").partition(".")[0] != own
-    ]
-    if not frames:
-        return None
-    summary = traceback.StackSummary.extract(
-        ((frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if frame is frames[-1])
-    )[-1]
-    return f'File "{summary.filename}", line {summary.lineno}, in {summary.name}: {summary.line}'
+_DROPPED: Final = object()
+"""Stands for the bytes of a key or value that could not be written, of a record that the handler drops."""
 
 
 class Flusher(Protocol):
@@ -71,8 +46,9 @@ class Flusher(Protocol):
 class ProcessorNode:
     """A node with a processor."""
 
-    def __init__(self, spec: ProcessorSpec, task: TaskContext) -> None:
-        """Make the node's processor."""
+    def __init__(self, spec: ProcessorSpec, task: TaskContext, errors: ErrorHandling) -> None:
+        """Make the node's processor; `errors` decides what happens where it fails."""
+        self._errors = errors
         self.name = spec.name
         self.stores: Sequence[str] = spec.stores
         self.children: list[ProcessorNode | SinkNode] = []
@@ -92,7 +68,7 @@ class ProcessorNode:
             self.initializing = False
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Process one record and all that follows from it; raises ProcessingError."""
+        """Process one record and all that follows from it; raises ProcessingError unless the handler drops it."""
         task = self._task
         outer = task.record
         task.record = record
@@ -101,7 +77,7 @@ class ProcessorNode:
         except (ProcessingError, TaskCorruptedError, TaskMigratedError):
             raise
         except Exception as error:
-            raise ProcessingError(self.name, error) from error
+            self._errors.processing_failed(self.name, record, error)
         finally:
             task.record = outer
 
@@ -121,8 +97,10 @@ class ProcessorNode:
 class SourceNode:
     """A node that reads topics: turns bytes into objects."""
 
-    def __init__(self, spec: SourceSpec, config: StreamsConfig) -> None:
-        """Find the serdes; raises StreamsError naming the node if one is missing."""
+    def __init__(self, spec: SourceSpec, config: StreamsConfig, errors: ErrorHandling) -> None:
+        """Find the serdes; raises StreamsError naming the node if one is missing. `errors` decides what happens to
+        records that they cannot read."""
+        self._errors = errors
         self.name = spec.name
         self.spec = spec
         self.children: list[ProcessorNode | SinkNode] = []
@@ -134,30 +112,35 @@ class SourceNode:
         return self._value_serde.is_readable_column(batch.values) and self.key_serde.is_canonical_column(batch.keys)
 
     def deserialize(self, topic: str, partition: int, batch: RecordBatch) -> RecordBatch:
-        """Return `batch` with objects for bytes; raises StreamsError for the first row that cannot be read."""
+        """Return `batch` with objects for bytes, without the rows that cannot be read and that the handler drops;
+        raises StreamsError for the first row that it does not drop."""
         try:
             keys = self.key_serde.deserialize_column(topic, batch.keys)
             values = self._value_serde.deserialize_column(topic, batch.values)
         except Exception:
-            keys, values = self._deserialize_rows(topic, partition, batch)
+            return self._deserialize_rows(topic, partition, batch)
         return RecordBatch(keys, values, batch.timestamps, batch.offsets, batch.headers)
 
-    def _deserialize_rows(self, topic: str, partition: int, batch: RecordBatch) -> tuple[list[Any], list[Any]]:
+    def _deserialize_rows(self, topic: str, partition: int, batch: RecordBatch) -> RecordBatch:
         keys: list[Any] = []
         values: list[Any] = []
+        kept: list[int] = []
         for row, (key, value) in enumerate(zip(batch.keys, batch.values, strict=True)):
             headers = batch.headers_at(row)
             try:
-                keys.append(None if key is None else self.key_serde.deserialize(topic, key, headers))
-                values.append(None if value is None else self._value_serde.deserialize(topic, value, headers))
+                read_key = None if key is None else self.key_serde.deserialize(topic, key, headers)
+                read_value = None if value is None else self._value_serde.deserialize(topic, value, headers)
             except Exception as error:
-                failure = StreamsError(DESERIALIZATION_FAILED)
-                failure.add_note(
-                    f"at source node {self.name}, topic {topic}, partition {partition}, offset "
-                    f"{int(batch.offsets[row])}"
-                )
-                raise failure from error
-        return keys, values
+                offset, timestamp = int(batch.offsets[row]), int(batch.timestamps[row])
+                record = ConsumerRecord(topic, partition, offset, timestamp, key, value, headers)
+                self._errors.deserialization_failed(self.name, record, error)
+                continue
+            keys.append(read_key)
+            values.append(read_value)
+            kept.append(row)
+        rows = np.array(kept, np.int64)
+        taken_headers = None if batch.headers is None else [batch.headers[row] for row in kept]
+        return RecordBatch(keys, values, batch.timestamps[rows], batch.offsets[rows], taken_headers)
 
 
 class SinkNode:
@@ -171,17 +154,17 @@ class SinkNode:
         spec: SinkSpec,
         task: TaskContext,
         collector: RecordCollector,
-        partitions: Mapping[str, int],
-        null_key_partition: int,
+        sender: RecordSender,
+        errors: ErrorHandling,
     ) -> None:
-        """Find the serdes; records without a key go to partition `null_key_partition` modulo the number of
-        partitions."""
+        """Find the serdes. Records go to `collector`: columns at once, one by one through `sender`; `errors` decides
+        what happens to those that cannot be written."""
         self.name = spec.name
         self.spec = spec
         self._task = task
         self._collector = collector
-        self._partitions = partitions
-        self._null_key_partition = null_key_partition
+        self._sender = sender
+        self._errors = errors
         self._key_serde = _serde(spec.key_serde, task.config, "key", f"sink node {self.name}")
         self._value_serde = _serde(spec.value_serde, task.config, "value", f"sink node {self.name}")
         self._same_serde = type(self._key_serde) is type(self._value_serde) and type(self._key_serde) in (
@@ -190,14 +173,13 @@ class SinkNode:
         )
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Send one record; raises StreamsError if it cannot be written."""
-        topic, partitions = self._route(record.key, record.value, self._task.metadata or NO_METADATA)
-        key, value = self._serialize(topic, record.key, record.value, record.timestamp, record.headers)
-        for partition in self._chosen(topic, partitions, key):
-            self._collector.send(topic, partition, key, value, record.timestamp, record.headers)
+        """Send one record; raises StreamsError if it cannot be written and the handler does not drop it."""
+        for sent in self._prepared(record, self._task.metadata or NO_METADATA):
+            self._sender.send(sent)
 
     def process_columns(self, batch: RecordBatch, sequence: Int64Array) -> None:
-        """Send all rows, each with its sequence number; raises StreamsError for a row that cannot be written."""
+        """Send all rows, each with its sequence number; raises StreamsError for a row that cannot be written and that
+        the handler does not drop."""
         topic, partitioner = self.spec.topic, self.spec.partitioner
         if topic is None or partitioner is not None:
             self._send_rows(batch, sequence)
@@ -214,8 +196,8 @@ class SinkNode:
         except Exception:
             self._send_rows(batch, sequence)
             return
-        count = self._count(topic)
-        partitions = partition_column(entries, count, self._null_key_partition % count)[places]
+        count = self._sender.partition_count(topic)
+        partitions = partition_column(entries, count, self._sender.null_key_partition % count)[places]
         self._collector.send_columns(
             topic, partitions, sequence, RecordBatch(keys, values, batch.timestamps, batch.offsets, batch.headers)
         )
@@ -235,20 +217,36 @@ class SinkNode:
         ):
             metadata = RecordMetadata(source.topic, source.partition, offset)
             self._task.metadata = metadata
-            topic, partitions = self._route(key, value, metadata)
-            headers = batch.headers_at(row)
-            serialized = self._serialize(topic, key, value, timestamp, headers)
-            for partition in self._chosen(topic, partitions, serialized[0]):
-                rows.setdefault(topic, []).append((partition, number, (*serialized, timestamp, offset, headers)))
-        for topic, sent in rows.items():
-            columns = RecordBatch.of([entry[2] for entry in sent])
-            numbers = np.fromiter((entry[1] for entry in sent), np.int64, len(sent))
-            self._collector.send_columns(
-                topic, np.fromiter((entry[0] for entry in sent), np.int64, len(sent)), numbers, columns
-            )
+            for sent in self._prepared(Record(key, value, timestamp, batch.headers_at(row)), metadata):
+                partition = self._sender.partition_of(sent)
+                content = (sent.key, sent.value, timestamp, offset, sent.headers)
+                rows.setdefault(sent.topic, []).append((partition, number, content))
+        for topic, sent_rows in rows.items():
+            columns = RecordBatch.of([entry[2] for entry in sent_rows])
+            numbers = np.fromiter((entry[1] for entry in sent_rows), np.int64, len(sent_rows))
+            partitions = np.fromiter((entry[0] for entry in sent_rows), np.int64, len(sent_rows))
+            self._collector.send_columns(topic, partitions, numbers, columns)
+
+    def _prepared(self, record: Record[Any, Any], metadata: RecordMetadata) -> Sequence[ProducerRecord]:
+        """Return what is to be sent for `record`: nothing if the partitioner or a handler drops it, several records if
+        the partitioner says so."""
+        topic, partitions = self._route(record.key, record.value, metadata)
+        if partitions is not None and not partitions:
+            _log.warning("Skipping record as partitioner returned empty partitions. topic=[%s]", topic)
+            self._task.dropped_records[self.name] += 1
+            return ()
+        key = self._serialized(self._key_serde, topic, record, record.key, SerializationExceptionOrigin.KEY)
+        if key is _DROPPED:
+            return ()
+        value = self._serialized(self._value_serde, topic, record, record.value, SerializationExceptionOrigin.VALUE)
+        if value is _DROPPED:
+            return ()
+        sent = ProducerRecord(topic, key, value, record.timestamp, record.headers)
+        return [sent] if partitions is None else [sent._replace(partition=each) for each in sorted(partitions)]
 
     def _route(self, key: Any, value: Any, metadata: RecordMetadata) -> tuple[str, set[int] | None]:
-        """Return the topic and what the partitioner says of the partitions (None: the default)."""
+        """Return the topic and what the partitioner says of the partitions (None: the default); raises StreamsError
+        for a partition that does not exist."""
         spec = self.spec
         topic = spec.topic
         if topic is None:
@@ -257,69 +255,48 @@ class SinkNode:
             topic = spec.topic_extractor(key, value, metadata)
         if spec.partitioner is None:
             return topic, None
-        return topic, spec.partitioner(topic, key, value, self._count(topic))
-
-    def _chosen(self, topic: str, partitions: set[int] | None, key: bytes | None) -> Sequence[int]:
-        count = self._count(topic)
-        if partitions is None:
-            return (self._null_key_partition % count if key is None else partition_for(key, count),)
-        if not partitions:
-            self._task.dropped_records[self.name] += 1
-        wrong = [partition for partition in partitions if not 0 <= partition < count]
+        count = self._sender.partition_count(topic)
+        partitions = spec.partitioner(topic, key, value, count)
+        wrong = [partition for partition in partitions or () if not 0 <= partition < count]
         if wrong:
             raise StreamsError(
                 f"The partitioner of sink {self.name} chose partition {wrong[0]} of topic {topic}, which has "
                 f"partitions 0 to {count - 1}."
             )
-        return sorted(partitions)
+        return topic, partitions
 
-    def _serialize(
-        self, topic: str, key: Any, value: Any, timestamp: int, headers: Any
-    ) -> tuple[bytes | None, bytes | None]:
+    def _serialized(
+        self, serde: Serde, topic: str, record: Record[Any, Any], part: Any, origin: SerializationExceptionOrigin
+    ) -> Any:
+        """Return `part`, the key or the value of `record`, as bytes, or _DROPPED if it cannot be written and the
+        handler drops the record; raises StreamsError if it does not."""
+        if part is None:
+            return None
         try:
-            return (
-                None if key is None else self._key_serde.serialize(topic, key, headers),
-                None if value is None else self._value_serde.serialize(topic, value, headers),
-            )
+            return serde.serialize(topic, part, record.headers)
         except TypeError as error:
             failure = StreamsError(
-                f"ClassCastException while producing data to topic {topic}. The key or value serializer of sink "
-                f"{self.name} is not compatible to the actual "
-                f"key type {type(key).__name__} or value type {type(value).__name__}. "
+                f"ClassCastException while producing data to topic {topic}. The {origin.value} serializer of sink "
+                f"{self.name} ({type(serde).__name__}) is not compatible to the actual {origin.value} type: "
+                f"{type(part).__name__}. "
                 "Change the default serdes in the config or provide the correct serdes via Produced."
             )
             raise failure from error
         except Exception as error:
-            metadata = self._task.metadata or NO_METADATA
-            failure = StreamsError(
-                f"Unable to serialize record. ProducerRecord(topic=[{topic}], partition=[null], timestamp=[{timestamp}]"
-            )
-            failure.add_note(
-                f"at sink node {self.name}, input record {metadata.topic}-{metadata.partition} at offset "
-                f"{metadata.offset}"
-            )
-            raise failure from error
-
-    def _count(self, topic: str) -> int:
-        count = self._partitions.get(topic)
-        if count is None:
-            raise StreamsError(
-                f"Could not get partition information for topic {topic} for task {self._task.task_id}. This can "
-                "happen if the topic does not exist: "
-                f"create it before the program starts (penstock topics create {topic})."
-            )
-        return count
+            unsent = ProducerRecord(topic, record.key, record.value, record.timestamp, record.headers)
+            self._errors.serialization_failed(self.name, unsent, record, error, origin)
+            return _DROPPED
 
 
 def _serde(own: Serde | None, config: StreamsConfig, what: str, node: str) -> Serde:
     serde: Serde | None = own or config[f"default.{what}.serde"]
-    if serde is None:
-        missing = ConfigError(
-            f"Please specify a {what} serde or set one through StreamsConfig#DEFAULT_{what.upper()}_SERDE_CLASS_CONFIG"
-        )
+    try:
+        if serde is None:
+            raise missing_serde(what)
+        return serde.with_defaults(config["default.key.serde"], config["default.value.serde"])
+    except ConfigError as missing:
         missing.add_note(f"in the options of the operator, or as default.{what}.serde")
         raise StreamsError(f"Failed to initialize {what} serdes for {node}") from missing
-    return serde
 
 
 class ProcessorTopology:
@@ -330,8 +307,8 @@ class ProcessorTopology:
         spec: SubtopologySpec,
         task: TaskContext,
         collector: RecordCollector,
-        partitions: Mapping[str, int],
-        null_key_partition: int,
+        sender: RecordSender,
+        errors: ErrorHandling,
     ) -> None:
         """Make every node of `spec` and connect it to its parents."""
         self.sources: list[SourceNode] = []
@@ -341,14 +318,14 @@ class ProcessorTopology:
             node: SourceNode | ProcessorNode | SinkNode
             match node_spec:
                 case SourceSpec():
-                    node = SourceNode(node_spec, task.config)
+                    node = SourceNode(node_spec, task.config, errors)
                     self.sources.append(node)
                 case ProcessorSpec():
-                    node = ProcessorNode(node_spec, task)
+                    node = ProcessorNode(node_spec, task, errors)
                     self.processors.append(node)
                     self._connect(node, node_spec.parents, by_name)
                 case SinkSpec():
-                    node = SinkNode(node_spec, task, collector, partitions, null_key_partition)
+                    node = SinkNode(node_spec, task, collector, sender, errors)
                     self._connect(node, node_spec.parents, by_name)
             by_name[node_spec.name] = node
 

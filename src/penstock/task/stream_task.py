@@ -16,7 +16,7 @@ from typing import NoReturn
 import numpy as np
 
 from penstock.config import StreamsConfig
-from penstock.errors import StreamsError
+from penstock.errors import StreamsError, TaskCorruptedError, TaskMigratedError
 from penstock.plan.subtopology import SinkSpec, SubtopologySpec, TaskId
 from penstock.processor.api import PunctuationType
 from penstock.processor.timestamps import fail_on_invalid_timestamp
@@ -25,13 +25,15 @@ from penstock.state.api import Base, Changes, EngineStore, StateStore
 from penstock.state.cache import RecordCache
 from penstock.task.checkpoint import TaskCheckpoint
 from penstock.task.context import TaskContext
+from penstock.task.error_handling import ErrorHandling, ProcessingError, user_line
 from penstock.task.execution import Execution
 from penstock.task.order_trace import OrderTrace, TracedCommit
 from penstock.task.partition_group import PartitionGroup
 from penstock.task.processor_state_manager import ProcessorStateManager
-from penstock.task.processor_topology import ProcessingError, ProcessorTopology, user_line
-from penstock.task.punctuation import LivingSchedules, Schedules
+from penstock.task.processor_topology import ProcessorTopology
+from penstock.task.punctuation import LivingSchedules, Schedule, Schedules
 from penstock.task.record_collector import OutputBatch, RecordCollector, SentRecord
+from penstock.task.record_sender import RecordSender
 
 
 @dataclass(frozen=True)
@@ -97,13 +99,16 @@ class StreamTask:
         )
         self._context.stores = self._state.stores
         self._context.global_stores = global_stores or {}
-        self._topology = ProcessorTopology(spec, self._context, self._collector, partitions, task_id.partition)
+        sender = RecordSender(self._collector, partitions, str(task_id), task_id.partition)
+        self._errors = ErrorHandling.of_task(self._context, sender)
+        self._topology = ProcessorTopology(spec, self._context, self._collector, sender, self._errors)
         sinks = [node for node in spec.nodes if isinstance(node, SinkSpec)]
         self._repartition_topics = {sink.topic for sink in sinks if sink.repartition and sink.topic is not None}
         self._execution = Execution(
             self._topology,
             self._context,
             self._collector,
+            self._errors,
             config["penstock.execution"] == "auto",
             self._punctuate_stream_time,
         )
@@ -113,6 +118,7 @@ class StreamTask:
             checkpoint.partition_times,
             self._execution.takes_serialized,
             self._context.count_dropped,
+            self._errors.needs_source_records,
         )
         self._order = None if config["penstock.trace.order"] is None else OrderTrace()
 
@@ -148,6 +154,7 @@ class StreamTask:
         try:
             for run in self._group.take():
                 batch = run.batch
+                self._context.source_records = run.source_records
                 taken += len(batch)
                 if self._order is not None:
                     self._order.take(run.partition, run.lanes, batch.offsets)
@@ -161,7 +168,7 @@ class StreamTask:
                     start = stop
         except ProcessingError as failure:
             self._fail(failure)
-        self._context.metadata = None
+        self._context.metadata = self._context.source_records = None
         return taken
 
     def advance_wall_clock(self, now_ms: int) -> bool:
@@ -254,23 +261,33 @@ class StreamTask:
         while (schedule := context.schedules.take_due(kind, now)) is not None:
             context.metadata, context.record, context.punctuation_time = NO_METADATA, None, now
             try:
-                schedule.callback(now)
-            except Exception as error:
-                cause = error.error if isinstance(error, ProcessingError) else error
-                failure = StreamsError(
-                    f"{self._log_prefix}Exception caught while punctuating processor '{schedule.node}'"
+                self._call(schedule, now)
+            except ProcessingError as failure:
+                error = StreamsError(
+                    failure.message
+                    or f"{self._log_prefix}Exception caught while punctuating processor '{schedule.node}'"
                 )
-                _point_at_user_line(failure, cause)
-                raise failure from cause
+                _point_at_user_line(error, failure.error)
+                raise error from failure.error
             schedule.advance(now)
             context.schedules.put_back(schedule)
             punctuated = True
         return punctuated
 
+    def _call(self, schedule: Schedule, now: int) -> None:
+        """Call the punctuator of `schedule`; raises ProcessingError unless the handler passes its error over."""
+        try:
+            schedule.callback(now)
+        except (ProcessingError, TaskCorruptedError, TaskMigratedError):
+            raise
+        except Exception as error:
+            self._errors.processing_failed(schedule.node, None, error)
+
     def _fail(self, failure: ProcessingError) -> NoReturn:
         metadata = self._context.metadata or NO_METADATA
         error = StreamsError(
-            f"Exception caught in process. taskId={self.task_id}, processor={failure.node}, "
+            failure.message
+            or f"Exception caught in process. taskId={self.task_id}, processor={failure.node}, "
             f"topic={metadata.topic}, partition={metadata.partition}, "
             f"offset={metadata.offset}"
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tests.oracle.interpreter.functions import TIMESTAMP_EXTRACTORS
+from tests.oracle.interpreter.handlers import DESERIALIZATION_HANDLERS, PROCESSING_HANDLERS, PRODUCTION_HANDLERS
 from tests.oracle.interpreter.serdes import SERDES
 from tests.oracle.interpreter.vocabulary import PLAIN, Reader
 
@@ -16,6 +17,10 @@ _KEYS: Mapping[str, tuple[str, Reader]] = {
     "default.key.serde": ("default.key.serde", SERDES),
     "default.value.serde": ("default.value.serde", SERDES),
     "default.timestamp.extractor": ("default.timestamp.extractor", TIMESTAMP_EXTRACTORS),
+    "deserialization.exception.handler": ("deserialization.exception.handler", DESERIALIZATION_HANDLERS),
+    "processing.exception.handler": ("processing.exception.handler", PROCESSING_HANDLERS),
+    "production.exception.handler": ("production.exception.handler", PRODUCTION_HANDLERS),
+    "errors.dead.letter.queue.topic.name": ("errors.dead.letter.queue.topic.name", PLAIN),
     "dsl.store.suppliers.class": ("dsl.store.suppliers.class", PLAIN),
     "emit_interval_ms": ("penstock.emit.interval.ms", PLAIN),
     "statestore.cache.max.bytes": ("statestore.cache.max.bytes", PLAIN),

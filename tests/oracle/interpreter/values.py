@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from penstock import Headers, ValueAndTimestamp
+from penstock.windows import Windowed
+from tests.oracle.interpreter.handlers import shown
 
 _TWO_TO_64 = 1 << 64
 _LONG_MAX = (1 << 63) - 1
@@ -36,12 +38,14 @@ def to_json(value: Any) -> Any:
         return {"hex": value.hex()}
     if isinstance(value, ValueAndTimestamp):
         return [to_json(value.value), value.timestamp]
+    if isinstance(value, Windowed):
+        return {"k": to_json(value.key), "start": value.window.start, "end": value.window.end}
     return value
 
 
 def headers_to_json(headers: Headers) -> list[list[str | None]]:
     """Return headers as pairs of name and text, None for a header without a value."""
-    return [[name, None if value is None else value.decode()] for name, value in headers]
+    return [[name, shown(name, None if value is None else value.decode())] for name, value in headers]
 
 
 def headers_from_json(pairs: list[list[str | None]] | None) -> Headers:

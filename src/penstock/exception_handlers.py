@@ -1,0 +1,253 @@
+"""What happens to a record that fails: the handlers of errors in reading, processing and writing, and their answers
+(Kafka package: org.apache.kafka.streams.errors).
+
+A handler is set in the configuration, as a class or an object, and decides for each record: go on without it, or fail.
+Either answer may carry records for a dead letter queue. The built-in handlers add one where
+`errors.dead.letter.queue.topic.name` is set: the source record as it was read, and the error in its headers (KIP-1034).
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+from penstock.record import Headers, Record
+
+DEAD_LETTER_QUEUE_TOPIC = "errors.dead.letter.queue.topic.name"
+
+HEADER_ERRORS_EXCEPTION = "__streams.errors.exception"
+HEADER_ERRORS_MESSAGE = "__streams.errors.message"
+HEADER_ERRORS_STACKTRACE = "__streams.errors.stacktrace"
+HEADER_ERRORS_TOPIC = "__streams.errors.topic"
+HEADER_ERRORS_PARTITION = "__streams.errors.partition"
+HEADER_ERRORS_OFFSET = "__streams.errors.offset"
+
+_log = logging.getLogger(__name__)
+
+
+class ConsumerRecord(NamedTuple):
+    """A record as it was read from a topic, key and value as bytes; timestamp in ms (Kafka class: ConsumerRecord)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+class ProducerRecord(NamedTuple):
+    """A record to be sent: bytes, or objects where they could not be serialised. timestamp: ms; partition: None for
+    Kafka's choice by the key (Kafka class: ProducerRecord)."""
+
+    topic: str
+    key: Any
+    value: Any
+    timestamp: int
+    headers: Headers = ()
+    partition: int | None = None
+
+
+class SerializationExceptionOrigin(Enum):
+    """Which half of a record could not be serialised (Kafka class:
+    ProductionExceptionHandler.SerializationExceptionOrigin)."""
+
+    KEY = "key"
+    VALUE = "value"
+
+
+class Result(Enum):
+    """What is to be done after an error (Kafka classes: the handlers' enums Result)."""
+
+    RESUME = "resume"
+    FAIL = "fail"
+    RETRY = "retry"
+
+
+@dataclass(frozen=True)
+class Response:
+    """The answer of a handler; make one by `resume`, `fail` or `retry` (Kafka classes: the handlers' classes Response).
+
+    dead_letter_queue_records: to be sent with the output of the task.
+    """
+
+    result: Result
+    dead_letter_queue_records: tuple[ProducerRecord, ...] = ()
+
+    @staticmethod
+    def resume(dead_letter_queue_records: Iterable[ProducerRecord] = ()) -> Response:
+        """Return the answer to go on without the record."""
+        return Response(Result.RESUME, tuple(dead_letter_queue_records))
+
+    @staticmethod
+    def fail(dead_letter_queue_records: Iterable[ProducerRecord] = ()) -> Response:
+        """Return the answer to stop the application with the error."""
+        return Response(Result.FAIL, tuple(dead_letter_queue_records))
+
+    @staticmethod
+    def retry() -> Response:
+        """Return the answer to send again, where that can help; elsewhere it is that to fail."""
+        return Response(Result.RETRY)
+
+
+@dataclass(frozen=True)
+class ErrorHandlerContext:
+    """Where an error happened (Kafka class: ErrorHandlerContext).
+
+    topic, partition, offset: of the source record; None, -1 and -1 in punctuators. headers, timestamp (ms): of the
+    record being processed. source_raw_key, source_raw_value: bytes of the source record, None where it is not at hand:
+    in punctuators, and where a cache is flushed.
+    """
+
+    topic: str | None
+    partition: int
+    offset: int
+    headers: Headers
+    processor_node_id: str
+    task_id: str
+    timestamp: int
+    source_raw_key: bytes | None = None
+    source_raw_value: bytes | None = None
+
+
+class ExceptionHandler:
+    """What all handlers share: how they are configured and how they make the record for the dead letter queue."""
+
+    _dead_letter_queue_topic: str | None = None
+
+    def configure(self, config: Mapping[str, Any]) -> None:
+        """Take the configuration of the application; called before the first record of a task."""
+        self._dead_letter_queue_topic = config.get(DEAD_LETTER_QUEUE_TOPIC)
+
+    def dead_letter_queue_records(self, context: ErrorHandlerContext, error: Exception) -> tuple[ProducerRecord, ...]:
+        """Return the source record of `context` for the dead letter queue, with `error` in its headers; nothing where
+        the configuration names no topic for it."""
+        topic = self._dead_letter_queue_topic
+        if topic is None:
+            return ()
+        headers = (
+            *context.headers,
+            (HEADER_ERRORS_EXCEPTION, _class_name(error).encode()),
+            (HEADER_ERRORS_MESSAGE, str(error).encode()),
+            (HEADER_ERRORS_STACKTRACE, "".join(traceback.format_exception(error)).encode()),
+            (HEADER_ERRORS_TOPIC, None if context.topic is None else context.topic.encode()),
+            (HEADER_ERRORS_PARTITION, str(context.partition).encode()),
+            (HEADER_ERRORS_OFFSET, str(context.offset).encode()),
+        )
+        raw_key, raw_value = context.source_raw_key, context.source_raw_value
+        return (ProducerRecord(topic, raw_key, raw_value, context.timestamp, headers),)
+
+
+def _class_name(error: Exception) -> str:
+    kind = type(error)
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+class DeserializationExceptionHandler(ExceptionHandler):
+    """Decides what happens to a record whose bytes a source cannot read (Kafka class:
+    DeserializationExceptionHandler)."""
+
+    @abstractmethod
+    def handle_error(self, context: ErrorHandlerContext, record: ConsumerRecord, error: Exception) -> Response:
+        """Return what to do about `record`, which failed with `error`."""
+        raise NotImplementedError(f"{type(self).__name__} must define handle_error(self, context, record, error).")
+
+
+class LogAndFailExceptionHandler(DeserializationExceptionHandler):
+    """Stops the application: the default (Kafka class: LogAndFailExceptionHandler)."""
+
+    def handle_error(self, context: ErrorHandlerContext, record: ConsumerRecord, error: Exception) -> Response:
+        """Log the record's place and fail."""
+        _log.error("Exception caught during Deserialization, %s", _place(context))
+        return Response.fail(self.dead_letter_queue_records(context, error))
+
+
+class LogAndContinueExceptionHandler(DeserializationExceptionHandler):
+    """Goes on with the next record (Kafka class: LogAndContinueExceptionHandler)."""
+
+    def handle_error(self, context: ErrorHandlerContext, record: ConsumerRecord, error: Exception) -> Response:
+        """Log the record's place and resume."""
+        _log.warning("Exception caught during Deserialization, %s", _place(context), exc_info=error)
+        return Response.resume(self.dead_letter_queue_records(context, error))
+
+
+class ProcessingExceptionHandler(ExceptionHandler):
+    """Decides what happens to a record that a processor fails on, and to an error in a punctuator (Kafka class:
+    ProcessingExceptionHandler, KIP-1033)."""
+
+    @abstractmethod
+    def handle_error(self, context: ErrorHandlerContext, record: Record[Any, Any] | None, error: Exception) -> Response:
+        """Return what to do about `record`, as the failing node took it; None in a punctuator."""
+        raise NotImplementedError(f"{type(self).__name__} must define handle_error(self, context, record, error).")
+
+
+class LogAndFailProcessingExceptionHandler(ProcessingExceptionHandler):
+    """Stops the application: the default (Kafka class: LogAndFailProcessingExceptionHandler)."""
+
+    def handle_error(self, context: ErrorHandlerContext, record: Record[Any, Any] | None, error: Exception) -> Response:
+        """Log the record's place and fail."""
+        _log.error("Exception caught during message processing, %s", _place(context))
+        return Response.fail(self.dead_letter_queue_records(context, error))
+
+
+class LogAndContinueProcessingExceptionHandler(ProcessingExceptionHandler):
+    """Goes on with the next record (Kafka class: LogAndContinueProcessingExceptionHandler)."""
+
+    def handle_error(self, context: ErrorHandlerContext, record: Record[Any, Any] | None, error: Exception) -> Response:
+        """Log the record's place and resume."""
+        _log.warning("Exception caught during message processing, %s", _place(context), exc_info=error)
+        return Response.resume(self.dead_letter_queue_records(context, error))
+
+
+class ProductionExceptionHandler(ExceptionHandler):
+    """Decides what happens to a record that cannot be serialised or sent (Kafka class: ProductionExceptionHandler)."""
+
+    @abstractmethod
+    def handle_error(self, context: ErrorHandlerContext, record: ProducerRecord, error: Exception) -> Response:
+        """Return what to do about `record`, which the broker refused with `error`."""
+        raise NotImplementedError(f"{type(self).__name__} must define handle_error(self, context, record, error).")
+
+    def handle_serialization_error(
+        self,
+        context: ErrorHandlerContext,
+        record: ProducerRecord,
+        error: Exception,
+        origin: SerializationExceptionOrigin,
+    ) -> Response:
+        """Return what to do about `record`, key and value as objects, whose key or value (`origin`) cannot be
+        serialised: to fail, if this is not overridden."""
+        return Response.fail(self.dead_letter_queue_records(context, error))
+
+
+class DefaultProductionExceptionHandler(ProductionExceptionHandler):
+    """Stops the application: the default (Kafka class: DefaultProductionExceptionHandler)."""
+
+    def handle_error(self, context: ErrorHandlerContext, record: ProducerRecord, error: Exception) -> Response:
+        """Return that to fail."""
+        return Response.fail(self.dead_letter_queue_records(context, error))
+
+
+def _place(context: ErrorHandlerContext) -> str:
+    return (
+        f"processor node: {context.processor_node_id}, taskId: {context.task_id}, source topic: {context.topic}, "
+        f"source partition: {context.partition}, source offset: {context.offset}"
+    )
+
+
+BUILT_IN: Mapping[str, type[ExceptionHandler]] = {
+    handler.__name__: handler
+    for handler in (
+        LogAndFailExceptionHandler,
+        LogAndContinueExceptionHandler,
+        LogAndFailProcessingExceptionHandler,
+        LogAndContinueProcessingExceptionHandler,
+        DefaultProductionExceptionHandler,
+    )
+}
+"""The handlers that a text in the configuration may name, alone or with Kafka's package before it."""

@@ -1,0 +1,237 @@
+"""What a task does about an error: asks the handler, sends what that has for the dead letter queue, and goes on or
+fails.
+
+An error of a processor is handled at the innermost node: its parent goes on with what it forwards next. Where the
+answer is to fail, the error leaves the task as a ProcessingError, which passes the nodes above unchanged.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from typing import Any
+
+import numpy as np
+
+from penstock.errors import StreamsError
+from penstock.exception_handlers import (
+    DEAD_LETTER_QUEUE_TOPIC,
+    ConsumerRecord,
+    DefaultProductionExceptionHandler,
+    DeserializationExceptionHandler,
+    ErrorHandlerContext,
+    LogAndContinueProcessingExceptionHandler,
+    LogAndFailProcessingExceptionHandler,
+    ProcessingExceptionHandler,
+    ProducerRecord,
+    ProductionExceptionHandler,
+    Response,
+    Result,
+    SerializationExceptionOrigin,
+)
+from penstock.record import NO_METADATA, Record
+from penstock.task.context import TaskContext
+from penstock.task.record_sender import RecordSender
+
+_log = logging.getLogger(__name__)
+
+DESERIALIZATION_FAILED = (
+    "Deserialization exception handler is set to fail upon a deserialization error. If you would rather have the "
+    "streaming pipeline continue after a deserialization error, please set the deserialization.exception.handler "
+    "appropriately."
+)
+
+
+class ProcessingError(Exception):
+    """An error in one node on its way out of the task: passes the nodes above unchanged (Kafka class:
+    FailedProcessingException)."""
+
+    def __init__(self, node: str, error: Exception, message: str | None = None) -> None:
+        """Name the node in which `error` was raised; message: what to say of it, None for the usual text."""
+        super().__init__(node, error)
+        self.node = node
+        self.error = error
+        self.message = message
+
+
+def user_line(error: BaseException) -> str | None:
+    """Return where the user's own code raised `error`: the innermost line outside this package, None if there is
+    none."""
+    own = __name__.partition(".")[0]
+    frames = [
+        frame
+        for frame, _ in traceback.walk_tb(error.__traceback__)
+        if frame.f_globals.get("__name__", "").partition(".")[0] != own
+    ]
+    if not frames:
+        return None
+    summary = traceback.StackSummary.extract(
+        ((frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if frame is frames[-1])
+    )[-1]
+    return f'File "{summary.filename}", line {summary.lineno}, in {summary.name}: {summary.line}'
+
+
+class ErrorHandling:
+    """The handlers of one task."""
+
+    def __init__(
+        self,
+        task: TaskContext,
+        sender: RecordSender | None,
+        deserialization: DeserializationExceptionHandler,
+        processing: ProcessingExceptionHandler | None,
+        production: ProductionExceptionHandler,
+    ) -> None:
+        """Configure the handlers. sender: takes records for the dead letter queue, None where there can be none.
+        processing: None to let every error of a processor out as it is."""
+        self._task = task
+        self._sender = sender
+        self._deserialization = deserialization
+        self._processing = processing
+        self._production = production
+        for handler in (deserialization, processing, production):
+            if handler is not None:
+                handler.configure(task.config)
+
+    @staticmethod
+    def of_task(task: TaskContext, sender: RecordSender) -> ErrorHandling:
+        """Return the handlers that the configuration of `task` names."""
+        config = task.config
+        return ErrorHandling(
+            task,
+            sender,
+            config["deserialization.exception.handler"],
+            config["processing.exception.handler"],
+            config["production.exception.handler"],
+        )
+
+    @property
+    def may_resume(self) -> bool:
+        """Whether the task may go on after an error of a processor."""
+        return type(self._processing) not in (LogAndFailProcessingExceptionHandler, type(None))
+
+    @property
+    def needs_source_records(self) -> bool:
+        """Whether a handler may ask for the bytes of the record that failed, and for one record after the other."""
+        own = type(self._processing) not in (
+            LogAndFailProcessingExceptionHandler,
+            LogAndContinueProcessingExceptionHandler,
+            type(None),
+        )
+        own = own or type(self._production) is not DefaultProductionExceptionHandler
+        return own or self._task.config[DEAD_LETTER_QUEUE_TOPIC] is not None
+
+    def deserialization_failed(self, node: str, record: ConsumerRecord, error: Exception) -> None:
+        """Handle that the source `node` cannot read `record`: return if it is to be dropped.
+
+        Raises StreamsError if the task is to fail, or the handler does.
+        """
+        context = ErrorHandlerContext(
+            record.topic,
+            record.partition,
+            record.offset,
+            record.headers,
+            node,
+            self._task.task_id,
+            record.timestamp,
+            record.key,
+            record.value,
+        )
+        try:
+            response = _checked(self._deserialization.handle_error(context, record, error), "Deserialization")
+        except Exception as fatal:
+            raise StreamsError("Fatal user code error in deserialization error callback") from fatal
+        if self._resumes(node, response):
+            return
+        failure = StreamsError(DESERIALIZATION_FAILED)
+        failure.add_note(
+            f"at source node {node}, topic {record.topic}, partition {record.partition}, offset {record.offset}"
+        )
+        raise failure from error
+
+    def processing_failed(self, node: str, record: Record[Any, Any] | None, error: Exception) -> None:
+        """Handle that the processor `node` failed on `record`, or in a punctuator (None): return if the task is to go
+        on without it; raises ProcessingError if it is to fail, or the handler does."""
+        if self._processing is None:
+            raise ProcessingError(node, error) from error
+        try:
+            response = _checked(self._processing.handle_error(self._context(node, record), record, error), "Processing")
+        except Exception as fatal:
+            message = "Fatal user code error in processing error callback"
+            raise ProcessingError(node, fatal, message) from fatal
+        if not self._resumes(node, response):
+            raise ProcessingError(node, error) from error
+
+    def serialization_failed(
+        self,
+        node: str,
+        record: ProducerRecord,
+        source: Record[Any, Any],
+        error: Exception,
+        origin: SerializationExceptionOrigin,
+    ) -> None:
+        """Handle that the sink `node` cannot write `record`, made of `source`: return if it is to be dropped.
+
+        Raises StreamsError if the task is to fail, ProcessingError if the handler does.
+        """
+        context = self._context(node, source)
+        try:
+            response = _checked(
+                self._production.handle_serialization_error(context, record, error, origin), "Production"
+            )
+        except Exception as fatal:
+            raise ProcessingError(node, fatal, "Fatal user code error in production error callback") from fatal
+        if self._resumes(node, response):
+            return
+        failure = StreamsError(
+            f"Unable to serialize record. ProducerRecord(topic=[{record.topic}], partition=[null], "
+            f"timestamp=[{record.timestamp}]"
+        )
+        failure.add_note(
+            f"at sink node {node}, input record {context.topic}-{context.partition} at offset {context.offset}"
+        )
+        raise failure from error
+
+    def _resumes(self, node: str, response: Response) -> bool:
+        """Send the records of a response to the dead letter queue, count the dropped record, and return whether the
+        task goes on."""
+        for record in response.dead_letter_queue_records:
+            if self._sender is None:
+                _log.warning("Dead letter queue cannot be used with global stores: a record of %s is lost.", node)
+            else:
+                self._sender.send(record)
+        if response.result is not Result.RESUME:
+            return False
+        self._task.dropped_records[node] += 1
+        return True
+
+    def _context(self, node: str, record: Record[Any, Any] | None) -> ErrorHandlerContext:
+        task = self._task
+        metadata = task.metadata or NO_METADATA
+        raw_key, raw_value = self._raw(metadata.offset)
+        return ErrorHandlerContext(
+            metadata.topic,
+            metadata.partition,
+            metadata.offset,
+            () if record is None else record.headers,
+            node,
+            task.task_id,
+            task.punctuation_time if record is None else record.timestamp,
+            raw_key,
+            raw_value,
+        )
+
+    def _raw(self, offset: int) -> tuple[bytes | None, bytes | None]:
+        """Return key and value of the source record at `offset` as bytes, None where they are not kept."""
+        batch = self._task.source_records
+        if batch is None or offset < 0:
+            return None, None
+        row = int(np.searchsorted(batch.offsets, offset))
+        known = row < len(batch) and int(batch.offsets[row]) == offset
+        return (batch.keys[row], batch.values[row]) if known else (None, None)
+
+
+def _checked(response: Response, kind: str) -> Response:
+    if not isinstance(response, Response):
+        raise TypeError(f"Invalid {kind}ExceptionHandler response.")
+    return response

@@ -1,0 +1,278 @@
+"""What a task does with records that cannot be read, processed or written, column by column and record by record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from penstock.errors import SerializationError, StreamsError
+from penstock.exception_handlers import (
+    ConsumerRecord,
+    DeserializationExceptionHandler,
+    ErrorHandlerContext,
+    LogAndContinueExceptionHandler,
+    LogAndContinueProcessingExceptionHandler,
+    ProcessingExceptionHandler,
+    ProducerRecord,
+    ProductionExceptionHandler,
+    Response,
+    SerializationExceptionOrigin,
+)
+from penstock.plan.topology import Topology
+from penstock.processor.api import Processor, ProcessorContext, PunctuationType
+from penstock.processor.stateless import StreamFlatMapValues, StreamMapValues, StreamPeek
+from penstock.record import Headers, Record
+from penstock.serdes import Serde
+from penstock.task.stream_task import StreamTask
+from tests.task.topologies import batch_of, sent, supplier, task_of
+
+EXECUTIONS = ("auto", "record")
+CONTINUE = {"processing.exception.handler": LogAndContinueProcessingExceptionHandler}
+
+
+class Refusing(Serde):
+    """Texts, but none that says bad."""
+
+    def serialize(self, topic: str, value: str, headers: Headers = ()) -> bytes:
+        return _refuse(value).encode()
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> str:
+        return _refuse(data.decode())
+
+
+def _refuse(value: str) -> str:
+    if value == "bad":
+        raise SerializationError(f"refused {value}")
+    return value
+
+
+class Recorder:
+    """Calls a function and remembers what it was called with."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.calls: list[Any] = []
+        self._function = function
+
+    def __call__(self, value: Any) -> Any:
+        self.calls.append(value)
+        return self._function(value)
+
+
+def _chain(mapper: Callable[[Any], Any]) -> Topology:
+    """Return source, words of each value, mapper, a further node, sink."""
+    topology = Topology().add_source("source", "in")
+    topology.add_processor("words", supplier(lambda: StreamFlatMapValues(lambda v: v.split(), False)), "source")
+    topology.add_processor("map", supplier(lambda: StreamMapValues(mapper, False)), "words")
+    topology.add_processor("peek", supplier(lambda: StreamPeek(lambda k, v: None)), "map")
+    return topology.add_sink("sink", "out", "peek")
+
+
+def _run(topology: Topology, execution: str, config: Mapping[str, Any], *values: str) -> StreamTask:
+    task = task_of(topology, execution=execution, config=config)
+    task.add_records("in", 0, batch_of(*(("k", value, time) for time, value in enumerate(values))))
+    task.process()
+    return task
+
+
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_a_failing_record_is_left_out_and_no_record_is_run_twice(execution: str) -> None:
+    mapper = Recorder(_refuse)
+    task = _run(_chain(mapper), execution, CONTINUE, "a b", "bad c bad", "bad", "d")
+    assert [value for _, _, value, _ in sent(task)] == ["a", "b", "c", "d"]
+    assert mapper.calls == ["a", "b", "bad", "c", "bad", "bad", "d"]
+    assert task.dropped_records == {"map": 3}
+
+
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_without_a_handler_of_ones_own_an_error_names_its_record(execution: str) -> None:
+    with pytest.raises(StreamsError, match="processor=map, topic=in, partition=0, offset=1") as caught:
+        _run(_chain(_refuse), execution, {}, "a", "bad", "c")
+    assert isinstance(caught.value.__cause__, SerializationError)
+
+
+class Judge(ProcessingExceptionHandler):
+    """Remembers what it is asked, and answers as it was told."""
+
+    def __init__(self, answer: Any) -> None:
+        self.asked: list[tuple[ErrorHandlerContext, Record[Any, Any] | None, str]] = []
+        self._answer = answer
+
+    def handle_error(self, context: ErrorHandlerContext, record: Record[Any, Any] | None, error: Exception) -> Response:
+        self.asked.append((context, record, str(error)))
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        answer: Response = self._answer
+        return answer
+
+
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_a_handler_sees_the_record_of_the_failing_node_and_the_bytes_of_its_source(execution: str) -> None:
+    judge = Judge(Response.resume())
+    _run(_chain(_refuse), execution, {"processing.exception.handler": judge}, "a", "b bad")
+    context = ErrorHandlerContext("in", 0, 1, (), "map", "0_0", 1, b"k", b"b bad")
+    assert judge.asked == [(context, Record("k", "bad", 1), "refused bad")]
+
+
+def test_a_handler_is_asked_for_one_record_after_the_other() -> None:
+    judge = Judge(Response.resume())
+    topology = _chain(_refuse)
+    topology.add_processor("second", supplier(lambda: StreamMapValues(_refuse, False)), "words")
+    _run(topology, "auto", {"processing.exception.handler": judge}, "bad", "bad")
+    assert [(context.processor_node_id, context.offset) for context, _, _ in judge.asked] == [
+        ("map", 0),
+        ("second", 0),
+        ("map", 1),
+        ("second", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "cause"), [(None, "Invalid ProcessingExceptionHandler response."), (KeyError("x"), "'x'")]
+)
+def test_a_handler_that_fails_itself_ends_the_task(answer: Any, cause: str) -> None:
+    with pytest.raises(StreamsError, match="Fatal user code error in processing error callback") as caught:
+        _run(_chain(_refuse), "auto", {"processing.exception.handler": Judge(answer)}, "bad")
+    assert str(caught.value.__cause__) == cause
+
+
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_an_error_of_a_sink_is_its_parents_and_ends_what_that_forwards(execution: str) -> None:
+    topology = Topology().add_source("source", "in")
+    topology.add_processor("words", supplier(lambda: StreamFlatMapValues(lambda v: v.split(), False)), "source")
+    topology.add_sink("sink", "out", "words", value_serde=Refusing())
+    topology.add_sink("all", "all", "words")
+    task = _run(topology, execution, CONTINUE, "a bad b", "c")
+    assert [(topic, value) for topic, _, value, _ in sent(task)] == [
+        ("out", "a"),
+        ("all", "a"),
+        ("out", "c"),
+        ("all", "c"),
+    ]
+    assert task.dropped_records == {"words": 1}
+
+
+class Drop(ProductionExceptionHandler):
+    """Goes on, and remembers what could not be written."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, ProducerRecord, SerializationExceptionOrigin]] = []
+
+    def handle_error(self, context: ErrorHandlerContext, record: ProducerRecord, error: Exception) -> Response:
+        return Response.resume()
+
+    def handle_serialization_error(
+        self,
+        context: ErrorHandlerContext,
+        record: ProducerRecord,
+        error: Exception,
+        origin: SerializationExceptionOrigin,
+    ) -> Response:
+        self.asked.append((context.processor_node_id, record, origin))
+        return Response.resume()
+
+
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_what_cannot_be_written_is_left_out_if_the_handler_says_so(execution: str) -> None:
+    drop = Drop()
+    topology = Topology().add_source("source", "in").add_sink("sink", "out", "source", value_serde=Refusing())
+    task = _run(topology, execution, {"production.exception.handler": drop}, "a", "bad", "b")
+    assert [value for _, _, value, _ in sent(task)] == ["a", "b"]
+    assert drop.asked == [("sink", ProducerRecord("out", "k", "bad", 1), SerializationExceptionOrigin.VALUE)]
+    assert task.dropped_records == {"sink": 1}
+
+
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_what_cannot_be_read_goes_to_the_dead_letter_queue(execution: str) -> None:
+    topology = Topology().add_source("source", "in", value_serde=Refusing()).add_sink("sink", "out", "source")
+    config = {
+        "deserialization.exception.handler": LogAndContinueExceptionHandler,
+        "errors.dead.letter.queue.topic.name": "dead",
+    }
+    task = task_of(topology, execution=execution, config=config)
+    task.add_records("in", 0, batch_of(("k", "a", 1), ("l", "bad", 2), ("m", "b", 3), headers=(("h", b"1"),)))
+    assert task.process() == 2
+    records = {record.topic: record for record in task.drain_in_order()}
+    dead = records["dead"]
+    assert (dead.key, dead.value, dead.timestamp) == (b"l", b"bad", 2)
+    headers = dict(dead.headers)
+    assert headers.pop("__streams.errors.stacktrace")
+    assert headers == {
+        "h": b"1",
+        "__streams.errors.exception": b"penstock.errors.SerializationError",
+        "__streams.errors.message": b"refused bad",
+        "__streams.errors.topic": b"in",
+        "__streams.errors.partition": b"0",
+        "__streams.errors.offset": b"1",
+    }
+    assert task.dropped_records == {"source": 1}
+
+
+class Ticking(Processor):
+    """Fails in a punctuator, each time but the third."""
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self._ticks = 0
+        context.schedule(10, PunctuationType.STREAM_TIME, self._tick)
+
+    def _tick(self, now: int) -> None:
+        self._ticks += 1
+        if self._ticks != 3:
+            raise KeyError(now)
+        self.context.forward(Record("tick", str(now), now))
+
+    def process(self, record: Record[Any, Any]) -> None:
+        self.context.forward(record)
+
+
+def test_an_error_in_a_punctuator_is_handled_and_its_schedule_goes_on() -> None:
+    judge = Judge(Response.resume([ProducerRecord("dead", None, b"tick", 7)]))
+    topology = Topology().add_source("source", "in").add_processor("tick", supplier(Ticking), "source")
+    topology.add_sink("sink", "out", "tick")
+    task = task_of(topology, config={"processing.exception.handler": judge})
+    task.add_records("in", 0, batch_of(("k", "a", 0), ("k", "b", 10), ("k", "c", 20)))
+    task.process()
+    assert [context for context, _, _ in judge.asked] == [
+        ErrorHandlerContext(None, -1, -1, (), "tick", "0_0", time) for time in (0, 10)
+    ]
+    assert [(topic, value) for topic, _, value, _ in sent(task)] == [
+        ("out", "a"),
+        ("dead", "tick"),
+        ("out", "b"),
+        ("dead", "tick"),
+        ("out", "c"),
+        ("out", "20"),
+    ]
+
+
+class SourceJudge(DeserializationExceptionHandler):
+    """Remembers what could not be read, and goes on."""
+
+    def __init__(self) -> None:
+        self.asked: list[ConsumerRecord] = []
+
+    def handle_error(self, context: ErrorHandlerContext, record: ConsumerRecord, error: Exception) -> Response:
+        self.asked.append(record)
+        return Response.resume()
+
+
+def test_the_bytes_of_a_source_record_are_found_in_its_own_lane() -> None:
+    judge = Judge(Response.resume())
+    task = task_of(_chain(_refuse), config={"processing.exception.handler": judge})
+    task.add_records("in", 0, batch_of(("a", "bad", 1), ("b", "bad", 4)), lane=0)
+    task.add_records("in", 0, batch_of(("c", "x", 2), ("d", "bad", 3)), lane=1)
+    task.process()
+    assert [context.source_raw_key for context, _, _ in judge.asked] == [b"a", b"d", b"b"]
+
+
+def test_a_source_tells_its_handler_the_record_as_it_came() -> None:
+    judge = SourceJudge()
+    topology = Topology().add_source("source", "in", key_serde=Refusing()).add_sink("sink", "out", "source")
+    task = task_of(topology, config={"deserialization.exception.handler": judge})
+    batch = batch_of(("bad", "v", 5), first_offset=7)
+    task.add_records("in", 0, replace(batch))
+    assert task.process() == 0
+    assert judge.asked == [ConsumerRecord("in", 0, 7, 5, b"bad", b"v")]
