@@ -13,11 +13,18 @@ if TYPE_CHECKING:
     from penstock.config import StreamsConfig
     from penstock.dsl.branched import Branched, BranchedKStream
     from penstock.dsl.builder import StreamsBuilder
+    from penstock.dsl.cogrouped import (
+        CogroupedKStream,
+        SessionWindowedCogroupedKStream,
+        TimeWindowedCogroupedKStream,
+    )
     from penstock.dsl.global_table import GlobalKTable
     from penstock.dsl.grouped import KGroupedStream
+    from penstock.dsl.grouped_table import KGroupedTable
     from penstock.dsl.options import Consumed, Grouped, Materialized, Named, Produced, Repartitioned
     from penstock.dsl.stream import KStream
     from penstock.dsl.table import KTable
+    from penstock.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
     from penstock.errors import StreamsError
     from penstock.host.api import State
     from penstock.plan.describe import TopologyDescription
@@ -29,18 +36,29 @@ if TYPE_CHECKING:
         FixedKeyProcessorSupplier,
         FixedKeyRecord,
     )
+    from penstock.processor.value_transformer import ValueTransformerWithKey, ValueTransformerWithKeySupplier
     from penstock.record import Headers, KeyValue, Record, RecordMetadata, ValueAndTimestamp
     from penstock.serdes import Serde, Serdes
     from penstock.serdes.windowed import WindowedSerdes
     from penstock.state.api import KeyValueStore, ReadOnlyKeyValueStore, StoreBuilder
     from penstock.state.stores import Stores
+    from penstock.state.versioned_api import (
+        PUT_RETURN_CODE_NOT_PUT,
+        PUT_RETURN_CODE_VALID_TO_UNDEFINED,
+        VersionedKeyValueStore,
+        VersionedRecord,
+    )
+    from penstock.state.windowed_api import ReadOnlySessionStore, ReadOnlyWindowStore, SessionStore, WindowStore
     from penstock.streams import KafkaStreams, StreamThreadExceptionResponse
     from penstock.windows import (
         EmitStrategy,
         JoinWindows,
+        SessionWindow,
         SessionWindows,
         SlidingWindows,
+        TimeWindow,
         TimeWindows,
+        UnlimitedWindow,
         UnlimitedWindows,
         Window,
         Windowed,
@@ -53,11 +71,18 @@ _MODULES = {
     "penstock.config": ("StreamsConfig",),
     "penstock.dsl.branched": ("Branched", "BranchedKStream"),
     "penstock.dsl.builder": ("StreamsBuilder",),
+    "penstock.dsl.cogrouped": (
+        "CogroupedKStream",
+        "SessionWindowedCogroupedKStream",
+        "TimeWindowedCogroupedKStream",
+    ),
     "penstock.dsl.global_table": ("GlobalKTable",),
     "penstock.dsl.grouped": ("KGroupedStream",),
+    "penstock.dsl.grouped_table": ("KGroupedTable",),
     "penstock.dsl.options": ("Consumed", "Grouped", "Materialized", "Named", "Produced", "Repartitioned"),
     "penstock.dsl.stream": ("KStream",),
     "penstock.dsl.table": ("KTable",),
+    "penstock.dsl.windowed": ("SessionWindowedKStream", "TimeWindowedKStream"),
     "penstock.errors": ("StreamsError",),
     "penstock.host.api": ("State",),
     "penstock.plan.describe": ("TopologyDescription",),
@@ -75,18 +100,29 @@ _MODULES = {
         "FixedKeyProcessorSupplier",
         "FixedKeyRecord",
     ),
+    "penstock.processor.value_transformer": ("ValueTransformerWithKey", "ValueTransformerWithKeySupplier"),
     "penstock.record": ("Headers", "KeyValue", "Record", "RecordMetadata", "ValueAndTimestamp"),
     "penstock.serdes": ("Serde", "Serdes"),
     "penstock.serdes.windowed": ("WindowedSerdes",),
     "penstock.state.api": ("KeyValueStore", "ReadOnlyKeyValueStore", "StoreBuilder"),
     "penstock.state.stores": ("Stores",),
+    "penstock.state.versioned_api": (
+        "PUT_RETURN_CODE_NOT_PUT",
+        "PUT_RETURN_CODE_VALID_TO_UNDEFINED",
+        "VersionedKeyValueStore",
+        "VersionedRecord",
+    ),
+    "penstock.state.windowed_api": ("ReadOnlySessionStore", "ReadOnlyWindowStore", "SessionStore", "WindowStore"),
     "penstock.streams": ("KafkaStreams", "StreamThreadExceptionResponse"),
     "penstock.windows": (
         "EmitStrategy",
         "JoinWindows",
+        "SessionWindow",
         "SessionWindows",
         "SlidingWindows",
+        "TimeWindow",
         "TimeWindows",
+        "UnlimitedWindow",
         "UnlimitedWindows",
         "Window",
         "Windowed",
@@ -96,9 +132,12 @@ _MODULES = {
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
+    "PUT_RETURN_CODE_NOT_PUT",
+    "PUT_RETURN_CODE_VALID_TO_UNDEFINED",
     "Branched",
     "BranchedKStream",
     "Cancellable",
+    "CogroupedKStream",
     "Consumed",
     "EmitStrategy",
     "FixedKeyProcessor",
@@ -110,6 +149,7 @@ __all__ = [
     "Headers",
     "JoinWindows",
     "KGroupedStream",
+    "KGroupedTable",
     "KStream",
     "KTable",
     "KafkaStreams",
@@ -123,11 +163,17 @@ __all__ = [
     "Produced",
     "PunctuationType",
     "ReadOnlyKeyValueStore",
+    "ReadOnlySessionStore",
+    "ReadOnlyWindowStore",
     "Record",
     "RecordMetadata",
     "Repartitioned",
     "Serde",
     "Serdes",
+    "SessionStore",
+    "SessionWindow",
+    "SessionWindowedCogroupedKStream",
+    "SessionWindowedKStream",
     "SessionWindows",
     "SlidingWindows",
     "State",
@@ -137,12 +183,21 @@ __all__ = [
     "StreamsBuilder",
     "StreamsConfig",
     "StreamsError",
+    "TimeWindow",
+    "TimeWindowedCogroupedKStream",
+    "TimeWindowedKStream",
     "TimeWindows",
     "Topology",
     "TopologyDescription",
+    "UnlimitedWindow",
     "UnlimitedWindows",
     "ValueAndTimestamp",
+    "ValueTransformerWithKey",
+    "ValueTransformerWithKeySupplier",
+    "VersionedKeyValueStore",
+    "VersionedRecord",
     "Window",
+    "WindowStore",
     "Windowed",
     "WindowedSerdes",
     "Windows",

@@ -5,12 +5,16 @@ modulo the number of partitions.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
 from penstock.record import Int64Array
+from penstock.serdes import Serde
+from penstock.windows import Windowed
 
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
@@ -81,3 +85,17 @@ def partition_column(keys: Sequence[bytes | None], partitions: int, null_key_par
     chosen = np.full(len(keys), null_key_partition, np.int64)
     chosen[np.fromiter((key is not None for key in keys), np.bool_, len(keys))] = hashed
     return chosen
+
+
+@dataclass(frozen=True)
+class WindowedStreamPartitioner:
+    """Sends all windows of a key to the partition of the key (Kafka class: WindowedStreamPartitioner); inner: the serde
+    of the key within the window."""
+
+    inner: Serde
+
+    def __call__(self, topic: str, key: Windowed[Any] | None, value: Any, partitions: int) -> set[int] | None:
+        """Return the partition of a windowed key, None (Kafka's default) without one."""
+        if key is None:
+            return None
+        return {partition_for(self.inner.serialize(topic, key.key), partitions)}

@@ -21,6 +21,8 @@ from penstock.processor.table import (
     ValueComputation,
     ValueGetterSupplier,
 )
+from penstock.processor.windowed_values import SessionStoreValueGetterSupplier, WindowStoreValueGetterSupplier
+from penstock.processor.table_join import JoinedValueGetterSupplier
 from penstock.state.api import StoreBuilder
 
 VERSIONED = "versioned"
@@ -49,11 +51,13 @@ class TableFacts:
         """Return the store that the table `id` gets, None if it has none."""
         node = self._plan[id]
         match node:
-            case n.TableSource() | n.StreamToTable():
+            case n.TableSource() | n.StreamToTable() | n.ForeignKeyJoin():
                 return node.store if node.queryable or id in self._needed else None
             case n.TableFilter() | n.TableMapValues() | n.TableTransformValues():
                 return node.store
-            case n.Count() | n.Reduce() | n.Aggregate():
+            case n.Count() | n.Reduce() | n.Aggregate() | n.TableCount() | n.TableReduce() | n.TableAggregate():
+                return node.store
+            case n.WindowedTable() | n.CogroupMerge() | n.TableTableJoin():
                 return node.store
             case _:
                 raise self._no_table(id)
@@ -61,8 +65,18 @@ class TableFacts:
     def value_getter(self, id: n.NodeId) -> ValueGetterSupplier:
         """Return how another node reads the table `id`: from its store, or computed from the tables above."""
         node, store = self._plan[id], self.store(id)
-        if store is not None:
-            return StoreValueGetterSupplier(store.name)
+        match node:
+            case n.SessionWindowedAggregate():
+                return SessionStoreValueGetterSupplier(node.store.name)
+            case n.WindowedTable():
+                return WindowStoreValueGetterSupplier(node.store.name)
+            case n.CogroupMerge():
+                return self.value_getter(node.parents[0])
+            case _ if store is not None:
+                return StoreValueGetterSupplier(store.name)
+            case n.TableTableJoin():
+                this, other = self.value_getter(node.this_table), self.value_getter(node.other_table)
+                return JoinedValueGetterSupplier(this, other, node.joiner, node.type)
         return ComputedValueGetterSupplier(self.value_getter(node.parents[0]), self.computation(id))
 
     def computation(self, id: n.NodeId) -> partial[ValueComputation]:
@@ -83,10 +97,23 @@ class TableFacts:
         its parents."""
         node = self._plan[id]
         match node:
-            case n.TableSource() | n.StreamToTable() | n.Count() | n.Reduce() | n.Aggregate():
+            case (
+                n.TableSource()
+                | n.StreamToTable()
+                | n.Count()
+                | n.Reduce()
+                | n.Aggregate()
+                | n.TableCount()
+                | n.TableReduce()
+                | n.TableAggregate()
+                | n.TableTableJoin()
+                | n.ForeignKeyJoin()
+            ):
                 return is_versioned_store(node.store)
             case n.TableFilter() | n.TableMapValues() | n.TableTransformValues() if node.versioned is not None:
                 return node.versioned
+            case n.WindowedTable():
+                return False
             case _:
                 return bool(node.parents) and all(self.is_versioned(parent) for parent in node.parents)
 
@@ -98,8 +125,29 @@ class TableFacts:
             case n.TableFilter():
                 if self._enable_old_values(node.parents[0], force_materialization=False):
                     self._sending.add(id)
+            case n.TableGroupBy():
+                self._enable_old_values(node.parents[0], force_materialization=True)
+            case n.TableTableJoin() | n.StreamTableJoin() | n.ForeignKeySubscription():
+                self._ask_for_join(node)
             case _:
                 pass
+
+    def _ask_for_join(self, node: n.TableTableJoin | n.StreamTableJoin | n.ForeignKeySubscription) -> None:
+        """Ask of the tables that `node` joins what it needs when it is made."""
+        match node:
+            case n.StreamTableJoin():
+                self._need_values(node.table)
+            case n.TableTableJoin():
+                sides = ((node.this_table, node.type.keeps_left), (node.other_table, node.type.keeps_right))
+                for table, has_result_alone in sides:
+                    if has_result_alone:
+                        self._enable_old_values(table, force_materialization=True)
+                for table, _ in sides:
+                    self._need_values(table)
+            case n.ForeignKeySubscription():
+                for table in (node.foreign_table, node.parents[0]):
+                    self._enable_old_values(table, force_materialization=True)
+                    self._need_values(table)
 
     def _enable_old_values(self, id: n.NodeId, force_materialization: bool) -> bool:
         """Have the table `id` send old values, if it can: return whether it does.
@@ -110,15 +158,23 @@ class TableFacts:
             return True
         node = self._plan[id]
         match node:
-            case n.TableSource() | n.StreamToTable():
+            case n.TableSource() | n.StreamToTable() | n.ForeignKeyJoin():
                 if not force_materialization and self.store(id) is None:
                     return False
                 self._needed.add(id)
             case n.TableFilter() | n.TableMapValues() | n.TableTransformValues():
                 if node.store is None and not self._enable_old_values(node.parents[0], force_materialization):
                     return False
-            case n.Count() | n.Reduce() | n.Aggregate():
+            case n.Count() | n.Reduce() | n.Aggregate() | n.TableCount() | n.TableReduce() | n.TableAggregate():
                 pass
+            case n.WindowedTable():
+                pass
+            case n.CogroupMerge():
+                for parent in node.parents:
+                    self._enable_old_values(parent, force_materialization)
+            case n.TableTableJoin():
+                for table in (node.this_table, node.other_table):
+                    self._enable_old_values(table, force_materialization=True)
             case _:
                 raise self._no_table(id)
         self._sending.add(id)
@@ -127,9 +183,9 @@ class TableFacts:
     def _need_values(self, id: n.NodeId) -> None:
         """Have the source of the table `id` get a store, since another node reads the table."""
         node = self._plan[id]
-        if isinstance(node, n.TableSource | n.StreamToTable):
+        if isinstance(node, n.TableSource | n.StreamToTable | n.ForeignKeyJoin):
             self._needed.add(id)
-        elif self.store(id) is None:
+        elif not isinstance(node, n.TableTableJoin) and self.store(id) is None:  # a join needs both when it is made
             self._need_values(node.parents[0])
 
     def _no_table(self, id: n.NodeId) -> TopologyError:
@@ -139,3 +195,26 @@ class TableFacts:
 def is_versioned_store(store: StoreBuilder | None) -> bool:
     """Return whether `store` keeps versions."""
     return store is not None and store.kind == VERSIONED
+
+
+def may_be_versioned(node: n.GraphNode) -> bool:
+    """Return whether the table of `node` is versioned, or may be because its parents say so."""
+    match node:
+        case n.TableFilter() | n.TableMapValues() | n.TableTransformValues():
+            return node.versioned is not False
+        case (
+            n.TableSource()
+            | n.StreamToTable()
+            | n.Count()
+            | n.Reduce()
+            | n.Aggregate()
+            | n.TableCount()
+            | n.TableReduce()
+            | n.TableAggregate()
+            | n.WindowedTable()
+            | n.TableTableJoin()
+            | n.ForeignKeyJoin()
+        ):
+            return is_versioned_store(node.store)
+        case _:
+            return True

@@ -20,8 +20,8 @@ _TIME = struct.Struct(">q")
 _END_AND_START = struct.Struct(">qq")
 
 
-class _WindowedSerde(Serde):
-    """The key by an inner serde, then the window in a fixed number of bytes."""
+class WindowedSerde(Serde):
+    """The key by an inner serde, then the window in a fixed number of bytes (Kafka class: WindowedSerializer)."""
 
     _window_size: int
     """How many bytes a window takes."""
@@ -90,7 +90,7 @@ def _remembered(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return call
 
 
-class TimeWindowedSerde(_WindowedSerde):
+class TimeWindowedSerde(WindowedSerde):
     """Keys of time windows of one size, which readers must know (Kafka class: WindowedSerdes.TimeWindowedSerde)."""
 
     _window_size = _TIME.size
@@ -107,7 +107,7 @@ class TimeWindowedSerde(_WindowedSerde):
         return TimeWindow.of_size(_TIME.unpack(data)[0], self.window_size_ms)
 
 
-class SessionWindowedSerde(_WindowedSerde):
+class SessionWindowedSerde(WindowedSerde):
     """Keys of sessions (Kafka class: WindowedSerdes.SessionWindowedSerde)."""
 
     _window_size = _END_AND_START.size

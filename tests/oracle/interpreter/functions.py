@@ -132,6 +132,7 @@ PAIR_MAPPERS = Words(
         "null_key_if": lambda a: lambda k, v: (None if a in text(v) else _first(v), v),
         "null_value_if": lambda a: lambda k, v: (_first(v), None if a in text(v) else v),
         "value_length": lambda: lambda k, v: (_first(v), _length(v)),
+        "unwindow": lambda: lambda k, v: (k.key, v),
     },
 )
 
@@ -160,6 +161,8 @@ KEY_SELECTORS = Words(
         "key_text": lambda: lambda k, v: text(k),
         "append": lambda a: lambda k, v: text(k) + a,
         "null_if_value_contains": lambda a: lambda k, v: None if a in text(v) else k,
+        "unwindow": lambda: lambda k, v: k.key,
+        "window_start": lambda: lambda k, v: f"{text(k.key)}@{k.window.start}",
     },
 )
 

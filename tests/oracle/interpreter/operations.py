@@ -8,39 +8,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from penstock import KGroupedStream, KStream, KTable, StoreBuilder, StreamsBuilder, Topology
+from penstock import KGroupedStream, KGroupedTable, KStream, KTable, StoreBuilder, StreamsBuilder, Topology
 from tests.oracle.interpreter import functions
 from tests.oracle.interpreter.branches import BRANCHES, DEFAULT_BRANCH, split
 from tests.oracle.interpreter.fixed_key_processors import FIXED_KEY_PROCESSORS, FixedKeySupplier
+from tests.oracle.interpreter.operation import AGGREGATION as _AGGREGATION
+from tests.oracle.interpreter.operation import NAMED as _NAMED
+from tests.oracle.interpreter.operation import Operation
 from tests.oracle.interpreter.options import CONSUMED, GROUPED, MATERIALIZED, PRODUCED, REPARTITIONED
 from tests.oracle.interpreter.processors import PROCESSORS, Supplier
 from tests.oracle.interpreter.serdes import SERDES
 from tests.oracle.interpreter.stores import STORE_BUILDER
 from tests.oracle.interpreter.value_transformers import VALUE_TRANSFORMERS
 from tests.oracle.interpreter.vocabulary import PLAIN, ListOf, Reader
+from tests.oracle.interpreter.windowed_operations import WINDOWED_DSL
 
 Case = Mapping[str, Any]
 
 BUILDER = "StreamsBuilder"
 BRANCHES_KIND = "branches of KStream"
-
-
-@dataclass(frozen=True)
-class Operation:
-    """One operation: readers of its fields, what it calls with (receiver, **fields), the kind of its result.
-
-    receiver: the field that names what it is called on; operands: further fields that name results of other operations.
-    """
-
-    apply: Callable[..., Any]
-    readers: Mapping[str, Reader] = field(default_factory=dict)
-    result: str | None = None
-    receiver: str = "from"
-    operands: tuple[str, ...] = ()
 
 
 def _without_key(function: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
@@ -88,11 +77,10 @@ def _check_queryable_store_name(table: KTable, **fields: Any) -> None:
         raise AssertionError(f"Expected the queryable store name {expected!r}, got {table.queryable_store_name!r}.")
 
 
-_NAMED: Mapping[str, Reader] = {"named": PLAIN}
-_AGGREGATION: Mapping[str, Reader] = {"named": PLAIN, "materialized": MATERIALIZED}
 _PROCESSOR: Mapping[str, Reader] = {"processor": PROCESSORS, "owned_stores": ListOf(STORE_BUILDER)}
 
 DSL: Mapping[tuple[str, str], Operation] = {
+    **WINDOWED_DSL,
     (BUILDER, "stream"): Operation(
         _stream, {"topic": PLAIN, "topics": PLAIN, "pattern": PLAIN, "consumed": CONSUMED}, "KStream", receiver=""
     ),
@@ -171,6 +159,25 @@ DSL: Mapping[tuple[str, str], Operation] = {
     ("KTable", "transform_values"): Operation(
         lambda table, transformer, stores=(), **fields: table.transform_values(transformer, *stores, **fields),
         {"transformer": VALUE_TRANSFORMERS, "stores": PLAIN, **_AGGREGATION},
+        "KTable",
+    ),
+    ("KTable", "group_by"): Operation(
+        KTable.group_by, {"mapper": functions.PAIR_MAPPERS, "grouped": GROUPED}, "KGroupedTable"
+    ),
+    ("KGroupedTable", "count"): Operation(KGroupedTable.count, _AGGREGATION, "KTable"),
+    ("KGroupedTable", "reduce"): Operation(
+        KGroupedTable.reduce,
+        {"adder": functions.REDUCERS, "subtractor": functions.REDUCERS, **_AGGREGATION},
+        "KTable",
+    ),
+    ("KGroupedTable", "aggregate"): Operation(
+        KGroupedTable.aggregate,
+        {
+            "initializer": functions.INITIALIZERS,
+            "adder": functions.AGGREGATORS,
+            "subtractor": functions.AGGREGATORS,
+            **_AGGREGATION,
+        },
         "KTable",
     ),
     ("KTable", "to_stream"): Operation(KTable.to_stream, {"mapper": functions.KEY_SELECTORS, **_NAMED}, "KStream"),

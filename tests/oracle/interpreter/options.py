@@ -18,6 +18,7 @@ def _materialized(
     store: Any = None,
     key_serde: Serde | None = None,
     value_serde: Serde | None = None,
+    retention: int | None = None,
     store_type: str | None = None,
     logging: bool | None = None,
     caching: bool | None = None,
@@ -28,6 +29,8 @@ def _materialized(
         result = result.with_key_serde(key_serde)
     if value_serde is not None:
         result = result.with_value_serde(value_serde)
+    if retention is not None:
+        result = result.with_retention(retention)
     if store_type is not None:
         result = result.with_store_type(store_type)
     if logging is not None:
@@ -55,6 +58,7 @@ MATERIALIZED = Fields(
         **_SERDES,
         "name": PLAIN,
         "store": STORE_SUPPLIER,
+        "retention": PLAIN,
         "store_type": Choice("store type", ("in_memory", "rocksdb")),
         "logging": PLAIN,
         "caching": PLAIN,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock import Headers, Serde, Serdes
+from penstock import Headers, Serde, Serdes, WindowedSerdes
 from penstock.errors import SerializationError
 from tests.oracle.interpreter.vocabulary import Words
 
@@ -37,6 +37,8 @@ SERDES = Words(
         "double": Serdes.double,
         "bytes": Serdes.bytes,
         "picky_string": PickyStringSerde,
+        "time_windowed": lambda inner, size: WindowedSerdes.time_windowed(SERDES.read(inner), size),
+        "session_windowed": lambda inner: WindowedSerdes.session_windowed(SERDES.read(inner)),
     },
 )
 

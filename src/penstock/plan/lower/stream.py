@@ -1,6 +1,6 @@
 """Lowering of streams, stores and topics, and of aggregations without windows.
 
-Rule: every repartition drops records without a key, which nothing downstream could use.
+Rule: a repartition drops records without a key, unless a join downstream has results for them.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import assert_never
 from penstock.plan import nodes as n
 from penstock.plan.java_collections import copied_hash_order
 from penstock.plan.lower.lowering import Lowering
+from penstock.plan.partitioning import WindowedStreamPartitioner
 from penstock.plan.topology import Topology
 from penstock.processor.aggregate import StreamAggregate, StreamCount, StreamReduce
-from penstock.processor.api import SimpleSupplier
 from penstock.processor.stateless import (
     NullKeyFilter,
     StreamBranch,
@@ -29,6 +29,7 @@ from penstock.processor.stateless import (
 )
 from penstock.processor.table import TableToStream
 from penstock.processor.timestamps import fail_on_invalid_timestamp
+from penstock.serdes.windowed import WindowedSerde
 
 
 def add_stream_node(lowering: Lowering, id: n.NodeId, node: n.StreamNode) -> None:
@@ -66,7 +67,7 @@ def add_stream_node(lowering: Lowering, id: n.NodeId, node: n.StreamNode) -> Non
         case n.Split():
             processor(partial(StreamBranch, node.predicates, node.branches))
         case n.Repartition():
-            _add_repartition(lowering, node)
+            _add_repartition(lowering, id, node)
         case n.StreamSink():
             _add_sink(lowering, node)
         case n.Count():
@@ -95,20 +96,24 @@ def _add_source(topology: Topology, node: n.StreamSource) -> None:
 
 
 def _add_sink(lowering: Lowering, node: n.StreamSink) -> None:
+    partitioner = node.partitioner
+    if partitioner is None and isinstance(node.key_serde, WindowedSerde):
+        partitioner = WindowedStreamPartitioner(node.key_serde.inner)
     lowering.topology.add_sink(
         node.name,
         node.topic,
         *lowering.parents(node),
         key_serde=node.key_serde,
         value_serde=node.value_serde,
-        partitioner=node.partitioner,
+        partitioner=partitioner,
     )
 
 
-def _add_repartition(lowering: Lowering, node: n.Repartition) -> None:
+def _add_repartition(lowering: Lowering, id: n.NodeId, node: n.Repartition) -> None:
     topology, names = lowering.topology, node.names
     topology.add_internal_topic(names.topic, node.partitions)
-    topology.add_processor(names.filter, SimpleSupplier(NullKeyFilter), *lowering.parents(node))
+    passing = StreamMerge if id in lowering.keeping_null_keys else NullKeyFilter
+    lowering.add_processor_below(names.filter, lowering.parents(node), passing)
     topology.add_sink(
         names.sink,
         names.topic,

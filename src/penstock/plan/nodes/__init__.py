@@ -12,6 +12,18 @@ from collections.abc import Mapping
 
 from penstock.plan.nodes.base import BaseNode, NodeId
 from penstock.plan.nodes.global_store import GlobalNode, GlobalSource
+from penstock.plan.nodes.join import (
+    ForeignKeyJoin,
+    ForeignKeyNames,
+    ForeignKeySubscription,
+    ForeignTableJoin,
+    JoinNode,
+    StreamGlobalTableJoin,
+    StreamJoinWindow,
+    StreamStreamJoin,
+    StreamTableJoin,
+    TableTableJoin,
+)
 from penstock.plan.nodes.stream import (
     AddStateStore,
     Aggregate,
@@ -36,10 +48,15 @@ from penstock.plan.nodes.stream import (
     TableToStream,
 )
 from penstock.plan.nodes.table import (
+    GroupedTableRepartition,
     StreamToTable,
+    TableAggregate,
+    TableCount,
     TableFilter,
+    TableGroupBy,
     TableMapValues,
     TableNode,
+    TableReduce,
     TableSource,
     TableTransformValues,
 )
@@ -49,10 +66,11 @@ from penstock.plan.nodes.window import (
     SlidingWindowedAggregate,
     TimeWindowedAggregate,
     TimeWindowedCount,
+    WindowedTable,
     WindowNode,
 )
 
-GraphNode = StreamNode | GlobalNode | TableNode | WindowNode
+GraphNode = StreamNode | GlobalNode | TableNode | WindowNode | JoinNode
 """One operation of a user's program (Kafka class: GraphNode)."""
 
 Plan = Mapping[NodeId, GraphNode]
@@ -69,9 +87,15 @@ __all__ = [
     "FlatMap",
     "FlatMapValues",
     "Foreach",
+    "ForeignKeyJoin",
+    "ForeignKeyNames",
+    "ForeignKeySubscription",
+    "ForeignTableJoin",
     "GlobalNode",
     "GlobalSource",
     "GraphNode",
+    "GroupedTableRepartition",
+    "JoinNode",
     "Map",
     "MapValues",
     "Merge",
@@ -85,17 +109,27 @@ __all__ = [
     "SessionWindowedAggregate",
     "SlidingWindowedAggregate",
     "Split",
+    "StreamGlobalTableJoin",
+    "StreamJoinWindow",
     "StreamNode",
     "StreamSink",
     "StreamSource",
+    "StreamStreamJoin",
+    "StreamTableJoin",
     "StreamToTable",
+    "TableAggregate",
+    "TableCount",
     "TableFilter",
+    "TableGroupBy",
     "TableMapValues",
     "TableNode",
+    "TableReduce",
     "TableSource",
+    "TableTableJoin",
     "TableToStream",
     "TableTransformValues",
     "TimeWindowedAggregate",
     "TimeWindowedCount",
     "WindowNode",
+    "WindowedTable",
 ]
