@@ -9,6 +9,7 @@ from typing import Any
 from penstock.dsl.global_table import GlobalKTable
 from penstock.dsl.graph import Graph, Shells
 from penstock.dsl.grouped import KGroupedStream
+from penstock.dsl.grouped_table import KGroupedTable
 from penstock.dsl.options import Consumed, Materialized
 from penstock.dsl.stream import KStream
 from penstock.dsl.table import KTable
@@ -26,7 +27,9 @@ class StreamsBuilder:
 
     def __init__(self) -> None:
         """Start with an empty program."""
-        self._graph = Graph(Shells(stream=KStream, table=KTable, grouped_stream=KGroupedStream))
+        self._graph = Graph(
+            Shells(stream=KStream, table=KTable, grouped_stream=KGroupedStream, grouped_table=KGroupedTable)
+        )
 
     def stream(self, topic: str | Iterable[str] | re.Pattern[str], consumed: Consumed | None = None) -> KStream:
         """Return the stream of the records of topics.

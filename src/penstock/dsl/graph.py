@@ -17,6 +17,8 @@ from penstock.serdes import Serde
 
 if TYPE_CHECKING:
     from penstock.dsl.grouped import KGroupedStream
+    from penstock.dsl.grouped_table import KGroupedTable
+    from penstock.dsl.options import Grouped
     from penstock.dsl.stream import KStream
     from penstock.dsl.table import KTable
 
@@ -28,6 +30,7 @@ class Shells:
     stream: Callable[..., KStream]
     table: Callable[..., KTable]
     grouped_stream: Callable[..., KGroupedStream]
+    grouped_table: Callable[..., KGroupedTable]
 
 
 class Graph:
@@ -48,6 +51,10 @@ class Graph:
         id = len(self._nodes)
         self._nodes[id] = node
         return id
+
+    def node(self, id: NodeId) -> GraphNode:
+        """Return the node `id`."""
+        return self._nodes[id]
 
     def replace(self, id: NodeId, node: GraphNode) -> None:
         """Put `node` in the place of the node `id`."""
@@ -84,3 +91,7 @@ class Graph:
         it after the store.
         """
         return self._shells.grouped_stream(self, id, key_serde, value_serde, repartition_name, repartition_required)
+
+    def grouped_table(self, id: NodeId, grouped: Grouped) -> KGroupedTable:
+        """Return the entries of node `id`, which have their new keys, as `grouped` says."""
+        return self._shells.grouped_table(self, id, grouped)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.graph import Graph
-from penstock.dsl.options import Materialized, Named, name_of
+from penstock.dsl.options import Grouped, Materialized, Named, name_of
 from penstock.plan import names, nodes
 from penstock.plan.suppliers import ValueTransformerSupplierLike, checked_value_transformer_supplier
 from penstock.plan.tables import is_versioned_store
@@ -15,6 +15,7 @@ from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder
 
 if TYPE_CHECKING:
+    from penstock.dsl.grouped_table import KGroupedTable
     from penstock.dsl.stream import KStream
 
 
@@ -145,6 +146,20 @@ class KTable:
         id = self._graph.add(nodes.TableToStream(name=name, parents=(self._id,)))
         stream = self._graph.stream(id, self._key_serde, self._value_serde, repartition_required=False)
         return stream if mapper is None else stream.select_key(mapper)
+
+    def group_by(
+        self, mapper: Callable[[Any, Any], tuple[Any, Any] | None], grouped: Grouped | None = None
+    ) -> KGroupedTable:
+        """Return the entries grouped by the key of `mapper(key, value)`, which returns (key, value), repartitioned by
+        that key; an entry is left out where it returns None, or None in the pair.
+
+        Serdes that `grouped` does not give are the defaults of the configuration.
+        """
+        checked(mapper, "mapper(key, value)")
+        options = grouped or Grouped()
+        name = self._graph.names.processor_name(options.name, names.TABLE_SELECT)
+        id = self._graph.add(nodes.TableGroupBy(name=name, parents=(self._id,), mapper=mapper))
+        return self._graph.grouped_table(id, options)
 
     # ---------------------------------------- results
 

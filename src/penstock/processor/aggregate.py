@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from itertools import compress, repeat
+from itertools import compress
 from typing import Any, cast
 
 import numpy as np
@@ -18,25 +18,23 @@ from penstock.processor.api import (
     BatchProcessor,
     EngineContext,
     FailureHandler,
+    Processor,
     ProcessorContext,
     RowOrigin,
     SerializedBatchProcessor,
 )
-from penstock.processor.columns import has_null
-from penstock.processor.forwarding import TimestampedTupleForwarder
+from penstock.processor.columns import has_null, write_contexts
+from penstock.processor.forwarding import KeyValueStoreWrapper, TimestampedTupleForwarder
 from penstock.record import (
     NO_TIMESTAMP,
     Change,
     Int64Array,
     Record,
     RecordBatch,
-    RecordMetadata,
-    ValueAndTimestamp,
     take_from,
 )
 from penstock.serdes import Serde
 from penstock.serdes.columns import distinct
-from penstock.state.api import EngineTimestampedKeyValueStore, RecordContext
 
 Initializer = Callable[[], Any]
 Aggregator = Callable[[Any, Any, Any], Any]
@@ -63,7 +61,8 @@ class _KeyedAggregation(BatchProcessor):
         """Get the store."""
         super().init(context)
         self._engine = cast(EngineContext, context)
-        self._store: EngineTimestampedKeyValueStore = context.get_state_store(self._store_name)
+        self._values = KeyValueStoreWrapper(context, self._store_name)
+        self._store = self._values.store
         self._forwarder = TimestampedTupleForwarder(self._store, context, self._send_old_values)
 
     def process(self, record: Record[Any, Any]) -> None:
@@ -71,13 +70,15 @@ class _KeyedAggregation(BatchProcessor):
         if record.key is None or record.value is None:
             self._engine.count_dropped(1)
             return
-        old = self._store.get(record.key)
+        old = self._values.get(record.key)
         old_value, timestamp = (
             (self._initial(), record.timestamp) if old is None else (old.value, max(old.timestamp, record.timestamp))
         )
         new_value = self._update(record.key, record.value, old_value)
-        self._store.put(record.key, None if new_value is None else ValueAndTimestamp(new_value, timestamp))
-        self._forwarder.maybe_forward(Record(record.key, Change(new_value, old_value), timestamp, record.headers))
+        is_latest = self._values.put(record.key, new_value, timestamp)
+        if is_latest is not None:
+            change = Change(new_value, old_value, is_latest)
+            self._forwarder.maybe_forward(Record(record.key, change, timestamp, record.headers))
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Update the aggregates of the rows' keys: reads each key once, writes each key once; returns the updates if
@@ -135,11 +136,8 @@ class _KeyedAggregation(BatchProcessor):
     ) -> None:
         """Write new aggregates in the order of the last update of each key, each in the context of that update: the
         row at its place in `rows`."""
-        topic, partition = self._engine.source_partition()
-        positions = zip(repeat(topic), repeat(partition), batch.offsets[rows].tolist())
-        headers = repeat(()) if batch.headers is None else take_from(batch.headers, rows)
-        caused = zip(batch.timestamps[rows].tolist(), headers, map(RecordMetadata._make, positions), strict=False)
-        self._store.put_columns(keys, values, timestamps, list(map(RecordContext._make, caused)))
+        contexts = write_contexts(self._engine.source_partition(), batch, rows)
+        self._store.put_columns(keys, values, timestamps, contexts)
 
     @staticmethod
     def _updates(
@@ -233,3 +231,23 @@ class StreamCount(_KeyedAggregation, SerializedBatchProcessor):
         old, timestamps = self._store.get_columns(known)
         values = [count if before is None else before + count for before, count in zip(old, counts, strict=True)]
         self._write(batch, known, values, np.maximum(timestamps, maximum[order]), rows)
+
+
+class RecordByRecord(Processor):
+    """Runs another processor record by record, though it could work on columns: for a store that has none."""
+
+    def __init__(self, make: Callable[[], Processor]) -> None:
+        """Run the processor that `make` returns."""
+        self._processor = make()
+
+    def init(self, context: ProcessorContext) -> None:
+        """Prepare the processor."""
+        self._processor.init(context)
+
+    def process(self, record: Record[Any, Any]) -> None:
+        """Process one record."""
+        self._processor.process(record)
+
+    def close(self) -> None:
+        """Close the processor."""
+        self._processor.close()

@@ -14,33 +14,54 @@ import numpy as np
 from penstock.processor.api import EngineContext, ProcessorContext
 from penstock.record import NO_METADATA, NO_TIMESTAMP, Change, Record, RecordBatch, ValueAndTimestamp
 from penstock.state.api import EngineTimestampedKeyValueStore, FlushedEntries
+from penstock.state.versioned_api import (
+    PUT_RETURN_CODE_NOT_PUT,
+    PUT_RETURN_CODE_VALID_TO_UNDEFINED,
+    EngineVersionedKeyValueStore,
+    VersionedRecord,
+)
+from penstock.state.versioned_store import MeteredVersionedKeyValueStore
 
 
 class KeyValueStoreWrapper:
-    """The store of a table, with values that have timestamps (Kafka class: KeyValueStoreWrapper)."""
-
-    is_versioned = False
+    """The store of a table, with or without versions (Kafka class: KeyValueStoreWrapper)."""
 
     def __init__(self, context: ProcessorContext, name: str) -> None:
         """Get the store `name` from `context`."""
-        self.store: EngineTimestampedKeyValueStore = context.get_state_store(name)
+        store = context.get_state_store(name)
+        self._versions: EngineVersionedKeyValueStore | None = (
+            store if isinstance(store, MeteredVersionedKeyValueStore) else None
+        )
+        self.store: EngineTimestampedKeyValueStore = store
+        self.is_versioned = self._versions is not None
 
     def get(self, key: Any) -> ValueAndTimestamp | None:
         """Return the latest value of `key`, None if there is none."""
+        if self._versions is not None:
+            return _plain(self._versions.get(key))
         found: ValueAndTimestamp | None = self.store.get(key)
         return found
 
     def get_as_of(self, key: Any, timestamp_ms: int) -> ValueAndTimestamp | None:
         """Return the value that `key` had at `timestamp_ms`; raises TypeError for a store without versions."""
-        raise TypeError(f"Store {self.store.name!r} keeps no versions: get(key, timestamp) needs a versioned store.")
+        if self._versions is None:
+            raise TypeError(f"Store {self.store.name!r} keeps no versions: to ask for a time needs a versioned store.")
+        return _plain(self._versions.get(key, timestamp_ms))
 
     def put(self, key: Any, value: Any, timestamp: int) -> bool | None:
         """Write a value (None deletes) with its timestamp (ms).
 
         Returns whether it is the latest of its key, None if the store refused it because it is too old.
         """
+        if self._versions is not None:
+            valid_to = self._versions.put(key, value, timestamp)
+            return None if valid_to == PUT_RETURN_CODE_NOT_PUT else valid_to == PUT_RETURN_CODE_VALID_TO_UNDEFINED
         self.store.put(key, None if value is None else ValueAndTimestamp(value, timestamp))
         return True
+
+
+def _plain(record: VersionedRecord | None) -> ValueAndTimestamp | None:
+    return None if record is None else ValueAndTimestamp(record.value, record.timestamp)
 
 
 class TimestampedTupleForwarder:

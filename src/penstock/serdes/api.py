@@ -7,10 +7,18 @@ from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
+from penstock.errors import ConfigError
 from penstock.record import Headers
 from penstock.serdes.columns import Places, distinct
 
 T = TypeVar("T", default=Any)
+
+
+def missing_serde(what: str) -> ConfigError:
+    """Return the error for a serde of `what` (key or value) that is neither given nor a default."""
+    return ConfigError(
+        f"Please specify a {what} serde or set one through StreamsConfig#DEFAULT_{what.upper()}_SERDE_CLASS_CONFIG"
+    )
 
 
 class Serde(Generic[T]):

@@ -5,6 +5,7 @@ Rule: a repartition drops records without a key, unless a join downstream has re
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import assert_never
 
@@ -12,8 +13,10 @@ from penstock.plan import nodes as n
 from penstock.plan.java_collections import copied_hash_order
 from penstock.plan.lower.lowering import Lowering
 from penstock.plan.partitioning import WindowedStreamPartitioner
+from penstock.plan.tables import is_versioned_store
 from penstock.plan.topology import Topology
-from penstock.processor.aggregate import StreamAggregate, StreamCount, StreamReduce
+from penstock.processor.aggregate import RecordByRecord, StreamAggregate, StreamCount, StreamReduce
+from penstock.processor.api import Processor
 from penstock.processor.stateless import (
     NullKeyFilter,
     StreamBranch,
@@ -35,7 +38,6 @@ from penstock.serdes.windowed import WindowedSerde
 def add_stream_node(lowering: Lowering, id: n.NodeId, node: n.StreamNode) -> None:
     """Add what `node` becomes to the topology."""
     topology, processor = lowering.topology, partial(lowering.add_processor, node)
-    sends_old_values = lowering.tables.sends_old_values
 
     match node:
         case n.StreamSource():
@@ -70,17 +72,25 @@ def add_stream_node(lowering: Lowering, id: n.NodeId, node: n.StreamNode) -> Non
             _add_repartition(lowering, id, node)
         case n.StreamSink():
             _add_sink(lowering, node)
-        case n.Count():
-            processor(partial(StreamCount, node.store.name, sends_old_values(id)), node.store)
-        case n.Reduce():
-            processor(partial(StreamReduce, node.store.name, node.reducer, sends_old_values(id)), node.store)
-        case n.Aggregate():
-            make = partial(StreamAggregate, node.store.name, node.initializer, node.aggregator, sends_old_values(id))
-            processor(make, node.store)
+        case n.Count() | n.Reduce() | n.Aggregate():
+            _add_aggregation(lowering, node, lowering.tables.sends_old_values(id))
         case n.TableToStream():
             processor(TableToStream)
         case _:
             assert_never(node)
+
+
+def _add_aggregation(lowering: Lowering, node: n.Count | n.Reduce | n.Aggregate, sends_old_values: bool) -> None:
+    store = node.store
+    make: Callable[[], Processor]
+    match node:
+        case n.Count():
+            make = partial(StreamCount, store.name, sends_old_values)
+        case n.Reduce():
+            make = partial(StreamReduce, store.name, node.reducer, sends_old_values)
+        case n.Aggregate():
+            make = partial(StreamAggregate, store.name, node.initializer, node.aggregator, sends_old_values)
+    lowering.add_processor(node, partial(RecordByRecord, make) if is_versioned_store(store) else make, store)
 
 
 def _add_source(topology: Topology, node: n.StreamSource) -> None:

@@ -1,12 +1,14 @@
-"""Lowering of tables: sources, operators that look at one key at a time."""
+"""Lowering of tables: sources, operators that look at one key at a time, aggregations of grouped tables."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import assert_never
 
 from penstock.plan import nodes as n
 from penstock.plan.lower.lowering import Lowering
+from penstock.processor.api import Processor
 from penstock.processor.table import (
     BatchTableValues,
     MaterializedTableSource,
@@ -14,6 +16,9 @@ from penstock.processor.table import (
     TableSource,
     TableValues,
 )
+from penstock.processor.table_aggregate import TableAggregate, TableCount, TableGroupBy, TableReduce
+from penstock.processor.timestamps import fail_on_invalid_timestamp
+from penstock.serdes.changed import ChangedSerde
 
 
 def add_table_node(lowering: Lowering, id: n.NodeId, node: n.TableNode) -> None:
@@ -28,19 +33,29 @@ def add_table_node(lowering: Lowering, id: n.NodeId, node: n.TableNode) -> None:
                 timestamp_extractor=node.timestamp_extractor,
                 offset_reset=node.offset_reset,
             )
-            _add_source(lowering, id, node, node.source_name)
+            add_table_source(lowering, id, node, node.source_name)
         case n.StreamToTable():
-            _add_source(lowering, id, node, *lowering.parents(node))
+            add_table_source(lowering, id, node, *lowering.parents(node))
         case n.TableFilter() | n.TableMapValues():
             _add_values(lowering, id, node, BatchTableValues)
         case n.TableTransformValues():
             _add_values(lowering, id, node, TableValues)
             _connect(lowering, node)
+        case n.TableGroupBy():
+            skip_older_versions = lowering.tables.is_versioned(node.parents[0])
+            lowering.add_processor(node, partial(TableGroupBy, node.mapper, skip_older_versions))
+        case n.GroupedTableRepartition():
+            _add_repartition(lowering, node)
+        case n.TableCount() | n.TableReduce() | n.TableAggregate():
+            _add_aggregation(lowering, node, lowering.tables.sends_old_values(id))
         case _:
             assert_never(node)
 
 
-def _add_source(lowering: Lowering, id: n.NodeId, node: n.TableSource | n.StreamToTable, *parents: str) -> None:
+def add_table_source(
+    lowering: Lowering, id: n.NodeId, node: n.TableSource | n.StreamToTable | n.ForeignKeyJoin, *parents: str
+) -> None:
+    """Add the processor of the table `node`, whose updates are the records of `parents`."""
     store = lowering.tables.store(id)
     if store is None:
         lowering.add_processor_below(node.name, parents, TableSource)
@@ -73,3 +88,32 @@ def _connect(lowering: Lowering, node: n.TableTransformValues) -> None:
         lowering.topology.add_state_store(store, node.name)
     if node.store_names:
         lowering.topology.connect_processor_and_state_stores(node.name, *node.store_names)
+
+
+def _add_repartition(lowering: Lowering, node: n.GroupedTableRepartition) -> None:
+    topology, value_serde = lowering.topology, ChangedSerde(node.value_serde)
+    topology.add_internal_topic(node.topic)
+    parents = lowering.parents(node)
+    topology.add_sink(node.sink_name, node.topic, *parents, key_serde=node.key_serde, value_serde=value_serde)
+    topology.add_source(
+        node.name,
+        node.topic,
+        key_serde=node.key_serde,
+        value_serde=value_serde,
+        timestamp_extractor=fail_on_invalid_timestamp,
+    )
+
+
+def _add_aggregation(
+    lowering: Lowering, node: n.TableCount | n.TableReduce | n.TableAggregate, sends_old_values: bool
+) -> None:
+    store = node.store
+    make: Callable[[], Processor]
+    match node:
+        case n.TableCount():
+            make = partial(TableCount, store.name, sends_old_values)
+        case n.TableReduce():
+            make = partial(TableReduce, store.name, node.adder, node.subtractor, sends_old_values)
+        case n.TableAggregate():
+            make = partial(TableAggregate, store.name, node.initializer, node.adder, node.subtractor, sends_old_values)
+    lowering.add_processor(node, make, store)

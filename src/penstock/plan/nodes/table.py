@@ -79,5 +79,60 @@ class TableTransformValues(BaseNode):
     versioned: bool | None = None
 
 
-TableNode = TableSource | StreamToTable | TableFilter | TableMapValues | TableTransformValues
+@dataclass(frozen=True, kw_only=True)
+class TableGroupBy(BaseNode):
+    """The entries of a table under other keys and with other values, ready to be grouped."""
+
+    mapper: Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupedTableRepartition(BaseNode):
+    """A write of a grouped table's updates to an internal topic and a read from it; the node's name is that of the
+    source, `sink_name` that of the sink (Kafka class: GroupedTableOperationRepartitionNode)."""
+
+    sink_name: str
+    topic: str
+    key_serde: Serde | None
+    value_serde: Serde | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableCount(BaseNode):
+    """A table of the number of entries of each group."""
+
+    store: StoreBuilder
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableReduce(BaseNode):
+    """A table of the values of each group, combined by one reducer and taken out again by another."""
+
+    store: StoreBuilder
+    adder: Callable[[Any, Any], Any]
+    subtractor: Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableAggregate(BaseNode):
+    """A table of an aggregate of each group."""
+
+    store: StoreBuilder
+    initializer: Callable[[], Any]
+    adder: Callable[[Any, Any, Any], Any]
+    subtractor: Callable[[Any, Any, Any], Any]
+
+
+TableNode = (
+    TableSource
+    | StreamToTable
+    | TableFilter
+    | TableMapValues
+    | TableTransformValues
+    | TableGroupBy
+    | GroupedTableRepartition
+    | TableCount
+    | TableReduce
+    | TableAggregate
+)
 """One operation on a table, or one that makes a table of a topic or a stream."""

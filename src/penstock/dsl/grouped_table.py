@@ -1,0 +1,130 @@
+"""KGroupedTable: aggregations of the entries of a table by another key, each into a table with a store. Every method
+adds nodes; nothing runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.dsl.functions import checked
+from penstock.dsl.graph import Graph
+from penstock.dsl.options import Grouped, Materialized, Named, name_of
+from penstock.plan import names, nodes
+from penstock.plan.internal_topics import REPARTITION_SUFFIX
+from penstock.serdes import Serde, Serdes
+from penstock.state.api import StoreBuilder
+
+if TYPE_CHECKING:
+    from penstock.dsl.table import KTable
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where an aggregation goes: its store, whether that can be queried, its name, the node above it."""
+
+    store: StoreBuilder
+    queryable_store_name: str | None
+    name: str
+    parent: nodes.NodeId
+
+
+class KGroupedTable:
+    """The entries of a table grouped by another key (Kafka class: KGroupedTable); made by `KTable.group_by`.
+
+    When an entry changes, its old value is taken from the aggregate of its group and the new one is added. Wherever
+    `named` is taken, it names the node of the operator: a text, or `Named.as_("x")`; TopologyError if it is not legal.
+    `materialized` says how the store of the table is kept; a store that it names can be queried.
+    """
+
+    def __init__(self, graph: Graph, id: nodes.NodeId, grouped: Grouped) -> None:
+        """Hold the entries of node `id` of `graph`; users call `KTable.group_by` instead."""
+        self._graph = graph
+        self._id = id
+        self._grouped = grouped
+        self._shared_repartition: nodes.NodeId | None = None
+
+    def count(self, materialized: Materialized | None = None, named: Named | str | None = None) -> KTable:
+        """Return the table of the number of entries of each group, as a whole number of 8 bytes."""
+        place = self._place(named, materialized, names.TABLE_AGGREGATE, Serdes.long())
+        return self._table(nodes.TableCount(name=place.name, parents=(place.parent,), store=place.store), place)
+
+    def reduce(
+        self,
+        adder: Callable[[Any, Any], Any],
+        subtractor: Callable[[Any, Any], Any],
+        materialized: Materialized | None = None,
+        named: Named | str | None = None,
+    ) -> KTable:
+        """Return the table of the values of each group combined: the first value, then `adder(aggregate, value)` for
+        new values and `subtractor(aggregate, value)` for old ones; None deletes the group.
+        """
+        checked(adder, "adder(aggregate, value)")
+        checked(subtractor, "subtractor(aggregate, value)")
+        place = self._place(named, materialized, names.TABLE_REDUCE, self._grouped.value_serde)
+        node = nodes.TableReduce(
+            name=place.name, parents=(place.parent,), store=place.store, adder=adder, subtractor=subtractor
+        )
+        return self._table(node, place)
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        adder: Callable[[Any, Any, Any], Any],
+        subtractor: Callable[[Any, Any, Any], Any],
+        materialized: Materialized | None = None,
+        named: Named | str | None = None,
+    ) -> KTable:
+        """Return the table of an aggregate of each group: `initializer()`, then `adder(key, value, aggregate)` for new
+        values and `subtractor(key, value, aggregate)` for old ones; None deletes the group.
+
+        The serde of the aggregate comes from `materialized`, else from `default.value.serde`.
+        """
+        checked(initializer, "initializer()")
+        checked(adder, "adder(key, value, aggregate)")
+        checked(subtractor, "subtractor(key, value, aggregate)")
+        place = self._place(named, materialized, names.TABLE_AGGREGATE, None)
+        node = nodes.TableAggregate(
+            name=place.name,
+            parents=(place.parent,),
+            store=place.store,
+            initializer=initializer,
+            adder=adder,
+            subtractor=subtractor,
+        )
+        return self._table(node, place)
+
+    def _place(
+        self, named: Named | str | None, materialized: Materialized | None, prefix: str, value_serde: Serde | None
+    ) -> _Place:
+        """Return where an aggregation goes, below a repartition: its own, or the one that all aggregations share if the
+        user named it."""
+        options, provider, name = materialized or Materialized(), self._graph.names, name_of(named)
+        queryable = options.user_store_name
+        store_name = provider.new_store_name(names.TABLE_AGGREGATE) if queryable is None else queryable
+        store = options.store_builder(store_name, self._grouped.key_serde, value_serde)
+        sink_name = provider.suffixed_name(name, "-sink", names.STREAM_SINK)
+        source_name = provider.suffixed_name(name, "-source", names.STREAM_SOURCE)
+        node_name = provider.processor_name(name, prefix)
+        if self._shared_repartition is not None:
+            self._graph.move_to_end(self._shared_repartition)
+            return _Place(store, queryable, node_name, self._shared_repartition)
+        id = self._graph.add(
+            nodes.GroupedTableRepartition(
+                name=source_name,
+                parents=(self._id,),
+                sink_name=sink_name,
+                topic=(self._grouped.name or store_name) + REPARTITION_SUFFIX,
+                key_serde=self._grouped.key_serde,
+                value_serde=self._grouped.value_serde,
+            )
+        )
+        if self._grouped.name is not None:
+            self._shared_repartition = id
+        return _Place(store, queryable, node_name, id)
+
+    def _table(self, node: nodes.GraphNode, place: _Place) -> KTable:
+        return self._graph.table(
+            self._graph.add(node), place.store.key_serde, place.store.value_serde, place.queryable_store_name
+        )

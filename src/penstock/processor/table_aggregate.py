@@ -1,0 +1,168 @@
+"""Aggregations of a grouped table: what groups its updates by another key, and what adds new values to the aggregate of
+a key and takes old ones away.
+
+An update whose old and new value go to one key travels as one record (KIP-904), unless `upgrade.from` names a version
+before 3.5; else the old value goes first, as a record of its own.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from penstock.errors import StreamsError
+from penstock.processor.aggregate import Aggregator, Initializer, Reducer
+from penstock.processor.api import Processor, ProcessorContext
+from penstock.processor.forwarding import KeyValueStoreWrapper, TimestampedTupleForwarder
+from penstock.record import Change, Record
+
+_ONE_RECORD_SINCE = (3, 5)
+
+
+class TableGroupBy(Processor):
+    """Puts the old and the new value of each update under the keys that a mapper gives them (Kafka class:
+    KTableRepartitionMap)."""
+
+    def __init__(self, mapper: Callable[[Any, Any], tuple[Any, Any] | None], skip_older_versions: bool) -> None:
+        """Take the mapper of key and value to key and value; where it returns None, or a None in the pair, that value
+        is left out.
+
+        skip_older_versions: leave out updates that are not the latest of their key.
+        """
+        self._mapper = mapper
+        self._skip_older_versions = skip_older_versions
+
+    def init(self, context: ProcessorContext) -> None:
+        """See whether an upgrade asks for two records."""
+        super().init(context)
+        upgrade_from = context.app_configs().get("upgrade.from")
+        self._one_record = upgrade_from is None or tuple(map(int, upgrade_from.split(".")[:2])) >= _ONE_RECORD_SINCE
+
+    def process(self, record: Record[Any, Change]) -> None:
+        """Forward none, one or two records; raises StreamsError for one without a key."""
+        if record.key is None:
+            raise StreamsError("Record key for the grouping KTable should not be null.")
+        change = record.value
+        if self._skip_older_versions and not change.is_latest:
+            return
+        new = self._pair(record.key, change.new_value)
+        old = self._pair(record.key, change.old_value)
+        if self._one_record and old is not None and new is not None and old[0] == new[0]:
+            self._forward(record, new[0], Change(new[1], old[1], change.is_latest))
+            return
+        if old is not None:
+            self._forward(record, old[0], Change(None, old[1], change.is_latest))
+        if new is not None:
+            self._forward(record, new[0], Change(new[1], None, change.is_latest))
+
+    def _pair(self, key: Any, value: Any) -> tuple[Any, Any] | None:
+        pair = None if value is None else self._mapper(key, value)
+        return None if pair is None or pair[0] is None or pair[1] is None else pair
+
+    def _forward(self, record: Record[Any, Change], key: Any, change: Change) -> None:
+        self.context.forward(Record(key, change, record.timestamp, record.headers))
+
+
+class _TableAggregation(Processor):
+    """What the aggregations have in common; a kind of its own says how values change an aggregate."""
+
+    operator: str
+
+    def __init__(self, store_name: str, send_old_values: bool) -> None:
+        self._store_name = store_name
+        self._send_old_values = send_old_values
+
+    @abstractmethod
+    def _subtracted(self, key: Any, value: Any, aggregate: Any) -> Any:
+        """Return the aggregate without `value`."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def _added(self, key: Any, value: Any, aggregate: Any) -> Any:
+        """Return the aggregate with `value`; `aggregate` is None for a key without one."""
+        raise NotImplementedError
+
+    def init(self, context: ProcessorContext) -> None:
+        """Get the store."""
+        super().init(context)
+        self._store = KeyValueStoreWrapper(context, self._store_name)
+        self._forwarder = TimestampedTupleForwarder(self._store.store, context, self._send_old_values)
+
+    def process(self, record: Record[Any, Change]) -> None:
+        """Take the old value from the aggregate of the record's key, if there is one, and add the new one; raises
+        StreamsError for a record without a key."""
+        key, change, timestamp = record.key, record.value, record.timestamp
+        if key is None:
+            raise StreamsError(
+                f"Record key for KTable {self.operator} operator with state {self._store_name} should not be null."
+            )
+        entry = self._store.get(key)
+        before = None if entry is None else entry.value
+        aggregate = before
+        if change.old_value is not None and before is not None:
+            aggregate = self._subtracted(key, change.old_value, before)
+        if change.new_value is not None:
+            aggregate = self._added(key, change.new_value, aggregate)
+        if entry is not None:
+            timestamp = max(timestamp, entry.timestamp)
+        is_latest = self._store.put(key, aggregate, timestamp)
+        if is_latest is not None:
+            self._forwarder.maybe_forward(Record(key, Change(aggregate, before, is_latest), timestamp, record.headers))
+
+
+class TableAggregate(_TableAggregation):
+    """Folds values into an aggregate and takes them out again (Kafka class: KTableAggregate)."""
+
+    operator = "aggregate"
+
+    def __init__(
+        self,
+        store_name: str,
+        initializer: Initializer,
+        adder: Aggregator,
+        subtractor: Aggregator,
+        send_old_values: bool,
+    ) -> None:
+        """Take the function that makes a first aggregate, and those of key, value and aggregate that return the next
+        (None deletes)."""
+        super().__init__(store_name, send_old_values)
+        self._initializer = initializer
+        self._adder = adder
+        self._subtractor = subtractor
+
+    def _subtracted(self, key: Any, value: Any, aggregate: Any) -> Any:
+        return self._subtractor(key, value, aggregate)
+
+    def _added(self, key: Any, value: Any, aggregate: Any) -> Any:
+        return self._adder(key, value, self._initializer() if aggregate is None else aggregate)
+
+
+class TableCount(_TableAggregation):
+    """Counts the entries of each group (Kafka class: the KTableAggregate of KGroupedTable.count)."""
+
+    operator = "aggregate"
+
+    def _subtracted(self, key: Any, value: Any, aggregate: Any) -> Any:
+        return aggregate - 1
+
+    def _added(self, key: Any, value: Any, aggregate: Any) -> Any:
+        return 1 if aggregate is None else aggregate + 1
+
+
+class TableReduce(_TableAggregation):
+    """Combines the values of each group; the first value is kept as it is (Kafka class: KTableReduce)."""
+
+    operator = "reduce"
+
+    def __init__(self, store_name: str, adder: Reducer, subtractor: Reducer, send_old_values: bool) -> None:
+        """Take the functions of aggregate and value that return the next aggregate (None deletes)."""
+        super().__init__(store_name, send_old_values)
+        self._adder = adder
+        self._subtractor = subtractor
+
+    def _subtracted(self, key: Any, value: Any, aggregate: Any) -> Any:
+        return self._subtractor(aggregate, value)
+
+    def _added(self, key: Any, value: Any, aggregate: Any) -> Any:
+        return value if aggregate is None else self._adder(aggregate, value)
