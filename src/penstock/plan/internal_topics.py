@@ -8,6 +8,13 @@ from collections.abc import Mapping
 
 from penstock.plan.subtopology import InternalTopic
 from penstock.state.api import StoreBuilder
+from penstock.state.suppliers import (
+    SessionBytesStoreSupplier,
+    StoreSupplier,
+    VersionedBytesStoreSupplier,
+    WindowBytesStoreSupplier,
+)
+from penstock.windows import LONG_MAX
 
 REPARTITION_SUFFIX = "-repartition"
 CHANGELOG_SUFFIX = "-changelog"
@@ -18,6 +25,7 @@ _REPARTITION_CONFIG: Mapping[str, str] = {
     "retention.ms": "-1",
     "segment.bytes": str(50 * 1024 * 1024),
 }
+_ADDITIONAL_RETENTION_MS = 24 * 60 * 60 * 1000
 _CHANGELOG_CONFIG: Mapping[str, str] = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
 
 
@@ -42,4 +50,19 @@ def changelog_topic(
     from one; what the user set goes before what Kafka sets.
     """
     name = full_name(application_id, store.name + CHANGELOG_SUFFIX) if source_topic is None else source_topic
-    return name, {**_CHANGELOG_CONFIG, **store.changelog_config}
+    return name, {**_CHANGELOG_CONFIG, **_changelog_config_of(store.supplier), **store.changelog_config}
+
+
+def _changelog_config_of(supplier: StoreSupplier) -> Mapping[str, str]:
+    """Return what the kind of a store asks of its changelog topic: how long entries must be there."""
+    match supplier:
+        case WindowBytesStoreSupplier(retention_ms=retention_ms) | SessionBytesStoreSupplier(retention_ms=retention_ms):
+            return {"cleanup.policy": "compact,delete", "retention.ms": _a_day_more(retention_ms)}
+        case VersionedBytesStoreSupplier(history_retention_ms=retention_ms):
+            return {"min.compaction.lag.ms": _a_day_more(retention_ms)}
+        case _:
+            return {}
+
+
+def _a_day_more(retention_ms: int) -> str:
+    return str(min(retention_ms + _ADDITIONAL_RETENTION_MS, LONG_MAX))

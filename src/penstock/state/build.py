@@ -12,7 +12,7 @@ from penstock.state.api import BaseView, RecordContext, StoreBuilder
 from penstock.state.cache import RecordCache
 from penstock.state.caching import CachingKeyValueStore
 from penstock.state.layers import MeteredKeyValueStore, MeteredTimestampedKeyValueStore
-from penstock.state.layouts import SESSION_SUFFIX_SIZE, WINDOW_SUFFIX_SIZE
+from penstock.state.layouts import SESSION_SUFFIX_SIZE, VERSION_SUFFIX_SIZE, WINDOW_SUFFIX_SIZE
 from penstock.state.metered import MeteredStore
 from penstock.state.segmented import CachingSegmentedStore, InMemorySegmentedStore, SegmentedStore
 from penstock.state.session_store import MeteredSessionStore
@@ -20,9 +20,11 @@ from penstock.state.state_serdes import StateSerdes, TimestampedStateSerdes
 from penstock.state.suppliers import (
     KeyValueBytesStoreSupplier,
     SessionBytesStoreSupplier,
+    VersionedBytesStoreSupplier,
     WindowBytesStoreSupplier,
 )
 from penstock.state.uncommitted import InMemoryUncommittedStore, UncommittedStore
+from penstock.state.versioned_store import MeteredVersionedKeyValueStore
 from penstock.state.window_store import MeteredTimestampedWindowStore, MeteredWindowStore
 
 
@@ -50,11 +52,13 @@ class _Build:
     def buffer(self) -> UncommittedStore:
         return InMemoryUncommittedStore(self.view) if self.in_memory else UncommittedStore(self.view)
 
-    def segmented(self, suffix_size: int, retention_ms: int, segment_interval_ms: int) -> SegmentedStore:
+    def segmented(
+        self, buffer: UncommittedStore, suffix_size: int, retention_ms: int, segment_interval_ms: int
+    ) -> SegmentedStore:
         return (InMemorySegmentedStore if self.in_memory else SegmentedStore)(
             self.builder.name,
             self.view,
-            self.buffer(),
+            buffer,
             suffix_size,
             retention_ms,
             segment_interval_ms,
@@ -81,7 +85,7 @@ class _Build:
                 f"Store {self.builder.name!r} has no {what} serde: name one where the store is made, such as "
                 f"Serdes.string(), or set default.{what}.serde."
             )
-        return serde
+        return serde.with_defaults(self.config["default.key.serde"], self.config["default.value.serde"])
 
 
 def build_store(
@@ -108,6 +112,8 @@ def build_store(
             return _window(build, supplier)
         case SessionBytesStoreSupplier() as supplier:
             return _session(build, supplier)
+        case VersionedBytesStoreSupplier() as supplier:
+            return _versioned(build, supplier)
         case _:
             raise ConfigError(
                 f"Store {builder.name!r} is of unknown kind {builder.kind!r}: use a supplier of `Stores`, or one whose "
@@ -123,13 +129,19 @@ def _key_value(build: _Build) -> MeteredStore:
 
 
 def _window(build: _Build, supplier: WindowBytesStoreSupplier) -> MeteredStore:
-    buffer = build.segmented(WINDOW_SUFFIX_SIZE, supplier.retention_ms, supplier.segment_interval_ms)
+    buffer = build.segmented(build.buffer(), WINDOW_SUFFIX_SIZE, supplier.retention_ms, supplier.segment_interval_ms)
     cached = None if supplier.retain_duplicates else build.caching_segmented(buffer)
     make = MeteredTimestampedWindowStore if build.builder.timestamped else MeteredWindowStore
     return make(build.serdes(), supplier, buffer, cached, not build.in_memory, build.metadata)
 
 
 def _session(build: _Build, supplier: SessionBytesStoreSupplier) -> MeteredStore:
-    buffer = build.segmented(SESSION_SUFFIX_SIZE, supplier.retention_ms, supplier.segment_interval_ms)
+    buffer = build.segmented(build.buffer(), SESSION_SUFFIX_SIZE, supplier.retention_ms, supplier.segment_interval_ms)
     cached = build.caching_segmented(buffer)
     return MeteredSessionStore(build.serdes(), supplier, buffer, cached, not build.in_memory)
+
+
+def _versioned(build: _Build, supplier: VersionedBytesStoreSupplier) -> MeteredStore:
+    latest = build.buffer()
+    history = build.segmented(latest, VERSION_SUFFIX_SIZE, supplier.history_retention_ms, supplier.segment_interval_ms)
+    return MeteredVersionedKeyValueStore(build.serdes(), supplier, latest, history)

@@ -56,14 +56,17 @@ def after_prefix(prefix: bytes) -> bytes | None:
 
 # ---------- entries that belong to segments of time
 #
-# The key of such an entry is the number of its segment (8 bytes), the user's key, and a suffix that begins with the time
-# by which the entry expires. Without the segment it is the key that Kafka writes to the changelog topic.
+# The key of such an entry is the number of its segment (8 bytes), the user's key, and a suffix that begins with the
+# time by which the entry expires. Without the segment it is the key that Kafka writes to the changelog topic.
 
 SEGMENT_SIZE = TIMESTAMP_SIZE
 """Bytes of the number of a segment."""
 
 pack_segment = _TIMESTAMP.pack
 """Return the number of a segment as bytes, in whose order segments are kept."""
+
+AFTER_SEGMENTS = b"\x80"
+"""Above the numbers of all segments; keys from here on belong to no segment."""
 
 _WINDOW_SUFFIX = struct.Struct(">qi")
 _SESSION_SUFFIX = struct.Struct(">qq")
@@ -79,6 +82,15 @@ pack_session = _SESSION_SUFFIX.pack
 """Return the end and the start of a session (ms) as the suffix of a key."""
 
 
+VERSION_SUFFIX_SIZE = _SESSION_SUFFIX.size
+
+pack_version = _SESSION_SUFFIX.pack
+"""Return until when and from when a version was valid (ms) as the suffix of a key."""
+
+LATEST_PREFIX = b"\xff"
+"""Begins the keys of latest versions: above all segments."""
+
+
 def window_start_of(key: bytes) -> int:
     """Return the start (ms) of the window that an entry belongs to."""
     start: int = _TIMESTAMP.unpack_from(key, len(key) - WINDOW_SUFFIX_SIZE)[0]
@@ -89,6 +101,12 @@ def session_of(key: bytes) -> tuple[int, int]:
     """Return the end and the start (ms) of the session that an entry is."""
     end, start = _SESSION_SUFFIX.unpack_from(key, len(key) - SESSION_SUFFIX_SIZE)
     return end, start
+
+
+def version_of(key: bytes) -> tuple[int, int]:
+    """Return until when and from when (ms) the version was valid that an entry is."""
+    valid_to, valid_from = _SESSION_SUFFIX.unpack_from(key, len(key) - VERSION_SUFFIX_SIZE)
+    return valid_to, valid_from
 
 
 def times_of(keys: Sequence[bytes], suffix_size: int) -> Int64Array:

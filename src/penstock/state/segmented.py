@@ -22,7 +22,7 @@ from penstock.record import NO_TIMESTAMP
 from penstock.state.api import BaseView, RecordContext
 from penstock.state.cache import RecordCache
 from penstock.state.caching import CachingKeyValueStore
-from penstock.state.layouts import SEGMENT_SIZE, pack_segment, times_of
+from penstock.state.layouts import AFTER_SEGMENTS, SEGMENT_SIZE, pack_segment, times_of
 from penstock.state.uncommitted import UncommittedStore
 
 EXPIRED_PER_FLUSH = 10_000
@@ -57,7 +57,7 @@ class SegmentedStore:
         self._retention = retention_ms
         self._metadata = metadata
         self._clock = f"{name}/observed_stream_time"
-        self._count_dropped = count_dropped
+        self.count_dropped = count_dropped
         self._segments: set[bytes] = set()
         self._knows_committed = False
         self._set_clock(metadata.get(self._clock, NO_TIMESTAMP))
@@ -70,10 +70,16 @@ class SegmentedStore:
         self._oldest_accepted = self._accepted_at(time)
         self._visible_segment = self._segment(max(self._oldest_visible, 0))
 
-    def _observe(self, time: int) -> None:
+    def observe(self, time: int) -> None:
+        """Set the clock to `time` (ms) unless it is later already."""
         if time > self._observed:
             self._metadata[self._clock] = time
             self._set_clock(time)
+
+    @property
+    def observed_time(self) -> int:
+        """The clock of the store (ms), NO_TIMESTAMP before the first write."""
+        return self._observed
 
     def _accepted_at(self, time: int) -> int:
         """Return the oldest time (ms) that is still written when the clock is at `time`."""
@@ -131,9 +137,9 @@ class SegmentedStore:
     def put(self, key: bytes, value: bytes | None) -> None:
         """Write `value` under `key` (None deletes) unless it comes too late."""
         time = self._time(key)
-        self._observe(time)
+        self.observe(time)
         if time < self._oldest_accepted:
-            self._count_dropped(1)
+            self.count_dropped(1)
             return
         self._segments.add(key[:SEGMENT_SIZE])
         self._buffer.put(key, value)
@@ -150,14 +156,14 @@ class SegmentedStore:
             for key, value in zip(keys, values, strict=True):
                 self.put(key, value)
             return
-        self._observe(newest)
+        self.observe(newest)
         self._segments.update({key[:SEGMENT_SIZE] for key in keys})
         self._buffer.put_many(keys, values)
 
     def remove(self, key: bytes) -> None:
         """Delete `key`; one that has expired is not counted as dropped."""
         time = self._time(key)
-        self._observe(time)
+        self.observe(time)
         if time >= self._oldest_accepted:
             self._buffer.put(key, None)
 
@@ -250,11 +256,11 @@ def _following(segment: bytes) -> bytes:
 
 
 def _segments_of(view: BaseView) -> Iterator[bytes]:
-    entry = next(view.range(None, None, False), None)
+    entry = next(view.range(None, AFTER_SEGMENTS, False), None)
     while entry is not None:
         segment = entry[0][:SEGMENT_SIZE]
         yield segment
-        entry = next(view.range(_following(segment), None, False), None)
+        entry = next(view.range(_following(segment), AFTER_SEGMENTS, False), None)
 
 
 def in_segments(

@@ -186,7 +186,11 @@ def _session_supplier(name: str, retention_ms: int, in_memory: bool) -> SessionB
 def _builder(supplier: Any, key_serde: Serde | None, value_serde: Serde | None, timestamped: bool) -> StoreBuilder:
     if supplier is None:
         raise TypeError("supplier cannot be null")
-    return StoreBuilder(supplier, key_serde, value_serde, timestamped)
+    builder = StoreBuilder(supplier, key_serde, value_serde, timestamped)
+    if isinstance(supplier, WindowBytesStoreSupplier) and supplier.retain_duplicates:
+        # duplicates are no versions of one value, so that there is nothing to compact
+        return builder.with_logging_enabled({"cleanup.policy": "delete"})
+    return builder
 
 
 def _checked(name: Any) -> str:

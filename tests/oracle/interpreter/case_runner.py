@@ -12,7 +12,7 @@ from penstock.testing import TopologyTestDriver
 from tests.oracle.interpreter import errors, operations, settings
 from tests.oracle.interpreter.comparison import normalised_description
 from tests.oracle.interpreter.serdes import SERDES, decode, encode
-from tests.oracle.interpreter.stores import content
+from tests.oracle.interpreter.store_content import content
 from tests.oracle.interpreter.values import headers_from_json, headers_to_json, to_json
 
 Case = Mapping[str, Any]
@@ -91,7 +91,9 @@ def drive_on_test_driver(case: Case, topology: Topology, config: Mapping[str, An
         else:
             names = named_stores(case)
             result["stores"] = {
-                name: content(store) for name, store in sorted(driver.get_all_state_stores().items()) if name in names
+                name: content(store, case)
+                for name, store in sorted(driver.get_all_state_stores().items())
+                if name in names
             }
         result["dropped_records"] = driver.dropped_records()
     finally:

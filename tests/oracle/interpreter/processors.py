@@ -12,8 +12,10 @@ from penstock import (
     PunctuationType,
     Record,
     RecordMetadata,
+    SessionWindow,
     StoreBuilder,
     ValueAndTimestamp,
+    Windowed,
 )
 from tests.oracle.interpreter import store_commands
 from tests.oracle.interpreter.functions import refused
@@ -202,12 +204,55 @@ def _global_writer(store_name: str, prefix: str) -> Callable[[], Processor]:
     return _each(body)
 
 
-def _key_value_commands(store_name: str) -> Callable[[], Processor]:
+def _window_counter(store_name: str, size: int) -> Callable[[], Processor]:
     def body(context: ProcessorContext, record: AnyRecord) -> None:
-        answer = store_commands.key_value(context.get_state_store(store_name), record.key, text(record.value))
-        context.forward(record.with_value(answer))
+        store = context.get_state_store(store_name)
+        start = record.timestamp - record.timestamp % size
+        count = (store.fetch(record.key, start) or 0) + 1
+        store.put(record.key, count, start)
+        context.forward(record.with_value(f"{start}:{count}"))
 
     return _each(body)
+
+
+def _session_collector(store_name: str, gap: int) -> Callable[[], Processor]:
+    def body(context: ProcessorContext, record: AnyRecord) -> None:
+        store = context.get_state_store(store_name)
+        start = end = record.timestamp
+        collected = text(record.value)
+        with store.find_sessions(record.key, max(0, start - gap), end + gap) as sessions:
+            found = list(sessions)
+        for key, value in found:
+            start, end = min(start, key.window.start), max(end, key.window.end)
+            collected = f"{text(value)},{collected}"
+        for key, _ in found:
+            store.remove(key)
+        store.put(Windowed(record.key, SessionWindow(start, end)), collected)
+        context.forward(record.with_value(f"{start}-{end}:{collected}"))
+
+    return _each(body)
+
+
+def _versioned_put_get(store_name: str, back: int) -> Callable[[], Processor]:
+    def body(context: ProcessorContext, record: AnyRecord) -> None:
+        store = context.get_state_store(store_name)
+        put = store_commands.put_result(store.put(record.key, record.value, record.timestamp))
+        latest = store_commands.version(store.get(record.key))
+        before = store_commands.version(store.get(record.key, record.timestamp - back))
+        context.forward(record.with_value(f"put={put} latest={latest} before={before}"))
+
+    return _each(body)
+
+
+def _commands(run: Callable[[Any, Any, str], str]) -> Callable[[str], Callable[[], Processor]]:
+    def maker(store_name: str) -> Callable[[], Processor]:
+        def body(context: ProcessorContext, record: AnyRecord) -> None:
+            answer = run(context.get_state_store(store_name), record.key, text(record.value))
+            context.forward(record.with_value(answer))
+
+        return _each(body)
+
+    return maker
 
 
 # Each maker returns a factory of processors, since every task needs its own.
@@ -237,7 +282,13 @@ PROCESSORS = Words(
         "flush_store": lambda *arguments: lambda: FlushStore(*arguments),
         "punctuate_marker": lambda *arguments: lambda: PunctuateMarker(*arguments),
         "schedule_cancel": lambda *arguments: lambda: ScheduleCancel(*arguments),
-        "key_value_commands": _key_value_commands,
+        "window_counter": _window_counter,
+        "session_collector": _session_collector,
+        "versioned_put_get": _versioned_put_get,
+        "key_value_commands": _commands(store_commands.key_value),
+        "window_commands": _commands(store_commands.window),
+        "session_commands": _commands(store_commands.session),
+        "versioned_commands": _commands(store_commands.versioned),
     },
 )
 

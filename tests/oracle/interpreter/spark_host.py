@@ -22,12 +22,12 @@ from penstock.host.inline import ProducedRecord
 from penstock.plan.subtopology import BuiltTopology
 from penstock.record import NO_METADATA
 from penstock.state.api import RecordContext, StoreBuilder
+from penstock.state.build import build_store
 from penstock.state.cache import RecordCache
 from penstock.state.memory import MemoryBase
-from penstock.state.build import build_store
 from tests.oracle.interpreter import case_runner, errors
 from tests.oracle.interpreter.settings import APPLICATION_ID, configuration
-from tests.oracle.interpreter.stores import content
+from tests.oracle.interpreter.store_content import content
 from tests.oracle.interpreter.values import headers_from_json
 from tests.spark.support import InputRecord, SparkRunner
 
@@ -137,18 +137,21 @@ class SparkCases:
             "internal_topics": case_runner.internal_topics(built),
             "steps": [case_runner.output_rows(case, records)],
             "stores": {
-                name: _content(builder, settings, self._runner.store(settings, name))
+                name: _content(case, builder, settings, self._runner.store(settings, name))
                 for name, builder in sorted(builders.items())
                 if name in names
             },
         }
 
 
-def _content(builder: StoreBuilder, settings: StreamsConfig, entries: Mapping[bytes, bytes]) -> dict[str, Any]:
+def _content(
+    case: Case, builder: StoreBuilder, settings: StreamsConfig, entries: Mapping[bytes, bytes]
+) -> dict[str, Any]:
     base = MemoryBase()
     base.apply({builder.name: entries}, b"")
     context = RecordContext(0, (), NO_METADATA)
-    return content(build_store(builder, settings, base.view(builder.name), RecordCache(0), lambda: context, {}))
+    store = build_store(builder, settings, base.view(builder.name), RecordCache(0), lambda: context, {})
+    return content(store, case)
 
 
 def comparable(case: Case, result: Expected) -> Expected:

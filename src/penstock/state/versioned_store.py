@@ -1,0 +1,168 @@
+"""Stores that remember what a value was at a time (Kafka classes: MeteredVersionedKeyValueStore,
+RocksDBVersionedStore).
+
+The latest version of a key is an entry of its own and never expires. Every version before it is an entry with the time
+from which and to which it was valid, in the segment of the latter, so that it expires when nobody may ask for it any
+more. That a key has no value from some time on is seen from a version that ends there, or from an empty one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from penstock.state.layouts import (
+    LATEST_PREFIX,
+    SEGMENT_SIZE,
+    TIMESTAMP_SIZE,
+    VERSION_SUFFIX_SIZE,
+    after,
+    pack_segment,
+    pack_timestamp,
+    pack_version,
+    timestamp_of,
+    version_of,
+)
+from penstock.state.metered import MeteredStore
+from penstock.state.segmented import SegmentedStore
+from penstock.state.state_serdes import StateSerdes
+from penstock.state.suppliers import VersionedBytesStoreSupplier
+from penstock.state.uncommitted import UncommittedStore
+from penstock.state.versioned_api import (
+    PUT_RETURN_CODE_NOT_PUT,
+    PUT_RETURN_CODE_VALID_TO_UNDEFINED,
+    VersionedRecord,
+)
+from penstock.windows import LONG_MAX
+
+_NO_VALUE = b"\x00"
+_VALUE = b"\x01"
+
+
+class _Version(NamedTuple):
+    """A version before the latest, by the key of its entry; data of None: there was no value."""
+
+    entry_key: bytes
+    valid_from: int
+    valid_to: int
+    data: bytes | None
+
+
+class MeteredVersionedKeyValueStore(MeteredStore):
+    """A versioned store of objects (implements VersionedKeyValueStore and EngineVersionedKeyValueStore)."""
+
+    def __init__(
+        self,
+        serdes: StateSerdes,
+        supplier: VersionedBytesStoreSupplier,
+        latest: UncommittedStore,
+        history: SegmentedStore,
+    ) -> None:
+        """Hold the store over `history`, its uncommitted writes, which has `latest` below."""
+        super().__init__(serdes, history, None, persistent=True)
+        self._latest = latest
+        self._history = history
+        self._history_retention = supplier.history_retention_ms
+        self._interval = supplier.segment_interval_ms
+
+    # ---------- what users call
+
+    def put(self, key: Any, value: Any, timestamp: int) -> int:
+        """Store the version of `key` that is valid from `timestamp` (ms); None: there is no value from then on.
+
+        Returns until when it is valid, PUT_RETURN_CODE_VALID_TO_UNDEFINED for the latest, PUT_RETURN_CODE_NOT_PUT if it
+        is older than the history. Raises TypeError for a None key.
+        """
+        serialized = self._serialize_key(key)
+        data = self._serdes.serialize_value(value)
+        if not self._accepts(timestamp):
+            return PUT_RETURN_CODE_NOT_PUT
+        return self._put(serialized, data, timestamp)
+
+    def delete(self, key: Any, timestamp: int) -> VersionedRecord | None:
+        """Say that `key` has no value from `timestamp` (ms) on; return the version that was valid then, None if there
+        was none or the delete came too late."""
+        serialized = self._serialize_key(key)
+        if not self._accepts(timestamp):
+            return None
+        before = self.get(key, timestamp)
+        self._put(serialized, None, timestamp)
+        return before
+
+    def get(self, key: Any, as_of: int | None = None) -> VersionedRecord | None:
+        """Return the latest version of `key`, or the one that was valid at `as_of` (ms); None if there is none, or
+        `as_of` is before the history and the latest version is later."""
+        serialized = self._serialize_key(key)
+        latest = self._latest.get(LATEST_PREFIX + serialized)
+        if latest is not None and (as_of is None or timestamp_of(latest) <= as_of):
+            return self._record(latest[TIMESTAMP_SIZE:], timestamp_of(latest))
+        if as_of is None or as_of < self._history.observed_time - self._history_retention:
+            return None
+        found = self._first_that_ends_after(serialized, as_of)
+        if found is None or found.valid_from > as_of or found.data is None:
+            return None
+        return self._record(found.data, found.valid_from)
+
+    def deserialize_keys(self, keys: list[bytes]) -> list[Any]:
+        """Return the key that each of `keys` stands for; raises SerializationError naming the store."""
+        return self._serdes.deserialize_keys(keys)
+
+    # ---------- helpers
+
+    def _accepts(self, timestamp: int) -> bool:
+        if timestamp < self._history.observed_time - self._history_retention:
+            self._history.count_dropped(1)
+            return False
+        return True
+
+    def _record(self, data: bytes, timestamp: int) -> VersionedRecord:
+        return VersionedRecord(self._serdes.deserialize_value(data), timestamp)
+
+    def _put(self, key: bytes, data: bytes | None, timestamp: int) -> int:
+        self._history.observe(timestamp)
+        latest = self._latest.get(LATEST_PREFIX + key)
+        if latest is not None and timestamp >= timestamp_of(latest):
+            if timestamp > timestamp_of(latest):
+                self._insert(key, timestamp_of(latest), timestamp, latest[TIMESTAMP_SIZE:])
+            return self._put_latest(key, data, timestamp)
+        following = self._first_that_ends_after(key, timestamp)
+        if following is not None:
+            return self._put_before(following, key, data, timestamp)
+        if latest is not None:
+            self._insert(key, timestamp, timestamp_of(latest), data)
+            return timestamp_of(latest)
+        if data is None and not self._ends_at(key, timestamp):
+            self._insert(key, timestamp, timestamp, None)  # an empty version, for nothing else says so
+        return self._put_latest(key, data, timestamp)
+
+    def _put_latest(self, key: bytes, data: bytes | None, timestamp: int) -> int:
+        self._latest.put(LATEST_PREFIX + key, None if data is None else pack_timestamp(timestamp) + data)
+        return PUT_RETURN_CODE_VALID_TO_UNDEFINED
+
+    def _put_before(self, following: _Version, key: bytes, data: bytes | None, timestamp: int) -> int:
+        """Put a version where `following` is the first that ends after it: within that, or in a gap before it."""
+        if following.valid_from > timestamp:
+            self._insert(key, timestamp, following.valid_from, data)
+            return following.valid_from
+        if following.valid_from < timestamp:
+            self._history.put(following.entry_key, None)
+            self._insert(key, following.valid_from, timestamp, following.data)
+        self._insert(key, timestamp, following.valid_to, data)
+        return following.valid_to
+
+    def _insert(self, key: bytes, valid_from: int, valid_to: int, data: bytes | None) -> None:
+        entry_key = pack_segment(valid_to // self._interval) + key + pack_version(valid_to, valid_from)
+        self._history.put(entry_key, _NO_VALUE if data is None else _VALUE + data)
+
+    def _first_that_ends_after(self, key: bytes, time: int) -> _Version | None:
+        first, last = key + pack_version(time + 1, 0), after(key + pack_version(LONG_MAX, LONG_MAX))
+        size = SEGMENT_SIZE + len(key) + VERSION_SUFFIX_SIZE
+        for segment in self._history.segments(time + 1, LONG_MAX):
+            for entry_key, value in self._history.range(segment + first, segment + last, False):
+                if len(entry_key) == size:  # longer keys have the same bytes in between
+                    valid_to, valid_from = version_of(entry_key)
+                    return _Version(entry_key, valid_from, valid_to, None if value == _NO_VALUE else value[1:])
+        return None
+
+    def _ends_at(self, key: bytes, time: int) -> bool:
+        found = self._first_that_ends_after(key, time - 1)
+        return found is not None and found.valid_to == time
