@@ -4,12 +4,14 @@ run twice."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 
 from penstock.processor.api import FailureHandler
-from penstock.record import Int64Array, RecordBatch
+from penstock.record import Int64Array, RecordBatch, RecordMetadata, TopicPartition, take_from
+from penstock.state.api import RecordContext
 
 NULL_NOT_ALLOWED = "The provided KeyValueMapper returned null which is not allowed."
 
@@ -76,6 +78,14 @@ def _null_rows(results: list[Any], start: int, failures: FailureHandler, null_er
 def kept_rows(batch: RecordBatch, kept: Int64Array | None) -> RecordBatch:
     """Return the rows `kept` of `batch`; all of them for None."""
     return batch if kept is None else batch.take(kept)
+
+
+def write_contexts(partition: TopicPartition, batch: RecordBatch, rows: Int64Array) -> list[RecordContext]:
+    """Return the contexts of writes that `rows` of `batch`, which came from `partition`, cause."""
+    positions = zip(repeat(partition.topic), repeat(partition.partition), batch.offsets[rows].tolist())
+    headers = repeat(()) if batch.headers is None else take_from(batch.headers, rows)
+    caused = zip(batch.timestamps[rows].tolist(), headers, map(RecordMetadata._make, positions), strict=False)
+    return list(map(RecordContext._make, caused))
 
 
 def has_null(column: Sequence[Any]) -> bool:

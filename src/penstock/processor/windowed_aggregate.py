@@ -9,13 +9,35 @@ a window carries the largest timestamp of its records.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
+
+import numpy as np
 
 from penstock.processor.aggregate import Aggregator, Initializer
-from penstock.processor.api import EngineContext, Processor, ProcessorContext
+from penstock.processor.api import (
+    BatchProcessor,
+    EngineContext,
+    FailureHandler,
+    Processor,
+    ProcessorContext,
+    RowOrigin,
+    SerializedBatchProcessor,
+)
+from penstock.processor.columns import write_contexts
 from penstock.processor.operator_time import ObservedStreamTime
+from penstock.processor.window_columns import WindowColumns, grouped, window_columns
 from penstock.processor.window_emission import EmitOnUpdate, EmitTimeWindowsOnClose, WindowEmission
-from penstock.record import Change, Record, ValueAndTimestamp
+from penstock.record import (
+    Change,
+    Int64Array,
+    Record,
+    RecordBatch,
+    ValueAndTimestamp,
+    running_maximum,
+    take_from,
+)
+from penstock.serdes import Serde
+from penstock.serdes.columns import distinct
 from penstock.state.windowed_api import EngineWindowStore
 from penstock.windows import TimeWindows, Windowed, Windows
 
@@ -67,7 +89,19 @@ class _TimeWindowAggregation(Processor):
         self._results.time_passed(record, close_time)
 
 
-class TimeWindowAggregate(_TimeWindowAggregation):
+class _Updates(NamedTuple):
+    """The updates that a batch makes of windows that are not closed.
+
+    columns: row and window of each update. entries: for each update the place of its entry, which is a key and a
+    window. keys: the entry keys of the store.
+    """
+
+    columns: WindowColumns
+    entries: Int64Array
+    keys: list[bytes]
+
+
+class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
     """Aggregates by key and window and emits each update."""
 
     def __init__(
@@ -87,6 +121,159 @@ class TimeWindowAggregate(_TimeWindowAggregation):
     def _emission(self, store: EngineWindowStore, context: EngineContext) -> WindowEmission:
         return EmitOnUpdate(store, context, self._send_old_values)
 
+    def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
+        """Update the windows of all rows: reads each once, writes each once; returns the updates if there is no
+        cache."""
+        updates = self._updates(batch, self._store.serialize_keys(batch.keys))
+        old_values, old_timestamps = self._store.get_columns(updates.keys)
+        timestamps = old_timestamps.tolist()
+        changes, change_times, done = self._aggregate(batch, updates, old_values, timestamps, failures)
+        self._write(batch, updates, done, old_values, timestamps)
+        if self._store.cached:
+            return batch.slice(0, 0), np.empty(0, np.int64)
+        return self._changed(batch, updates.columns.take(done), changes, change_times)
+
+    def _updates(self, batch: RecordBatch, keys: list[bytes | None]) -> _Updates:
+        """Return the updates that the rows make; `keys` has their keys as bytes. What has no key or comes too late is
+        counted as dropped."""
+        known, places = distinct(keys)
+        timestamps, with_key = batch.timestamps, None
+        if None in known:
+            with_key = np.flatnonzero([key is not None for key in keys])
+            self._engine.count_dropped(len(keys) - len(with_key))
+            timestamps = timestamps[with_key]
+        columns = window_columns(self._windows, timestamps)
+        if len(timestamps):
+            observed = np.maximum(running_maximum(timestamps), self._time.ms)
+            self._time.advance(int(observed[-1]))
+            live = columns.ends > (observed - self._windows.grace_period_ms)[columns.rows]
+            if not live.all():
+                kept = np.flatnonzero(live)
+                self._engine.count_dropped(len(live) - len(kept))
+                columns = columns.take(kept)
+        if with_key is not None:
+            columns = columns._replace(rows=with_key[columns.rows])
+        entries, key_places, starts = grouped(places[columns.rows], columns.starts, len(known))
+        return _Updates(columns, entries, self._store.entry_keys(take_from(known, key_places), starts))
+
+    def _aggregate(
+        self,
+        batch: RecordBatch,
+        updates: _Updates,
+        aggregates: list[Any],
+        timestamps: list[int],
+        failures: FailureHandler,
+    ) -> tuple[list[Change], list[int], Int64Array]:
+        """Run the functions; `aggregates` and `timestamps`, those of the entries, become what they are afterwards.
+
+        Returns the changes and their timestamps if there is no cache, and the updates that did not fail. The further
+        updates of a row that failed are left out.
+        """
+        changes: list[Change] = []
+        change_times: list[int] = []
+        failed: list[int] = []
+        failed_row = -1
+        initializer, aggregator, cached = self._initializer, self._aggregator, self._store.cached
+        keys, values, times = batch.keys, batch.values, batch.timestamps.tolist()
+        for update, (row, entry) in enumerate(
+            zip(updates.columns.rows.tolist(), updates.entries.tolist(), strict=True)
+        ):
+            if row == failed_row:
+                failed.append(update)
+                continue
+            old, timestamp = aggregates[entry], times[row]
+            try:
+                if old is None:
+                    old = initializer()
+                elif timestamps[entry] > timestamp:
+                    timestamp = timestamps[entry]
+                new = aggregator(keys[row], values[row], old)
+            except Exception as error:
+                failures(row, error)
+                failed_row = row
+                failed.append(update)
+                continue
+            aggregates[entry] = new
+            timestamps[entry] = timestamp
+            if not cached:
+                changes.append(Change(new, old if self._send_old_values else None))
+                change_times.append(timestamp)
+        return changes, change_times, np.delete(np.arange(len(updates.entries), dtype=np.int64), failed)
+
+    def _write(
+        self, batch: RecordBatch, updates: _Updates, done: Int64Array, aggregates: list[Any], timestamps: list[int]
+    ) -> None:
+        """Write the entries that were updated in the order of their last updates, each in the context of that one."""
+        last = np.full(len(updates.keys), -1, np.int64)
+        last[updates.entries[done]] = done  # of the updates of one entry the last stays
+        order = np.argsort(last)[np.count_nonzero(last < 0) :]
+        if len(order):
+            self._store.put_columns(
+                take_from(updates.keys, order),
+                take_from(aggregates, order),
+                np.array(timestamps, np.int64)[order],
+                write_contexts(self._engine.source_partition(), batch, updates.columns.rows[last[order]]),
+            )
+
+    @staticmethod
+    def _changed(
+        batch: RecordBatch, columns: WindowColumns, changes: list[Change], timestamps: list[int]
+    ) -> tuple[RecordBatch, RowOrigin]:
+        """Return the changes as rows with windowed keys, and the rows of the batch that they came from."""
+        rows, starts = columns.rows, columns.starts.tolist()
+        windows = {start: columns.window_at(start) for start in set(starts)}
+        keys = [Windowed(key, windows[start]) for key, start in zip(take_from(batch.keys, rows), starts, strict=True)]
+        result = RecordBatch(
+            keys,
+            cast("list[Any]", changes),
+            np.array(timestamps, np.int64),
+            batch.offsets[rows],
+            None if batch.headers is None else take_from(batch.headers, rows),
+        )
+        return result, rows
+
+
+def initial_count() -> int:
+    """Return the count of a window without records."""
+    return 0
+
+
+def counted(key: Any, value: Any, count: int) -> int:
+    """Return the count of a window with one more record."""
+    return count + 1
+
+
+class TimeWindowCount(TimeWindowAggregate, SerializedBatchProcessor):
+    """Counts the records of a key and window and emits each update."""
+
+    def __init__(self, name: str, store_name: str, windows: Windows, send_old_values: bool = False) -> None:
+        """Take the name of the node."""
+        super().__init__(name, store_name, windows, initial_count, counted, send_old_values)
+
+    def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
+        """Count the rows; behind a cache only the last count of a window is needed, which C loops can find."""
+        if not self._store.cached:
+            return super().process_batch(batch, failures)
+        self._count(batch, self._store.serialize_keys(batch.keys))
+        return batch.slice(0, 0), np.empty(0, np.int64)
+
+    def takes_serialized(self, key_serde: Serde) -> bool:
+        """Return whether the store writes keys as `key_serde` reads them, and a cache makes updates unnecessary."""
+        return self._store.cached and type(self._store.key_serde) is type(key_serde)
+
+    def process_serialized(self, batch: RecordBatch) -> None:
+        """Count the rows."""
+        self._count(batch, batch.keys)
+
+    def _count(self, batch: RecordBatch, keys: list[bytes | None]) -> None:
+        updates = self._updates(batch, keys)
+        rows, entries = updates.columns.rows, updates.entries
+        counts = np.bincount(entries, minlength=len(updates.keys)).tolist()
+        old, timestamps = self._store.get_columns(updates.keys)
+        np.maximum.at(timestamps, entries, batch.timestamps[rows])
+        values = [count if before is None else before + count for before, count in zip(old, counts, strict=True)]
+        self._write(batch, updates, np.arange(len(entries), dtype=np.int64), values, timestamps.tolist())
+
 
 class FinalTimeWindowAggregate(_TimeWindowAggregation):
     """Aggregates by key and window and emits one result for each window, when it is closed."""
@@ -100,21 +287,3 @@ class FinalTimeWindowAggregate(_TimeWindowAggregation):
 
     def _emission(self, store: EngineWindowStore, context: EngineContext) -> WindowEmission:
         return EmitTimeWindowsOnClose(store, context, self._name, self._time_windows)
-
-
-def initial_count() -> int:
-    """Return the count of a window without records."""
-    return 0
-
-
-def counted(key: Any, value: Any, count: int) -> int:
-    """Return the count of a window with one more record."""
-    return count + 1
-
-
-class TimeWindowCount(TimeWindowAggregate):
-    """Counts the records of a key and window and emits each update."""
-
-    def __init__(self, name: str, store_name: str, windows: Windows, send_old_values: bool = False) -> None:
-        """Take the name of the node."""
-        super().__init__(name, store_name, windows, initial_count, counted, send_old_values)
