@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.dsl.global_table import GlobalKTable
     from penstock.dsl.grouped import KGroupedStream
     from penstock.dsl.grouped_table import KGroupedTable
+    from penstock.dsl.join_options import Joined, StreamJoined, TableJoined
     from penstock.dsl.options import Consumed, Grouped, Materialized, Named, Produced, Repartitioned
     from penstock.dsl.stream import KStream
     from penstock.dsl.table import KTable
@@ -79,6 +80,7 @@ _MODULES = {
     "penstock.dsl.global_table": ("GlobalKTable",),
     "penstock.dsl.grouped": ("KGroupedStream",),
     "penstock.dsl.grouped_table": ("KGroupedTable",),
+    "penstock.dsl.join_options": ("Joined", "StreamJoined", "TableJoined"),
     "penstock.dsl.options": ("Consumed", "Grouped", "Materialized", "Named", "Produced", "Repartitioned"),
     "penstock.dsl.stream": ("KStream",),
     "penstock.dsl.table": ("KTable",),

@@ -31,28 +31,31 @@ def checked(function: Callable[..., Any], form: str) -> Callable[..., Any]:
     return function
 
 
-def takes_key(function: Callable[..., Any], role: str) -> bool:
-    """Return whether `function` takes key and value (two required positional parameters) or the value alone.
+def takes_key(function: Callable[..., Any], role: str, values: tuple[str, ...] = ("value",)) -> bool:
+    """Return whether `function` takes the key before its `values`, by the number of positional parameters that it
+    requires: one more than there are values, or as many.
 
-    A class, or a callable without a readable signature, takes the value alone. Raises TypeError for any other number
+    A class, or a callable without a readable signature, takes the values alone. Raises TypeError for any other number
     of parameters, showing both forms.
     """
-    forms = f"{role}(value) or {role}(key, value)"
+    listed = ", ".join(values)
+    forms = f"{role}({listed}) or {role}(key, {listed})"
     if not callable(function):
         raise TypeError(f"Expected a function {forms}, got {function!r}.")
     signature = None if isinstance(function, type) else _signature(function)
     if signature is None:
         return False
     parameters = signature.parameters.values()
-    required = sum(p.kind in _POSITIONAL and p.default is p.empty for p in parameters)
-    accepts_one = any(p.kind in _POSITIONAL or p.kind is p.VAR_POSITIONAL for p in parameters)
+    positional = [p for p in parameters if p.kind in _POSITIONAL]
+    required = sum(p.default is p.empty for p in positional)
+    accepted = len(positional) >= len(values) or any(p.kind is p.VAR_POSITIONAL for p in parameters)
     keyword_required = any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters)
-    if required > 2 or not accepts_one or keyword_required:
+    if required > len(values) + 1 or not accepted or keyword_required:
+        what = "the value, or of key and value" if len(values) == 1 else "the two values, or of key and values"
         raise TypeError(
-            f"The {role} must be a function of the value, or of key and value: write {forms}; "
-            f"{_shown(function, signature)} is neither."
+            f"The {role} must be a function of {what}: write {forms}; {_shown(function, signature)} is neither."
         )
-    return required == 2
+    return required == len(values) + 1
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature | None:

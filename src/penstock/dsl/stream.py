@@ -14,6 +14,7 @@ from penstock.dsl.branched import BranchedKStream
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.graph import Graph
 from penstock.dsl.options import Grouped, Materialized, Named, Produced, Repartitioned, name_of
+from penstock.dsl.stream_joins import StreamJoins
 from penstock.plan import names, nodes
 from penstock.plan.subtopology import TopicNameExtractor
 from penstock.plan.suppliers import FixedKeySupplierLike, SupplierLike, checked_fixed_key_supplier, checked_supplier
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.dsl.table import KTable
 
 
-class KStream:
+class KStream(StreamJoins):
     """A stream of records (Kafka class: KStream); made by `StreamsBuilder.stream` and by operators.
 
     Wherever `named` is taken, it names the node of the operator: a text, or `Named.as_("x")`; TopologyError if it is

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.graph import Graph
 from penstock.dsl.options import Grouped, Materialized, Named, name_of
+from penstock.dsl.table_joins import TableJoins
 from penstock.plan import names, nodes
 from penstock.plan.suppliers import ValueTransformerSupplierLike, checked_value_transformer_supplier
 from penstock.plan.tables import is_versioned_store
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.dsl.stream import KStream
 
 
-class KTable:
+class KTable(TableJoins):
     """A table: the latest value of each key, as a stream of updates (Kafka class: KTable).
 
     Wherever `named` is taken, it names the node of the operator: a text, or `Named.as_("x")`; TopologyError if it is

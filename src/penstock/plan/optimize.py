@@ -46,7 +46,9 @@ def optimize(plan: n.Plan, chosen: frozenset[str]) -> n.Plan:
     sources cannot be merged.
     """
     merged = merge_duplicate_sources(plan)
-    return merge_repartitions(merged) if MERGE_REPARTITION_TOPICS in chosen else merged
+    if MERGE_REPARTITION_TOPICS in chosen:
+        merged = merge_repartitions(merged)
+    return single_store_self_joins(merged) if SINGLE_STORE_SELF_JOIN in chosen else merged
 
 
 def merge_duplicate_sources(plan: n.Plan) -> n.Plan:
@@ -108,6 +110,21 @@ def merge_repartitions(plan: n.Plan) -> n.Plan:
                 result[child] = replace(result[child], parents=(*parents, single_id))
             above = result.pop(id).parents
             _replace_parent(result, id, above)
+    return result
+
+
+def single_store_self_joins(plan: n.Plan) -> n.Plan:
+    """Return `plan` with one window store, and one processor, for each join of a stream with itself (Kafka:
+    single.store.self.join).
+    """
+    result = dict(plan)
+    for id, join in plan.items():
+        if isinstance(join, n.StreamStreamJoin) and len(join.parents) == 1:
+            result[id] = replace(join, self_join=True)
+            windows = [other for other, node in plan.items() if node.name == join.other_windowed]
+            for other in windows:
+                if isinstance(plan[other], n.StreamJoinWindow) and plan[other].parents == join.parents:
+                    del result[other]
     return result
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from penstock.errors import TopologyError
+from penstock.plan.copartition import check_copartitioned
 from penstock.plan.describe import TopologyDescription, describe_global_store, describe_subtopology
 from penstock.plan.node_groups import QuickUnion, node_groups
 from penstock.plan.subtopology import (
@@ -138,6 +139,18 @@ class InternalTopologyBuilder:
     def copartition_sources(self, sources: Iterable[str]) -> None:
         """Demand that the topics of `sources` (names of source nodes) have equal numbers of partitions."""
         self._copartitioned_sources.append(frozenset(sources))
+
+    def check_copartitioned(self) -> None:
+        """Raise TopologyError where repartition topics that must have equal numbers of partitions were given others."""
+        topics = {node.name: node.topics for node in self._nodes.values() if isinstance(node, SourceSpec)}
+        check_copartitioned(
+            (frozenset(topic for name in names for topic in topics[name]) for names in self._copartitioned_sources),
+            {topic: count for topic, count in self._internal_topics.items() if count is not None},
+        )
+
+    def state_store(self, name: str) -> StoreBuilder:
+        """Return the store `name`; raises KeyError if there is none."""
+        return self._stores[name]
 
     def connect_source_store_and_topic(self, store: str, topic: str) -> None:
         """Let `topic`, which the topology reads, be the changelog of `store`, which has none of its own (Kafka:

@@ -15,6 +15,7 @@ from penstock import KGroupedStream, KGroupedTable, KStream, KTable, StoreBuilde
 from tests.oracle.interpreter import functions
 from tests.oracle.interpreter.branches import BRANCHES, DEFAULT_BRANCH, split
 from tests.oracle.interpreter.fixed_key_processors import FIXED_KEY_PROCESSORS, FixedKeySupplier
+from tests.oracle.interpreter.joins import JOINS
 from tests.oracle.interpreter.operation import AGGREGATION as _AGGREGATION
 from tests.oracle.interpreter.operation import NAMED as _NAMED
 from tests.oracle.interpreter.operation import Operation
@@ -81,6 +82,7 @@ _PROCESSOR: Mapping[str, Reader] = {"processor": PROCESSORS, "owned_stores": Lis
 
 DSL: Mapping[tuple[str, str], Operation] = {
     **WINDOWED_DSL,
+    **JOINS,
     (BUILDER, "stream"): Operation(
         _stream, {"topic": PLAIN, "topics": PLAIN, "pattern": PLAIN, "consumed": CONSUMED}, "KStream", receiver=""
     ),

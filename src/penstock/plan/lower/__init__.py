@@ -11,6 +11,7 @@ from typing import assert_never
 
 from penstock.plan import nodes as n
 from penstock.plan.lower.global_store import add_global_node
+from penstock.plan.lower.join import add_join_node
 from penstock.plan.lower.lowering import Lowering
 from penstock.plan.lower.stream import add_stream_node
 from penstock.plan.lower.table import add_table_node
@@ -31,8 +32,11 @@ def lower(plan: n.Plan) -> Topology:
             add_table_node(lowering, id, node)
         elif isinstance(node, n.WindowNode):
             add_window_node(lowering, id, node)
+        elif isinstance(node, n.JoinNode):
+            add_join_node(lowering, id, node)
         else:
             assert_never(node)
+    lowering.topology.check_copartitioned()
     return lowering.topology
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from penstock.plan import nodes as n
 from penstock.plan.tables import TableFacts
 from penstock.plan.topology import Topology
+from penstock.plan.upstream import keeping_null_keys
 from penstock.processor.api import Processor, SimpleSupplier
 from penstock.state.api import StoreBuilder
 
@@ -19,6 +20,7 @@ class Lowering:
         self.plan = plan
         self.topology = Topology()
         self.tables = TableFacts(plan)
+        self.keeping_null_keys = keeping_null_keys(plan)
 
     def parents(self, node: n.GraphNode) -> list[str]:
         """Return the names of the nodes that `node` hangs on."""

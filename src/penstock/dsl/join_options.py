@@ -1,0 +1,214 @@
+"""The option objects of joins: Joined, StreamJoined, TableJoined. Immutable: `with_...` returns a changed copy.
+
+Serdes that are left None are the defaults of the configuration, or those of the stream where it must be repartitioned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from penstock.dsl.options import STORE_TYPES
+from penstock.plan.names import check_name
+from penstock.plan.subtopology import StreamPartitioner
+from penstock.serdes import Serde
+from penstock.state.suppliers import WindowBytesStoreSupplier
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joined:
+    """How a stream is joined with a table (Kafka class: Joined).
+
+    key_serde, value_serde: of the repartition topic, if one is needed. other_value_serde: of the table's values; not
+    used. name: of the node and the repartition topic. grace_period_ms: how long a record waits for late updates of a
+    versioned table (KIP-923), None for not at all.
+    """
+
+    key_serde: Serde | None = None
+    value_serde: Serde | None = None
+    other_value_serde: Serde | None = None
+    name: str | None = None
+    grace_period_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.name is not None:
+            check_name(self.name)
+
+    @staticmethod
+    def as_(name: str) -> Joined:
+        """Return options with the name of the node and of the repartition topic."""
+        return Joined(name=name)
+
+    @staticmethod
+    def with_(
+        *,
+        key_serde: Serde | None = None,
+        value_serde: Serde | None = None,
+        other_value_serde: Serde | None = None,
+        name: str | None = None,
+        grace_period_ms: int | None = None,
+    ) -> Joined:
+        """Return options as given; raises TopologyError for a name that is not legal."""
+        return Joined(
+            key_serde=key_serde,
+            value_serde=value_serde,
+            other_value_serde=other_value_serde,
+            name=name,
+            grace_period_ms=grace_period_ms,
+        )
+
+    def with_key_serde(self, key_serde: Serde | None) -> Joined:
+        """Return a copy with this serde of keys."""
+        return replace(self, key_serde=key_serde)
+
+    def with_value_serde(self, value_serde: Serde | None) -> Joined:
+        """Return a copy with this serde of the stream's values."""
+        return replace(self, value_serde=value_serde)
+
+    def with_other_value_serde(self, other_value_serde: Serde | None) -> Joined:
+        """Return a copy with this serde of the table's values."""
+        return replace(self, other_value_serde=other_value_serde)
+
+    def with_name(self, name: str) -> Joined:
+        """Return a copy with this name."""
+        return replace(self, name=name)
+
+    def with_grace_period(self, grace_period_ms: int) -> Joined:
+        """Return a copy whose records wait `grace_period_ms` of stream time before they are joined."""
+        return replace(self, grace_period_ms=grace_period_ms)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamJoined:
+    """How two streams are joined (Kafka class: StreamJoined).
+
+    value_serde, other_value_serde: of this stream and of the other. name: what the names of the nodes and of the
+    repartition topics begin with. store_name: what the names of the stores begin with. this_store_supplier,
+    other_store_supplier: window stores that keep duplicates, for the size and the retention of the windows. store_type:
+    "in_memory" or "rocksdb" (on disk), None for `dsl.store.suppliers.class`. logging, changelog_config: whether the
+    stores have changelog topics, and their configs.
+    """
+
+    key_serde: Serde | None = None
+    value_serde: Serde | None = None
+    other_value_serde: Serde | None = None
+    name: str | None = None
+    store_name: str | None = None
+    this_store_supplier: WindowBytesStoreSupplier | None = None
+    other_store_supplier: WindowBytesStoreSupplier | None = None
+    store_type: str | None = None
+    logging: bool = True
+    changelog_config: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in (self.name, self.store_name):
+            if name is not None:
+                check_name(name)
+        if self.store_type is not None and self.store_type not in STORE_TYPES:
+            raise ValueError(f"Unknown store type {self.store_type!r}: expected one of {', '.join(STORE_TYPES)}.")
+
+    @staticmethod
+    def as_(store_name: str) -> StreamJoined:
+        """Return options with what the names of the stores begin with."""
+        return StreamJoined(store_name=store_name)
+
+    @staticmethod
+    def with_(
+        *,
+        key_serde: Serde | None = None,
+        value_serde: Serde | None = None,
+        other_value_serde: Serde | None = None,
+        this_store_supplier: WindowBytesStoreSupplier | None = None,
+        other_store_supplier: WindowBytesStoreSupplier | None = None,
+        store_type: str | None = None,
+    ) -> StreamJoined:
+        """Return options as given."""
+        return StreamJoined(
+            key_serde=key_serde,
+            value_serde=value_serde,
+            other_value_serde=other_value_serde,
+            this_store_supplier=this_store_supplier,
+            other_store_supplier=other_store_supplier,
+            store_type=store_type,
+        )
+
+    def with_key_serde(self, key_serde: Serde | None) -> StreamJoined:
+        """Return a copy with this serde of keys."""
+        return replace(self, key_serde=key_serde)
+
+    def with_value_serde(self, value_serde: Serde | None) -> StreamJoined:
+        """Return a copy with this serde of this stream's values."""
+        return replace(self, value_serde=value_serde)
+
+    def with_other_value_serde(self, other_value_serde: Serde | None) -> StreamJoined:
+        """Return a copy with this serde of the other stream's values."""
+        return replace(self, other_value_serde=other_value_serde)
+
+    def with_name(self, name: str) -> StreamJoined:
+        """Return a copy with what the names of the nodes and repartition topics begin with."""
+        return replace(self, name=name)
+
+    def with_store_name(self, store_name: str) -> StreamJoined:
+        """Return a copy with what the names of the stores begin with."""
+        return replace(self, store_name=store_name)
+
+    def with_this_store_supplier(self, supplier: WindowBytesStoreSupplier) -> StreamJoined:
+        """Return a copy with the store of this stream's records."""
+        return replace(self, this_store_supplier=supplier)
+
+    def with_other_store_supplier(self, supplier: WindowBytesStoreSupplier) -> StreamJoined:
+        """Return a copy with the store of the other stream's records."""
+        return replace(self, other_store_supplier=supplier)
+
+    def with_store_type(self, store_type: str) -> StreamJoined:
+        """Return a copy whose stores are "in_memory" or on disk ("rocksdb") (Kafka: withDslStoreSuppliers)."""
+        return replace(self, store_type=store_type)
+
+    def with_logging_enabled(self, config: Mapping[str, str]) -> StreamJoined:
+        """Return a copy whose stores have changelog topics, created with `config` besides Kafka Streams' own."""
+        return replace(self, logging=True, changelog_config=dict(config))
+
+    def with_logging_disabled(self) -> StreamJoined:
+        """Return a copy whose stores have no changelog topics."""
+        return replace(self, logging=False, changelog_config={})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableJoined:
+    """How two tables are joined by foreign key (Kafka class: TableJoined, KIP-775).
+
+    partitioner: partitions the primary table, other_partitioner: the foreign table; None for Kafka's own choice by the
+    key. Each must return exactly one partition. name: what the names of nodes, topics and store begin with.
+    """
+
+    partitioner: StreamPartitioner | None = None
+    other_partitioner: StreamPartitioner | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.name is not None:
+            check_name(self.name)
+
+    @staticmethod
+    def as_(name: str) -> TableJoined:
+        """Return options with what names begin with."""
+        return TableJoined(name=name)
+
+    @staticmethod
+    def with_(
+        *, partitioner: StreamPartitioner | None = None, other_partitioner: StreamPartitioner | None = None
+    ) -> TableJoined:
+        """Return options with the partitioners of the two tables."""
+        return TableJoined(partitioner=partitioner, other_partitioner=other_partitioner)
+
+    def with_partitioner(self, partitioner: StreamPartitioner | None) -> TableJoined:
+        """Return a copy with the partitioner of the primary table."""
+        return replace(self, partitioner=partitioner)
+
+    def with_other_partitioner(self, other_partitioner: StreamPartitioner | None) -> TableJoined:
+        """Return a copy with the partitioner of the foreign table."""
+        return replace(self, other_partitioner=other_partitioner)
+
+    def with_name(self, name: str) -> TableJoined:
+        """Return a copy with what names begin with."""
+        return replace(self, name=name)

@@ -1,0 +1,266 @@
+"""The joins of KStream: with a stream within windows, with a table by key, with a global table by a key of choice.
+
+Only nodes are added; a side whose keys may have changed is repartitioned first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, overload
+
+from penstock.dsl.functions import checked, takes_key
+from penstock.dsl.global_table import GlobalKTable
+from penstock.dsl.graph import Graph
+from penstock.dsl.join_options import Joined, StreamJoined
+from penstock.dsl.join_stores import StreamJoinStores
+from penstock.dsl.options import Named, name_of
+from penstock.dsl.table_joins import TableJoins
+from penstock.plan import names, nodes
+from penstock.plan.tables import may_be_versioned
+from penstock.processor.joiner import JoinType
+from penstock.serdes import Serde
+from penstock.serdes.buffer import BufferKeySerde, BufferValueSerde
+from penstock.state.api import StoreBuilder
+from penstock.state.suppliers import KeyValueBytesStoreSupplier
+from penstock.windows import JoinWindows
+
+if TYPE_CHECKING:
+    from penstock.dsl.stream import KStream
+    from penstock.dsl.table import KTable
+
+NOT_VERSIONED = "KTable must be versioned to use a grace period in a stream table join."
+
+
+class StreamJoins:
+    """What KStream has of joins.
+
+    A `joiner` is a function of the two values, or of key and the two values if it requires three arguments; the left
+    value is that of this stream. Records without key or value have no result, except where a method says so.
+    """
+
+    _graph: Graph
+    _id: nodes.NodeId
+    _key_serde: Serde | None
+    _value_serde: Serde | None
+    _repartition_required: bool
+    _join_repartition: nodes.NodeId | None = None
+
+    @overload
+    def join(
+        self,
+        other: KStream,
+        joiner: Callable[..., Any],
+        windows: JoinWindows,
+        *,
+        stream_joined: StreamJoined | None = None,
+    ) -> KStream: ...
+
+    @overload
+    def join(self, other: KTable, joiner: Callable[..., Any], *, joined: Joined | None = None) -> KStream: ...
+
+    @overload
+    def join(
+        self,
+        other: GlobalKTable,
+        joiner: Callable[..., Any],
+        *,
+        key_selector: Callable[[Any, Any], Any],
+        named: Named | str | None = None,
+    ) -> KStream: ...
+
+    def join(self, other: Any, joiner: Callable[..., Any], windows: JoinWindows | None = None, **options: Any) -> Any:
+        """Return the results of records of this stream that meet one of `other`.
+
+        Args:
+            other: a stream, a table, or a global table.
+            joiner: makes the result of the two values.
+            windows: how far apart in time records of two streams may be.
+            stream_joined: with a stream: serdes, names and stores.
+            joined: with a table: serdes, name, grace period.
+            key_selector: with a global table: `key_selector(key, value)` gives the key to look up.
+            named: with a global table: name of the node.
+        """
+        return self._join(JoinType.INNER, other, joiner, windows, **options)
+
+    @overload
+    def left_join(
+        self,
+        other: KStream,
+        joiner: Callable[..., Any],
+        windows: JoinWindows,
+        *,
+        stream_joined: StreamJoined | None = None,
+    ) -> KStream: ...
+
+    @overload
+    def left_join(self, other: KTable, joiner: Callable[..., Any], *, joined: Joined | None = None) -> KStream: ...
+
+    @overload
+    def left_join(
+        self,
+        other: GlobalKTable,
+        joiner: Callable[..., Any],
+        *,
+        key_selector: Callable[[Any, Any], Any],
+        named: Named | str | None = None,
+    ) -> KStream: ...
+
+    def left_join(
+        self, other: Any, joiner: Callable[..., Any], windows: JoinWindows | None = None, **options: Any
+    ) -> Any:
+        """As `join`; each record of this stream that meets none of `other` has a result with None as the other value,
+        even if it has no key. Within windows it comes when the window is over.
+        """
+        return self._join(JoinType.LEFT, other, joiner, windows, **options)
+
+    def outer_join(
+        self,
+        other: KStream,
+        joiner: Callable[..., Any],
+        windows: JoinWindows,
+        *,
+        stream_joined: StreamJoined | None = None,
+    ) -> KStream:
+        """As `left_join` with a stream; each record of `other` that meets none of this stream has a result, too, with
+        None as this stream's value.
+        """
+        if not isinstance(other, StreamJoins):
+            raise TypeError(f"Expected a KStream for an outer join, got {other!r}.")
+        return self._join_stream(JoinType.OUTER, other, joiner, windows, stream_joined)
+
+    # ---------------------------------------- by the kind of the other side
+
+    def _join(
+        self, type: JoinType, other: Any, joiner: Callable[..., Any], windows: JoinWindows | None, **options: Any
+    ) -> KStream:
+        if isinstance(other, StreamJoins):
+            return self._join_stream(type, other, joiner, windows, **options)
+        if windows is not None:
+            raise TypeError(f"Windows are for joins with a KStream, the other side is {other!r}.")
+        if isinstance(other, TableJoins):
+            return self._join_table(type, other, joiner, **options)
+        if isinstance(other, GlobalKTable):
+            return self._join_global_table(type, other, joiner, **options)
+        raise TypeError(f"Expected a KStream, KTable or GlobalKTable to join with, got {other!r}.")
+
+    def _join_stream(
+        self,
+        type: JoinType,
+        other: StreamJoins,
+        joiner: Callable[..., Any],
+        windows: JoinWindows | None,
+        stream_joined: StreamJoined | None = None,
+    ) -> KStream:
+        with_key = takes_key(joiner, "joiner", ("value", "other_value"))
+        if not isinstance(windows, JoinWindows):
+            raise TypeError(f"Expected JoinWindows for a join of two streams, got {windows!r}.")
+        options = stream_joined or StreamJoined()
+        left = self._copartitioned(_suffixed(options.name, "-left"), options.key_serde, options.value_serde)
+        right = other._copartitioned(_suffixed(options.name, "-right"), options.key_serde, options.other_value_serde)
+        provider, name = self._graph.names, options.name
+        this_windowed = provider.suffixed_name(name, "-this-windowed", names.STREAM_WINDOWED)
+        other_windowed = provider.suffixed_name(name, "-other-windowed", names.STREAM_WINDOWED)
+        this_prefix = names.STREAM_OUTER_THIS if type.keeps_right else names.STREAM_JOIN_THIS
+        other_prefix = names.STREAM_OUTER_OTHER if type.keeps_left else names.STREAM_JOIN_OTHER
+        this_generated, other_generated = map(provider.new_processor_name, (this_prefix, other_prefix))
+        this_suffix = "-outer-this-join" if type.keeps_right else "-this-join"
+        other_suffix = "-outer-other-join" if type.keeps_left else "-other-join"
+        merge = provider.suffixed_name(name, "-merge", names.STREAM_MERGE)
+        stores = StreamJoinStores(options, windows)
+        this_store = stores.this(this_generated, this_suffix)
+        other_store = stores.other(other_generated, other_suffix)
+        add = self._graph.add
+        add(nodes.StreamJoinWindow(name=this_windowed, parents=(left,), store=this_store))
+        add(nodes.StreamJoinWindow(name=other_windowed, parents=(right,), store=other_store))
+        join = nodes.StreamStreamJoin(
+            name=merge,
+            parents=tuple(dict.fromkeys((left, right))),
+            joiner=joiner,
+            with_key=with_key,
+            windows=windows,
+            type=type,
+            this_windowed=this_windowed,
+            other_windowed=other_windowed,
+            this_join=_suffixed(name, this_suffix) or this_generated,
+            other_join=_suffixed(name, other_suffix) or other_generated,
+            this_store=this_store,
+            other_store=other_store,
+            outer_store=stores.outer(type, this_generated),
+        )
+        return self._graph.stream(add(join), options.key_serde, None, repartition_required=False)
+
+    def _join_table(
+        self, type: JoinType, table: TableJoins, joiner: Callable[..., Any], joined: Joined | None = None
+    ) -> KStream:
+        with_key = takes_key(joiner, "joiner", ("value", "table_value"))
+        options = joined or Joined()
+        parent = self._copartitioned(options.name, options.key_serde, options.value_serde)
+        prefix = names.STREAM_LEFT_JOIN if type.keeps_left else names.STREAM_JOIN
+        name = self._graph.names.processor_name(options.name, prefix)
+        buffer = None
+        if options.grace_period_ms is not None:
+            if not may_be_versioned(self._graph.node(table._id)):
+                raise ValueError(NOT_VERSIONED)
+            supplier = KeyValueBytesStoreSupplier(f"{name}-Buffer", in_memory=False)
+            buffer = StoreBuilder(supplier, BufferKeySerde(None), BufferValueSerde(None))  # Kafka, too, takes the defaults
+        join = nodes.StreamTableJoin(
+            name=name,
+            parents=(parent,),
+            table=table._id,
+            joiner=joiner,
+            with_key=with_key,
+            type=type,
+            grace_period_ms=options.grace_period_ms,
+            buffer=buffer,
+        )
+        key_serde = self._key_serde if options.key_serde is None else options.key_serde
+        return self._graph.stream(self._graph.add(join), key_serde, None, repartition_required=False)
+
+    def _join_global_table(
+        self,
+        type: JoinType,
+        table: GlobalKTable,
+        joiner: Callable[..., Any],
+        key_selector: Callable[[Any, Any], Any],
+        named: Named | str | None = None,
+    ) -> KStream:
+        with_key = takes_key(joiner, "joiner", ("value", "table_value"))
+        checked(key_selector, "key_selector(key, value)")
+        join = nodes.StreamGlobalTableJoin(
+            name=self._graph.names.processor_name(name_of(named), names.STREAM_LEFT_JOIN),
+            parents=(self._id,),
+            table_store=table.store_name,
+            key_selector=key_selector,
+            joiner=joiner,
+            with_key=with_key,
+            type=type,
+        )
+        return self._graph.stream(
+            self._graph.add(join), self._key_serde, None, repartition_required=self._repartition_required
+        )
+
+    def _copartitioned(
+        self, name: str | None, key_serde: Serde | None, value_serde: Serde | None
+    ) -> nodes.NodeId:
+        """Return the node whose records stand on the partitions of their keys: this stream, or a repartition of it
+        called `name`, or after the stream if that is None; joins that leave it None share one.
+        """
+        if not self._repartition_required:
+            return self._id
+        prefix = self._graph.node(self._id).name if name is None else name
+        repartition_names = names.RepartitionNames.make(prefix, self._graph.names)
+        if self._join_repartition is None or name is not None:
+            self._join_repartition = self._graph.add(
+                nodes.Repartition(
+                    name=repartition_names.source,
+                    parents=(self._id,),
+                    names=repartition_names,
+                    key_serde=self._key_serde if key_serde is None else key_serde,
+                    value_serde=self._value_serde if value_serde is None else value_serde,
+                )
+            )
+        return self._join_repartition
+
+
+def _suffixed(name: str | None, suffix: str) -> str | None:
+    return None if name is None else names.check_name(name + suffix)

@@ -1,0 +1,244 @@
+"""The joins of KTable: with a table by key, and with a table by a foreign key that is taken from each row. Only nodes
+are added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, overload
+
+from penstock.dsl.functions import checked, takes_key
+from penstock.dsl.graph import Graph
+from penstock.dsl.join_options import TableJoined
+from penstock.dsl.options import Materialized, Named, name_of
+from penstock.plan import names, nodes
+from penstock.processor.joiner import JoinType
+from penstock.serdes import BytesSerde, Serde
+from penstock.serdes.subscription import SubscriptionWrapperSerde
+from penstock.state.api import StoreBuilder
+from penstock.state.suppliers import KeyValueBytesStoreSupplier
+
+if TYPE_CHECKING:
+    from penstock.dsl.table import KTable
+
+_TOPIC = "-topic"
+
+
+class TableJoins:
+    """What KTable has of joins.
+
+    A `joiner` is a function `joiner(value, other_value)`; what it returns is the value of the result, None deletes it.
+    """
+
+    _graph: Graph
+    _id: nodes.NodeId
+    _key_serde: Serde | None
+    _value_serde: Serde | None
+
+    @overload
+    def join(
+        self,
+        other: KTable,
+        joiner: Callable[[Any, Any], Any],
+        *,
+        named: Named | str | None = None,
+        materialized: Materialized | None = None,
+    ) -> KTable: ...
+
+    @overload
+    def join(
+        self,
+        other: KTable,
+        joiner: Callable[[Any, Any], Any],
+        *,
+        foreign_key_extractor: Callable[..., Any],
+        table_joined: TableJoined | None = None,
+        materialized: Materialized | None = None,
+    ) -> KTable: ...
+
+    def join(self, other: KTable, joiner: Callable[[Any, Any], Any], **options: Any) -> KTable:
+        """Return the table of the keys that both tables have.
+
+        Args:
+            other: the other table.
+            joiner: makes the value of the result of the values of both tables.
+            foreign_key_extractor: `extractor(value)`, or `extractor(key, value)` if it requires two arguments, gives
+                the key of `other` that a row of this table belongs to (KIP-213); without it both tables are joined by
+                their keys.
+            named: name of the nodes of a join by key.
+            table_joined: names and partitioners of a join by foreign key.
+            materialized: the store of the result.
+        """
+        return self._join(JoinType.INNER, other, joiner, **options)
+
+    @overload
+    def left_join(
+        self,
+        other: KTable,
+        joiner: Callable[[Any, Any], Any],
+        *,
+        named: Named | str | None = None,
+        materialized: Materialized | None = None,
+    ) -> KTable: ...
+
+    @overload
+    def left_join(
+        self,
+        other: KTable,
+        joiner: Callable[[Any, Any], Any],
+        *,
+        foreign_key_extractor: Callable[..., Any],
+        table_joined: TableJoined | None = None,
+        materialized: Materialized | None = None,
+    ) -> KTable: ...
+
+    def left_join(self, other: KTable, joiner: Callable[[Any, Any], Any], **options: Any) -> KTable:
+        """As `join`, with all keys of this table: where `other` has no value, the joiner is called with None."""
+        return self._join(JoinType.LEFT, other, joiner, **options)
+
+    def outer_join(
+        self,
+        other: KTable,
+        joiner: Callable[[Any, Any], Any],
+        *,
+        named: Named | str | None = None,
+        materialized: Materialized | None = None,
+    ) -> KTable:
+        """As `join` by key, with the keys of either table: where one has no value, the joiner is called with None."""
+        return self._join(JoinType.OUTER, other, joiner, named=named, materialized=materialized)
+
+    # ---------------------------------------- by key
+
+    def _join(
+        self,
+        type: JoinType,
+        other: TableJoins,
+        joiner: Callable[[Any, Any], Any],
+        *,
+        foreign_key_extractor: Callable[..., Any] | None = None,
+        **options: Any,
+    ) -> KTable:
+        checked(joiner, "joiner(value, other_value)")
+        if not isinstance(other, TableJoins):
+            raise TypeError(f"Expected a KTable to join with, got {other!r}.")
+        if foreign_key_extractor is not None:
+            return self._join_on_foreign_key(type, other, joiner, foreign_key_extractor, **options)
+        return self._join_on_key(type, other, joiner, **options)
+
+    def _join_on_key(
+        self,
+        type: JoinType,
+        other: TableJoins,
+        joiner: Callable[[Any, Any], Any],
+        named: Named | str | None = None,
+        materialized: Materialized | None = None,
+    ) -> KTable:
+        provider, name = self._graph.names, name_of(named)
+        store = None if materialized is None else self._result_store(materialized, names.TABLE_MERGE)
+        merge = provider.processor_name(name, names.TABLE_MERGE)
+        join = nodes.TableTableJoin(
+            name=merge,
+            parents=tuple(dict.fromkeys((self._id, other._id))),
+            this_table=self._id,
+            other_table=other._id,
+            joiner=joiner,
+            type=type,
+            this_join=provider.suffixed_name(name, "-join-this", names.TABLE_JOIN_THIS),
+            other_join=provider.suffixed_name(name, "-join-other", names.TABLE_JOIN_OTHER),
+            store=store,
+        )
+        return self._graph.table(
+            self._graph.add(join),
+            self._key_serde if store is None else store.key_serde,
+            None if store is None else store.value_serde,
+            None if materialized is None else materialized.user_store_name,
+        )
+
+    def _result_store(self, materialized: Materialized, prefix: str) -> StoreBuilder:
+        """Return the store of a join's result; it takes a number of the counter if the user did not name it."""
+        name = materialized.user_store_name or self._graph.names.new_store_name(prefix)
+        return materialized.store_builder(name, self._key_serde, None)
+
+    # ---------------------------------------- by foreign key
+
+    def _join_on_foreign_key(
+        self,
+        type: JoinType,
+        other: TableJoins,
+        joiner: Callable[[Any, Any], Any],
+        extractor: Callable[..., Any],
+        table_joined: TableJoined | None = None,
+        materialized: Materialized | None = None,
+    ) -> KTable:
+        with_key = takes_key(extractor, "foreign_key_extractor")
+        options, provider = table_joined or TableJoined(), self._graph.names
+
+        def named(suffix: str, prefix: str) -> str:
+            return provider.suffixed_name(options.name, suffix, prefix)
+
+        topic = named("-subscription-registration", names.SUBSCRIPTION_REGISTRATION) + _TOPIC
+        registration = named("-subscription-registration-processor", names.SUBSCRIPTION_REGISTRATION)
+        registration_sink = named("-subscription-registration-sink", names.TABLE_SINK)
+        registration_source = named("-subscription-registration-source", names.TABLE_SOURCE)
+        subscriptions = StoreBuilder(
+            KeyValueBytesStoreSupplier(named("-subscription-store", names.SUBSCRIPTION_STORE), None),
+            BytesSerde(),
+            SubscriptionWrapperSerde(self._key_serde),
+            timestamped=True,
+        )
+        join_names = nodes.ForeignKeyNames(
+            registration_topic=topic,
+            registration=registration,
+            registration_sink=registration_sink,
+            registration_source=registration_source,
+            receive=named("-subscription-receive", names.SUBSCRIPTION_PROCESSOR),
+            join_foreign=named("-subscription-join-foreign", names.SUBSCRIPTION_PROCESSOR),
+            foreign_join=named("-foreign-join-subscription", names.SUBSCRIPTION_PROCESSOR),
+            response_topic=named("-subscription-response", names.SUBSCRIPTION_RESPONSE) + _TOPIC,
+            response_sink=named("-subscription-response-sink", names.TABLE_SINK),
+            response_source=named("-subscription-response-source", names.TABLE_SOURCE),
+            resolver=named("-subscription-response-resolver", names.SUBSCRIPTION_RESPONSE_RESOLVER),
+        )
+        result = named("-result", names.FOREIGN_KEY_JOIN_OUTPUT)
+        kept = materialized or Materialized()
+        store = self._result_store(kept, names.FOREIGN_KEY_JOIN_OUTPUT)
+        subscription = self._graph.add(
+            nodes.ForeignKeySubscription(
+                name=join_names.join_foreign,
+                parents=(self._id,),
+                foreign_table=other._id,
+                extractor=extractor,
+                with_key=with_key,
+                type=type,
+                names=join_names,
+                store=subscriptions,
+                partitioner=options.other_partitioner,
+                primary_key_serde=self._key_serde,
+                primary_value_serde=self._value_serde,
+                foreign_key_serde=other._key_serde,
+            )
+        )
+        update = self._graph.add(
+            nodes.ForeignTableJoin(
+                name=join_names.foreign_join,
+                parents=(other._id,),
+                registration_topic=topic,
+                store=subscriptions,
+                foreign_key_serde=other._key_serde,
+            )
+        )
+        join = nodes.ForeignKeyJoin(
+            name=result,
+            parents=(subscription, update),
+            primary_table=self._id,
+            joiner=joiner,
+            type=type,
+            names=join_names,
+            partitioner=options.partitioner,
+            primary_key_serde=self._key_serde,
+            primary_value_serde=self._value_serde,
+            foreign_value_serde=other._value_serde,
+            store=store,
+            queryable=kept.user_store_name is not None,
+        )
+        return self._graph.table(self._graph.add(join), self._key_serde, store.value_serde, kept.user_store_name)

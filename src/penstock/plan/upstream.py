@@ -1,0 +1,57 @@
+"""What a plan says about the ways from its sources: which sources feed a node, and which repartitions must
+let records without a key pass.
+
+Pure functions over plans; nothing is added to a plan here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock.plan import nodes as n
+
+
+def ancestors(plan: n.Plan, id: n.NodeId) -> Iterator[n.NodeId]:
+    """Yield `id` and all nodes above it, each once, depth first."""
+    seen: set[n.NodeId] = set()
+    stack = [id]
+    while stack:
+        current = stack.pop()
+        if current not in seen:
+            seen.add(current)
+            yield current
+            stack.extend(reversed(plan[current].parents))
+
+
+def source_names(plan: n.Plan, id: n.NodeId) -> frozenset[str]:
+    """Return the names of the source nodes that decide on which partitions the records of the node `id` stand (Kafka:
+    subTopologySourceNodes).
+    """
+    node = plan[id]
+    match node:
+        case n.StreamSource() | n.Repartition():
+            return frozenset((node.name,))
+        case n.TableSource():
+            return frozenset((node.source_name,))
+        case n.GroupedTableRepartition():
+            return frozenset((node.name,))
+        case n.StreamTableJoin():
+            above: tuple[n.NodeId, ...] = (*node.parents, node.table)
+        case n.ForeignKeyJoin():
+            return source_names(plan, node.primary_table) | {node.names.response_source}
+        case _:
+            above = node.parents
+    return frozenset().union(*(source_names(plan, parent) for parent in above))
+
+
+def keeping_null_keys(plan: n.Plan) -> frozenset[n.NodeId]:
+    """Return the nodes with a join below that has results for records without a key: repartitions among them let such
+    records pass (KIP-962).
+    """
+    return frozenset(
+        above for id, node in plan.items() if _joins_null_keys(node) for above in ancestors(plan, id) if above != id
+    )
+
+
+def _joins_null_keys(node: n.GraphNode) -> bool:
+    return isinstance(node, n.StreamStreamJoin | n.StreamTableJoin | n.StreamGlobalTableJoin) and node.type.keeps_left

@@ -1,0 +1,288 @@
+"""The join of two tables by a foreign key (KIP-213): five processors, in the order in which a change goes through them.
+
+A row of the primary table sends a subscription to the task of its foreign key, which keeps it and answers with the
+value that the foreign table has there. An update of the foreign table is answered to all its subscriptions. Back at the
+primary table an answer counts only if the row has not changed since: it carries a hash of the row's value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+from penstock.errors import StreamsError
+from penstock.processor.api import EngineContext, Processor, ProcessorContext
+from penstock.processor.table import ValueGetterSupplier
+from penstock.record import Change, Record, ValueAndTimestamp
+from penstock.serdes import BytesSerde, Serde
+from penstock.serdes.subscription import (
+    Instruction,
+    SubscriptionResponseWrapper,
+    SubscriptionWrapper,
+    combined_key,
+    combined_key_prefix,
+    hash_of,
+)
+from penstock.state.api import KeyValueStore
+
+_NOT_SINGLE = (
+    "The partitions returned by StreamPartitioner#partitions method when used for FK join should be a singleton set"
+)
+_BYTES = BytesSerde()
+_DELETES = (Instruction.DELETE_KEY_AND_PROPAGATE, Instruction.DELETE_KEY_NO_PROPAGATE)
+
+ForeignKeyExtractor = Callable[..., Any]
+
+
+class CombinedKey(NamedTuple):
+    """The keys of both tables (Kafka class: CombinedKey)."""
+
+    foreign_key: Any
+    primary_key: Any
+
+
+def _default(serde: Serde | None, default: Serde | None, what: str) -> Serde:
+    chosen = default if serde is None else serde
+    if chosen is None:
+        raise StreamsError(f"A foreign-key join has no serde of the {what}: name one where its table is made.")
+    return chosen
+
+
+class SubscriptionSend(Processor):
+    """Sends the subscriptions of the primary table's rows (Kafka class: SubscriptionSendProcessorSupplier)."""
+
+    def __init__(
+        self,
+        extractor: ForeignKeyExtractor,
+        with_key: bool,
+        keeps_left: bool,
+        drop_out_of_order: bool,
+        foreign_key_serde: Serde | None,
+        value_serde: Serde | None,
+        topic: str,
+    ) -> None:
+        """Extract foreign keys by `extractor(value)`, or `extractor(key, value)` if `with_key`.
+
+        keeps_left: whether a row has a result without a value of the foreign table. drop_out_of_order: whether the
+        table is versioned. Serdes of None are the defaults. topic: that of the subscriptions, without prefix.
+        """
+        self._extract = extractor if with_key else lambda key, value: extractor(value)
+        self._keeps_left = keeps_left
+        self._drop_out_of_order = drop_out_of_order
+        self._foreign_key_serde = foreign_key_serde
+        self._value_serde = value_serde
+        self._topic = topic
+
+    def init(self, context: ProcessorContext) -> None:
+        """Find the serdes, and the partition that answers must come back to."""
+        super().init(context)
+        self._keys = _default(self._foreign_key_serde, context.key_serde, "foreign key")
+        self._values = _default(self._value_serde, context.value_serde, "primary table's values")
+        self._full_topic = f"{context.application_id}-{self._topic}"
+        self._partition = int(context.task_id.rpartition("_")[2])
+
+    def process(self, record: Record[Any, Change]) -> None:
+        """Forward what the change of the row means to its old and its new foreign key."""
+        new, old, is_latest = record.value
+        if self._drop_out_of_order and not is_latest:
+            cast(EngineContext, self.context).count_dropped(1)
+            return
+        if new is None and old is None:
+            return
+        old_key = None if old is None else self._extract(record.key, old)
+        new_key = None if new is None else self._extract(record.key, new)
+        changed = old_key is not None and (new_key is None or self._serialized(new_key) != self._serialized(old_key))
+        hash = None if new is None else hash_of(self._values.serialize(f"{self._full_topic}-vh", new))
+        if self._keeps_left:
+            if changed:
+                self._send(record, hash, old_key, Instruction.DELETE_KEY_NO_PROPAGATE)
+            self._send(record, hash, new_key, Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)
+            return
+        if new_key is None:
+            if new is not None:
+                cast(EngineContext, self.context).count_dropped(1)
+            if old_key is not None:
+                self._send(record, hash, old_key, Instruction.DELETE_KEY_AND_PROPAGATE)
+        elif changed:
+            self._send(record, hash, old_key, Instruction.DELETE_KEY_NO_PROPAGATE)
+            self._send(record, hash, new_key, Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)
+        else:
+            self._send(record, hash, new_key, Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE)
+
+    def _serialized(self, key: Any) -> bytes:
+        return self._keys.serialize(f"{self._full_topic}-fk", key)
+
+    def _send(self, record: Record[Any, Any], hash: bytes | None, foreign_key: Any, instruction: Instruction) -> None:
+        subscription = SubscriptionWrapper(hash, instruction, record.key, self._partition)
+        self.context.forward(Record(foreign_key, subscription, record.timestamp, record.headers))
+
+
+class SubscriptionReceive(Processor):
+    """Keeps the subscriptions at the task of their foreign key (Kafka class: SubscriptionReceiveProcessorSupplier)."""
+
+    def __init__(
+        self, store_name: str, foreign_key_serde: Serde | None, primary_key_serde: Serde | None, topic: str
+    ) -> None:
+        """Take the name of the store; serdes of None are the defaults; topic: that of the subscriptions, without
+        prefix."""
+        self._store_name = store_name
+        self._foreign_key_serde = foreign_key_serde
+        self._primary_key_serde = primary_key_serde
+        self._topic = topic
+
+    def init(self, context: ProcessorContext) -> None:
+        """Get the store and the serdes."""
+        super().init(context)
+        self._store: KeyValueStore = context.get_state_store(self._store_name)
+        self._foreign_keys = _default(self._foreign_key_serde, context.key_serde, "foreign key")
+        self._primary_keys = _default(self._primary_key_serde, context.key_serde, "primary key")
+        self._full_topic = f"{context.application_id}-{self._topic}"
+
+    def process(self, record: Record[Any, SubscriptionWrapper]) -> None:
+        """Keep or delete the subscription, then forward it to be answered; one without foreign key is not kept."""
+        key, subscription = record.key, record.value
+        if key is None:
+            if subscription.instruction is not Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE:
+                cast(EngineContext, self.context).count_dropped(1)
+                return
+        else:
+            store_key = combined_key(
+                self._foreign_keys.serialize(f"{self._full_topic}-fk", key),
+                self._primary_keys.serialize(f"{self._full_topic}-pk", subscription.primary_key),
+            )
+            kept = None if subscription.instruction in _DELETES else ValueAndTimestamp(subscription, record.timestamp)
+            self._store.put(store_key, kept)
+        self.context.forward(
+            Record(CombinedKey(key, subscription.primary_key), subscription, record.timestamp, record.headers)
+        )
+
+
+class SubscriptionJoin(Processor):
+    """Answers a subscription with the value that the foreign table has now (Kafka class:
+    SubscriptionJoinProcessorSupplier)."""
+
+    def __init__(self, foreign_table: ValueGetterSupplier) -> None:
+        """Look up values by `foreign_table`."""
+        self._foreign_table_supplier = foreign_table
+
+    def init(self, context: ProcessorContext) -> None:
+        """Prepare the look-up."""
+        super().init(context)
+        self._foreign_table = self._foreign_table_supplier.get()
+        self._foreign_table.init(context)
+
+    def process(self, record: Record[CombinedKey, SubscriptionWrapper]) -> None:
+        """Forward the answer, if the subscription asks for one."""
+        (foreign_key, primary_key), (hash, instruction, _, partition) = record.key, record.value
+        if instruction is Instruction.DELETE_KEY_NO_PROPAGATE:
+            return
+        found = None if foreign_key is None else self._foreign_table.get(foreign_key)
+        if found is None and instruction is Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE:
+            return
+        timestamp = record.timestamp if found is None else max(record.timestamp, found.timestamp)
+        deleted = found is None or instruction is Instruction.DELETE_KEY_AND_PROPAGATE
+        response = SubscriptionResponseWrapper(hash, None if deleted else cast(Any, found).value, partition)
+        self.context.forward(Record(primary_key, response, timestamp, record.headers))
+
+
+class ForeignTableJoin(Processor):
+    """Answers all subscriptions to a key of the foreign table when its value changes (Kafka class:
+    ForeignTableJoinProcessorSupplier)."""
+
+    def __init__(
+        self, store_name: str, foreign_key_serde: Serde | None, drop_out_of_order: bool, topic: str
+    ) -> None:
+        """Take the name of the store of subscriptions; drop_out_of_order: whether the foreign table is versioned."""
+        self._store_name = store_name
+        self._foreign_key_serde = foreign_key_serde
+        self._drop_out_of_order = drop_out_of_order
+        self._topic = topic
+
+    def init(self, context: ProcessorContext) -> None:
+        """Get the store and the serde."""
+        super().init(context)
+        self._store: KeyValueStore = context.get_state_store(self._store_name)
+        self._foreign_keys = _default(self._foreign_key_serde, context.key_serde, "foreign key")
+        self._full_topic = f"{context.application_id}-{self._topic}"
+
+    def process(self, record: Record[Any, Change]) -> None:
+        """Forward an answer for each subscription, in the order of the primary keys' bytes."""
+        change: Change = record.value
+        if record.key is None or (self._drop_out_of_order and not change.is_latest):
+            cast(EngineContext, self.context).count_dropped(1)
+            return
+        prefix = combined_key_prefix(self._foreign_keys.serialize(f"{self._full_topic}-fk", record.key))
+        with self._store.prefix_scan(prefix, _BYTES) as subscriptions:
+            for _, (subscription, _) in subscriptions:
+                response = SubscriptionResponseWrapper(
+                    subscription.hash, change.new_value, subscription.primary_partition
+                )
+                self.context.forward(
+                    Record(subscription.primary_key, response, record.timestamp, record.headers)
+                )
+
+
+class ResponseJoin(Processor):
+    """Joins an answer with the row of the primary table that it belongs to (Kafka class:
+    ResponseJoinProcessorSupplier)."""
+
+    def __init__(
+        self,
+        primary_table: ValueGetterSupplier,
+        value_serde: Serde | None,
+        joiner: Callable[[Any, Any], Any],
+        keeps_left: bool,
+        topic: str,
+    ) -> None:
+        """Look up rows by `primary_table`; keeps_left: whether a row has a result without a value of the foreign
+        table."""
+        self._primary_table_supplier = primary_table
+        self._value_serde = value_serde
+        self._joiner = joiner
+        self._keeps_left = keeps_left
+        self._topic = topic
+
+    def init(self, context: ProcessorContext) -> None:
+        """Prepare the look-up and the serde."""
+        super().init(context)
+        self._primary_table = self._primary_table_supplier.get()
+        self._primary_table.init(context)
+        self._values = _default(self._value_serde, context.value_serde, "primary table's values")
+        self._full_topic = f"{context.application_id}-{self._topic}"
+
+    def process(self, record: Record[Any, SubscriptionResponseWrapper]) -> None:
+        """Forward the result, None for a deleted one; drop an answer to a row that has changed since."""
+        hash, foreign_value, _ = record.value
+        found = self._primary_table.get(record.key)
+        current = None if found is None else hash_of(self._values.serialize(f"{self._full_topic}-vh", found.value))
+        if hash != current:
+            cast(EngineContext, self.context).count_dropped(1)
+            return
+        if found is None or (foreign_value is None and not self._keeps_left):
+            result = None
+        else:
+            result = self._joiner(found.value, foreign_value)
+        self.context.forward(Record(record.key, result, record.timestamp, record.headers))
+
+
+# ---------- where subscriptions and answers go
+
+
+class SingletonPartitioner:
+    """Asks a user's partitioner for the one partition of a key; the value is not shown to it."""
+
+    def __init__(self, partitioner: Callable[[str, Any, Any, int], set[int] | None]) -> None:
+        """Take the user's partitioner."""
+        self._partitioner = partitioner
+
+    def __call__(self, topic: str, key: Any, value: Any, partitions: int) -> set[int] | None:
+        """Return the partition, None for Kafka's own choice; raises ValueError for more or less than one."""
+        chosen = self._partitioner(topic, key, None, partitions)
+        if chosen is not None and len(chosen) != 1:
+            raise ValueError(_NOT_SINGLE)
+        return chosen
+
+
+def partition_of_response(topic: str, key: Any, value: SubscriptionResponseWrapper, partitions: int) -> set[int] | None:
+    """Return the partition that the subscription came from, None for Kafka's own choice where that is not known."""
+    return None if value.primary_partition is None else {value.primary_partition}

@@ -1,0 +1,152 @@
+"""The join of a stream with a table, or with a global table (Kafka class: KStreamKTableJoinProcessor).
+
+Only records of the stream have results: each is joined with the value that the table has when it comes or, of a
+versioned table, had at the time of the record. With a grace period records of the stream wait in a buffer until the
+stream time has gone on so far, so that late updates of the table are seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from penstock.processor.api import EngineContext, Processor, ProcessorContext
+from penstock.processor.joiner import keyed_joiner
+from penstock.processor.operator_time import ObservedStreamTime
+from penstock.processor.table import ValueGetterSupplier
+from penstock.record import NO_METADATA, Record
+from penstock.serdes.buffer import BufferKey, BufferValue
+from penstock.state.api import KeyValueStore, RecordContext
+from penstock.windows import LONG_MAX
+
+_MAX_SEQUENCE = 0x7FFFFFFF
+
+
+class StreamTableJoin(Processor):
+    """Joins each record with the value of its key."""
+
+    def __init__(
+        self, table: ValueGetterSupplier, joiner: Callable[..., Any], with_key: bool, keeps_left: bool
+    ) -> None:
+        """Look up values by `table`; keeps_left: whether a record has a result where there is no value."""
+        self._table_supplier = table
+        self._joiner = keyed_joiner(joiner, with_key)
+        self._keeps_left = keeps_left
+
+    def init(self, context: ProcessorContext) -> None:
+        """Prepare the look-up."""
+        super().init(context)
+        self._engine = cast(EngineContext, context)
+        self._table = self._table_supplier.get()
+        self._table.init(context)
+
+    def process(self, record: Record[Any, Any]) -> None:
+        """Forward the result of the record, if it has one."""
+        if record.value is None or (record.key is None and not self._keeps_left):
+            self._engine.count_dropped(1)
+            return
+        self._join(record, record.key)
+
+    def _join(self, record: Record[Any, Any], table_key: Any) -> None:
+        """Join `record` with the value of `table_key`."""
+        found = None
+        if table_key is not None:
+            table = self._table
+            found = table.get_as_of(table_key, record.timestamp) if table.is_versioned else table.get(table_key)
+        value = None if found is None else found.value
+        if value is not None or self._keeps_left:
+            result = self._joiner(record.key, record.value, value)
+            self.context.forward(Record(record.key, result, record.timestamp, record.headers))
+
+
+class StreamGlobalTableJoin(StreamTableJoin):
+    """Joins each record with the value of a key that is made of it (Kafka class: KStreamGlobalKTableJoin)."""
+
+    def __init__(
+        self,
+        table: ValueGetterSupplier,
+        key_selector: Callable[[Any, Any], Any],
+        joiner: Callable[..., Any],
+        with_key: bool,
+        keeps_left: bool,
+    ) -> None:
+        """Look up `key_selector(key, value)` by `table`."""
+        super().__init__(table, joiner, with_key, keeps_left)
+        self._key_selector = key_selector
+
+    def process(self, record: Record[Any, Any]) -> None:
+        """Forward the result of the record, if it has one."""
+        table_key = self._key_selector(record.key, record.value)
+        if record.value is None or (table_key is None and not self._keeps_left):
+            self._engine.count_dropped(1)
+            return
+        self._join(record, table_key)
+
+
+class StreamTableGraceJoin(StreamTableJoin):
+    """Joins each record after a grace period, with the value that a versioned table had at its time (KIP-923; Kafka
+    class: RocksDBTimeOrderedKeyValueBuffer).
+
+    Records come out of the buffer in the order of time, then of the bytes of the key, then as they came in.
+    """
+
+    def __init__(
+        self,
+        table: ValueGetterSupplier,
+        joiner: Callable[..., Any],
+        with_key: bool,
+        keeps_left: bool,
+        buffer_name: str,
+        grace_period_ms: int,
+    ) -> None:
+        """Let records wait in the store `buffer_name` until stream time is `grace_period_ms` after them."""
+        super().__init__(table, joiner, with_key, keeps_left)
+        self._buffer_name = buffer_name
+        self._grace_period_ms = grace_period_ms
+
+    def init(self, context: ProcessorContext) -> None:
+        """Prepare the look-up, and get the buffer and its clock."""
+        super().init(context)
+        self._buffer: KeyValueStore = context.get_state_store(self._buffer_name)
+        self._metadata = self._engine.processor_metadata()
+        self._stream_time = ObservedStreamTime(self._metadata, self._buffer_name)
+        self._sequence_entry = f"{self._buffer_name}/sequence"
+        self._min_time_entry = f"{self._buffer_name}/min_time"
+
+    def process(self, record: Record[Any, Any]) -> None:
+        """Join the record at once if it is late, else let it wait and join those that have waited long enough."""
+        if record.value is None or (record.key is None and not self._keeps_left):
+            self._engine.count_dropped(1)
+            return
+        if record.timestamp < self._stream_time.ms - self._grace_period_ms:
+            self._join(record, record.key)
+            return
+        if record.key is None:
+            raise TypeError("key cannot be null")
+        self._wait(record)
+        due = self._stream_time.advance(record.timestamp) - self._grace_period_ms
+        if self._metadata.get(self._min_time_entry, LONG_MAX) <= due:
+            self._join_due(due)
+
+    def _wait(self, record: Record[Any, Any]) -> None:
+        metadata = self._metadata
+        sequence = metadata[self._sequence_entry] = (metadata.get(self._sequence_entry, 0) + 1) & _MAX_SEQUENCE
+        metadata[self._min_time_entry] = min(metadata.get(self._min_time_entry, LONG_MAX), record.timestamp)
+        position = self.context.record_metadata or NO_METADATA
+        self._buffer.put(
+            BufferKey(record.timestamp, record.key, sequence),
+            BufferValue(record.timestamp, record.headers, position, record.value),
+        )
+
+    def _join_due(self, due: int) -> None:
+        """Join the records with timestamps up to `due` (ms), each in the context in which it came."""
+        min_time = LONG_MAX
+        with self._buffer.all() as waiting:
+            for place, (timestamp, headers, position, value) in waiting:
+                if place.timestamp > due:
+                    min_time = place.timestamp
+                    break
+                with self._engine.in_record_context(RecordContext(timestamp, headers, position)):
+                    self._join(Record(place.key, value, timestamp, headers), place.key)
+                self._buffer.delete(place)
+        self._metadata[self._min_time_entry] = min_time

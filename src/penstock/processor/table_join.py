@@ -1,0 +1,148 @@
+"""The join of two tables by their keys (Kafka classes: KTableKTableInnerJoin, LeftJoin, RightJoin, OuterJoin and
+JoinMerger).
+
+An update of either side is joined with the value that the other side has now; the merge of both sides is the table. A
+result that is not stored is computed anew where another node reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from penstock.processor.api import EngineContext, Processor, ProcessorContext
+from penstock.processor.forwarding import KeyValueStoreWrapper, TimestampedTupleForwarder
+from penstock.processor.joiner import JoinType
+from penstock.processor.table import ValueGetter, ValueGetterSupplier
+from penstock.record import Change, Record, ValueAndTimestamp
+
+TableJoiner = Callable[[Any, Any], Any]
+
+
+class TableTableJoin(Processor):
+    """Joins the updates of one side with the values of the other."""
+
+    def __init__(
+        self,
+        other: ValueGetterSupplier,
+        joiner: TableJoiner,
+        reverse: bool,
+        keeps_this: bool,
+        keeps_other: bool,
+        send_old_values: bool,
+        drop_out_of_order: bool,
+    ) -> None:
+        """Look up values by `other`.
+
+        reverse: this side is the right one, whose value `joiner` takes last. keeps_this, keeps_other: whether a value of this side, and of the
+        other, has a result without the other. drop_out_of_order: whether this side is versioned.
+        """
+        self._other_supplier = other
+        self._joiner = (lambda this, other: joiner(other, this)) if reverse else joiner
+        self._keeps_this = keeps_this
+        self._keeps_other = keeps_other
+        self._send_old_values = send_old_values
+        self._drop_out_of_order = drop_out_of_order
+
+    def init(self, context: ProcessorContext) -> None:
+        """Prepare the look-up."""
+        super().init(context)
+        self._other: ValueGetter = self._other_supplier.get()
+        self._other.init(context)
+
+    def process(self, record: Record[Any, Change]) -> None:
+        """Forward the update of the result, if there is one."""
+        new, old, is_latest = record.value
+        if record.key is None or (self._drop_out_of_order and not is_latest):
+            cast(EngineContext, self.context).count_dropped(1)
+            return
+        found = self._other.get(record.key)
+        other, timestamp = None, record.timestamp
+        if found is not None and found.value is not None:
+            other, timestamp = found.value, max(timestamp, found.timestamp)
+        elif not self._keeps_this or (new is None and old is None):
+            return
+        joiner, keeps_absent = self._joiner, self._keeps_other and other is not None
+        new_result = joiner(new, other) if new is not None or keeps_absent else None
+        old_result = joiner(old, other) if self._send_old_values and (old is not None or keeps_absent) else None
+        self.context.forward(
+            Record(record.key, Change(new_result, old_result, is_latest), timestamp, record.headers)
+        )
+
+
+class TableTableJoinMerge(Processor):
+    """Stores the results of both sides (Kafka class: KTableKTableJoinMerger)."""
+
+    def __init__(self, store_name: str, send_old_values: bool) -> None:
+        """Take the name of the store of the result."""
+        self._store_name = store_name
+        self._send_old_values = send_old_values
+
+    def init(self, context: ProcessorContext) -> None:
+        """Get the store; with a cache, listen to its flushes."""
+        super().init(context)
+        self._store = KeyValueStoreWrapper(context, self._store_name)
+        self._forwarder = TimestampedTupleForwarder(self._store.store, context, self._send_old_values)
+
+    def process(self, record: Record[Any, Change]) -> None:
+        """Store the result, and forward it unless the store refused it."""
+        change = record.value
+        is_latest = self._store.put(record.key, change.new_value, record.timestamp)
+        if is_latest is not None:
+            self._forwarder.maybe_forward(record.with_value(change._replace(is_latest=is_latest)))
+
+
+@dataclass(frozen=True)
+class JoinedValueGetterSupplier:
+    """Makes getters of the join of two tables whose result is not stored."""
+
+    this: ValueGetterSupplier
+    other: ValueGetterSupplier
+    joiner: TableJoiner
+    type: JoinType
+
+    def get(self) -> JoinedValueGetter:
+        """Return a new getter."""
+        return JoinedValueGetter(self.this.get(), self.other.get(), self.joiner, self.type)
+
+    def store_names(self) -> tuple[str, ...]:
+        """Return the names of the stores of both tables."""
+        return tuple(dict.fromkeys((*self.this.store_names(), *self.other.store_names())))
+
+
+class JoinedValueGetter:
+    """Computes the values of a join from those of both tables (implements ValueGetter)."""
+
+    is_versioned = False
+
+    def __init__(self, this: ValueGetter, other: ValueGetter, joiner: TableJoiner, type: JoinType) -> None:
+        """Read by `this` and `other`."""
+        self._this = this
+        self._other = other
+        self._joiner = joiner
+        self._type = type
+
+    def init(self, context: ProcessorContext) -> None:
+        """Prepare both getters."""
+        self._this.init(context)
+        self._other.init(context)
+
+    def get(self, key: Any) -> ValueAndTimestamp | None:
+        """Return the result for `key`, with the later of the two timestamps."""
+        this = self._this.get(key)
+        if (this is None or this.value is None) and not self._type.keeps_right:
+            return None
+        other = self._other.get(key)
+        if (other is None or other.value is None) and not self._type.keeps_left:
+            return None
+        this_value, other_value = (None if entry is None else entry.value for entry in (this, other))
+        if this_value is None and other_value is None:
+            return None
+        timestamp = max(entry.timestamp for entry in (this, other) if entry is not None)
+        result = self._joiner(this_value, other_value)
+        return None if result is None else ValueAndTimestamp(result, timestamp)
+
+    def get_as_of(self, key: Any, timestamp_ms: int) -> ValueAndTimestamp | None:
+        """Raise TypeError: the join of two tables has no versions (KIP-914)."""
+        raise TypeError("The join of two tables has no versions, so it cannot be read as of a time.")

@@ -1,0 +1,127 @@
+"""The serdes of a buffer in which records of a stream wait in the order of time, byte for byte those of Kafka.
+
+A key is 8 bytes of timestamp, the key of the record, and 4 bytes of a sequence number that tells records apart which
+have both alike. A value is the context of the record (timestamp and offset, 8 bytes each; topic, partition, headers) and
+three values, each with its size in 4 bytes (-1 for None): prior and old value, which are None here, and the value.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+from penstock.errors import SerializationError
+from penstock.record import Headers, RecordMetadata
+from penstock.serdes.api import Serde
+
+_LONG = struct.Struct(">q")
+_INT = struct.Struct(">i")
+_LONGS = struct.Struct(">qq")
+_NULL = _INT.pack(-1)
+
+
+class BufferKey(NamedTuple):
+    """A record that waits: when it was, its key, its number (Kafka class: BufferKey)."""
+
+    timestamp: int
+    key: Any
+    sequence: int
+
+
+class BufferValue(NamedTuple):
+    """The rest of a record that waits (Kafka class: BufferValue)."""
+
+    timestamp: int
+    headers: Headers
+    metadata: RecordMetadata
+    value: Any
+
+
+class BufferKeySerde(Serde[BufferKey]):
+    """Writes and reads the keys (Kafka class: PrefixedWindowKeySchemas.TimeFirstWindowKeySchema)."""
+
+    def __init__(self, key_serde: Serde | None) -> None:
+        """Take the serde of the records' keys, None for the default of the configuration."""
+        self._key_serde = key_serde
+
+    def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> Serde[BufferKey]:
+        """Return this serde, or one with the default serde of keys if it was made without."""
+        return self if self._key_serde is not None else BufferKeySerde(key_serde)
+
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
+        """Return the key as bytes."""
+        timestamp, key, sequence = value
+        data = _known(self._key_serde, "keys").serialize(topic, key, headers)
+        return _LONG.pack(timestamp) + data + _INT.pack(sequence)
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> BufferKey:
+        """Return the key."""
+        (timestamp,), (sequence,) = _LONG.unpack(data[: _LONG.size]), _INT.unpack(data[-_INT.size :])
+        key = _known(self._key_serde, "keys").deserialize(topic, data[_LONG.size : -_INT.size], headers)
+        return BufferKey(timestamp, key, sequence)
+
+
+class BufferValueSerde(Serde[BufferValue]):
+    """Writes and reads the values (Kafka class: BufferValue)."""
+
+    def __init__(self, value_serde: Serde | None) -> None:
+        """Take the serde of the records' values, None for the default of the configuration."""
+        self._value_serde = value_serde
+
+    def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> Serde[BufferValue]:
+        """Return this serde, or one with the default serde of values if it was made without."""
+        return self if self._value_serde is not None else BufferValueSerde(value_serde)
+
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
+        """Return the value as bytes."""
+        buffered: BufferValue = value
+        metadata = buffered.metadata
+        data = _known(self._value_serde, "values").serialize(topic, buffered.value, headers)
+        entries = [part for name, content in buffered.headers for part in (_sized(name.encode()), _sized(content))]
+        return b"".join(
+            (
+                _LONGS.pack(buffered.timestamp, metadata.offset),
+                _sized(None if metadata.topic is None else metadata.topic.encode()),
+                _INT.pack(metadata.partition),
+                _INT.pack(len(buffered.headers)),
+                *entries,
+                _NULL,
+                _NULL,
+                _sized(data),
+            )
+        )
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> BufferValue:
+        """Return the value."""
+        timestamp, offset = _LONGS.unpack_from(data)
+        source, at = _next(data, _LONGS.size)
+        partition, count = struct.unpack_from(">ii", data, at)
+        at += 2 * _INT.size
+        read = []
+        for _ in range(count):
+            name, at = _next(data, at)
+            content, at = _next(data, at)
+            read.append(((name or b"").decode(), content))
+        value, _ = _next(data, at + 2 * _INT.size)  # behind prior and old value, which are None
+        if value is None:
+            raise SerializationError(f"Cannot read {data[:100]!r} from {topic!r}: a record that waits has a value.")
+        metadata = RecordMetadata(None if source is None else source.decode(), partition, offset)
+        plain = _known(self._value_serde, "values").deserialize(topic, value, headers)
+        return BufferValue(timestamp, tuple(read), metadata, plain)
+
+
+def _sized(data: bytes | None) -> bytes:
+    return _NULL if data is None else _INT.pack(len(data)) + data
+
+
+def _next(data: bytes, at: int) -> tuple[bytes | None, int]:
+    """Return the sized bytes at the place `at`, and the place behind them."""
+    (size,) = _INT.unpack_from(data, at)
+    start = at + _INT.size
+    return (None, start) if size < 0 else (data[start : start + size], start + size)
+
+
+def _known(serde: Serde | None, what: str) -> Serde:
+    if serde is None:
+        raise SerializationError(f"A stream-table join has no serde of the stream's {what}: name one in Joined.")
+    return serde

@@ -1,0 +1,89 @@
+"""The serdes of the store where records of a left or outer join of streams wait until they meet another, byte for byte
+those of Kafka.
+
+A key is 8 bytes of timestamp, one byte that is 1 for the left side and 0 for the right, and the key of the record, so
+that the store is in the order of time; a value is such a byte and the value of the record.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+from penstock.errors import SerializationError
+from penstock.record import Headers
+from penstock.serdes.api import Serde
+
+_TIME_AND_SIDE = struct.Struct(">q?")
+
+
+class TimestampedKeyAndJoinSide(NamedTuple):
+    """A record that waits: when it was, on which side of the join, its key (Kafka class: TimestampedKeyAndJoinSide)."""
+
+    timestamp: int
+    left: bool
+    key: Any
+
+
+class LeftOrRightValue(NamedTuple):
+    """The value of a record of either side (Kafka class: LeftOrRightValue)."""
+
+    left: bool
+    value: Any
+
+
+class TimestampedKeyAndJoinSideSerde(Serde[TimestampedKeyAndJoinSide]):
+    """Writes and reads the keys (Kafka class: TimestampedKeyAndJoinSideSerde)."""
+
+    def __init__(self, key_serde: Serde | None) -> None:
+        """Take the serde of the records' keys, None for the default of the configuration."""
+        self._key_serde = key_serde
+
+    def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> Serde[TimestampedKeyAndJoinSide]:
+        """Return this serde, or one with the default serde of keys if it was made without."""
+        return self if self._key_serde is not None else TimestampedKeyAndJoinSideSerde(key_serde)
+
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
+        """Return the key as bytes."""
+        timestamp, left, key = value
+        return _TIME_AND_SIDE.pack(timestamp, left) + _known(self._key_serde, "keys").serialize(topic, key, headers)
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> TimestampedKeyAndJoinSide:
+        """Return the key."""
+        timestamp, left = _TIME_AND_SIDE.unpack_from(data)
+        key = _known(self._key_serde, "keys").deserialize(topic, data[_TIME_AND_SIDE.size :], headers)
+        return TimestampedKeyAndJoinSide(timestamp, left, key)
+
+
+class LeftOrRightValueSerde(Serde[LeftOrRightValue]):
+    """Writes and reads the values (Kafka class: LeftOrRightValueSerde)."""
+
+    def __init__(self, left_serde: Serde | None, right_serde: Serde | None) -> None:
+        """Take the serdes of the values of both sides, None for the default of the configuration."""
+        self._left_serde = left_serde
+        self._right_serde = right_serde
+
+    def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> Serde[LeftOrRightValue]:
+        """Return this serde with the default serde of values where it was made without."""
+        return LeftOrRightValueSerde(
+            value_serde if self._left_serde is None else self._left_serde,
+            value_serde if self._right_serde is None else self._right_serde,
+        )
+
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
+        """Return the value as bytes."""
+        left, plain = value
+        serde = _known(self._left_serde if left else self._right_serde, "values")
+        return (b"\x01" if left else b"\x00") + serde.serialize(topic, plain, headers)
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> LeftOrRightValue:
+        """Return the value."""
+        left = data[0] == 1
+        serde = _known(self._left_serde if left else self._right_serde, "values")
+        return LeftOrRightValue(left, serde.deserialize(topic, data[1:], headers))
+
+
+def _known(serde: Serde | None, what: str) -> Serde:
+    if serde is None:
+        raise SerializationError(f"A join of streams has no serde of its {what}: name one in StreamJoined.")
+    return serde
