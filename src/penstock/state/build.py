@@ -8,21 +8,25 @@ from dataclasses import dataclass
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
 from penstock.serdes import Serde
-from penstock.state.api import BaseView, RecordContext, StoreBuilder
+from penstock.state.api import BaseView, BufferedBytesStore, RecordContext, StoreBuilder
 from penstock.state.cache import RecordCache
 from penstock.state.caching import CachingKeyValueStore
 from penstock.state.layers import MeteredKeyValueStore, MeteredTimestampedKeyValueStore
 from penstock.state.layouts import SESSION_SUFFIX_SIZE, VERSION_SUFFIX_SIZE, WINDOW_SUFFIX_SIZE
+from penstock.state.lru import LruStore
 from penstock.state.metered import MeteredStore
-from penstock.state.segmented import CachingSegmentedStore, InMemorySegmentedStore, SegmentedStore
+from penstock.state.segmented import CachingSegmentedStore, InMemorySegmentedStore, SegmentedStore, TimeOrderedSegmentedStore
 from penstock.state.session_store import MeteredSessionStore
 from penstock.state.state_serdes import StateSerdes, TimestampedStateSerdes
 from penstock.state.suppliers import (
     KeyValueBytesStoreSupplier,
+    LruMapBytesStoreSupplier,
     SessionBytesStoreSupplier,
+    TimeOrderedBufferBytesStoreSupplier,
     VersionedBytesStoreSupplier,
     WindowBytesStoreSupplier,
 )
+from penstock.state.time_ordered_buffer import TimeOrderedChangeBuffer
 from penstock.state.uncommitted import InMemoryUncommittedStore, UncommittedStore
 from penstock.state.versioned_store import MeteredVersionedKeyValueStore
 from penstock.state.window_store import MeteredTimestampedWindowStore, MeteredWindowStore
@@ -53,9 +57,14 @@ class _Build:
         return InMemoryUncommittedStore(self.view) if self.in_memory else UncommittedStore(self.view)
 
     def segmented(
-        self, buffer: UncommittedStore, suffix_size: int, retention_ms: int, segment_interval_ms: int
+        self,
+        buffer: UncommittedStore,
+        suffix_size: int,
+        retention_ms: int,
+        segment_interval_ms: int,
+        on_disk: type[SegmentedStore] = SegmentedStore,
     ) -> SegmentedStore:
-        return (InMemorySegmentedStore if self.in_memory else SegmentedStore)(
+        return (InMemorySegmentedStore if self.in_memory else on_disk)(
             self.builder.name,
             self.view,
             buffer,
@@ -79,7 +88,8 @@ class _Build:
         )
 
     def _serde(self, given: Serde | None, what: str) -> Serde:
-        serde: Serde | None = given if given is not None else self.config[f"default.{what}.serde"]
+        defaults = self.config["default.key.serde"], self.config["default.value.serde"]
+        serde: Serde | None = given.with_defaults(*defaults) if given is not None else defaults[what == "value"]
         if serde is None:
             raise ConfigError(
                 f"Store {self.builder.name!r} has no {what} serde: name one where the store is made, such as "
@@ -107,13 +117,17 @@ def build_store(
     build = _Build(builder, config, view, cache, context, metadata, count_dropped)
     match builder.supplier:
         case KeyValueBytesStoreSupplier():
-            return _key_value(build)
+            return _key_value(build, build.buffer())
         case WindowBytesStoreSupplier() as supplier:
             return _window(build, supplier)
         case SessionBytesStoreSupplier() as supplier:
             return _session(build, supplier)
         case VersionedBytesStoreSupplier() as supplier:
             return _versioned(build, supplier)
+        case LruMapBytesStoreSupplier(max_entries=max_entries):
+            return _key_value(build, LruStore(build.buffer(), max_entries))
+        case TimeOrderedBufferBytesStoreSupplier():
+            return TimeOrderedChangeBuffer(build.serdes(), build.buffer(), metadata)
         case _:
             raise ConfigError(
                 f"Store {builder.name!r} is of unknown kind {builder.kind!r}: use a supplier of `Stores`, or one whose "
@@ -121,15 +135,17 @@ def build_store(
             )
 
 
-def _key_value(build: _Build) -> MeteredStore:
-    buffer = build.buffer()
+def _key_value(build: _Build, buffer: BufferedBytesStore) -> MeteredStore:
     cached = CachingKeyValueStore(build.builder.name, buffer, build.cache, build.context) if build.cached else None
     make = MeteredTimestampedKeyValueStore if build.builder.timestamped else MeteredKeyValueStore
     return make(build.serdes(), buffer, cached, persistent=not build.in_memory)
 
 
 def _window(build: _Build, supplier: WindowBytesStoreSupplier) -> MeteredStore:
-    buffer = build.segmented(build.buffer(), WINDOW_SUFFIX_SIZE, supplier.retention_ms, supplier.segment_interval_ms)
+    on_disk = TimeOrderedSegmentedStore if supplier.time_ordered else SegmentedStore
+    buffer = build.segmented(
+        build.buffer(), WINDOW_SUFFIX_SIZE, supplier.retention_ms, supplier.segment_interval_ms, on_disk
+    )
     cached = None if supplier.retain_duplicates else build.caching_segmented(buffer)
     make = MeteredTimestampedWindowStore if build.builder.timestamped else MeteredWindowStore
     return make(build.serdes(), supplier, buffer, cached, not build.in_memory, build.metadata)

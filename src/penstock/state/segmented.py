@@ -66,7 +66,7 @@ class SegmentedStore:
 
     def _set_clock(self, time: int) -> None:
         self._observed = time
-        self._oldest_visible = time - self._retention + 1
+        self._oldest_visible = self._visible_at(time)
         self._oldest_accepted = self._accepted_at(time)
         self._visible_segment = self._segment(max(self._oldest_visible, 0))
 
@@ -80,6 +80,10 @@ class SegmentedStore:
     def observed_time(self) -> int:
         """The clock of the store (ms), NO_TIMESTAMP before the first write."""
         return self._observed
+
+    def _visible_at(self, time: int) -> int:
+        """Return the oldest time (ms) that is still read when the clock is at `time`."""
+        return time - self._retention + 1
 
     def _accepted_at(self, time: int) -> int:
         """Return the oldest time (ms) that is still written when the clock is at `time`."""
@@ -127,6 +131,16 @@ class SegmentedStore:
             return entries
         oldest, time = self._oldest_visible, self._time
         return (entry for entry in entries if time(entry[0]) >= oldest)
+
+    def entries_by_time(self, from_time: int, to_time: int) -> Iterator[tuple[bytes, bytes]]:
+        """Return an iterator, segment by segment, over the entries that are of `from_time` to `to_time` (ms): all that
+        a write at their time could still change, whether other reads leave them out or not."""
+        oldest = max(from_time, self._oldest_accepted, 0)
+        first, last = self._segment(oldest), self._segment(to_time)
+        for segment in sorted(segment for segment in self._known_segments() if first <= segment <= last):
+            for entry in self._buffer.range(segment, _following(segment), False):
+                if oldest <= self._time(entry[0]) <= to_time:
+                    yield entry
 
     def approximate_num_entries(self) -> int:
         """Return about how many entries there are, with expired ones that are still to be removed."""
@@ -189,6 +203,15 @@ class SegmentedStore:
     def clear(self) -> None:
         """Forget the uncommitted writes: they are in the base now, or void."""
         self._buffer.clear()
+
+
+class TimeOrderedSegmentedStore(SegmentedStore):
+    """Uncommitted writes of windows that are read by time when they are closed: they stay visible for one ms more, so
+    that a window can be read at the very time that closes it (Kafka class: AbstractDualSchemaRocksDBSegmentedBytesStore
+    with keys that begin with the time)."""
+
+    def _visible_at(self, time: int) -> int:
+        return time - self._retention
 
 
 class InMemorySegmentedStore(SegmentedStore):

@@ -104,16 +104,12 @@ class MeteredSessionStore(MeteredStore):
     # ---------- what processors call
 
     def find_sessions_by_time(self, earliest_session_end: int, latest_session_end: int) -> MeteredIterator:
-        """Return the sessions of all keys that end from `earliest_session_end` to `latest_session_end` (ms), by end,
-        start and key."""
+        """Return the sessions of all keys that end from `earliest_session_end` to `latest_session_end` (ms), also those
+        whose retention is over if they can still be written; by end, start and key, in memory by end, key and start.
+        Not for stores with a cache."""
         self._check_open()
-        segments = self._sessions.segments(earliest_session_end, latest_session_end)
-        found = [
-            entry
-            for entry in in_segments(self._sessions.range, segments, b"", None, False)
-            if earliest_session_end <= session_of(entry[0])[0] <= latest_session_end
-        ]
-        return self._iterator(iter(sorted(found, key=_end_key_start)))
+        found = self._uncommitted.entries_by_time(earliest_session_end, latest_session_end)
+        return self._iterator(iter(sorted(found, key=_end_start_key if self._persistent else _end_key_start)))
 
     def deserialize_keys(self, keys: list[bytes]) -> list[Any]:
         """Return the Windowed that each of `keys`, of entries, stands for; raises SerializationError."""
@@ -187,6 +183,11 @@ def _window(data: bytes) -> SessionWindow:
 def _overlaps(data: bytes, earliest_end: int, latest_start: int) -> bool:
     end, start = session_of(data)
     return end >= earliest_end and start <= latest_start
+
+
+def _end_start_key(entry: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
+    key = entry[0]
+    return key[-SESSION_SUFFIX_SIZE:], key[SEGMENT_SIZE:-SESSION_SUFFIX_SIZE]
 
 
 def _end_key_start(entry: tuple[bytes, bytes]) -> tuple[bytes, bytes, bytes]:
