@@ -80,6 +80,8 @@ def grouped(key_places: Int64Array, starts: Int64Array, key_count: int) -> tuple
 
     Returns the number of each entry's group, and of each group the place of its key and its start.
     """
+    if not len(starts):
+        return starts, starts, starts
     distinct_starts, start_places = _distinct(starts)
     codes = key_places.astype(np.int64) * len(distinct_starts) + start_places
     possible = key_count * len(distinct_starts)
