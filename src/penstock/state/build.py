@@ -15,18 +15,21 @@ from penstock.state.layers import MeteredKeyValueStore, MeteredTimestampedKeyVal
 from penstock.state.layouts import SESSION_SUFFIX_SIZE, VERSION_SUFFIX_SIZE, WINDOW_SUFFIX_SIZE
 from penstock.state.lru import LruStore
 from penstock.state.metered import MeteredStore
-from penstock.state.segmented import CachingSegmentedStore, InMemorySegmentedStore, SegmentedStore, TimeOrderedSegmentedStore
+from penstock.state.segmented import (
+    CachingSegmentedStore,
+    InMemorySegmentedStore,
+    SegmentedStore,
+    TimeOrderedSegmentedStore,
+)
 from penstock.state.session_store import MeteredSessionStore
 from penstock.state.state_serdes import StateSerdes, TimestampedStateSerdes
 from penstock.state.suppliers import (
     KeyValueBytesStoreSupplier,
     LruMapBytesStoreSupplier,
     SessionBytesStoreSupplier,
-    TimeOrderedBufferBytesStoreSupplier,
     VersionedBytesStoreSupplier,
     WindowBytesStoreSupplier,
 )
-from penstock.state.time_ordered_buffer import TimeOrderedChangeBuffer
 from penstock.state.uncommitted import InMemoryUncommittedStore, UncommittedStore
 from penstock.state.versioned_store import MeteredVersionedKeyValueStore
 from penstock.state.window_store import MeteredTimestampedWindowStore, MeteredWindowStore
@@ -126,8 +129,6 @@ def build_store(
             return _versioned(build, supplier)
         case LruMapBytesStoreSupplier(max_entries=max_entries):
             return _key_value(build, LruStore(build.buffer(), max_entries))
-        case TimeOrderedBufferBytesStoreSupplier():
-            return TimeOrderedChangeBuffer(build.serdes(), build.buffer(), metadata)
         case _:
             raise ConfigError(
                 f"Store {builder.name!r} is of unknown kind {builder.kind!r}: use a supplier of `Stores`, or one whose "
