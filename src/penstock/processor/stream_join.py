@@ -153,7 +153,9 @@ class StreamStreamOuterJoin(Processor):
     def _emit_non_joined(self, record: Record[Any, Any], stream_time: int) -> None:
         """Forward the records that wait and whose windows are over, those of both sides in the order of time."""
         clocks, windows = self._clocks, self._side.windows
-        if clocks.min_time + self._after + windows.grace_period_ms >= stream_time or not clocks.is_emission_due():
+        over = clocks.min_time + self._after + windows.grace_period_ms
+        # where nothing waits Kafka's 64 bits wrap around, so that the first record already starts the interval
+        if (over if over <= LONG_MAX else over - (1 << 64)) >= stream_time or not clocks.is_emission_due():
             return
         min_time = LONG_MAX
         left_open = right_open = False
