@@ -27,9 +27,11 @@ from penstock.state.suppliers import (
     KeyValueBytesStoreSupplier,
     LruMapBytesStoreSupplier,
     SessionBytesStoreSupplier,
+    TimeOrderedBufferBytesStoreSupplier,
     VersionedBytesStoreSupplier,
     WindowBytesStoreSupplier,
 )
+from penstock.state.time_ordered_buffer import TimeOrderedChangeBuffer
 from penstock.state.uncommitted import InMemoryUncommittedStore, UncommittedStore
 from penstock.state.versioned_store import MeteredVersionedKeyValueStore
 from penstock.state.window_store import MeteredTimestampedWindowStore, MeteredWindowStore
@@ -129,6 +131,8 @@ def build_store(
             return _versioned(build, supplier)
         case LruMapBytesStoreSupplier(max_entries=max_entries):
             return _key_value(build, LruStore(build.buffer(), max_entries))
+        case TimeOrderedBufferBytesStoreSupplier():
+            return TimeOrderedChangeBuffer(build.serdes(), build.buffer(), metadata)
         case _:
             raise ConfigError(
                 f"Store {builder.name!r} is of unknown kind {builder.kind!r}: use a supplier of `Stores`, or one whose "

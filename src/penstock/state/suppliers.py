@@ -131,3 +131,22 @@ class VersionedBytesStoreSupplier:
     def in_memory(self) -> bool:
         """Never in memory."""
         return False
+
+
+@dataclass(frozen=True)
+class TimeOrderedBufferBytesStoreSupplier:
+    """A store of records that wait for their time, in the order of it: of suppress, and of a join with a table that is
+    looked up as of a time (Kafka classes: InMemoryTimeOrderedKeyValueChangeBuffer, RocksDBTimeOrderedKeyValueBuffer).
+    """
+
+    name: str
+
+    @property
+    def kind(self) -> str:
+        """The kind of the store."""
+        return "time_ordered_buffer"
+
+    @property
+    def in_memory(self) -> None:
+        """As `dsl.store.suppliers.class` says."""
+        return None

@@ -1,0 +1,93 @@
+"""The buffer of suppress against a plain model: what waits, in which order it leaves, and what the counts say, over
+commits and restarts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.config import StreamsConfig
+from penstock.record import Change, RecordMetadata, ValueAndTimestamp
+from penstock.serdes import Serdes
+from penstock.state.api import RecordContext, StoreBuilder
+from penstock.state.build import build_store
+from penstock.state.cache import RecordCache
+from penstock.state.change_layout import BufferedChange, pack_change, unpack_change
+from penstock.state.memory import MemoryBase
+from penstock.state.suppliers import TimeOrderedBufferBytesStoreSupplier
+from penstock.state.time_ordered_buffer import Eviction, TimeOrderedChangeBuffer
+from penstock.windows import LONG_MAX
+
+CONFIG = StreamsConfig({"application.id": "app"}, environment={})
+BUILDER = StoreBuilder(TimeOrderedBufferBytesStoreSupplier("b"), Serdes.string(), Serdes.string())
+
+
+def build(base: MemoryBase, metadata: dict[str, int]) -> TimeOrderedChangeBuffer:
+    store = build_store(BUILDER, CONFIG, base.view("b"), RecordCache(0), lambda: context(0), metadata)
+    assert isinstance(store, TimeOrderedChangeBuffer)
+    return store
+
+
+def context(offset: int) -> RecordContext:
+    return RecordContext(offset, (("h", b"1"), ("none", None)), RecordMetadata("topic", 2, offset))
+
+
+VALUES = st.none() | st.sampled_from(["", "x", "long value"])
+PUTS = st.tuples(st.just("put"), st.integers(0, 9), st.sampled_from(["a", "ab", "b"]), VALUES, VALUES)
+STEPS = st.lists(PUTS | st.tuples(st.just("evict"), st.integers(0, 3)) | st.tuples(st.just("commit")), max_size=30)
+
+
+@given(STEPS)
+def test_updates_leave_in_the_order_of_their_first_time_and_key(steps: list[Any]) -> None:
+    base, metadata = MemoryBase(), dict[str, int]()
+    store = build(base, metadata)
+    model: dict[str, tuple[int, str | None, Change, RecordContext]] = {}
+    for at, step in enumerate(steps):
+        match step:
+            case ("put", time, key, new, old):
+                store.put(time, key, Change(new, old), context(at))
+                known = model.get(key)
+                model[key] = (known[0] if known else time, known[1] if known else old, Change(new, old), context(at))
+            case ("evict", count):
+                left = [count]
+                evicted: list[Eviction] = []
+
+                def wanted(left: list[int] = left) -> bool:
+                    left[0] -= 1
+                    return left[0] >= 0
+
+                store.evict_while(wanted, evicted.append)
+                expected = sorted(model.items(), key=lambda item: (item[1][0], item[0]))[:count]
+                assert evicted == [Eviction(key, change, origin) for key, (_, _, change, origin) in expected]
+                for key, _ in expected:
+                    del model[key]
+            case _:
+                base.apply({"b": store.changes()}, b"stamp")
+                store = build(base, metadata)
+        assert store.num_records == len(model)
+        assert (store.buffer_size > 0) == bool(model)
+        assert store.min_timestamp == min((time for time, *_ in model.values()), default=LONG_MAX)
+        for key in ("a", "ab", "b"):
+            prior = model[key][1] if key in model else None
+            assert store.buffers(key) == (key in model)
+            assert store.prior_value(key) == (None if prior is None else ValueAndTimestamp(prior, -1))
+
+
+def test_the_size_is_that_of_kafka() -> None:
+    store = build(MemoryBase(), {})
+    store.put(5, "key", Change("new", "old"), RecordContext(5, (), RecordMetadata("topic", 0, 1)))
+    assert (
+        store.buffer_size == 8 + 3 + 3 + 3 + 20 + 5
+    )  # time, key, prior (the old value is the same), new, context, topic
+    store.put(6, "key", Change("newer", "new"), RecordContext(6, (("h", b"12"),), RecordMetadata("topic", 0, 2)))
+    assert store.buffer_size == 8 + 3 + 3 + 3 + 5 + 20 + 5 + 3
+
+
+def test_an_update_is_laid_out_as_in_kafka() -> None:
+    change = BufferedChange(b"p", b"p", None, RecordContext(1, (("h", None),), RecordMetadata("t", 3, 2)))
+    data = pack_change(change)
+    origin = "0000000000000001 0000000000000002 00000001 74 00000003 00000001 00000001 68 ffffffff"
+    assert data == bytes.fromhex(f"{origin} 00000001 70 fffffffe ffffffff")
+    assert unpack_change(data) == change
