@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from penstock.dsl.join_options import Joined, StreamJoined, TableJoined
     from penstock.dsl.options import Consumed, Grouped, Materialized, Named, Produced, Repartitioned
     from penstock.dsl.stream import KStream
+    from penstock.dsl.suppressed import BufferConfig, EagerBufferConfig, StrictBufferConfig, Suppressed
     from penstock.dsl.table import KTable
     from penstock.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
     from penstock.errors import StreamsError
     from penstock.host.api import State
     from penstock.plan.describe import TopologyDescription
     from penstock.plan.topology import Topology
+    from penstock.plan.topology_config import TopologyConfig
     from penstock.processor.api import Cancellable, Processor, ProcessorContext, ProcessorSupplier, PunctuationType
     from penstock.processor.fixed_key import (
         FixedKeyProcessor,
@@ -83,12 +85,14 @@ _MODULES = {
     "penstock.dsl.join_options": ("Joined", "StreamJoined", "TableJoined"),
     "penstock.dsl.options": ("Consumed", "Grouped", "Materialized", "Named", "Produced", "Repartitioned"),
     "penstock.dsl.stream": ("KStream",),
+    "penstock.dsl.suppressed": ("BufferConfig", "EagerBufferConfig", "StrictBufferConfig", "Suppressed"),
     "penstock.dsl.table": ("KTable",),
     "penstock.dsl.windowed": ("SessionWindowedKStream", "TimeWindowedKStream"),
     "penstock.errors": ("StreamsError",),
     "penstock.host.api": ("State",),
     "penstock.plan.describe": ("TopologyDescription",),
     "penstock.plan.topology": ("Topology",),
+    "penstock.plan.topology_config": ("TopologyConfig",),
     "penstock.processor.api": (
         "Cancellable",
         "Processor",
@@ -138,9 +142,11 @@ __all__ = [
     "PUT_RETURN_CODE_VALID_TO_UNDEFINED",
     "Branched",
     "BranchedKStream",
+    "BufferConfig",
     "Cancellable",
     "CogroupedKStream",
     "Consumed",
+    "EagerBufferConfig",
     "EmitStrategy",
     "FixedKeyProcessor",
     "FixedKeyProcessorContext",
@@ -185,11 +191,14 @@ __all__ = [
     "StreamsBuilder",
     "StreamsConfig",
     "StreamsError",
+    "StrictBufferConfig",
+    "Suppressed",
     "TimeWindow",
     "TimeWindowedCogroupedKStream",
     "TimeWindowedKStream",
     "TimeWindows",
     "Topology",
+    "TopologyConfig",
     "TopologyDescription",
     "UnlimitedWindow",
     "UnlimitedWindows",

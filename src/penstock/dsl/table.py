@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Any
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.graph import Graph
 from penstock.dsl.options import Grouped, Materialized, Named, name_of
+from penstock.dsl.suppressed import StrictBufferConfig, Suppressed
 from penstock.dsl.table_joins import TableJoins
+from penstock.errors import TopologyError
 from penstock.plan import names, nodes
 from penstock.plan.suppliers import ValueTransformerSupplierLike, checked_value_transformer_supplier
-from penstock.plan.tables import is_versioned_store
+from penstock.plan.tables import is_versioned_store, own_versions
+from penstock.plan.window_close import window_grace_ms
+from penstock.processor.suppress import SuppressConstraints
 from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder
+from penstock.state.suppliers import TimeOrderedBufferBytesStoreSupplier
 
 if TYPE_CHECKING:
     from penstock.dsl.grouped_table import KGroupedTable
@@ -135,6 +140,35 @@ class KTable(TableJoins):
             versioned=versioned,
         )
         return self._table(node, materialized, None)
+
+    def suppress(self, suppressed: Suppressed) -> KTable:
+        """Return the table with fewer updates: held back until a time limit passes, or until their windows close, as
+        `suppressed` says.
+
+        Raises TopologyError for a versioned table, and for windows that are asked to close where there are none.
+        """
+        plan = self._graph.plan()
+        if own_versions(plan[self._id]):
+            raise TopologyError("suppress() is only supported for non-versioned KTables")
+        name = suppressed.name or self._graph.names.new_processor_name(names.TABLE_SUPPRESS)
+        limit, buffer = suppressed.time_limit_ms, suppressed.buffer_config
+        constraints = SuppressConstraints(
+            wait_ms=window_grace_ms(plan, self._id) if limit is None else limit,
+            until_window_closes=limit is None,
+            max_records=buffer.record_limit,
+            max_bytes=buffer.byte_limit,
+            shut_down=isinstance(buffer, StrictBufferConfig),
+        )
+        store_name = f"{name}-store" if suppressed.name else self._graph.names.new_store_name(names.TABLE_SUPPRESS)
+        store = StoreBuilder(
+            TimeOrderedBufferBytesStoreSupplier(store_name),
+            key_serde=self._key_serde,
+            value_serde=self._value_serde,
+            logging=buffer.logging,
+            changelog_config=buffer.changelog_config,
+        )
+        node = nodes.TableSuppress(name=name, parents=(self._id,), store=store, constraints=constraints)
+        return self._graph.table(self._graph.add(node), self._key_serde, self._value_serde, None)
 
     def to_stream(self, mapper: Callable[[Any, Any], Any] | None = None, named: Named | str | None = None) -> KStream:
         """Return the updates as records: the new value under its key, None where the key was deleted.

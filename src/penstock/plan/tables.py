@@ -12,6 +12,7 @@ from functools import partial
 
 from penstock.errors import TopologyError
 from penstock.plan import nodes as n
+from penstock.processor.suppress import SuppressedValueGetterSupplier
 from penstock.processor.table import (
     ComputedValueGetterSupplier,
     FilteredValue,
@@ -21,8 +22,8 @@ from penstock.processor.table import (
     ValueComputation,
     ValueGetterSupplier,
 )
-from penstock.processor.windowed_values import SessionStoreValueGetterSupplier, WindowStoreValueGetterSupplier
 from penstock.processor.table_join import JoinedValueGetterSupplier
+from penstock.processor.windowed_values import SessionStoreValueGetterSupplier, WindowStoreValueGetterSupplier
 from penstock.state.api import StoreBuilder
 
 VERSIONED = "versioned"
@@ -59,6 +60,8 @@ class TableFacts:
                 return node.store
             case n.WindowedTable() | n.CogroupMerge() | n.TableTableJoin():
                 return node.store
+            case n.TableSuppress():
+                return None
             case _:
                 raise self._no_table(id)
 
@@ -72,6 +75,8 @@ class TableFacts:
                 return WindowStoreValueGetterSupplier(node.store.name)
             case n.CogroupMerge():
                 return self.value_getter(node.parents[0])
+            case n.TableSuppress():
+                return SuppressedValueGetterSupplier(self.value_getter(node.parents[0]), node.store.name)
             case _ if store is not None:
                 return StoreValueGetterSupplier(store.name)
             case n.TableTableJoin():
@@ -96,26 +101,10 @@ class TableFacts:
         """Return whether the updates of the table `id` are those of a versioned table: so its store says, or else all
         its parents."""
         node = self._plan[id]
-        match node:
-            case (
-                n.TableSource()
-                | n.StreamToTable()
-                | n.Count()
-                | n.Reduce()
-                | n.Aggregate()
-                | n.TableCount()
-                | n.TableReduce()
-                | n.TableAggregate()
-                | n.TableTableJoin()
-                | n.ForeignKeyJoin()
-            ):
-                return is_versioned_store(node.store)
-            case n.TableFilter() | n.TableMapValues() | n.TableTransformValues() if node.versioned is not None:
-                return node.versioned
-            case n.WindowedTable():
-                return False
-            case _:
-                return bool(node.parents) and all(self.is_versioned(parent) for parent in node.parents)
+        own = own_versions(node)
+        if own is not None:
+            return own
+        return bool(node.parents) and all(self.is_versioned(parent) for parent in node.parents)
 
     # ---------------------------------------- questions
 
@@ -125,7 +114,7 @@ class TableFacts:
             case n.TableFilter():
                 if self._enable_old_values(node.parents[0], force_materialization=False):
                     self._sending.add(id)
-            case n.TableGroupBy():
+            case n.TableGroupBy() | n.TableSuppress():
                 self._enable_old_values(node.parents[0], force_materialization=True)
             case n.TableTableJoin() | n.StreamTableJoin() | n.ForeignKeySubscription():
                 self._ask_for_join(node)
@@ -165,6 +154,9 @@ class TableFacts:
             case n.TableFilter() | n.TableMapValues() | n.TableTransformValues():
                 if node.store is None and not self._enable_old_values(node.parents[0], force_materialization):
                     return False
+            case n.TableSuppress():
+                if not self._enable_old_values(node.parents[0], force_materialization):
+                    return False
             case n.Count() | n.Reduce() | n.Aggregate() | n.TableCount() | n.TableReduce() | n.TableAggregate():
                 pass
             case n.WindowedTable():
@@ -197,11 +189,13 @@ def is_versioned_store(store: StoreBuilder | None) -> bool:
     return store is not None and store.kind == VERSIONED
 
 
-def may_be_versioned(node: n.GraphNode) -> bool:
-    """Return whether the table of `node` is versioned, or may be because its parents say so."""
+def own_versions(node: n.GraphNode) -> bool | None:
+    """Return whether the updates of `node` carry versions, None where that follows from its parents."""
     match node:
         case n.TableFilter() | n.TableMapValues() | n.TableTransformValues():
-            return node.versioned is not False
+            return node.versioned
+        case n.TableSuppress():
+            return False
         case (
             n.TableSource()
             | n.StreamToTable()
@@ -217,4 +211,9 @@ def may_be_versioned(node: n.GraphNode) -> bool:
         ):
             return is_versioned_store(node.store)
         case _:
-            return True
+            return None
+
+
+def may_be_versioned(node: n.GraphNode) -> bool:
+    """Return whether the updates of `node` may carry versions: as far as can be said without its parents."""
+    return own_versions(node) is not False

@@ -19,7 +19,14 @@ from tests.oracle.interpreter.joins import JOINS
 from tests.oracle.interpreter.operation import AGGREGATION as _AGGREGATION
 from tests.oracle.interpreter.operation import NAMED as _NAMED
 from tests.oracle.interpreter.operation import Operation
-from tests.oracle.interpreter.options import CONSUMED, GROUPED, MATERIALIZED, PRODUCED, REPARTITIONED
+from tests.oracle.interpreter.options import (
+    CONSUMED,
+    GROUPED,
+    MATERIALIZED,
+    PRODUCED,
+    REPARTITIONED,
+    SUPPRESSED,
+)
 from tests.oracle.interpreter.processors import PROCESSORS, Supplier
 from tests.oracle.interpreter.serdes import SERDES
 from tests.oracle.interpreter.stores import STORE_BUILDER
@@ -182,6 +189,7 @@ DSL: Mapping[tuple[str, str], Operation] = {
         },
         "KTable",
     ),
+    ("KTable", "suppress"): Operation(KTable.suppress, {"suppressed": SUPPRESSED}, "KTable"),
     ("KTable", "to_stream"): Operation(KTable.to_stream, {"mapper": functions.KEY_SELECTORS, **_NAMED}, "KStream"),
     ("KTable", "queryable_store_name"): Operation(_check_queryable_store_name, {"is": PLAIN}),
 }

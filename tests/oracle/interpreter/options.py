@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
-from penstock import Consumed, Grouped, Materialized, Produced, Repartitioned, Serde
+from penstock import (
+    BufferConfig,
+    Consumed,
+    Grouped,
+    Materialized,
+    Produced,
+    Repartitioned,
+    Serde,
+    StrictBufferConfig,
+    Suppressed,
+)
 from tests.oracle.interpreter.functions import PARTITIONERS, TIMESTAMP_EXTRACTORS
 from tests.oracle.interpreter.serdes import SERDES
 from tests.oracle.interpreter.stores import STORE_SUPPLIER
@@ -64,4 +74,46 @@ MATERIALIZED = Fields(
         "caching": PLAIN,
     },
     _materialized,
+)
+
+
+def _buffer(
+    max_records: int | None = None,
+    max_bytes: int | None = None,
+    when_full: str | None = None,
+    logging: bool | None = None,
+) -> BufferConfig:
+    config: BufferConfig
+    if max_records is not None:
+        config = BufferConfig.max_records(max_records)
+        config = config if max_bytes is None else config.with_max_bytes(max_bytes)
+    else:
+        config = BufferConfig.unbounded() if max_bytes is None else BufferConfig.max_bytes(max_bytes)
+    if when_full is not None:
+        config = config.shut_down_when_full() if when_full == "shut_down" else config.emit_early_when_full()
+    if logging is not None:
+        config = config.with_logging_enabled({}) if logging else config.with_logging_disabled()
+    return config
+
+
+def _suppressed(until: str, ms: int = 0, buffer: BufferConfig | None = None, name: str | None = None) -> Suppressed:
+    config = BufferConfig.unbounded() if buffer is None else buffer
+    if until == "window_closes":
+        result = Suppressed.until_window_closes(cast(StrictBufferConfig, config))
+    else:
+        result = Suppressed.until_time_limit(ms, config)
+    return result if name is None else result.with_name(name)
+
+
+SUPPRESSED = Fields(
+    "suppressed",
+    {
+        "until": Choice("suppressed until", ("time_limit", "window_closes")),
+        "ms": PLAIN,
+        "name": PLAIN,
+        "buffer": Fields(
+            "buffer", {"max_records": PLAIN, "max_bytes": PLAIN, "when_full": PLAIN, "logging": PLAIN}, _buffer
+        ),
+    },
+    _suppressed,
 )

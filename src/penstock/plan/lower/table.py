@@ -6,9 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import assert_never
 
+from penstock.errors import TopologyError
 from penstock.plan import nodes as n
 from penstock.plan.lower.lowering import Lowering
 from penstock.processor.api import Processor
+from penstock.processor.suppress import TableSuppress
 from penstock.processor.table import (
     BatchTableValues,
     MaterializedTableSource,
@@ -48,6 +50,8 @@ def add_table_node(lowering: Lowering, id: n.NodeId, node: n.TableNode) -> None:
             _add_repartition(lowering, node)
         case n.TableCount() | n.TableReduce() | n.TableAggregate():
             _add_aggregation(lowering, node, lowering.tables.sends_old_values(id))
+        case n.TableSuppress():
+            _add_suppress(lowering, node)
         case _:
             assert_never(node)
 
@@ -117,3 +121,12 @@ def _add_aggregation(
         case n.TableAggregate():
             make = partial(TableAggregate, store.name, node.initializer, node.adder, node.subtractor, sends_old_values)
     lowering.add_processor(node, make, store)
+
+
+def _add_suppress(lowering: Lowering, node: n.TableSuppress) -> None:
+    if lowering.tables.is_versioned(node.parents[0]):
+        raise TopologyError(
+            "suppress() is only supported for non-versioned KTables (note that version semantics might be inherited "
+            "from upstream)"
+        )
+    lowering.add_processor(node, partial(TableSuppress, node.name, node.store.name, node.constraints), node.store)

@@ -58,6 +58,7 @@ from penstock.plan.nodes.table import (
     TableNode,
     TableReduce,
     TableSource,
+    TableSuppress,
     TableTransformValues,
 )
 from penstock.plan.nodes.window import (
@@ -125,6 +126,7 @@ __all__ = [
     "TableNode",
     "TableReduce",
     "TableSource",
+    "TableSuppress",
     "TableTableJoin",
     "TableToStream",
     "TableTransformValues",

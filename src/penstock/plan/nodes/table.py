@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.plan.nodes.base import BaseNode
+from penstock.processor.suppress import SuppressConstraints
 from penstock.processor.timestamps import TimestampExtractor
 from penstock.processor.value_transformer import ValueTransformerWithKeySupplier
 from penstock.serdes import Serde
@@ -123,6 +124,14 @@ class TableAggregate(BaseNode):
     subtractor: Callable[[Any, Any, Any], Any]
 
 
+@dataclass(frozen=True, kw_only=True)
+class TableSuppress(BaseNode):
+    """The updates of a table held back, so that fewer are forwarded (Kafka class: TableSuppressNode)."""
+
+    store: StoreBuilder
+    constraints: SuppressConstraints
+
+
 TableNode = (
     TableSource
     | StreamToTable
@@ -134,5 +143,6 @@ TableNode = (
     | TableCount
     | TableReduce
     | TableAggregate
+    | TableSuppress
 )
 """One operation on a table, or one that makes a table of a topic or a stream."""

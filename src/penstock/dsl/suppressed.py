@@ -1,0 +1,129 @@
+"""The options of `KTable.suppress`: until when updates are held back, and how many at most. Immutable: `with_...` returns
+a changed copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from penstock.plan.names import check_name
+from penstock.windows import LONG_MAX
+
+
+@dataclass(frozen=True, kw_only=True)
+class BufferConfig:
+    """How much is held back at most, and whether the buffer has a changelog topic (Kafka class:
+    Suppressed.BufferConfig); made by `max_records`, `max_bytes` and `unbounded`.
+
+    record_limit: number of keys. byte_limit: bytes of keys, values, headers and what belongs to them, as Kafka
+    estimates them. changelog_config: extra configs of the changelog topic.
+    """
+
+    record_limit: int = LONG_MAX
+    byte_limit: int = LONG_MAX
+    logging: bool = True
+    changelog_config: Mapping[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def max_records(record_limit: int) -> EagerBufferConfig:
+        """Return a config that holds back `record_limit` keys, and emits the oldest early where there are more."""
+        return EagerBufferConfig(record_limit=record_limit)
+
+    @staticmethod
+    def max_bytes(byte_limit: int) -> EagerBufferConfig:
+        """Return a config that holds back `byte_limit` bytes, and emits the oldest early where there are more."""
+        return EagerBufferConfig(byte_limit=byte_limit)
+
+    @staticmethod
+    def unbounded() -> StrictBufferConfig:
+        """Return a config that holds back any amount."""
+        return StrictBufferConfig()
+
+    def with_max_records(self, record_limit: int) -> Self:
+        """Return a copy that holds back `record_limit` keys at most."""
+        return replace(self, record_limit=record_limit)
+
+    def with_max_bytes(self, byte_limit: int) -> Self:
+        """Return a copy that holds back `byte_limit` bytes at most."""
+        return replace(self, byte_limit=byte_limit)
+
+    def with_no_bound(self) -> StrictBufferConfig:
+        """Return a copy that holds back any amount."""
+        return StrictBufferConfig(logging=self.logging, changelog_config=self.changelog_config)
+
+    def shut_down_when_full(self) -> StrictBufferConfig:
+        """Return a copy by which the application fails where there is more, so that nothing is emitted early."""
+        return StrictBufferConfig(
+            record_limit=self.record_limit,
+            byte_limit=self.byte_limit,
+            logging=self.logging,
+            changelog_config=self.changelog_config,
+        )
+
+    def emit_early_when_full(self) -> EagerBufferConfig:
+        """Return a copy that emits the oldest early where there is more."""
+        return EagerBufferConfig(
+            record_limit=self.record_limit,
+            byte_limit=self.byte_limit,
+            logging=self.logging,
+            changelog_config=self.changelog_config,
+        )
+
+    def with_logging_disabled(self) -> Self:
+        """Return a copy without a changelog topic."""
+        return replace(self, logging=False, changelog_config={})
+
+    def with_logging_enabled(self, config: Mapping[str, str]) -> Self:
+        """Return a copy with a changelog topic, created with `config` before Kafka Streams' own settings."""
+        return replace(self, logging=True, changelog_config=dict(config))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StrictBufferConfig(BufferConfig):
+    """A buffer that never emits early: the application fails where it is full (Kafka class:
+    Suppressed.StrictBufferConfig)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EagerBufferConfig(BufferConfig):
+    """A buffer that emits its oldest updates early where it is full (Kafka class: Suppressed.EagerBufferConfig)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suppressed:
+    """Until when updates of a table are held back (Kafka class: Suppressed); made by `until_time_limit` and
+    `until_window_closes`.
+
+    time_limit_ms: None for until the windows close. name: of the node; its store is called after it.
+    """
+
+    time_limit_ms: int | None
+    buffer_config: BufferConfig
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.name is not None:
+            check_name(self.name)
+
+    @staticmethod
+    def until_time_limit(time_limit_ms: int, buffer_config: BufferConfig) -> Suppressed:
+        """Return options by which an update waits `time_limit_ms` of stream time, counted from the first that waits of
+        its key, and later ones of its key take its place."""
+        return Suppressed(time_limit_ms=time_limit_ms, buffer_config=buffer_config)
+
+    @staticmethod
+    def until_window_closes(buffer_config: StrictBufferConfig) -> Suppressed:
+        """Return options by which each window has one result, when it is closed; raises TypeError for a buffer that may
+        emit early, where results would not be final."""
+        if not isinstance(buffer_config, StrictBufferConfig):
+            raise TypeError(
+                f"Expected a buffer that never emits early, got {buffer_config!r}: call shut_down_when_full(), or use "
+                "BufferConfig.unbounded()."
+            )
+        return Suppressed(time_limit_ms=None, buffer_config=buffer_config)
+
+    def with_name(self, name: str) -> Suppressed:
+        """Return a copy with the name of the node; raises TopologyError if it is not legal."""
+        return replace(self, name=name)

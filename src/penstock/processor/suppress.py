@@ -1,0 +1,125 @@
+"""The operator that holds updates of a table back: for a time, or until its windows close; and how the table that it
+makes is read by others.
+
+Nothing but the arrival of records moves it on. What is emitted has the context of the last update of its key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from penstock.errors import StreamsError
+from penstock.processor.api import EngineContext, Processor, ProcessorContext
+from penstock.processor.operator_time import ObservedStreamTime
+from penstock.processor.table import ValueGetter, ValueGetterSupplier
+from penstock.record import Change, Record, ValueAndTimestamp
+from penstock.state.api import RecordContext
+from penstock.state.time_ordered_buffer import Eviction, TimeOrderedChangeBuffer
+
+
+@dataclass(frozen=True)
+class SuppressConstraints:
+    """When updates are emitted.
+
+    wait_ms: how long an update is held, counted from the time of the first update of its key, or from the end of its
+    window if `until_window_closes`; then deletes are left out. max_records, max_bytes: how much is held at most;
+    shut_down: fail if that is not enough, else emit the oldest early.
+    """
+
+    wait_ms: int
+    until_window_closes: bool
+    max_records: int
+    max_bytes: int
+    shut_down: bool
+
+
+class TableSuppress(Processor):
+    """Holds updates back and emits the last one of each key (Kafka class: KTableSuppressProcessorSupplier)."""
+
+    def __init__(self, name: str, store_name: str, constraints: SuppressConstraints) -> None:
+        """Take the name of the node, for its error, the name of its buffer, and when to emit."""
+        self._name = name
+        self._store_name = store_name
+        self._constraints = constraints
+
+    def init(self, context: ProcessorContext) -> None:
+        """Get the buffer and the clock."""
+        super().init(context)
+        self._engine = cast(EngineContext, context)
+        self._buffer: TimeOrderedChangeBuffer = context.get_state_store(self._store_name)
+        self._stream_time = ObservedStreamTime(self._engine.processor_metadata(), self._store_name)
+
+    def process(self, record: Record[Any, Change]) -> None:
+        """Hold the update and emit those that have waited long enough, or are too many; raises StreamsError where
+        there are too many and the constraints say so."""
+        due = self._stream_time.advance(record.timestamp) - self._constraints.wait_ms
+        time = record.key.window.end if self._constraints.until_window_closes else record.timestamp
+        buffer = self._buffer
+        context = RecordContext(record.timestamp, record.headers, self.context.record_metadata)
+        buffer.put(time, record.key, record.value, context)
+        if buffer.min_timestamp <= due:
+            buffer.evict_while(lambda: buffer.min_timestamp <= due, self._emit)
+        if self._is_over_capacity():
+            if self._constraints.shut_down:
+                self._fail()
+            buffer.evict_while(self._is_over_capacity, self._emit)
+
+    def _is_over_capacity(self) -> bool:
+        limits, buffer = self._constraints, self._buffer
+        return buffer.num_records > limits.max_records or buffer.buffer_size > limits.max_bytes
+
+    def _fail(self) -> None:
+        limits, buffer = self._constraints, self._buffer
+        raise StreamsError(
+            f"{self._name} buffer exceeded its max capacity. Currently [{buffer.num_records}/{limits.max_records}] "
+            f"records and [{buffer.buffer_size}/{limits.max_bytes}] bytes."
+        )
+
+    def _emit(self, eviction: Eviction) -> None:
+        key, change, context = eviction
+        if change.new_value is None and self._constraints.until_window_closes:
+            return
+        with self._engine.in_record_context(context):
+            self.context.forward(Record(key, change, context.timestamp, context.headers))
+
+
+@dataclass(frozen=True)
+class SuppressedValueGetterSupplier:
+    """Makes getters of a table whose updates are held back."""
+
+    parent: ValueGetterSupplier
+    store_name: str
+
+    def get(self) -> SuppressedValueGetter:
+        """Return a new getter."""
+        return SuppressedValueGetter(self.parent.get(), self.store_name)
+
+    def store_names(self) -> tuple[str, ...]:
+        """Return the names of the buffer and of the stores of the tables above."""
+        return (self.store_name, *self.parent.store_names())
+
+
+class SuppressedValueGetter:
+    """Reads a table whose updates are held back: for a key of which one is held, the value before (implements
+    ValueGetter)."""
+
+    is_versioned = False
+
+    def __init__(self, parent: ValueGetter, store_name: str) -> None:
+        """Read by `parent` what is not in the buffer `store_name`."""
+        self._parent = parent
+        self._store_name = store_name
+
+    def init(self, context: ProcessorContext) -> None:
+        """Prepare the parent and get the buffer."""
+        self._parent.init(context)
+        self._buffer: TimeOrderedChangeBuffer = context.get_state_store(self._store_name)
+
+    def get(self, key: Any) -> ValueAndTimestamp | None:
+        """Return the value of `key` that was emitted last."""
+        return self._buffer.prior_value(key) if self._buffer.buffers(key) else self._parent.get(key)
+
+    def get_as_of(self, key: Any, timestamp_ms: int) -> ValueAndTimestamp | None:
+        """Raise TypeError: the table has no versions."""
+        raise TypeError(f"The suppressed table of {self._store_name!r} has no versions to be asked for.")
