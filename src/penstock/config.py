@@ -31,6 +31,14 @@ from penstock.serdes import Serde
 AT_LEAST_ONCE = "at_least_once"
 EXACTLY_ONCE_V2 = "exactly_once_v2"
 
+UPGRADE_FROM = (
+    *("0.10.0", "0.10.1", "0.10.2", "0.11.0", "1.0", "1.1"),
+    *(f"2.{minor}" for minor in range(9)),
+    *(f"3.{minor}" for minor in range(10)),
+    *(f"4.{minor}" for minor in range(3)),
+)
+"""The versions of Kafka Streams that `upgrade.from` may name."""
+
 _SECRET_PARTS = (
     "password",
     "secret",
@@ -100,6 +108,10 @@ def _serde(name: str, value: Any) -> Serde:
         raise ConfigError(
             f"Invalid value {value!r} for configuration {name}: expected a Serde, such as Serdes.string()."
         )
+    return value
+
+
+def _anything(name: str, value: Any) -> Any:
     return value
 
 
@@ -204,6 +216,27 @@ KEYS: Mapping[str, ConfigKey] = {
             None,
             "medium",
             "Topic to which the built-in handlers write the records that failed; not set: none.",
+        ),
+        ConfigKey(
+            "ensure.explicit.internal.resource.naming",
+            _boolean,
+            False,
+            "high",
+            "Refuse generated names of stores and internal topics; holds in a TopologyConfig.",
+        ),
+        ConfigKey(
+            "processor.wrapper.class",
+            _anything,
+            None,
+            "low",
+            "ProcessorWrapper, or its class, that wraps all processors; holds in a TopologyConfig.",
+        ),
+        ConfigKey(
+            "upgrade.from",
+            _one_of(*UPGRADE_FROM),
+            None,
+            "low",
+            "Version of Kafka Streams that wrote what is read now, where its internal formats were others.",
         ),
         ConfigKey("topology.optimization", _text, "none", "medium", "none, all, or a list of optimisations."),
         ConfigKey(
@@ -310,6 +343,13 @@ KEYS: Mapping[str, ConfigKey] = {
 }
 
 
+_RENAMED = {
+    "default.deserialization.exception.handler": "deserialization.exception.handler",
+    "default.production.exception.handler": "production.exception.handler",
+}
+"""Former names of keys, which hold where the new one is not set (KIP-1056)."""
+
+
 def environment_name(key: str) -> str:
     """Return the environment variable of `key`: `application.id` -> PENSTOCK_APPLICATION_ID; the prefix penstock. is
     not doubled."""
@@ -331,6 +371,9 @@ class StreamsConfig(Mapping[str, Any]):
         cannot be."""
         given = dict(values or {})
         surroundings = os.environ if environment is None else environment
+        for old, new in _RENAMED.items():
+            if old in given and new not in given:
+                given[new] = given[old]
         for name in KEYS:
             if name not in given and environment_name(name) in surroundings:
                 given[name] = surroundings[environment_name(name)]
@@ -352,6 +395,10 @@ class StreamsConfig(Mapping[str, Any]):
     def given(self) -> Mapping[str, Any]:
         """Return the keys and values as the user gave them (mapping and environment)."""
         return dict(self._given)
+
+    def overridden(self, values: Mapping[str, Any]) -> StreamsConfig:
+        """Return this configuration with `values` before its own; raises ConfigError for a value that cannot be."""
+        return StreamsConfig({**self._given, **values}, environment={}) if values else self
 
     def required(self, key: str) -> Any:
         """Return the value of `key`; raises ConfigError naming the key and its environment variable if it is not

@@ -82,6 +82,7 @@ class KafkaStreams:
         self._config = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
         self._application_id: str = self._config.required("application.id")
         self._built = topology.build(self._application_id)
+        self._config = self._config.overridden(self._built.config_overrides)
         self._spark = spark
         self._changed = threading.Condition()
         self._state = State.CREATED

@@ -13,20 +13,25 @@ from penstock.dsl.grouped_table import KGroupedTable
 from penstock.dsl.options import Consumed, Materialized
 from penstock.dsl.stream import KStream
 from penstock.dsl.table import KTable
+from penstock.errors import TopologyError
 from penstock.plan import names, nodes
+from penstock.plan.explicit_names import generated_names
 from penstock.plan.lower import lower
 from penstock.plan.optimize import optimizations, optimize
 from penstock.plan.suppliers import SupplierLike, checked_supplier
 from penstock.plan.topology import Topology
+from penstock.plan.topology_config import TopologyConfig
 from penstock.processor.api import ProcessorSupplier
 from penstock.state.api import StoreBuilder
+from penstock.state.suppliers import VersionedBytesStoreSupplier
 
 
 class StreamsBuilder:
     """Makes streams, tables and stores, and the Topology of all that was made of them (Kafka class: StreamsBuilder)."""
 
-    def __init__(self) -> None:
-        """Start with an empty program."""
+    def __init__(self, topology_config: TopologyConfig | None = None) -> None:
+        """Start with an empty program; topology_config: what of the configuration must be known while it is built."""
+        self._topology_config = topology_config
         self._graph = Graph(
             Shells(stream=KStream, table=KTable, grouped_stream=KGroupedStream, grouped_table=KGroupedTable)
         )
@@ -54,9 +59,7 @@ class StreamsBuilder:
             self._graph.add(node), options.key_serde, options.value_serde, repartition_required=False
         )
 
-    def table(
-        self, topic: str, consumed: Consumed | None = None, materialized: Materialized | None = None
-    ) -> KTable:
+    def table(self, topic: str, consumed: Consumed | None = None, materialized: Materialized | None = None) -> KTable:
         """Return the table that the records of a topic are the updates of: the last value of each key, None deletes.
 
         Args:
@@ -97,6 +100,8 @@ class StreamsBuilder:
         Raises TopologyError for a versioned store.
         """
         options = materialized or Materialized()
+        if isinstance(options.store_supplier, VersionedBytesStoreSupplier):
+            raise TopologyError("GlobalTables cannot be versioned.")
         reading = consumed or Consumed(key_serde=options.key_serde, value_serde=options.value_serde)
         queryable = options.user_store_name
         store_name = self._graph.names.new_store_name(f"{topic}-") if queryable is None else queryable
@@ -146,6 +151,11 @@ class StreamsBuilder:
     def build(self, config: Mapping[str, Any] | None = None) -> Topology:
         """Return the topology of all that was made so far, optimised as `topology.optimization` of `config` says.
 
-        Raises TopologyError where it cannot be one, ConfigError for optimisations that do not exist.
+        Raises TopologyError where it cannot be one, or has generated names that the TopologyConfig forbids, ConfigError for optimisations that do not exist.
         """
-        return lower(optimize(self._graph.plan(), optimizations(config or {})))
+        plan = self._graph.plan()
+        topology = lower(optimize(plan, optimizations(config or {})), self._topology_config)
+        unnamed = generated_names(plan)
+        if unnamed and self._topology_config is not None and self._topology_config.ensure_explicit_names:
+            raise TopologyError(unnamed)
+        return topology

@@ -74,7 +74,7 @@ class InlineHost:
 
     def __init__(self, topology: BuiltTopology, config: StreamsConfig, clock: Clock) -> None:
         """Make the task over empty stores and initialise its processors; raises StreamsError when one of them fails."""
-        spec = whole_topology(topology)
+        spec, config = whole_topology(topology), config.overridden(topology.config_overrides)
         self._clock = clock
         self._global_task = _global_task(topology, config, clock)
         self._sources = [node for node in spec.nodes if isinstance(node, SourceSpec)]

@@ -114,10 +114,12 @@ class BuiltTopology:
 
     subtopologies: by ascending id; an id that is missing is that of a global store. repartition_topics: by full name.
     copartition_groups: sets of full topic names that must have equal numbers of partitions. global_topology: the nodes
-    and stores of all global stores, None if there are none; it makes no tasks.
+    and stores of all global stores, None if there are none; it makes no tasks. config_overrides: what goes before the
+    configuration of the application where this topology runs.
     """
 
     subtopologies: tuple[SubtopologySpec, ...]
     repartition_topics: Mapping[str, InternalTopic] = field(default_factory=dict)
     copartition_groups: tuple[frozenset[str], ...] = ()
     global_topology: SubtopologySpec | None = None
+    config_overrides: Mapping[str, Any] = field(default_factory=dict)

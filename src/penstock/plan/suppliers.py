@@ -4,8 +4,7 @@ time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 
 from penstock.processor.api import Processor, ProcessorSupplier, SimpleSupplier
 from penstock.processor.fixed_key import FixedKeyAdapter, FixedKeyProcessor, FixedKeyProcessorSupplier
@@ -14,6 +13,8 @@ from penstock.processor.value_transformer import (
     ValueTransformerWithKey,
     ValueTransformerWithKeySupplier,
 )
+from penstock.processor.wrapper import ProcessorWrapper
+from penstock.state.api import StoreBuilder
 
 SupplierLike = ProcessorSupplier | Callable[[], Processor]
 """A ProcessorSupplier, or a callable without arguments that returns a new Processor."""
@@ -42,9 +43,44 @@ def checked_fixed_key_supplier(supplier: FixedKeySupplierLike) -> ProcessorSuppl
     """Return `supplier`, of fixed-key processors, as a ProcessorSupplier; raises as `checked_supplier`."""
     if isinstance(supplier, FixedKeyProcessorSupplier):
         _check(supplier, supplier.get, FixedKeyProcessor)
-        return SimpleSupplier(partial(FixedKeyAdapter, supplier.get), supplier.stores())
+        return _AdaptingSupplier(supplier)
     _check(supplier, supplier, FixedKeyProcessor)
-    return SimpleSupplier(partial(FixedKeyAdapter, supplier))
+    return _AdaptingSupplier(_SimpleFixedKeySupplier(supplier))
+
+
+class _SimpleFixedKeySupplier(FixedKeyProcessorSupplier):
+    """Makes fixed-key processors by calling a factory."""
+
+    def __init__(self, factory: Callable[[], FixedKeyProcessor]) -> None:
+        self._factory = factory
+
+    def get(self) -> FixedKeyProcessor:
+        return self._factory()
+
+
+class _AdaptingSupplier(ProcessorSupplier):
+    """Makes fixed-key processors that run as processors."""
+
+    def __init__(self, fixed_key_supplier: FixedKeyProcessorSupplier) -> None:
+        self.fixed_key_supplier = fixed_key_supplier
+
+    def get(self) -> Processor:
+        return FixedKeyAdapter(self.fixed_key_supplier.get)
+
+    def stores(self) -> Sequence[StoreBuilder]:
+        return self.fixed_key_supplier.stores()
+
+
+def wrapped_supplier(
+    wrapper: ProcessorWrapper | None, processor_name: str, supplier: ProcessorSupplier
+) -> ProcessorSupplier:
+    """Return what `wrapper` makes of the supplier of the node `processor_name`; `supplier` itself without a wrapper."""
+    if wrapper is None:
+        return supplier
+    if isinstance(supplier, _AdaptingSupplier):
+        wrapped = wrapper.wrap_fixed_key_processor_supplier(processor_name, supplier.fixed_key_supplier)
+        return _AdaptingSupplier(wrapped)
+    return wrapper.wrap_processor_supplier(processor_name, supplier)
 
 
 def checked_value_transformer_supplier(supplier: ValueTransformerSupplierLike) -> ValueTransformerWithKeySupplier:

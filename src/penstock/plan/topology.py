@@ -25,7 +25,8 @@ from penstock.plan.subtopology import (
     TopicNameExtractor,
 )
 from penstock.plan.subtopology_builder import build_topology
-from penstock.plan.suppliers import SupplierLike, checked_supplier
+from penstock.plan.suppliers import SupplierLike, checked_supplier, wrapped_supplier
+from penstock.plan.topology_config import TopologyConfig
 from penstock.processor.timestamps import TimestampExtractor
 from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder
@@ -40,8 +41,10 @@ class InternalTopologyBuilder:
     Names of internal topics are kept without the application's prefix until the topology is built.
     """
 
-    def __init__(self) -> None:
-        """Start without nodes."""
+    def __init__(self, topology_config: TopologyConfig | None = None) -> None:
+        """Start without nodes; topology_config: what must be known while they are added."""
+        self._config_overrides = {} if topology_config is None else topology_config.overrides
+        self._wrapper = None if topology_config is None else topology_config.processor_wrapper
         self._nodes: dict[str, NodeSpec] = {}
         self._stores: dict[str, StoreBuilder] = {}
         self._store_users: dict[str, list[str]] = {}
@@ -196,7 +199,7 @@ class InternalTopologyBuilder:
     def build(self, application_id: str) -> BuiltTopology:
         """Return the topology as plain data, with the internal topics of the application `application_id`."""
         groups, global_stores = self._groups()
-        return build_topology(
+        built = build_topology(
             application_id,
             {id: [self._nodes[name] for name in names] for id, names in groups.items()},
             {**self._stores, **self._global_stores},
@@ -205,6 +208,7 @@ class InternalTopologyBuilder:
             self._store_topics,
             [node for nodes in global_stores.values() for node in nodes],
         )
+        return replace(built, config_overrides=self._config_overrides)
 
 
 class Topology(InternalTopologyBuilder):
@@ -279,8 +283,8 @@ class Topology(InternalTopologyBuilder):
             ValueError: the supplier returns the same processor twice.
         """
         self._check_new(name)
-        checked = checked_supplier(supplier)
         self._check_parents(name, parents)
+        checked = wrapped_supplier(self._wrapper, name, checked_supplier(supplier))
         self._add_node(ProcessorSpec(name=name, supplier=checked, parents=parents))
         for store in checked.stores():
             self.add_state_store(store, name)
@@ -367,7 +371,7 @@ class Topology(InternalTopologyBuilder):
             ValueError: the supplier returns the same processor twice.
         """
         _check_given(storeBuilder=store_builder, sourceName=source, topic=topic, processorName=processor)
-        checked = checked_supplier(supplier)
+        checked = wrapped_supplier(self._wrapper, processor, checked_supplier(supplier))
         self._add_global_store(
             store_builder,
             SourceSpec(

@@ -118,6 +118,8 @@ class SourceNode:
             keys = self.key_serde.deserialize_column(topic, batch.keys)
             values = self._value_serde.deserialize_column(topic, batch.values)
         except Exception:
+            keys = values = None
+        if keys is None or values is None:  # outside the except, so that an error does not drag this one along
             return self._deserialize_rows(topic, partition, batch)
         return RecordBatch(keys, values, batch.timestamps, batch.offsets, batch.headers)
 

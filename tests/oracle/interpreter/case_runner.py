@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from penstock import Serde, StreamsBuilder, StreamsConfig, Topology
+from penstock import Serde, StreamsBuilder, StreamsConfig, Topology, TopologyConfig
 from penstock.host.inline import ProducedRecord
 from penstock.plan.subtopology import BuiltTopology, InternalTopic
 from penstock.testing import TopologyTestDriver
@@ -40,7 +40,7 @@ def build(case: Case, config: Mapping[str, Any]) -> Topology:
     at = 0
     entries = case["topology"]
     try:
-        builder = StreamsBuilder()
+        builder = StreamsBuilder(TopologyConfig(config) if case.get("topology_config") else None)
         interpreter = operations.DslInterpreter(builder)
         while at < len(entries) and not operations.is_low_level(entries[at]):
             interpreter.apply(entries[at])

@@ -17,11 +17,13 @@ from penstock.plan.lower.stream import add_stream_node
 from penstock.plan.lower.table import add_table_node
 from penstock.plan.lower.window import add_window_node
 from penstock.plan.topology import Topology
+from penstock.plan.topology_config import TopologyConfig
 
 
-def lower(plan: n.Plan) -> Topology:
-    """Return the topology that `plan` describes; raises TopologyError where the plan cannot be one."""
-    lowering = Lowering(plan)
+def lower(plan: n.Plan, topology_config: TopologyConfig | None = None) -> Topology:
+    """Return the topology that `plan` describes, made with `topology_config`; raises TopologyError where the plan
+    cannot be one."""
+    lowering = Lowering(plan, topology_config)
     for id in build_order(plan):
         node = plan[id]
         if isinstance(node, n.StreamNode):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from penstock.plan import nodes as n
 from penstock.plan.tables import TableFacts
 from penstock.plan.topology import Topology
+from penstock.plan.topology_config import TopologyConfig
 from penstock.plan.upstream import keeping_null_keys
 from penstock.processor.api import Processor, SimpleSupplier
 from penstock.state.api import StoreBuilder
@@ -15,10 +16,10 @@ from penstock.state.api import StoreBuilder
 class Lowering:
     """A topology in the making."""
 
-    def __init__(self, plan: n.Plan) -> None:
+    def __init__(self, plan: n.Plan, topology_config: TopologyConfig | None) -> None:
         """Start with an empty topology for `plan`."""
         self.plan = plan
-        self.topology = Topology()
+        self.topology = Topology(topology_config)
         self.tables = TableFacts(plan)
         self.keeping_null_keys = keeping_null_keys(plan)
 

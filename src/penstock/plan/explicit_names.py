@@ -1,0 +1,89 @@
+"""Which stores and internal topics of a program have generated names, for users who want none (KIP-1111): a generated
+name changes when an operator is put before it, and the state behind it is lost.
+
+What counts is what the program says, before it is optimised: a table's store also where it turns out not to be needed,
+the topics and the subscription store of a foreign-key join not, since they are named after the join.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from penstock.plan import nodes as n
+from penstock.plan.internal_topics import CHANGELOG_SUFFIX
+from penstock.state.api import StoreBuilder
+
+_GENERATED_STORE = re.compile(r".*STATE-STORE-[0-9]{10}")
+_GENERATED_BUFFER = re.compile(r".*-[0-9]{10}-Buffer")
+_GENERATED_TOPIC = re.compile(r".*-[0-9]{10}-repartition")
+_NAMED_JOIN_STORE = "-this-join-store"
+
+
+@dataclass
+class _Unnamed:
+    """The names found so far, each once and in the order of the program."""
+
+    changelogs: dict[str, None] = field(default_factory=dict)
+    stores: dict[str, None] = field(default_factory=dict)
+    repartition_topics: dict[str, None] = field(default_factory=dict)
+
+    def add_stores(self, stores: Iterable[StoreBuilder]) -> None:
+        for store in stores:
+            self.stores[store.name] = None
+            self.add_changelog(store)
+
+    def add_changelog(self, store: StoreBuilder) -> None:
+        if store.logging:
+            self.changelogs[store.name + CHANGELOG_SUFFIX] = None
+
+    def add(self, node: n.GraphNode) -> None:
+        match node:
+            case n.StreamStreamJoin(this_store=this_store, other_store=other_store, outer_store=outer_store):
+                if not this_store.name.endswith(_NAMED_JOIN_STORE):
+                    self.add_stores(store for store in (this_store, other_store, outer_store) if store is not None)
+            case n.StreamTableJoin(buffer=StoreBuilder() as buffer) if _GENERATED_BUFFER.fullmatch(buffer.name):
+                self.add_stores([buffer])
+            case n.GlobalSource(store=store) if _GENERATED_STORE.fullmatch(store.name):
+                self.stores[store.name] = None
+            case n.TableSuppress(store=store) if _GENERATED_STORE.fullmatch(store.name):
+                self.add_changelog(store)
+            case n.Repartition(names=names) if _GENERATED_TOPIC.fullmatch(names.topic):
+                self.repartition_topics[names.topic] = None
+            case (
+                n.Count(store=store)
+                | n.Reduce(store=store)
+                | n.Aggregate(store=store)
+                | n.TimeWindowedCount(store=store)
+                | n.TimeWindowedAggregate(store=store)
+                | n.SlidingWindowedAggregate(store=store)
+                | n.SessionWindowedAggregate(store=store)
+                | n.CogroupMerge(store=store)
+                | n.TableSource(store=store)
+                | n.StreamToTable(store=store)
+                | n.TableCount(store=store)
+                | n.TableReduce(store=store)
+                | n.TableAggregate(store=store)
+                | n.TableTableJoin(store=StoreBuilder() as store)
+                | n.ForeignKeyJoin(store=store)
+            ) if _GENERATED_STORE.fullmatch(store.name):
+                self.add_stores([store])
+            case _:
+                pass  # no store and no topic of its own, or one that the user always names
+
+
+def generated_names(plan: n.Plan) -> str:
+    """Return the text that lists the changelog topics, stores and repartition topics of `plan` whose names are
+    generated, empty if there are none (Kafka: InternalTopologyBuilder.checkUnprovidedNames)."""
+    unnamed = _Unnamed()
+    for _, node in sorted(plan.items()):
+        unnamed.add(node)
+    found = {
+        "changelog topic": unnamed.changelogs,
+        "state store": unnamed.stores,
+        "repartition topic": unnamed.repartition_topics,
+    }
+    return "".join(
+        f"Following {kind}(s) has not been named: {', '.join(names)}\n" for kind, names in found.items() if names
+    )

@@ -1,0 +1,68 @@
+"""TopologyConfig: the part of the configuration that a topology must know while it is built, or has for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.config import StreamsConfig
+from penstock.errors import ConfigError
+from penstock.processor.wrapper import ProcessorWrapper
+
+OVERRIDABLE = (
+    "statestore.cache.max.bytes",
+    "deserialization.exception.handler",
+    "processing.exception.handler",
+    "default.timestamp.extractor",
+    "dsl.store.suppliers.class",
+)
+"""The keys that a topology may set for itself."""
+
+
+class TopologyConfig:
+    """What a StreamsBuilder or a Topology is made with (Kafka class: TopologyConfig).
+
+    Without one, nothing is known of the configuration while the topology is built: names need not be given
+    (`ensure.explicit.internal.resource.naming`) and processors are not wrapped (`processor.wrapper.class`).
+    """
+
+    def __init__(
+        self, config: StreamsConfig | Mapping[str, Any] | None = None, overrides: Mapping[str, Any] | None = None
+    ) -> None:
+        """Take the configuration of the application.
+
+        Args:
+            config: the configuration of the application.
+            overrides: values that go before it where this topology runs; keys of OVERRIDABLE.
+
+        Raises:
+            ConfigError: a value cannot be, a key cannot be overridden, or the wrapper is no ProcessorWrapper.
+        """
+        self.config = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
+        self.overrides = dict(overrides or {})
+        wrong = sorted(set(self.overrides) - set(OVERRIDABLE))
+        if wrong:
+            raise ConfigError(
+                f"Configuration {wrong[0]!r} cannot be set for one topology: expected one of {', '.join(OVERRIDABLE)}."
+            )
+        self.processor_wrapper = _wrapper(self.config)
+
+    @property
+    def ensure_explicit_names(self) -> bool:
+        """Whether generated names of stores and internal topics are an error."""
+        chosen: bool = self.config["ensure.explicit.internal.resource.naming"]
+        return chosen
+
+
+def _wrapper(config: StreamsConfig) -> ProcessorWrapper | None:
+    given = config["processor.wrapper.class"]
+    if given is None:
+        return None
+    wrapper = given() if isinstance(given, type) else given
+    if not isinstance(wrapper, ProcessorWrapper):
+        raise ConfigError(
+            f"Invalid value {given!r} for configuration processor.wrapper.class: expected a ProcessorWrapper or its "
+            "class."
+        )
+    wrapper.configure(config)
+    return wrapper
