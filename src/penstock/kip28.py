@@ -197,7 +197,7 @@ class _StoreDiscovery:
         raise StreamsError(f"Nothing can be sent to {topic!r} in init: there is no record to take the timestamp from.")
 
     def schedule(self, processor: Processor | int, interval_ms: int | None = None) -> None:
-        return None
+        _interval(processor, interval_ms)
 
     def commit(self) -> None:
         return None
@@ -239,9 +239,7 @@ class _TaskContext:
         self._context.send(topic, key, value)
 
     def schedule(self, processor: Processor | int, interval_ms: int | None = None) -> None:
-        interval = processor if isinstance(processor, int) else interval_ms
-        if interval is None:
-            raise TypeError("schedule needs an interval in ms: schedule(ms) or schedule(processor, ms).")
+        interval = _interval(processor, interval_ms)
         self._context.schedule(interval, PunctuationType.STREAM_TIME, self._punctuate)
 
     def _punctuate(self, stream_time_ms: int) -> None:
@@ -270,6 +268,14 @@ class _Adapter(penstock.Processor):
 
     def close(self) -> None:
         self._processor.close()
+
+
+def _interval(processor: Processor | int, interval_ms: int | None) -> int:
+    """Return the interval that a call of `schedule` gives in either form."""
+    interval = processor if isinstance(processor, int) else interval_ms
+    if interval is None:
+        raise TypeError("schedule needs an interval in ms: schedule(ms) or schedule(processor, ms).")
+    return interval
 
 
 def _initialise(processor: Processor, context: ProcessorContext) -> None:
@@ -449,7 +455,8 @@ class KStreamWindowed(KStream):
         return self._wrapped(self.stream.join(other.stream, joiner, windows))
 
     def join_prior(self, other: KStreamWindowed, joiner: Callable[[Any, Any], Any]) -> KStream:
-        """As `join`, for pairs only whose element of `other` is strictly older than that of this stream."""
+        """As `join`, for pairs only whose element of `other` is strictly older than that of this stream; raises
+        ValueError if the window of `other` is shorter than 1 ms."""
         windows = self._join_windows(other).before(other._window.span_ms).after(-1)
         return self._wrapped(self.stream.join(other.stream, joiner, windows))
 

@@ -75,6 +75,7 @@ def test_click_stream_enrichment() -> None:
             2, {"page": "product/long-board"}, 1600
         )  # of a user without a profile, who has searched nothing
         views.pipe_input(1, {"page": "about"}, 5000)
+        driver.advance_wall_clock_time(2000)  # results without a search are looked for once a second
         searches.pipe_input(1, {"terms": "later"}, 9000)
         activity = driver.create_output_topic("clicks.user.activity", INTEGER, JSON).read_key_values_to_list()
     told = [
