@@ -13,7 +13,7 @@ import numpy as np
 
 from penstock.processor.api import EngineContext, ProcessorContext
 from penstock.record import NO_METADATA, NO_TIMESTAMP, Change, Record, RecordBatch, ValueAndTimestamp
-from penstock.state.api import EngineTimestampedKeyValueStore, FlushedEntries
+from penstock.state.api import EngineStore, EngineTimestampedKeyValueStore, FlushedEntries
 from penstock.state.versioned_api import (
     PUT_RETURN_CODE_NOT_PUT,
     PUT_RETURN_CODE_VALID_TO_UNDEFINED,
@@ -68,7 +68,7 @@ class TimestampedTupleForwarder:
     """Forwards the updates of one store: when they leave its cache, or at once if it has none (Kafka class:
     TimestampedTupleForwarder)."""
 
-    def __init__(self, store: EngineTimestampedKeyValueStore, context: ProcessorContext, send_old_values: bool) -> None:
+    def __init__(self, store: EngineStore, context: ProcessorContext, send_old_values: bool) -> None:
         """Forward by `context` to all children; if `send_old_values`, with the value before each update."""
         self.cached = store.cached
         self._store = store

@@ -83,7 +83,7 @@ def grouped(key_places: Int64Array, starts: Int64Array, key_count: int) -> tuple
     if not len(starts):
         return starts, starts, starts
     distinct_starts, start_places = _distinct(starts)
-    codes = key_places.astype(np.int64) * len(distinct_starts) + start_places
+    codes = key_places * len(distinct_starts) + start_places
     possible = key_count * len(distinct_starts)
     if possible <= 4 * len(codes):  # a table of all that can be is cheaper than sorting
         present = np.zeros(possible, np.bool_)

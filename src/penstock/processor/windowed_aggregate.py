@@ -153,7 +153,7 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
                 columns = columns.take(kept)
         if with_key is not None:
             columns = columns._replace(rows=with_key[columns.rows])
-        entries, key_places, starts = grouped(places[columns.rows], columns.starts, len(known))
+        entries, key_places, starts = grouped(places[columns.rows].astype(np.int64), columns.starts, len(known))
         return _Updates(columns, entries, self._store.entry_keys(take_from(known, key_places), starts))
 
     def _aggregate(
