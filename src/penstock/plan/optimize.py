@@ -46,6 +46,8 @@ def optimize(plan: n.Plan, chosen: frozenset[str]) -> n.Plan:
     sources cannot be merged.
     """
     merged = merge_duplicate_sources(plan)
+    if REUSE_TABLE_SOURCE_TOPICS in chosen:
+        merged = reuse_table_source_topics(merged)
     if MERGE_REPARTITION_TOPICS in chosen:
         merged = merge_repartitions(merged)
     return single_store_self_joins(merged) if SINGLE_STORE_SELF_JOIN in chosen else merged
@@ -77,6 +79,15 @@ def merge_duplicate_sources(plan: n.Plan) -> n.Plan:
             del result[id]
             _replace_parent(result, id, (first,))
     return result
+
+
+def reuse_table_source_topics(plan: n.Plan) -> n.Plan:
+    """Return `plan` with the stores of tables that are read from topics kept without a changelog topic of their own:
+    the table's topic has all that would be in it (Kafka: reuse.ktable.source.topics).
+    """
+    return {
+        id: replace(node, reuse_topic=True) if isinstance(node, n.TableSource) else node for id, node in plan.items()
+    }
 
 
 def merge_repartitions(plan: n.Plan) -> n.Plan:

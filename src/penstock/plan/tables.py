@@ -53,7 +53,10 @@ class TableFacts:
         node = self._plan[id]
         match node:
             case n.TableSource() | n.StreamToTable() | n.ForeignKeyJoin():
-                return node.store if node.queryable or id in self._needed else None
+                if not node.queryable and id not in self._needed:
+                    return None
+                reuses = isinstance(node, n.TableSource) and node.reuse_topic
+                return node.store.with_logging_disabled() if reuses else node.store
             case n.TableFilter() | n.TableMapValues() | n.TableTransformValues():
                 return node.store
             case n.Count() | n.Reduce() | n.Aggregate() | n.TableCount() | n.TableReduce() | n.TableAggregate():
@@ -82,7 +85,8 @@ class TableFacts:
             case n.TableTableJoin():
                 this, other = self.value_getter(node.this_table), self.value_getter(node.other_table)
                 return JoinedValueGetterSupplier(this, other, node.joiner, node.type)
-        return ComputedValueGetterSupplier(self.value_getter(node.parents[0]), self.computation(id))
+            case _:
+                return ComputedValueGetterSupplier(self.value_getter(node.parents[0]), self.computation(id))
 
     def computation(self, id: n.NodeId) -> partial[ValueComputation]:
         """Return what makes the computation by which the values of the table `id` follow from those of its parent."""

@@ -36,6 +36,9 @@ def add_table_node(lowering: Lowering, id: n.NodeId, node: n.TableNode) -> None:
                 offset_reset=node.offset_reset,
             )
             add_table_source(lowering, id, node, node.source_name)
+            store = lowering.tables.store(id)
+            if store is not None and node.reuse_topic:
+                lowering.topology.connect_source_store_and_topic(store.name, node.topic)
         case n.StreamToTable():
             add_table_source(lowering, id, node, *lowering.parents(node))
         case n.TableFilter() | n.TableMapValues():
