@@ -438,6 +438,10 @@ class KeyValueStoreFacade:
         """Remove `key`; return the value that was there, None if there was none."""
         return _plain(self._store.delete(key))
 
+    def clear(self) -> None:
+        """Remove all entries."""
+        self._store.clear()
+
     def range(self, from_key: Any, to_key: Any) -> KeyValueIterator:
         """Return the entries from `from_key` to `to_key`, both inclusive, None for an open end."""
         return _PlainIterator(self._store.range(from_key, to_key))

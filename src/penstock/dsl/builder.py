@@ -151,7 +151,8 @@ class StreamsBuilder:
     def build(self, config: Mapping[str, Any] | None = None) -> Topology:
         """Return the topology of all that was made so far, optimised as `topology.optimization` of `config` says.
 
-        Raises TopologyError where it cannot be one, or has generated names that the TopologyConfig forbids, ConfigError for optimisations that do not exist.
+        Raises TopologyError where it cannot be one, or has generated names that the TopologyConfig forbids, ConfigError
+        for optimisations that do not exist.
         """
         plan = self._graph.plan()
         topology = lower(optimize(plan, optimizations(config or {})), self._topology_config)

@@ -18,6 +18,7 @@ from penstock.windows import LONG_MAX
 
 REPARTITION_SUFFIX = "-repartition"
 CHANGELOG_SUFFIX = "-changelog"
+INTERNAL_SUFFIXES = (REPARTITION_SUFFIX, CHANGELOG_SUFFIX)
 
 _REPARTITION_CONFIG: Mapping[str, str] = {
     "cleanup.policy": "delete",

@@ -56,6 +56,21 @@ class ProcessorContext(Protocol):
         ...
 
     @property
+    def topic(self) -> str | None:
+        """The topic of the input record; None where no record is being processed (KIP-28)."""
+        ...
+
+    @property
+    def partition(self) -> int:
+        """The partition of the input record; -1 where no record is being processed (KIP-28)."""
+        ...
+
+    @property
+    def offset(self) -> int:
+        """The offset of the input record; -1 where no record is being processed (KIP-28)."""
+        ...
+
+    @property
     def key_serde(self) -> Serde | None:
         """`default.key.serde`, None if not set."""
         ...
@@ -72,6 +87,29 @@ class ProcessorContext(Protocol):
     def forward(self, record: Record[Any, Any], child_name: str | None = None) -> None:
         """Hand `record` to every child in the order of their registration, or only to the child named; raises
         StreamsError for an unknown child."""
+        ...
+
+    def send(
+        self,
+        topic: str,
+        key: Any,
+        value: Any,
+        key_serde: Serde | None = None,
+        value_serde: Serde | None = None,
+    ) -> None:
+        """Write a record to any topic, without a sink, with the timestamp and the headers of the record being
+        processed, or the time of the punctuation (KIP-28).
+
+        Args:
+            topic: the topic, which exists; not a repartition or changelog topic.
+            key: the key, None for null.
+            value: the value, None for null.
+            key_serde: writes the key; None for `default.key.serde`.
+            value_serde: writes the value; None for `default.value.serde`.
+
+        Raises StreamsError if the topic is not known or internal, ConfigError if there is no serde, and what a serde
+        raises.
+        """
         ...
 
     def schedule(

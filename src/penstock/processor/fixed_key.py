@@ -101,6 +101,21 @@ class FixedKeyProcessorContext:
         return self._context.record_metadata
 
     @property
+    def topic(self) -> str | None:
+        """The topic of the input record; None where no record is being processed (KIP-28)."""
+        return self._context.topic
+
+    @property
+    def partition(self) -> int:
+        """The partition of the input record; -1 where no record is being processed (KIP-28)."""
+        return self._context.partition
+
+    @property
+    def offset(self) -> int:
+        """The offset of the input record; -1 where no record is being processed (KIP-28)."""
+        return self._context.offset
+
+    @property
     def key_serde(self) -> Serde | None:
         """`default.key.serde`, None if not set."""
         return self._context.key_serde
@@ -121,6 +136,21 @@ class FixedKeyProcessorContext:
         if not isinstance(record, FixedKeyRecord):
             raise TypeError(f"Expected a FixedKeyRecord, such as record.with_value(...), got {record!r}.")
         self._context.forward(record.as_record(), child_name)
+
+    def send(
+        self,
+        topic: str,
+        key: Any,
+        value: Any,
+        key_serde: Serde | None = None,
+        value_serde: Serde | None = None,
+    ) -> None:
+        """Write a record to any topic, without a sink, with the timestamp and the headers of the record being
+        processed, or the time of the punctuation (KIP-28).
+
+        Arguments and errors are those of `ProcessorContext.send`.
+        """
+        self._context.send(topic, key, value, key_serde, value_serde)
 
     def schedule(
         self,

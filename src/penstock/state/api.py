@@ -110,6 +110,10 @@ class KeyValueStore(ReadOnlyKeyValueStore, Protocol):
         """Remove `key`; return the value that was there, None if there was none."""
         ...
 
+    def clear(self) -> None:
+        """Remove all entries, each as `delete` does (KIP-28)."""
+        ...
+
 
 # ---------- how stores are described
 

@@ -50,6 +50,13 @@ class MeteredKeyValueStore(MeteredStore):
         self.put(key, None)
         return before
 
+    def clear(self) -> None:
+        """Remove all entries, each as `delete` does (KIP-28)."""
+        self._check_open()
+        keys = [key for key, _ in self._below.range(None, None, False)]
+        for key in keys:
+            self._below.put(key, None)
+
     def range(self, from_key: Any, to_key: Any) -> MeteredIterator:
         """Return the entries from `from_key` to `to_key` in the byte order of the serialised keys, both inclusive, None
         for an open end."""

@@ -98,3 +98,7 @@ class ReadOnlyKeyValueView(_ReadOnlyStore):
     def delete(self, key: Any) -> Any:
         """Raise UnsupportedOperationError."""
         self._refuse()
+
+    def clear(self) -> None:
+        """Raise UnsupportedOperationError."""
+        self._refuse()

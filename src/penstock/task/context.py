@@ -4,15 +4,18 @@ processor is given."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 from penstock.config import StreamsConfig
-from penstock.errors import StreamsError
+from penstock.errors import StreamsError, UnsupportedOperationError
+from penstock.exception_handlers import ProducerRecord
+from penstock.plan.internal_topics import INTERNAL_SUFFIXES
 from penstock.processor.api import Cancellable, ProcessorContext, PunctuationType, Punctuator
-from penstock.record import NO_TIMESTAMP, Record, RecordBatch, RecordMetadata, TopicPartition
+from penstock.record import NO_METADATA, NO_TIMESTAMP, Headers, Record, RecordBatch, RecordMetadata, TopicPartition
 from penstock.serdes import Serde
+from penstock.serdes.api import missing_serde
 from penstock.state.api import EngineStore, RecordContext, StateStore
 from penstock.task.punctuation import MINIMUM_INTERVAL_MS, Schedule, Schedules
 
@@ -76,6 +79,7 @@ class TaskContext:
         self.processor_metadata: dict[str, int] = {}
         self.dropped_records: Counter[str] = Counter()
         self.commit_requested = False
+        self.sender: Callable[[ProducerRecord], None] | None = None
 
     def node_context(self, node: Node) -> ProcessorContext:
         """Return the context of `node`."""
@@ -91,6 +95,14 @@ class TaskContext:
         if record is None:
             return RecordContext(self.punctuation_time, (), self.metadata)
         return RecordContext(record.timestamp, record.headers, self.metadata)
+
+
+def _serialized(serde: Serde | None, what: str, topic: str, part: Any, headers: Headers) -> bytes | None:
+    if part is None:
+        return None
+    if serde is None:
+        raise missing_serde(what)
+    return serde.serialize(topic, part, headers)
 
 
 class NodeContext:
@@ -117,6 +129,21 @@ class NodeContext:
     def record_metadata(self) -> RecordMetadata | None:
         """Topic, partition and offset of the input record; None where no record is being processed."""
         return self._task.metadata
+
+    @property
+    def topic(self) -> str | None:
+        """The topic of the input record; None where no record is being processed (KIP-28)."""
+        return (self._task.metadata or NO_METADATA).topic
+
+    @property
+    def partition(self) -> int:
+        """The partition of the input record; -1 where no record is being processed (KIP-28)."""
+        return (self._task.metadata or NO_METADATA).partition
+
+    @property
+    def offset(self) -> int:
+        """The offset of the input record; -1 where no record is being processed (KIP-28)."""
+        return (self._task.metadata or NO_METADATA).offset
 
     @property
     def key_serde(self) -> Serde | None:
@@ -164,6 +191,31 @@ class NodeContext:
         raise StreamsError(
             f"Unknown downstream node: {child_name} either does not exist or is not connected to this processor."
         )
+
+    def send(
+        self,
+        topic: str,
+        key: Any,
+        value: Any,
+        key_serde: Serde | None = None,
+        value_serde: Serde | None = None,
+    ) -> None:
+        """Write a record to any topic, without a sink, with the timestamp and the headers of the record being
+        processed, or the time of the punctuation (KIP-28).
+
+        Arguments and errors are those of `ProcessorContext.send`.
+        """
+        if self._task.sender is None:
+            raise UnsupportedOperationError("send() is not supported in the processor of a global store.")
+        if topic.startswith(f"{self.application_id}-") and topic.endswith(INTERNAL_SUFFIXES):
+            raise StreamsError(
+                f"Processor {self._node.name} cannot send to the internal topic {topic}: forward to a repartition() "
+                "instead, or write to a topic of your own."
+            )
+        timestamp, headers, _ = self._task.record_context()
+        raw_key = _serialized(key_serde or self.key_serde, "key", topic, key, headers)
+        raw_value = _serialized(value_serde or self.value_serde, "value", topic, value, headers)
+        self._task.sender(ProducerRecord(topic, raw_key, raw_value, max(timestamp, 0), headers))
 
     def schedule(
         self,

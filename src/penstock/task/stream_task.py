@@ -100,6 +100,7 @@ class StreamTask:
         self._context.stores = self._state.stores
         self._context.global_stores = global_stores or {}
         sender = RecordSender(self._collector, partitions, str(task_id), task_id.partition)
+        self._context.sender = sender.send
         self._errors = ErrorHandling.of_task(self._context, sender)
         self._topology = ProcessorTopology(spec, self._context, self._collector, sender, self._errors)
         sinks = [node for node in spec.nodes if isinstance(node, SinkSpec)]
