@@ -6,7 +6,7 @@ it is the order here too. (The heapq of Python sifts otherwise, and would give a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -22,6 +22,10 @@ class PriorityQueue(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._heap)
+
+    def __iter__(self) -> Iterator[T]:
+        """Yield the items in an order in which an empty queue, offered them, becomes this one."""
+        return iter(self._heap)
 
     def peek(self) -> T | None:
         """Return the first item without taking it, None if there is none."""

@@ -115,8 +115,8 @@ class EpochSchedules(LivingSchedules):
     def __init__(self, states: Iterable[ScheduleState]) -> None:
         """Go on from `states`."""
         super().__init__()
-        self._before = {(state.node, state.call): state for state in states}
-        self._made: list[Schedule] = []
+        self._before = {(state.node, state.call): (place, state) for place, state in enumerate(states)}
+        self._made: dict[int, Schedule] = {}
 
     def add(self, schedule: Schedule, initializing: bool) -> None:
         """Take a schedule made in `init`; raises StreamsError for one made later."""
@@ -127,13 +127,21 @@ class EpochSchedules(LivingSchedules):
                 "in init(): schedule there, and let the punctuator decide from a store whether there is something "
                 "to do."
             )
-        before = self._before.get((schedule.node, schedule.call))
+        place, before = self._before.get((schedule.node, schedule.call), (len(self._before) + len(self._made), None))
         if before is not None:
             schedule.cancelled = before.next_time is None
             schedule.next_time = NO_TIMESTAMP if before.next_time is None else before.next_time
-        self._made.append(schedule)
-        self.put_back(schedule)
+        self._made[place] = schedule
+        self._schedules[schedule.type] = PriorityQueue(_next_time)
+        for _, made in sorted(self._made.items()):
+            if made.type is schedule.type:
+                self.put_back(made)
 
     def states(self) -> tuple[ScheduleState, ...]:
-        """Return the next time of each schedule, None for a cancelled one."""
-        return tuple(ScheduleState(s.node, s.call, s.type, None if s.cancelled else s.next_time) for s in self._made)
+        """Return the next time of each schedule, None for a cancelled one; those of one time in an order that keeps
+        their turns."""
+        waiting = [schedule for queue in self._schedules.values() for schedule in queue if not schedule.cancelled]
+        cancelled = [schedule for schedule in self._made.values() if schedule.cancelled]
+        return tuple(
+            ScheduleState(s.node, s.call, s.type, None if s.cancelled else s.next_time) for s in (*waiting, *cancelled)
+        )
