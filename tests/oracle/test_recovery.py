@@ -1,5 +1,5 @@
-"""The topologies of the conformance cases on other input: batches of any sizes, crashes at any commit and both executions
-give what one run over everything gives, record by record.
+"""The topologies of the conformance cases on other input: batches of any sizes, crashes at any commit and both
+executions give what one run over everything gives, record by record.
 
 The same means equal output in the order of sending across topics, equal entries of every store and equal counts of
 dropped records. A case lends its topology and its records, which are taken in another order, some twice and some not at
@@ -126,7 +126,10 @@ class Life:
 
 
 def runs(
-    part: SubtopologySpec, config: Callable[[str], StreamsConfig], topics: Mapping[str, RecordBatch], draw: random.Random
+    part: SubtopologySpec,
+    config: Callable[[str], StreamsConfig],
+    topics: Mapping[str, RecordBatch],
+    draw: random.Random,
 ) -> Iterator[tuple[str, Outcome]]:
     """Yield the outcome of one run over everything, then those of runs in pieces, with crashes."""
     task = StreamTask(part, TaskId(part.id, 0), config("record"), MemoryBase(), OneEach(), schedules=EpochSchedules(()))
