@@ -76,6 +76,15 @@ class SegmentedStore:
             self._metadata[self._clock] = time
             self._set_clock(time)
 
+    def accepts(self, time: int) -> bool:
+        """Let the clock see `time` (ms) and return whether an entry of that time is still written; one that is not
+        counts as dropped."""
+        self.observe(time)
+        if time >= self._oldest_accepted:
+            return True
+        self.count_dropped(1)
+        return False
+
     @property
     def observed_time(self) -> int:
         """The clock of the store (ms), NO_TIMESTAMP before the first write."""
@@ -100,6 +109,21 @@ class SegmentedStore:
         """Return whether all of `keys` will be visible when all are written."""
         times = times_of(keys, self.suffix_size)
         return int(times.min()) > max(int(times.max()), self._observed) - self._retention
+
+    def kept_runs(self, keys: Sequence[bytes]) -> Iterator[tuple[int, int]]:
+        """Yield start and end of runs of `keys` that are all visible when a run is written after those before it; a key
+        that has expired is a run of its own."""
+        if self.keeps(keys):
+            yield 0, len(keys)
+            return
+        times: list[int] = times_of(keys, self.suffix_size).tolist()
+        start, lowest, newest = 0, times[0], max(times[0], self._observed)
+        for place, time in enumerate(times):
+            lowest, newest = min(lowest, time), max(newest, time)
+            if place > start and lowest <= newest - self._retention:
+                yield start, place
+                start, lowest = place, time
+        yield start, len(keys)
 
     # ---------- reads
 
@@ -150,13 +174,9 @@ class SegmentedStore:
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Write `value` under `key` (None deletes) unless it comes too late."""
-        time = self._time(key)
-        self.observe(time)
-        if time < self._oldest_accepted:
-            self.count_dropped(1)
-            return
-        self._segments.add(key[:SEGMENT_SIZE])
-        self._buffer.put(key, value)
+        if self.accepts(self._time(key)):
+            self._segments.add(key[:SEGMENT_SIZE])
+            self._buffer.put(key, value)
 
     def put_many(
         self, keys: Sequence[bytes], values: Sequence[bytes | None], contexts: Sequence[RecordContext] | None = None
@@ -267,11 +287,8 @@ class CachingSegmentedStore(CachingKeyValueStore):
         self._below.flush()
 
     def _write_below(self, keys: list[bytes], values: list[bytes | None], contexts: list[RecordContext]) -> None:
-        if self._segmented.keeps(keys):
-            super()._write_below(keys, values, contexts)
-            return
-        for key, value, context in zip(keys, values, contexts, strict=True):  # each may make the next expire
-            super()._write_below([key], [value], [context])
+        for start, stop in self._segmented.kept_runs(keys):  # a write may make others expire
+            super()._write_below(keys[start:stop], values[start:stop], contexts[start:stop])
 
 
 def _following(segment: bytes) -> bytes:
