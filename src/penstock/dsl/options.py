@@ -15,7 +15,7 @@ from penstock.plan.topology import check_offset_reset
 from penstock.processor.timestamps import TimestampExtractor
 from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder
-from penstock.state.suppliers import KeyValueBytesStoreSupplier, StoreSupplier
+from penstock.state.suppliers import KeyValueBytesStoreSupplier, StoreSupplier, VersionedBytesStoreSupplier
 
 STORE_TYPES = ("in_memory", "rocksdb")
 
@@ -364,4 +364,5 @@ class Materialized:
     def store_builder(self, name: str, key_serde: Serde | None, value_serde: Serde | None) -> StoreBuilder:
         """Return the store `name` with these options; serdes that the options have go before those given."""
         supplier = self.store_supplier or KeyValueBytesStoreSupplier(name, self.in_memory)
-        return self.builder(supplier, key_serde, value_serde, timestamped=True)
+        timestamped = not isinstance(supplier, VersionedBytesStoreSupplier)  # versions have timestamps of their own
+        return self.builder(supplier, key_serde, value_serde, timestamped=timestamped)

@@ -202,7 +202,8 @@ class StreamJoins:
             if not may_be_versioned(self._graph.node(table._id)):
                 raise ValueError(NOT_VERSIONED)
             supplier = KeyValueBytesStoreSupplier(f"{name}-Buffer", in_memory=False)
-            buffer = StoreBuilder(supplier, BufferKeySerde(None), BufferValueSerde(None))  # Kafka, too, takes the defaults
+            serdes = _first(options.key_serde, self._key_serde), _first(options.value_serde, self._value_serde)
+            buffer = StoreBuilder(supplier, BufferKeySerde(serdes[0]), BufferValueSerde(serdes[1]))
         join = nodes.StreamTableJoin(
             name=name,
             parents=(parent,),
@@ -213,7 +214,7 @@ class StreamJoins:
             grace_period_ms=options.grace_period_ms,
             buffer=buffer,
         )
-        key_serde = self._key_serde if options.key_serde is None else options.key_serde
+        key_serde = _first(options.key_serde, self._key_serde)
         return self._graph.stream(self._graph.add(join), key_serde, None, repartition_required=False)
 
     def _join_global_table(
@@ -239,9 +240,7 @@ class StreamJoins:
             self._graph.add(join), self._key_serde, None, repartition_required=self._repartition_required
         )
 
-    def _copartitioned(
-        self, name: str | None, key_serde: Serde | None, value_serde: Serde | None
-    ) -> nodes.NodeId:
+    def _copartitioned(self, name: str | None, key_serde: Serde | None, value_serde: Serde | None) -> nodes.NodeId:
         """Return the node whose records stand on the partitions of their keys: this stream, or a repartition of it
         called `name`, or after the stream if that is None; joins that leave it None share one.
         """
@@ -255,11 +254,15 @@ class StreamJoins:
                     name=repartition_names.source,
                     parents=(self._id,),
                     names=repartition_names,
-                    key_serde=self._key_serde if key_serde is None else key_serde,
-                    value_serde=self._value_serde if value_serde is None else value_serde,
+                    key_serde=_first(key_serde, self._key_serde),
+                    value_serde=_first(value_serde, self._value_serde),
                 )
             )
         return self._join_repartition
+
+
+def _first(given: Serde | None, inherited: Serde | None) -> Serde | None:
+    return inherited if given is None else given
 
 
 def _suffixed(name: str | None, suffix: str) -> str | None:

@@ -66,7 +66,7 @@ class SubscriptionSend(Processor):
         keeps_left: whether a row has a result without a value of the foreign table. drop_out_of_order: whether the
         table is versioned. Serdes of None are the defaults. topic: that of the subscriptions, without prefix.
         """
-        self._extract = extractor if with_key else lambda key, value: extractor(value)
+        self._extract: ForeignKeyExtractor = extractor if with_key else lambda key, value: extractor(value)
         self._keeps_left = keeps_left
         self._drop_out_of_order = drop_out_of_order
         self._foreign_key_serde = foreign_key_serde
@@ -189,9 +189,7 @@ class ForeignTableJoin(Processor):
     """Answers all subscriptions to a key of the foreign table when its value changes (Kafka class:
     ForeignTableJoinProcessorSupplier)."""
 
-    def __init__(
-        self, store_name: str, foreign_key_serde: Serde | None, drop_out_of_order: bool, topic: str
-    ) -> None:
+    def __init__(self, store_name: str, foreign_key_serde: Serde | None, drop_out_of_order: bool, topic: str) -> None:
         """Take the name of the store of subscriptions; drop_out_of_order: whether the foreign table is versioned."""
         self._store_name = store_name
         self._foreign_key_serde = foreign_key_serde
@@ -217,9 +215,7 @@ class ForeignTableJoin(Processor):
                 response = SubscriptionResponseWrapper(
                     subscription.hash, change.new_value, subscription.primary_partition
                 )
-                self.context.forward(
-                    Record(subscription.primary_key, response, record.timestamp, record.headers)
-                )
+                self.context.forward(Record(subscription.primary_key, response, record.timestamp, record.headers))
 
 
 class ResponseJoin(Processor):

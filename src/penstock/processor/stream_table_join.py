@@ -118,11 +118,11 @@ class StreamTableGraceJoin(StreamTableJoin):
         if record.value is None or (record.key is None and not self._keeps_left):
             self._engine.count_dropped(1)
             return
+        if record.key is None:
+            raise TypeError("key cannot be null")
         if record.timestamp < self._stream_time.ms - self._grace_period_ms:
             self._join(record, record.key)
             return
-        if record.key is None:
-            raise TypeError("key cannot be null")
         self._wait(record)
         due = self._stream_time.advance(record.timestamp) - self._grace_period_ms
         if self._metadata.get(self._min_time_entry, LONG_MAX) <= due:

@@ -35,11 +35,12 @@ class TableTableJoin(Processor):
     ) -> None:
         """Look up values by `other`.
 
-        reverse: this side is the right one, whose value `joiner` takes last. keeps_this, keeps_other: whether a value of this side, and of the
-        other, has a result without the other. drop_out_of_order: whether this side is versioned.
+        reverse: this side is the right one, whose value `joiner` takes last. keeps_this, keeps_other: whether a value
+        of this side, and of the other, has a result without the other. drop_out_of_order: whether this side is
+        versioned.
         """
         self._other_supplier = other
-        self._joiner = (lambda this, other: joiner(other, this)) if reverse else joiner
+        self._joiner: TableJoiner = (lambda this, other: joiner(other, this)) if reverse else joiner
         self._keeps_this = keeps_this
         self._keeps_other = keeps_other
         self._send_old_values = send_old_values
@@ -66,9 +67,7 @@ class TableTableJoin(Processor):
         joiner, keeps_absent = self._joiner, self._keeps_other and other is not None
         new_result = joiner(new, other) if new is not None or keeps_absent else None
         old_result = joiner(old, other) if self._send_old_values and (old is not None or keeps_absent) else None
-        self.context.forward(
-            Record(record.key, Change(new_result, old_result, is_latest), timestamp, record.headers)
-        )
+        self.context.forward(Record(record.key, Change(new_result, old_result, is_latest), timestamp, record.headers))
 
 
 class TableTableJoinMerge(Processor):

@@ -1,8 +1,8 @@
 """The serdes of a buffer in which records of a stream wait in the order of time, byte for byte those of Kafka.
 
 A key is 8 bytes of timestamp, the key of the record, and 4 bytes of a sequence number that tells records apart which
-have both alike. A value is the context of the record (timestamp and offset, 8 bytes each; topic, partition, headers) and
-three values, each with its size in 4 bytes (-1 for None): prior and old value, which are None here, and the value.
+have both alike. A value is the context of the record (timestamp and offset, 8 bytes each; topic, partition, headers)
+and three values, each with its size in 4 bytes (-1 for None): prior and old value, which are None here, and the value.
 """
 
 from __future__ import annotations

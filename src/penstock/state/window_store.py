@@ -67,6 +67,8 @@ class MeteredWindowStore(MeteredStore):
         data = self._serdes.serialize_value(value)
         if self._duplicates:
             if data is None:
+                if not self._persistent:  # Kafka's store in memory looks at the time first
+                    self._uncommitted.accepts(window_start)
                 return
             self._sequence = self._metadata[self._sequence_name] = (self._sequence + 1) & MAX_SEQUENCE
         self._below.put(self._entry_key(serialized, window_start), data)

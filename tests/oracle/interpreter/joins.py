@@ -116,9 +116,7 @@ def _stream_joined(
 
 
 _SERDES = {"key_serde": SERDES, "value_serde": SERDES, "other_value_serde": SERDES}
-_WINDOWS = Fields(
-    "join windows", {"difference": PLAIN, "grace": PLAIN, "before": PLAIN, "after": PLAIN}, _join_windows
-)
+_WINDOWS = Fields("join windows", {"difference": PLAIN, "grace": PLAIN, "before": PLAIN, "after": PLAIN}, _join_windows)
 _JOINED = Fields("joined", {**_SERDES, "name": PLAIN, "grace": PLAIN}, _joined)
 _STREAM_JOINED = Fields(
     "stream_joined",

@@ -73,9 +73,7 @@ def _copartition(lowering: Lowering, *ids: n.NodeId, source: str | None = None) 
 def _add_stream_stream_join(lowering: Lowering, node: n.StreamStreamJoin) -> None:
     topology = lowering.topology
     if node.self_join:
-        make = partial(
-            StreamStreamSelfJoin, node.this_store.name, node.name, node.joiner, node.with_key, node.windows
-        )
+        make = partial(StreamStreamSelfJoin, node.this_store.name, node.name, node.joiner, node.with_key, node.windows)
         lowering.add_processor_below(node.name, [node.this_windowed], make)
         topology.add_state_store(node.this_store, node.this_windowed, node.name)
         return
@@ -89,12 +87,8 @@ def _add_stream_stream_join(lowering: Lowering, node: n.StreamStreamJoin) -> Non
         outer_store=None if node.outer_store is None else node.outer_store.name,
         join_name=node.name,
     )
-    this = side(
-        left=True, keeps_this=type.keeps_left, keeps_other=type.keeps_right, other_store=node.other_store.name
-    )
-    other = side(
-        left=False, keeps_this=type.keeps_right, keeps_other=type.keeps_left, other_store=node.this_store.name
-    )
+    this = side(left=True, keeps_this=type.keeps_left, keeps_other=type.keeps_right, other_store=node.other_store.name)
+    other = side(left=False, keeps_this=type.keeps_right, keeps_other=type.keeps_left, other_store=node.this_store.name)
     lowering.add_processor_below(node.this_join, [node.this_windowed], partial(processor, this))
     lowering.add_processor_below(node.other_join, [node.other_windowed], partial(processor, other))
     lowering.add_processor_below(node.name, [node.this_join, node.other_join], StreamMerge)
@@ -107,20 +101,15 @@ def _add_stream_stream_join(lowering: Lowering, node: n.StreamStreamJoin) -> Non
 
 def _add_stream_table_join(lowering: Lowering, id: n.NodeId, node: n.StreamTableJoin) -> None:
     getter = lowering.tables.value_getter(node.table)
-    join = partial(StreamTableJoin, getter, node.joiner, node.with_key, node.type.keeps_left)
-    if node.buffer is not None and node.grace_period_ms is not None:
+    arguments = getter, node.joiner, node.with_key, node.type.keeps_left
+    if node.buffer is None or node.grace_period_ms is None:
+        lowering.add_processor(node, partial(StreamTableJoin, *arguments))
+    else:
         for name in getter.store_names():
             _check_history(lowering.topology.state_store(name), node.grace_period_ms)
-        join = partial(
-            StreamTableGraceJoin,
-            getter,
-            node.joiner,
-            node.with_key,
-            node.type.keeps_left,
-            node.buffer.name,
-            node.grace_period_ms,
+        lowering.add_processor(
+            node, partial(StreamTableGraceJoin, *arguments, node.buffer.name, node.grace_period_ms)
         )
-    lowering.add_processor(node, join)
     _connect(lowering, node.name, getter)
     if node.buffer is not None:
         lowering.topology.add_state_store(node.buffer, node.name)
@@ -217,9 +206,7 @@ def _add_subscription(lowering: Lowering, node: n.ForeignKeySubscription) -> Non
 
 def _add_foreign_table_join(lowering: Lowering, node: n.ForeignTableJoin) -> None:
     versioned = lowering.tables.is_versioned(node.parents[0])
-    make = partial(
-        ForeignTableJoin, node.store.name, node.foreign_key_serde, versioned, node.registration_topic
-    )
+    make = partial(ForeignTableJoin, node.store.name, node.foreign_key_serde, versioned, node.registration_topic)
     lowering.add_processor(node, make, node.store)
 
 
