@@ -238,6 +238,27 @@ KEYS: Mapping[str, ConfigKey] = {
             "low",
             "Version of Kafka Streams that wrote what is read now, where its internal formats were others.",
         ),
+        ConfigKey(
+            "stream.time.policy",
+            _one_of("max", "min"),
+            "max",
+            "low",
+            "max: stream time is the largest timestamp taken; min: the smallest of the partition times.",
+        ),
+        ConfigKey(
+            "partition.pause.threshold.ms",
+            _whole(0),
+            None,
+            "low",
+            "How far (ms) a partition may be ahead of the slowest of its task before it is paused; not set: any.",
+        ),
+        ConfigKey(
+            "partition.grouper",
+            _anything,
+            None,
+            "low",
+            "PartitionGrouper that says which partitions make one task; not set: those of one number.",
+        ),
         ConfigKey("topology.optimization", _text, "none", "medium", "none, all, or a list of optimisations."),
         ConfigKey(
             "replication.factor",

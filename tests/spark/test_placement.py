@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
@@ -10,7 +11,9 @@ from penstock import Serdes, StreamsBuilder, Topology
 from penstock.dsl.options import Consumed, Grouped
 from penstock.errors import MissingSourceTopicError, TopologyError
 from penstock.host.spark.placement import differences, place, resolve_patterns, shape
+from penstock.plan.partition_grouper import PartitionGrouper
 from penstock.plan.subtopology import BuiltTopology, InternalTopic, SourceSpec, SubtopologySpec, TaskId
+from penstock.record import TopicPartition
 
 STRING = Serdes.string()
 PAIRS = Grouped.with_(key_serde=STRING, value_serde=STRING)
@@ -54,6 +57,32 @@ def test_a_topic_is_read_where_it_has_partitions() -> None:
     placement = place(built, {"a": 1, "b": 2, "out": 1}, parallelism=4)
     assert placement.inputs_of(TaskId(0, 0), {}) == [("a", 0), ("b", 0)]
     assert placement.inputs_of(TaskId(0, 1), {}) == [("b", 1)]
+
+
+class Pairs(PartitionGrouper):
+    """Two partitions of a topic in each group."""
+
+    def group(self, topics: Mapping[str, int]) -> Sequence[Collection[TopicPartition]]:
+        return [
+            [TopicPartition(topic, number) for topic, count in topics.items() for number in (first, first + 1)]
+            for first in range(0, max(topics.values()), 2)
+        ]
+
+
+def test_a_user_groups_partitions_into_tasks() -> None:
+    placement = place(counts("one"), {"in": 4, "out": 1}, parallelism=2, grouper=Pairs())
+    assert placement.levels == ((TaskId(0, 0), TaskId(0, 1)), (TaskId(1, 0), TaskId(1, 1)))
+    assert placement.inputs_of(TaskId(0, 1), {}) == [("in", 2), ("in", 3)]
+    assert placement.consumer("app-one-repartition", 3) == TaskId(1, 1)
+
+
+def test_a_checkpoint_is_held_against_the_groups_of_the_user() -> None:
+    topology = counts()
+    before, now = (
+        shape(topology, place(topology, {"in": 4, "out": 1}, 2, grouper)) for grouper in (Pairs(), PartitionGrouper())
+    )
+    assert "partitions of tasks" in before
+    assert any(line.startswith("partitions of tasks") for line in differences(before, now))
 
 
 def test_missing_topics_are_named_with_the_command() -> None:

@@ -37,9 +37,7 @@ class ProcessorStateManager:
         self._base = base
         self._cache = cache
         self.stores: dict[str, EngineStore] = {
-            name: build_store(
-                builder, config, base.view(name), cache, context, metadata, partial(count_dropped, name)
-            )
+            name: build_store(builder, config, base.view(name), cache, context, metadata, partial(count_dropped, name))
             for name, builder in spec.stores.items()
         }
 

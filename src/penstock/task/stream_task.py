@@ -9,18 +9,16 @@ begins again from the last commit, where nothing has changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
-import numpy as np
-
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, TaskCorruptedError, TaskMigratedError
-from penstock.plan.subtopology import SinkSpec, SubtopologySpec, TaskId
+from penstock.plan.subtopology import SinkSpec, SourceSpec, SubtopologySpec, TaskId
 from penstock.processor.api import PunctuationType
 from penstock.processor.timestamps import fail_on_invalid_timestamp
-from penstock.record import NO_METADATA, RecordBatch, TopicPartition, running_maximum
+from penstock.record import NO_METADATA, RecordBatch, TopicPartition
 from penstock.state.api import Base, Changes, EngineStore, StateStore
 from penstock.state.cache import RecordCache
 from penstock.task.checkpoint import TaskCheckpoint
@@ -34,6 +32,7 @@ from penstock.task.processor_topology import ProcessorTopology
 from penstock.task.punctuation import LivingSchedules, Schedule, Schedules
 from penstock.task.record_collector import OutputBatch, RecordCollector, SentRecord
 from penstock.task.record_sender import RecordSender
+from penstock.task.stream_time import MAXIMUM, MaximumStreamTime, MinimumStreamTime, StreamTime, partitions_ahead
 
 
 @dataclass(frozen=True)
@@ -67,13 +66,15 @@ class StreamTask:
         schedules: Schedules | None = None,
         state_log_prefix: str | None = None,
         global_stores: Mapping[str, StateStore] | None = None,
+        input_partitions: Collection[TopicPartition] | None = None,
     ) -> None:
         """Make the task's nodes and stores; nothing of the user's runs before `initialize`.
 
         base: the committed state. partitions: the number of partitions of each topic that sinks write to. checkpoint:
         that of the last commit, None for a new task. schedules: their lifetime on this host, LivingSchedules if not
         given. state_log_prefix: begins the texts of errors of the stores, naming the task if not given.
-        global_stores: by name, to be read by every processor.
+        global_stores: by name, to be read by every processor. input_partitions: all that the task reads; that of its
+        own number of every topic if not given.
         """
         self.task_id = task_id
         self._spec = spec
@@ -121,6 +122,7 @@ class StreamTask:
             self._context.count_dropped,
             self._errors.needs_source_records,
         )
+        self._stream_time = _stream_time(spec, task_id, config, checkpoint, input_partitions)
         self._order = None if config["penstock.trace.order"] is None else OrderTrace()
 
     def initialize(self) -> None:
@@ -134,6 +136,7 @@ class StreamTask:
         for source in self._topology.sources:
             if source.name == source_name:
                 self._group.add_source_topic(topic, source)
+                self._stream_time.add_partition(TopicPartition(topic, self.task_id.partition))
                 return
         raise StreamsError(f"Task {self.task_id} has no source node {source_name!r}.")
 
@@ -159,7 +162,8 @@ class StreamTask:
                 taken += len(batch)
                 if self._order is not None:
                     self._order.take(run.partition, run.lanes, batch.offsets)
-                stream_times = np.maximum(running_maximum(batch.timestamps), self._context.stream_time)
+                current = self._context.stream_time
+                stream_times = self._stream_time.advance(run.partition, batch.timestamps, current)
                 execute = self._execution.run_serialized if run.serialized else self._execution.run
                 start = 0
                 while start < len(batch):
@@ -171,6 +175,12 @@ class StreamTask:
             self._fail(failure)
         self._context.metadata = self._context.source_records = None
         return taken
+
+    def partitions_to_pause(self) -> frozenset[TopicPartition]:
+        """Return the partitions that are ahead of the slowest of the task by more than `partition.pause.threshold.ms`:
+        the host does not read them until the others have caught up. Empty without a threshold."""
+        threshold: int | None = self._context.config["partition.pause.threshold.ms"]
+        return frozenset() if threshold is None else partitions_ahead(self._group.partition_times, threshold)
 
     def advance_wall_clock(self, now_ms: int) -> bool:
         """Tell the task the wall-clock time and make the punctuations due; return whether there were any. Raises
@@ -294,6 +304,24 @@ class StreamTask:
         )
         _point_at_user_line(error, failure.error)
         raise error from failure.error
+
+
+def _stream_time(
+    spec: SubtopologySpec,
+    task_id: TaskId,
+    config: StreamsConfig,
+    checkpoint: TaskCheckpoint,
+    input_partitions: Collection[TopicPartition] | None,
+) -> StreamTime:
+    if config["stream.time.policy"] == MAXIMUM:
+        return MaximumStreamTime()
+    if input_partitions is None:
+        sources = [node for node in spec.nodes if isinstance(node, SourceSpec)]
+        outside = [node for node in sources if not node.repartition]  # repartition topics only where there is no other
+        input_partitions = [
+            TopicPartition(topic, task_id.partition) for node in outside or sources for topic in node.topics
+        ]
+    return MinimumStreamTime(input_partitions, checkpoint.partition_times)
 
 
 def _point_at_user_line(error: StreamsError, cause: BaseException) -> None:

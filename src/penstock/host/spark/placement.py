@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from penstock.errors import MissingSourceTopicError, TopologyError
+from penstock.plan.partition_grouper import BY_NUMBER, PartitionGrouper, partition_groups
 from penstock.plan.subtopology import BuiltTopology, NodeSpec, SinkSpec, SourceSpec, SubtopologySpec, TaskId
 from penstock.record import TopicPartition
 
@@ -31,13 +32,18 @@ class Place(NamedTuple):
 @dataclass(frozen=True)
 class Placement:
     """The tasks of each level, the Spark partitions of each level and of the sink, and the partitions of each source
-    topic (repartition topics too)."""
+    topic (repartition topics too). groups: the partitions that each task reads."""
 
     levels: tuple[tuple[TaskId, ...], ...]
     partitions: tuple[int, ...]
     sink_partitions: int
     source_partitions: Mapping[str, int]
-    subtopology_of: Mapping[str, int]
+    groups: Mapping[TaskId, tuple[TopicPartition, ...]]
+
+    @cached_property
+    def consumers(self) -> Mapping[TopicPartition, TaskId]:
+        """The task that reads each partition of the source topics."""
+        return {partition: task for task, group in self.groups.items() for partition in group}
 
     @cached_property
     def places(self) -> Mapping[TaskId, Place]:
@@ -64,7 +70,7 @@ class Placement:
 
     def consumer(self, topic: str, partition: int) -> TaskId:
         """Return the task that reads `partition` of the source topic `topic`."""
-        return TaskId(self.subtopology_of[topic], partition)
+        return self.consumers[TopicPartition(topic, partition)]
 
     def sink_partition(self, topic: str, partition: int) -> int:
         """Return the sink partition that writes to `partition` of `topic`: all of a partition's records go through
@@ -73,13 +79,7 @@ class Placement:
 
     def inputs_of(self, task: TaskId, repartition_topics: Mapping[str, Any]) -> list[TopicPartition]:
         """Return the partitions of topics of brokers that `task` reads."""
-        return [
-            TopicPartition(topic, task.partition)
-            for topic, subtopology in self.subtopology_of.items()
-            if subtopology == task.subtopology
-            and topic not in repartition_topics
-            and task.partition < self.source_partitions[topic]
-        ]
+        return [partition for partition in self.groups[task] if partition.topic not in repartition_topics]
 
 
 def resolve_patterns(topology: BuiltTopology, topics: Mapping[str, int], internal: frozenset[str]) -> BuiltTopology:
@@ -103,32 +103,40 @@ def resolve_patterns(topology: BuiltTopology, topics: Mapping[str, int], interna
     return replace(topology, subtopologies=tuple(subtopologies))
 
 
-def place(topology: BuiltTopology, topics: Mapping[str, int], parallelism: int) -> Placement:
+def place(
+    topology: BuiltTopology, topics: Mapping[str, int], parallelism: int, grouper: PartitionGrouper = BY_NUMBER
+) -> Placement:
     """Place all tasks of `topology`.
 
     Args:
         topology: with all patterns resolved.
         topics: partitions of each topic of the brokers.
         parallelism: Spark partitions of a level and of the sink, where there is that much to do.
+        grouper: says which partitions make one task.
 
     Raises:
         MissingSourceTopicError: a source topic does not exist.
-        TopologyError: co-partitioned topics differ in their partitions, or a sub-topology feeds itself.
+        TopologyError: co-partitioned topics differ in their partitions, a sub-topology feeds itself, or the grouper
+            leaves partitions out.
     """
     check_source_topics(topology, topics)
     source_partitions = {t: topics[t] for spec in topology.subtopologies for t in spec.source_topics if t in topics}
     source_partitions.update(_repartition_counts(topology, topics))
     level_of = _levels(topology)
     levels: list[list[TaskId]] = [[] for _ in range(max(level_of.values(), default=0) + 1)]
+    groups: dict[TaskId, tuple[TopicPartition, ...]] = {}
     for spec in topology.subtopologies:
-        count = max((source_partitions[topic] for topic in spec.source_topics), default=0)
-        levels[level_of[spec.id]].extend(TaskId(spec.id, partition) for partition in range(count))
+        counts = {topic: source_partitions[topic] for topic in spec.source_topics}
+        own = enumerate(partition_groups(grouper, counts))
+        tasks = {TaskId(spec.id, number): group for number, group in own}
+        groups.update(tasks)
+        levels[level_of[spec.id]].extend(tasks)
     return Placement(
         levels=tuple(map(tuple, levels)),
         partitions=tuple(max(1, min(parallelism, len(tasks))) for tasks in levels),
         sink_partitions=_sink_partitions(topology, topics, parallelism),
         source_partitions=source_partitions,
-        subtopology_of={topic: spec.id for spec in topology.subtopologies for topic in spec.source_topics},
+        groups=groups,
     )
 
 
@@ -238,9 +246,15 @@ def _feeders(spec: SubtopologySpec, topology: BuiltTopology) -> set[int]:
 
 def shape(topology: BuiltTopology, placement: Placement) -> dict[str, Any]:
     """Return what a checkpoint depends on, as plain data: tasks, levels, topics, nodes and stores."""
+    own_groups = {
+        str(task): ", ".join(map(str, group))
+        for task, group in placement.groups.items()
+        if any(partition.partition != task.partition for partition in group)
+    }
     return {
         "tasks of each level": [[str(task) for task in tasks] for tasks in placement.levels],
         "partitions of source topics": dict(sorted(placement.source_partitions.items())),
+        **({"partitions of tasks": own_groups} if own_groups else {}),
         "nodes": {str(spec.id): [_node_text(node) for node in spec.nodes] for spec in topology.subtopologies},
         "stores": {
             str(spec.id): {

@@ -19,6 +19,7 @@ from penstock.host.spark.checkpoint import Checkpoint, Manifest, Metadata
 from penstock.host.spark.placement import Placement, differences, external_sink_topics, place, resolve_patterns, shape
 from penstock.host.spark.recipe import Recipe
 from penstock.host.spark.sink import commits_topic
+from penstock.plan.partition_grouper import configured_grouper
 from penstock.plan.subtopology import BuiltTopology, SourceSpec
 from penstock.record import TopicPartition
 
@@ -62,7 +63,7 @@ def prepare(
     topics = admin.topics()
     internal = frozenset([*built.repartition_topics, commits_topic(application_id)])
     topology = resolve_patterns(built, topics, internal)
-    placement = place(topology, topics, parallelism)
+    placement = place(topology, topics, parallelism, configured_grouper(config))
     _check_sink_topics(topology, topics)
     metadata = checkpoint.read_metadata()
     if metadata is not None:
@@ -103,8 +104,8 @@ def prepare(
 def _check_no_global_stores(topology: BuiltTopology) -> None:
     if topology.global_topology is not None:
         raise StreamsError(
-            f"The Spark host does not keep global stores yet: {', '.join(topology.global_topology.stores)}. Use a table "
-            "(StreamsBuilder.table), which is partitioned, or run the topology on TopologyTestDriver."
+            f"The Spark host does not keep global stores yet: {', '.join(topology.global_topology.stores)}. Use a "
+            "partitioned table (StreamsBuilder.table), or run the topology on TopologyTestDriver."
         )
 
 

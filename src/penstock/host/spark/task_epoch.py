@@ -69,6 +69,7 @@ class TaskEpoch:
             checkpoint=state.checkpoint,
             wall_clock_ms=control.planned_ms,
             schedules=EpochSchedules(() if state.checkpoint is None else state.checkpoint.schedules),
+            input_partitions=recipe.placement.groups[self._task],
         )
         for lane, topic, partition, batch in inputs:
             self._count(topic, batch)

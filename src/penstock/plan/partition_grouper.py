@@ -1,0 +1,55 @@
+"""PartitionGrouper: which partitions of a sub-topology's topics make one task (KIP-28)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from penstock.errors import ConfigError, TopologyError
+from penstock.record import TopicPartition
+
+
+class PartitionGrouper:
+    """Groups the partitions of the topics that one sub-topology reads; each group is read by one task.
+
+    Set one of your own as `partition.grouper`. Records of a key must come to one group, whichever topic they are in: so
+    that joins and tables find each other, group the same numbers of all topics together. The groups of a checkpoint
+    cannot change.
+    """
+
+    def group(self, topics: Mapping[str, int]) -> Sequence[Collection[TopicPartition]]:
+        """Return the groups, each partition in one of them; `topics` has the number of partitions of each topic. The
+        default: one group for each number, of the partitions with that number."""
+        return [
+            [TopicPartition(topic, number) for topic, count in topics.items() if number < count]
+            for number in range(max(topics.values(), default=0))
+        ]
+
+
+BY_NUMBER = PartitionGrouper()
+"""The default: the partitions of one number make a task."""
+
+
+def configured_grouper(config: Mapping[str, Any]) -> PartitionGrouper:
+    """Return the grouper that `partition.grouper` names, an object or its class, else the default; raises ConfigError
+    for anything else."""
+    given = config["partition.grouper"]
+    grouper = BY_NUMBER if given is None else given() if isinstance(given, type) else given
+    if not isinstance(grouper, PartitionGrouper):
+        raise ConfigError(
+            f"Invalid value {given!r} for configuration partition.grouper: expected a PartitionGrouper or its class."
+        )
+    return grouper
+
+
+def partition_groups(grouper: PartitionGrouper, topics: Mapping[str, int]) -> tuple[tuple[TopicPartition, ...], ...]:
+    """Return the groups that `grouper` makes of `topics`; raises TopologyError unless each partition is in one."""
+    groups = tuple(tuple(TopicPartition(*each) for each in group) for group in grouper.group(topics))
+    placed = [partition for group in groups for partition in group]
+    wanted = {TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)}
+    wrong = [f"{each} is in no group" for each in sorted(wanted - set(placed))]
+    wrong += [f"{each} does not exist" for each in sorted(set(placed) - wanted)]
+    wrong += [f"{each} is in several groups" for each in sorted({each for each in placed if placed.count(each) > 1})]
+    if wrong:
+        raise TopologyError(f"{type(grouper).__name__} must put each partition into one group: {'; '.join(wrong)}.")
+    return groups

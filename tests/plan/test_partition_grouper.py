@@ -1,0 +1,57 @@
+"""Which partitions make one task: those of one number, or as the user groups them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import pytest
+
+from penstock.errors import TopologyError
+from penstock.plan.partition_grouper import PartitionGrouper, partition_groups
+from penstock.record import TopicPartition
+
+
+class Pairs(PartitionGrouper):
+    """Two partitions of a topic in each group."""
+
+    def group(self, topics: Mapping[str, int]) -> Sequence[Collection[TopicPartition]]:
+        return [
+            {TopicPartition(topic, number) for topic, count in topics.items() for number in (first, first + 1)}
+            for first in range(0, max(topics.values()), 2)
+        ]
+
+
+class Fixed(PartitionGrouper):
+    """Whatever it was given."""
+
+    def __init__(self, *groups: set[TopicPartition]) -> None:
+        self._groups = groups
+
+    def group(self, topics: Mapping[str, int]) -> Sequence[Collection[TopicPartition]]:
+        return self._groups
+
+
+A, B = TopicPartition("a", 0), TopicPartition("a", 1)
+
+
+def test_partitions_of_one_number_make_a_group() -> None:
+    groups = partition_groups(PartitionGrouper(), {"a": 3, "b": 1})
+    assert groups == ((A, TopicPartition("b", 0)), (B,), (TopicPartition("a", 2),))
+
+
+def test_a_user_groups_several_partitions_of_one_topic() -> None:
+    groups = partition_groups(Pairs(), {"a": 4})
+    assert [sorted(each.partition for each in group) for group in groups] == [[0, 1], [2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("groups", "wrong"),
+    [
+        (({A},), "a-1 is in no group"),
+        (({A}, {A, B}), "a-0 is in several groups"),
+        (({A}, {B, TopicPartition("x", 0)}), "x-0 does not exist"),
+    ],
+)
+def test_each_partition_must_be_in_one_group(groups: tuple[set[TopicPartition], ...], wrong: str) -> None:
+    with pytest.raises(TopologyError, match=f"Fixed must put each partition into one group: {wrong}"):
+        partition_groups(Fixed(*groups), {"a": 2})
