@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
 from penstock.serdes import Serde
-from penstock.state.api import BaseView, BufferedBytesStore, RecordContext, StoreBuilder
+from penstock.state.api import BaseView, BufferedBytesStore, EngineStore, RecordContext, StoreBuilder
 from penstock.state.cache import RecordCache
 from penstock.state.caching import CachingKeyValueStore
+from penstock.state.custom import CustomStore, CustomStoreSupplier
 from penstock.state.layers import MeteredKeyValueStore, MeteredTimestampedKeyValueStore
 from penstock.state.layouts import SESSION_SUFFIX_SIZE, VERSION_SUFFIX_SIZE, WINDOW_SUFFIX_SIZE
 from penstock.state.lru import LruStore
@@ -35,6 +36,7 @@ from penstock.state.time_ordered_buffer import TimeOrderedChangeBuffer
 from penstock.state.uncommitted import InMemoryUncommittedStore, UncommittedStore
 from penstock.state.versioned_store import MeteredVersionedKeyValueStore
 from penstock.state.window_store import MeteredTimestampedWindowStore, MeteredWindowStore
+from penstock.state.without_timestamps import WithoutTimestamps
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ def build_store(
     context: Callable[[], RecordContext],
     metadata: MutableMapping[str, int],
     count_dropped: Callable[[int], None] = lambda records: None,
-) -> MeteredStore:
+) -> EngineStore:
     """Put the layers of one store of a task together: metered, cached, uncommitted writes, base.
 
     view: the committed entries. cache: the record cache of the task; one of 0 bytes leaves the layer out, as in Kafka.
@@ -121,8 +123,9 @@ def build_store(
     """
     build = _Build(builder, config, view, cache, context, metadata, count_dropped)
     match builder.supplier:
-        case KeyValueBytesStoreSupplier():
-            return _key_value(build, build.buffer())
+        case KeyValueBytesStoreSupplier(keeps_timestamps=keeps_timestamps):
+            loses_timestamps = builder.timestamped and not keeps_timestamps
+            return _key_value(build, WithoutTimestamps(build.buffer()) if loses_timestamps else build.buffer())
         case WindowBytesStoreSupplier() as supplier:
             return _window(build, supplier)
         case SessionBytesStoreSupplier() as supplier:
@@ -133,10 +136,12 @@ def build_store(
             return _key_value(build, LruStore(build.buffer(), max_entries))
         case TimeOrderedBufferBytesStoreSupplier():
             return TimeOrderedChangeBuffer(build.serdes(), build.buffer(), metadata)
+        case CustomStoreSupplier() as supplier:
+            return CustomStore(supplier, config, view)
         case _:
             raise ConfigError(
-                f"Store {builder.name!r} is of unknown kind {builder.kind!r}: use a supplier of `Stores`, or one whose "
-                "get() returns a StateStore."
+                f"Store {builder.name!r} is of unknown kind {builder.kind!r}: use a supplier of `Stores`, or derive "
+                "your own from CustomStoreSupplier."
             )
 
 

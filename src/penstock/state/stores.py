@@ -30,8 +30,8 @@ class Stores:
 
     @staticmethod
     def persistent_key_value_store(name: str) -> KeyValueBytesStoreSupplier:
-        """Return the supplier of a store whose base is on disk."""
-        return KeyValueBytesStoreSupplier(_checked(name), in_memory=False)
+        """Return the supplier of a store whose base is on disk; a table that is kept in it loses its timestamps."""
+        return KeyValueBytesStoreSupplier(_checked(name), in_memory=False, keeps_timestamps=False)
 
     @staticmethod
     def persistent_timestamped_key_value_store(name: str) -> KeyValueBytesStoreSupplier:

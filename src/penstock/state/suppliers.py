@@ -34,10 +34,14 @@ class StoreSupplier(Protocol):
 
 @dataclass(frozen=True)
 class KeyValueBytesStoreSupplier:
-    """A store of keys and values (Kafka class: KeyValueBytesStoreSupplier)."""
+    """A store of keys and values (Kafka class: KeyValueBytesStoreSupplier).
+
+    keeps_timestamps: where its values have timestamps, whether they are kept; without, they read as -1.
+    """
 
     name: str
     in_memory: bool | None
+    keeps_timestamps: bool = True
 
     @property
     def kind(self) -> str:

@@ -23,13 +23,17 @@ def _key_value(name: str, in_memory: bool) -> Any:
     return (Stores.in_memory_key_value_store if in_memory else Stores.persistent_key_value_store)(name)
 
 
+def _timestamped_key_value(name: str, in_memory: bool) -> Any:
+    return (Stores.in_memory_key_value_store if in_memory else Stores.persistent_timestamped_key_value_store)(name)
+
+
 def _versioned(name: str, in_memory: bool, history: int, segment_interval: int | None = None) -> Any:
     return Stores.persistent_versioned_key_value_store(name, history, segment_interval)
 
 
 _SUPPLIERS: Mapping[str, Callable[..., Any]] = {
     "key_value": _key_value,
-    "timestamped_key_value": _key_value,
+    "timestamped_key_value": _timestamped_key_value,
     "lru": lambda name, in_memory, max_entries: Stores.lru_map(name, max_entries),
     "versioned": _versioned,
     "window": _window,
