@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from penstock.dsl.grouped_table import KGroupedTable
     from penstock.dsl.join_options import Joined, StreamJoined, TableJoined
     from penstock.dsl.options import Consumed, Grouped, Materialized, Named, Produced, Repartitioned
+    from penstock.dsl.printed import Printed
     from penstock.dsl.stream import KStream
     from penstock.dsl.suppressed import BufferConfig, EagerBufferConfig, StrictBufferConfig, Suppressed
     from penstock.dsl.table import KTable
@@ -84,6 +85,7 @@ _MODULES = {
     "penstock.dsl.grouped_table": ("KGroupedTable",),
     "penstock.dsl.join_options": ("Joined", "StreamJoined", "TableJoined"),
     "penstock.dsl.options": ("Consumed", "Grouped", "Materialized", "Named", "Produced", "Repartitioned"),
+    "penstock.dsl.printed": ("Printed",),
     "penstock.dsl.stream": ("KStream",),
     "penstock.dsl.suppressed": ("BufferConfig", "EagerBufferConfig", "StrictBufferConfig", "Suppressed"),
     "penstock.dsl.table": ("KTable",),
@@ -166,6 +168,7 @@ __all__ = [
     "KeyValueStore",
     "Materialized",
     "Named",
+    "Printed",
     "Processor",
     "ProcessorContext",
     "ProcessorSupplier",

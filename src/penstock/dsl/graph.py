@@ -56,6 +56,10 @@ class Graph:
         """Return the node `id`."""
         return self._nodes[id]
 
+    def name_of(self, id: NodeId) -> str:
+        """Return the name of the node `id`."""
+        return self._nodes[id].name
+
     def replace(self, id: NodeId, node: GraphNode) -> None:
         """Put `node` in the place of the node `id`."""
         self._nodes[id] = node

@@ -14,6 +14,7 @@ from penstock.dsl.branched import BranchedKStream
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.graph import Graph
 from penstock.dsl.options import Grouped, Materialized, Named, Produced, Repartitioned, name_of
+from penstock.dsl.printed import Printed
 from penstock.dsl.stream_joins import StreamJoins
 from penstock.plan import names, nodes
 from penstock.plan.subtopology import TopicNameExtractor
@@ -94,6 +95,15 @@ class KStream(StreamJoins):
         """Call `action(key, value)` for each record; nothing can follow."""
         checked(action, "action(key, value)")
         self._graph.add(nodes.Foreach(name=self._name(named, names.STREAM_FOREACH), parents=(self._id,), action=action))
+
+    def print(self, printed: Printed) -> None:
+        """Show each record as `printed` says; nothing can follow."""
+        if printed is None:
+            raise TypeError("printed can't be null")
+        name = self._name(printed.name, names.STREAM_PRINTER)
+        label = self._graph.name_of(self._id) if printed.label is None else printed.label
+        node = nodes.Print(name=name, parents=(self._id,), label=label, mapper=printed.mapper, path=printed.path)
+        self._graph.add(node)
 
     # ---------------------------------------- operators that may change the key
 

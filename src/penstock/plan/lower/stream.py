@@ -17,6 +17,7 @@ from penstock.plan.tables import is_versioned_store
 from penstock.plan.topology import Topology
 from penstock.processor.aggregate import RecordByRecord, StreamAggregate, StreamCount, StreamReduce
 from penstock.processor.api import Processor
+from penstock.processor.printing import StreamPrint
 from penstock.processor.stateless import (
     NullKeyFilter,
     StreamBranch,
@@ -60,6 +61,8 @@ def add_stream_node(lowering: Lowering, id: n.NodeId, node: n.StreamNode) -> Non
             processor(partial(StreamPeek, node.action))
         case n.Foreach():
             processor(partial(StreamForeach, node.action))
+        case n.Print():
+            processor(partial(StreamPrint, node.label, node.mapper, node.path))
         case n.Merge() | n.Branch():
             processor(StreamMerge)
         case n.Process():

@@ -95,6 +95,18 @@ class Foreach(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Print(BaseNode):
+    """A line for each record, on standard output or in the file `path`, and nothing after it.
+
+    mapper: makes the text behind the label; None for key and value.
+    """
+
+    label: str
+    mapper: Callable[[Any, Any], str] | None
+    path: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Merge(BaseNode):
     """The records of all parents."""
 
@@ -192,6 +204,7 @@ StreamNode = (
     | SelectKey
     | Peek
     | Foreach
+    | Print
     | Merge
     | Process
     | Split
