@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from penstock.record import Headers, KeyValue, Record, RecordMetadata, ValueAndTimestamp
     from penstock.serdes import Serde, Serdes
     from penstock.serdes.windowed import WindowedSerdes
-    from penstock.state.api import KeyValueStore, ReadOnlyKeyValueStore, StoreBuilder
+    from penstock.state.api import KeyValueStore, ReadOnlyKeyValueStore, StateStore, StoreBuilder
+    from penstock.state.custom import CustomStateStore, CustomStoreSupplier, StateStoreContext
     from penstock.state.stores import Stores
     from penstock.state.versioned_api import (
         PUT_RETURN_CODE_NOT_PUT,
@@ -112,7 +113,8 @@ _MODULES = {
     "penstock.record": ("Headers", "KeyValue", "Record", "RecordMetadata", "ValueAndTimestamp"),
     "penstock.serdes": ("Serde", "Serdes"),
     "penstock.serdes.windowed": ("WindowedSerdes",),
-    "penstock.state.api": ("KeyValueStore", "ReadOnlyKeyValueStore", "StoreBuilder"),
+    "penstock.state.api": ("KeyValueStore", "ReadOnlyKeyValueStore", "StateStore", "StoreBuilder"),
+    "penstock.state.custom": ("CustomStateStore", "CustomStoreSupplier", "StateStoreContext"),
     "penstock.state.stores": ("Stores",),
     "penstock.state.versioned_api": (
         "PUT_RETURN_CODE_NOT_PUT",
@@ -148,6 +150,8 @@ __all__ = [
     "Cancellable",
     "CogroupedKStream",
     "Consumed",
+    "CustomStateStore",
+    "CustomStoreSupplier",
     "EagerBufferConfig",
     "EmitStrategy",
     "FixedKeyProcessor",
@@ -189,6 +193,8 @@ __all__ = [
     "SessionWindows",
     "SlidingWindows",
     "State",
+    "StateStore",
+    "StateStoreContext",
     "StoreBuilder",
     "Stores",
     "StreamJoined",

@@ -18,7 +18,7 @@ from penstock.errors import StreamsError
 from penstock.exception_handlers import LogAndContinueExceptionHandler
 from penstock.plan.subtopology import BuiltTopology, SourceSpec, SubtopologySpec, TaskId
 from penstock.record import Headers, RecordBatch
-from penstock.state.api import EngineStore
+from penstock.state.api import StateStore
 from penstock.state.memory import MemoryBase
 from penstock.task.global_task import GlobalStateUpdateTask
 from penstock.task.priority_queue import PriorityQueue
@@ -123,7 +123,7 @@ class InlineHost:
         output, self._output = self._output, []
         return output
 
-    def stores(self) -> Mapping[str, EngineStore]:
+    def stores(self) -> Mapping[str, StateStore]:
         """Return the stores of the task and the global stores by name."""
         return self._stores
 

@@ -253,6 +253,10 @@ layer below (Kafka class: CacheFlushListener)."""
 class EngineStore(StateStore, Protocol):
     """What the operators and the task need of every store besides what users call."""
 
+    def exposed(self) -> StateStore:
+        """Return what processors get: the store itself, or the user's own object."""
+        ...
+
     @property
     def key_serde(self) -> Serde:
         """The serde of the keys."""

@@ -93,10 +93,6 @@ class MeteredKeyValueStore(MeteredStore):
         """Return each of `keys` as bytes, None for None; raises SerializationError naming the store."""
         return self._serdes.serialize_keys(keys)
 
-    def deserialize_keys(self, keys: list[bytes]) -> list[Any]:
-        """Return the key that each of `keys` stands for; raises SerializationError naming the store."""
-        return self._serdes.deserialize_keys(keys)
-
     def get_columns(self, keys: Sequence[bytes]) -> tuple[list[Any], Int64Array]:
         """Return the values and timestamps (ms) of `keys` (bytes), None and NO_TIMESTAMP where there is none.
 

@@ -124,6 +124,19 @@ def window_keys(keys: Sequence[bytes], starts: Int64Array, segment_interval_ms: 
     return [segments[i : i + 8] + key + times[i : i + 8] + sequence for i, key in zip(at, keys, strict=True)]
 
 
+def session_keys(
+    keys: Sequence[bytes], starts: Int64Array, ends: Int64Array, segment_interval_ms: int
+) -> list[bytes]:
+    """Return the key of the entry of each of `keys` for the session from the time at its place in `starts` to that in
+    `ends` (ms)."""
+    segments = (ends // segment_interval_ms).astype(">i8").tobytes()
+    first, last = starts.astype(">i8").tobytes(), ends.astype(">i8").tobytes()
+    at = range(0, len(first), TIMESTAMP_SIZE)
+    return [
+        segments[i : i + 8] + key + last[i : i + 8] + first[i : i + 8] for i, key in zip(at, keys, strict=True)
+    ]
+
+
 def after_last(key: bytes, latest_suffix: bytes) -> bytes:
     """Return a bound above all keys not greater than `key` that have a suffix not greater than `latest_suffix`: above
     their beginnings, too, since a suffix sorts among the bytes of longer keys."""

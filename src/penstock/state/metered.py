@@ -65,6 +65,10 @@ class MeteredStore:
 
     # ---------- what tasks and processors call
 
+    def exposed(self) -> Self:
+        """Return the store itself: processors get it."""
+        return self
+
     @property
     def key_serde(self) -> Serde:
         """The serde of the keys."""
@@ -97,6 +101,10 @@ class MeteredStore:
     def clear_changes(self) -> None:
         """Forget the uncommitted writes: the base has them now."""
         self._buffer.clear()
+
+    def deserialize_keys(self, keys: list[bytes]) -> list[Any]:
+        """Return the key that each of `keys` stands for; raises SerializationError naming the store."""
+        return self._serdes.deserialize_keys(keys)
 
     def deserialize_columns(self, values: list[bytes | None]) -> tuple[list[Any], Int64Array]:
         """Return the values that `values` stand for, None for None, and their timestamps (ms), NO_TIMESTAMP where there

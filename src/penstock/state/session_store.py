@@ -111,6 +111,21 @@ class MeteredSessionStore(MeteredStore):
         found = self._uncommitted.entries_by_time(earliest_session_end, latest_session_end)
         return self._iterator(iter(sorted(found, key=_end_start_key if self._persistent else _end_key_start)))
 
+    def serialize_keys(self, keys: list[Any]) -> list[bytes | None]:
+        """Return each of `keys` (without session) as bytes, None for None; raises SerializationError."""
+        return self._serdes.serialize_keys(keys)
+
+    def entry_keys(self, keys: Sequence[bytes], starts: Int64Array, ends: Int64Array) -> list[bytes]:
+        """Return the entry key of the session of each of `keys` (bytes) with start and end (ms) at its place."""
+        return session_keys(keys, starts, ends, self._interval)
+
+    def put_columns(self, keys: Sequence[bytes], aggregates: list[Any], contexts: Sequence[RecordContext]) -> None:
+        """Store each of `aggregates` (None deletes) under its entry key in turn, with the context at its place. The
+        record cache evicts nothing before `RecordCache.evict`."""
+        self._check_open()
+        no_timestamps = np.empty(0, np.int64)
+        self._below.put_many(keys, self._serdes.serialize_values(aggregates, no_timestamps), contexts)
+
     def deserialize_keys(self, keys: list[bytes]) -> list[Any]:
         """Return the Windowed that each of `keys`, of entries, stands for; raises SerializationError."""
         plain = self._serdes.deserialize_keys([key[SEGMENT_SIZE:-SESSION_SUFFIX_SIZE] for key in keys])

@@ -116,10 +116,6 @@ class TimeOrderedChangeBuffer(MeteredStore):
             evicted += 1
         return evicted
 
-    def deserialize_keys(self, keys: list[bytes]) -> list[Any]:
-        """Return the key that each of `keys` stands for; raises SerializationError naming the store."""
-        return self._serdes.deserialize_keys(keys)
-
     def _first(self) -> tuple[bytes, bytes] | None:
         if self.num_records == 0:
             return None

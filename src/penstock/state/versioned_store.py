@@ -102,10 +102,6 @@ class MeteredVersionedKeyValueStore(MeteredStore):
             return None
         return self._record(found.data, found.valid_from)
 
-    def deserialize_keys(self, keys: list[bytes]) -> list[Any]:
-        """Return the key that each of `keys` stands for; raises SerializationError naming the store."""
-        return self._serdes.deserialize_keys(keys)
-
     # ---------- helpers
 
     def _accepts(self, timestamp: int) -> bool:

@@ -156,7 +156,20 @@ class EngineWindowStore(WindowStore, EngineStore, Protocol):
 
 
 class EngineSessionStore(SessionStore, EngineStore, Protocol):
-    """A session store as operators see it."""
+    """A session store as operators see it. In columns an entry is known by its *entry key*, as in a window store."""
+
+    def serialize_keys(self, keys: list[Any]) -> list[bytes | None]:
+        """Return each key as bytes, None for None."""
+        ...
+
+    def entry_keys(self, keys: Sequence[bytes], starts: Int64Array, ends: Int64Array) -> list[bytes]:
+        """Return the entry key of the session of each of `keys` (bytes) with start and end at its place."""
+        ...
+
+    def put_columns(self, keys: Sequence[bytes], aggregates: list[Any], contexts: Sequence[RecordContext]) -> None:
+        """Store each aggregate (None deletes) under its entry key in the context given. A cache is not evicted: the
+        task calls `RecordCache.evict` after its batch."""
+        ...
 
     def find_sessions_by_time(self, earliest_session_end: int, latest_session_end: int) -> KeyValueIterator:
         """Return the sessions of all keys that end from `earliest_session_end` to `latest_session_end`, in the order of

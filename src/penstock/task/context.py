@@ -175,7 +175,7 @@ class NodeContext:
                 "on the Supplier itself. If you do not add stores manually, please file a bug report at "
                 "https://issues.apache.org/jira/projects/KAFKA."
             )
-        return self._task.stores[name]
+        return self._task.stores[name].exposed()
 
     def forward(self, record: Record[Any, Any], child_name: str | None = None) -> None:
         """Hand `record` to every child in the order of their registration, or only to the child named; raises

@@ -9,6 +9,7 @@ no schedules.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, UnsupportedOperationError
@@ -16,7 +17,7 @@ from penstock.exception_handlers import DeserializationExceptionHandler
 from penstock.plan.subtopology import SubtopologySpec
 from penstock.processor.api import Cancellable, ProcessorContext, PunctuationType, Punctuator
 from penstock.record import Record, RecordBatch, RecordMetadata
-from penstock.state.api import Base, Changes, EngineKeyValueStore, StateStore
+from penstock.state.api import Base, Changes, KeyValueStore, StateStore
 from penstock.state.cache import RecordCache
 from penstock.state.read_only import ReadOnlyKeyValueView
 from penstock.task.context import Node, NodeContext, TaskContext
@@ -136,13 +137,13 @@ class GlobalStateUpdateTask:
         """Apply `changes` to the base with `stamp`, now that the host has made the offsets durable."""
         self._state.committed(changes, stamp)
 
-    def stores(self) -> Mapping[str, EngineKeyValueStore]:
+    def stores(self) -> Mapping[str, StateStore]:
         """Return the stores by name, to read and write."""
         return self._state.stores
 
     def read_only_stores(self) -> Mapping[str, StateStore]:
         """Return the stores by name as the processors of other tasks see them."""
-        return {name: ReadOnlyKeyValueView(store) for name, store in self._state.stores.items()}
+        return {name: ReadOnlyKeyValueView(cast(KeyValueStore, store)) for name, store in self._state.stores.items()}
 
     @property
     def dropped_records(self) -> Mapping[str, int]:

@@ -19,7 +19,7 @@ from penstock.plan.subtopology import SinkSpec, SourceSpec, SubtopologySpec, Tas
 from penstock.processor.api import PunctuationType
 from penstock.processor.timestamps import fail_on_invalid_timestamp
 from penstock.record import NO_METADATA, RecordBatch, TopicPartition
-from penstock.state.api import Base, Changes, EngineStore, StateStore
+from penstock.state.api import Base, Changes, StateStore, StateStore
 from penstock.state.cache import RecordCache
 from penstock.task.checkpoint import TaskCheckpoint
 from penstock.task.context import TaskContext
@@ -232,13 +232,13 @@ class StreamTask:
             dict(self._context.processor_metadata),
         )
 
-    def store(self, name: str) -> EngineStore:
-        """Return the store `name`; raises StreamsError if the task has none of that name."""
+    def store(self, name: str) -> StateStore:
+        """Return the store `name` as processors get it; raises StreamsError if the task has none of that name."""
         if name not in self._state.stores:
             raise StreamsError(
                 f"Task {self.task_id} has no store {name!r}: expected one of {', '.join(self._state.stores) or 'none'}."
             )
-        return self._state.stores[name]
+        return self._state.stores[name].exposed()
 
     @property
     def dropped_records(self) -> Mapping[str, int]:

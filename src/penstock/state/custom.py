@@ -1,0 +1,171 @@
+"""Stores that users write: what they are made by, what they are given, and how a task keeps one (Kafka classes:
+StateStore, StateStoreContext, StoreBuilder).
+
+Rules for such a store:
+- `init` comes first. There it says how it is restored, by `StateStoreContext.register`; after `init` it is given all
+  entries of the last commit at once, and must then hold just these: whatever it kept outside from before is void.
+- Every write that is to outlive a crash is told to `StateStoreContext.log_change`, at once or in `flush`, which comes
+  before each commit. The entries are any bytes; the last one told under a key counts.
+- On Spark a store lives for one epoch, and is restored at the next.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from penstock.config import StreamsConfig
+from penstock.record import NO_TIMESTAMP, Int64Array
+from penstock.serdes import Serde, Serdes
+from penstock.state.api import BaseView, FlushListener, StateStore
+from penstock.state.uncommitted import UncommittedStore
+
+Restore = Callable[[Iterable[tuple[bytes, bytes]]], None]
+"""Takes all entries of the last commit, in key order."""
+
+
+class StateStoreContext:
+    """What a store of a user may ask of its task (Kafka class: StateStoreContext)."""
+
+    def __init__(self, name: str, config: StreamsConfig, buffer: UncommittedStore) -> None:
+        """Serve the store `name`; its changes go to `buffer`."""
+        self._name = name
+        self._config = config
+        self._buffer = buffer
+        self.restore: Restore | None = None
+
+    @property
+    def application_id(self) -> str:
+        """`application.id` of the configuration."""
+        application_id: str = self._config.required("application.id")
+        return application_id
+
+    @property
+    def changelog_topic(self) -> str:
+        """The name of the store's changelog topic, which serdes are to be told."""
+        return f"{self.application_id}-{self._name}-changelog"
+
+    @property
+    def key_serde(self) -> Serde | None:
+        """`default.key.serde`, None if not set."""
+        serde: Serde | None = self._config["default.key.serde"]
+        return serde
+
+    @property
+    def value_serde(self) -> Serde | None:
+        """`default.value.serde`, None if not set."""
+        serde: Serde | None = self._config["default.value.serde"]
+        return serde
+
+    def config(self, key: str) -> Any:
+        """Return the value of the configuration `key`, its default if it is not set."""
+        return self._config[key]
+
+    def register(self, restore: Restore) -> None:
+        """Have `restore` called after `init` with all entries of the last commit."""
+        self.restore = restore
+
+    def log_change(self, key: bytes, value: bytes | None) -> None:
+        """Note a change that the next commit makes durable; None for a delete."""
+        self._buffer.put(key, value)
+
+
+@runtime_checkable
+class CustomStateStore(StateStore, Protocol):
+    """A store that a user writes, with any methods besides."""
+
+    def init(self, context: StateStoreContext) -> None:
+        """Prepare the store for use; comes before anything else."""
+        ...
+
+
+class CustomStoreSupplier(ABC):
+    """Makes the stores of a user's own kind, for `StoreBuilder(supplier)`; has to be picklable."""
+
+    kind = "custom"
+    in_memory = None
+
+    def __init__(self, name: str) -> None:
+        """Take the name of the store."""
+        self.name = name
+
+    @abstractmethod
+    def get(self) -> CustomStateStore:
+        """Return a new store; called once a task."""
+        raise NotImplementedError
+
+
+class CustomStore:
+    """A store of a user as tasks see it (implements EngineStore)."""
+
+    cached = False
+    timestamped = False
+
+    def __init__(self, supplier: CustomStoreSupplier, config: StreamsConfig, view: BaseView) -> None:
+        """Make the store and restore it from `view`, its committed entries; raises TypeError if what the supplier
+        makes is no store."""
+        self._store = supplier.get()
+        self._name = supplier.name
+        self._buffer = UncommittedStore(view)
+        context = StateStoreContext(supplier.name, config, self._buffer)
+        if not isinstance(self._store, CustomStateStore):
+            raise TypeError(
+                f"{type(supplier).__name__}.get() of store {supplier.name!r} returned {self._store!r:.100}: expected a "
+                "new store, with name, init, flush, close, is_open and persistent."
+            )
+        self._store.init(context)
+        if context.restore is not None:
+            context.restore(view.range(None, None, False))
+
+    @property
+    def name(self) -> str:
+        """The name of the store."""
+        return self._name
+
+    @property
+    def key_serde(self) -> Serde:
+        """The serde of the keys of changes: they are bytes."""
+        return Serdes.bytes()
+
+    def exposed(self) -> StateStore:
+        """Return the user's own object, which processors get."""
+        return self._store
+
+    def is_open(self) -> bool:
+        """Return whether the store can be used."""
+        return self._store.is_open()
+
+    def persistent(self) -> bool:
+        """Return whether the user says that the store outlives the process."""
+        return self._store.persistent()
+
+    def flush(self) -> None:
+        """Have the store tell what it changed."""
+        self._store.flush()
+
+    def close(self) -> None:
+        """Close the store; what is uncommitted is void."""
+        self._store.close()
+        self._buffer.clear()
+
+    def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> None:
+        """Do nothing: there is no record cache."""
+
+    def changes(self) -> dict[bytes, bytes | None]:
+        """Return what the store told since the last commit, in key order, None for a delete."""
+        return self._buffer.changes()
+
+    def clear_changes(self) -> None:
+        """Forget the changes: the base has them now."""
+        self._buffer.clear()
+
+    def deserialize_keys(self, keys: list[bytes]) -> list[Any]:
+        """Return `keys` as they are: what they stand for only the user knows."""
+        return list(keys)
+
+    def deserialize_columns(self, values: list[bytes | None]) -> tuple[list[Any], Int64Array]:
+        """Return `values` as they are, without timestamps."""
+        return list(values), np.full(len(values), NO_TIMESTAMP, np.int64)
