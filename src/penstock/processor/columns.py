@@ -80,6 +80,13 @@ def kept_rows(batch: RecordBatch, kept: Int64Array | None) -> RecordBatch:
     return batch if kept is None else batch.take(kept)
 
 
+def composed(outer: Int64Array | None, inner: Int64Array | None) -> Int64Array | None:
+    """Return the rows `inner` of the rows `outer`, both in the manner of `RowOrigin`: None is all of them."""
+    if outer is None or inner is None:
+        return outer if inner is None else inner
+    return outer[inner]
+
+
 def write_contexts(partition: TopicPartition, batch: RecordBatch, rows: Int64Array) -> list[RecordContext]:
     """Return the contexts of writes that `rows` of `batch`, which came from `partition`, cause."""
     positions = zip(repeat(partition.topic), repeat(partition.partition), batch.offsets[rows].tolist())

@@ -11,8 +11,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from penstock.processor.api import EngineContext, ProcessorContext
-from penstock.record import NO_METADATA, NO_TIMESTAMP, Change, Record, RecordBatch, ValueAndTimestamp
+from penstock.processor.api import EngineContext, ProcessorContext, RowOrigin
+from penstock.processor.columns import write_contexts
+from penstock.record import NO_METADATA, NO_TIMESTAMP, Change, Record, RecordBatch, ValueAndTimestamp, take_from
+from penstock.serdes.columns import distinct
 from penstock.state.api import EngineStore, EngineTimestampedKeyValueStore, FlushedEntries
 from penstock.state.versioned_api import (
     PUT_RETURN_CODE_NOT_PUT,
@@ -104,3 +106,71 @@ class TimestampedTupleForwarder:
             headers if any(headers) else None,
         )
         self._context.forward_flushed(flushed, contexts)
+
+
+class TableWriter:
+    """Writes the updates of a table to its store and forwards them, one by one or a batch at once."""
+
+    def __init__(self, context: ProcessorContext, store_name: str, send_old_values: bool, skip_absent: bool) -> None:
+        """Write to the store `store_name`, which for batches must be one without versions.
+
+        send_old_values: forward the value before each update, too. skip_absent: leave out updates of keys that have no
+        value before and after.
+        """
+        self._engine = cast(EngineContext, context)
+        self._store = KeyValueStoreWrapper(context, store_name)
+        self._forwarder = TimestampedTupleForwarder(self._store.store, context, send_old_values)
+        self._send_old_values = send_old_values
+        self._skip_absent = skip_absent
+
+    def write(self, record: Record[Any, Any], value: Any) -> None:
+        """Write `value` (None deletes) for the key and time of `record` and forward the update, unless the store
+        refuses it because it is too old."""
+        entry = self._store.get(record.key) if self._send_old_values else None
+        old = None if entry is None else entry.value
+        if self._skip_absent and value is None and old is None:
+            return
+        is_latest = self._store.put(record.key, value, record.timestamp)
+        if is_latest is not None:
+            change = Change(value, old, is_latest)
+            self._forwarder.maybe_forward(Record(record.key, change, record.timestamp, record.headers))
+
+    def write_batch(self, batch: RecordBatch) -> tuple[RecordBatch, RowOrigin]:
+        """Write each row: reads each key at most once, writes it once; return the updates to forward, which are none
+        behind a cache, and the rows that they came from."""
+        keys = cast("list[bytes]", self._store.store.serialize_keys(batch.keys))
+        rows: RowOrigin = None
+        old: list[Any] = []
+        if self._send_old_values and (self._skip_absent or not self._forwarder.cached):
+            old = self._values_before(keys, batch.values)
+            if self._skip_absent:
+                pairs = zip(batch.values, old, strict=True)
+                rows = np.flatnonzero(np.fromiter((a is not None or b is not None for a, b in pairs), np.bool_))
+                batch, keys, old = batch.take(rows), take_from(keys, rows), take_from(old, rows)
+        if keys:
+            self._put_last(keys, batch)
+        if self._forwarder.cached:
+            return batch.slice(0, 0), np.empty(0, np.int64)
+        changes: list[Any] = list(map(Change, batch.values, old if self._send_old_values else repeat(None)))
+        return RecordBatch(batch.keys, changes, batch.timestamps, batch.offsets, batch.headers), rows
+
+    def _values_before(self, keys: list[bytes], values: list[Any]) -> list[Any]:
+        """Return for each row the value of its key before it, if all rows are written."""
+        known = list(dict.fromkeys(keys))
+        current = dict(zip(known, self._store.store.get_columns(known)[0], strict=True))
+        before = []
+        for key, value in zip(keys, values, strict=True):
+            before.append(current[key])
+            current[key] = value
+        return before
+
+    def _put_last(self, keys: list[bytes], batch: RecordBatch) -> None:
+        """Write the last row of each key, in their order, each in the context of that row."""
+        known, places = distinct(keys)
+        last = np.empty(len(known), np.int64)
+        last[places] = np.arange(len(keys))
+        order = np.argsort(last)
+        rows = last[order]
+        contexts = write_contexts(self._engine.source_partition(), batch, rows)
+        values, timestamps = take_from(batch.values, rows), batch.timestamps[rows]
+        self._store.store.put_columns(take_from(known, order), values, timestamps, contexts)

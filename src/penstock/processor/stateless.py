@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from penstock.processor.api import BatchProcessor, FailureHandler, Processor, RowOrigin
-from penstock.processor.columns import NULL_NOT_ALLOWED, Applied, apply, has_null, kept_rows
+from penstock.processor.columns import NULL_NOT_ALLOWED, Applied, apply, composed, has_null, kept_rows
 from penstock.record import Int64Array, Record, RecordBatch
 
 Predicate = Callable[[Any, Any], bool]
@@ -102,7 +102,7 @@ class StreamMap(BatchProcessor):
             values = [value for _, value in pairs]
         except (TypeError, ValueError):  # something that is no pair: the careful way tells which row
             checked = apply(_as_pair, (pairs,), _of_rows(failures, applied.kept))
-            kept = _compose(applied.kept, checked.kept)
+            kept = composed(applied.kept, checked.kept)
             rows = kept_rows(batch, kept)
             keys = [key for key, _ in checked.results]
             values = [value for _, value in checked.results]
@@ -210,7 +210,7 @@ def _listed(
     """Return each result as a list (a generator runs the user's code only now) and the rows of the batch that did not
     fail (None: all)."""
     listed = apply(convert, (applied.results,), _of_rows(failures, applied.kept))
-    return listed.results, _compose(applied.kept, listed.kept)
+    return listed.results, composed(applied.kept, listed.kept)
 
 
 def _of_rows(failures: FailureHandler, kept: Int64Array | None) -> FailureHandler:
@@ -218,12 +218,6 @@ def _of_rows(failures: FailureHandler, kept: Int64Array | None) -> FailureHandle
     if kept is None:
         return failures
     return lambda entry, error: failures(int(kept[entry]), error)
-
-
-def _compose(outer: Int64Array | None, inner: Int64Array | None) -> Int64Array | None:
-    if outer is None or inner is None:
-        return outer if inner is None else inner
-    return outer[inner]
 
 
 def _as_pair(pair: Any) -> tuple[Any, Any]:

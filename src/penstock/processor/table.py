@@ -16,10 +16,10 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, Processor, ProcessorContext, RowOrigin
-from penstock.processor.columns import apply, has_null, kept_rows
-from penstock.processor.forwarding import KeyValueStoreWrapper, TimestampedTupleForwarder
+from penstock.processor.columns import apply, composed, has_null, kept_rows
+from penstock.processor.forwarding import KeyValueStoreWrapper, TableWriter
 from penstock.processor.value_transformer import ValueTransformerWithKey, ValueTransformerWithKeySupplier, initialized
-from penstock.record import NO_METADATA, NO_TIMESTAMP, Change, Record, RecordBatch, ValueAndTimestamp
+from penstock.record import NO_METADATA, NO_TIMESTAMP, Change, Record, RecordBatch, ValueAndTimestamp, take_from
 from penstock.state.api import RecordContext
 
 # ---------- how another node reads a table
@@ -243,16 +243,20 @@ class TableSource(BatchProcessor):
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Return the rows with a key as updates."""
-        rows: RowOrigin = None
-        if has_null(batch.keys):
-            rows = np.flatnonzero(np.fromiter((key is not None for key in batch.keys), np.bool_, len(batch)))
-            self._engine.count_dropped(len(batch) - len(rows))
-            batch = batch.take(rows)
+        batch, rows = self._with_key(batch)
         changes = [Change(value, None) for value in batch.values]
         return RecordBatch(batch.keys, changes, batch.timestamps, batch.offsets, batch.headers), rows
 
+    def _with_key(self, batch: RecordBatch) -> tuple[RecordBatch, RowOrigin]:
+        """Return the rows with a key, and their places; count the others as dropped."""
+        if not has_null(batch.keys):
+            return batch, None
+        rows = np.flatnonzero(np.fromiter((key is not None for key in batch.keys), np.bool_, len(batch)))
+        self._engine.count_dropped(len(batch) - len(rows))
+        return batch.take(rows), rows
 
-class MaterializedTableSource(Processor):
+
+class MaterializedTableSource(TableSource):
     """Writes the records of a topic or stream to the store of a table and forwards them as its updates; drops those
     without a key (Kafka class: KTableSource)."""
 
@@ -264,20 +268,20 @@ class MaterializedTableSource(Processor):
     def init(self, context: ProcessorContext) -> None:
         """Get the store."""
         super().init(context)
-        self._engine = cast(EngineContext, context)
-        self._store = KeyValueStoreWrapper(context, self._store_name)
-        self._forwarder = TimestampedTupleForwarder(self._store.store, context, self._send_old_values)
+        self._writer = TableWriter(context, self._store_name, self._send_old_values, skip_absent=False)
 
     def process(self, record: Record[Any, Any]) -> None:
         """Write the record's value, which may be None, and forward it; older records are taken, too."""
         if record.key is None:
             self._engine.count_dropped(1)
             return
-        old = self._store.get(record.key) if self._send_old_values else None
-        is_latest = self._store.put(record.key, record.value, record.timestamp)
-        if is_latest is not None:
-            change = Change(record.value, None if old is None else old.value, is_latest)
-            self._forwarder.maybe_forward(Record(record.key, change, record.timestamp, record.headers))
+        self._writer.write(record, record.value)
+
+    def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
+        """Write the rows with a key and return the updates."""
+        batch, rows = self._with_key(batch)
+        updates, origin = self._writer.write_batch(batch)
+        return updates, composed(rows, origin)
 
 
 # ---------- filter, map_values, transform_values
@@ -326,8 +330,8 @@ class BatchTableValues(TableValues, BatchProcessor):
         changes, kept = applied.results, applied.kept
         if self._skip_absent and has_null(changes):
             rows = np.flatnonzero(np.fromiter((change is not None for change in changes), np.bool_, len(changes)))
-            changes = [changes[row] for row in rows.tolist()]
-            kept = rows if kept is None else kept[rows]
+            changes = take_from(changes, rows)
+            kept = composed(kept, rows)
         rest = kept_rows(batch, kept)
         return RecordBatch(rest.keys, changes, rest.timestamps, rest.offsets, rest.headers), kept
 
@@ -352,24 +356,27 @@ class MaterializedTableValues(Processor):
         """Prepare the computation and get the store."""
         super().init(context)
         self._computation.init(context)
-        self._store = KeyValueStoreWrapper(context, self._store_name)
-        self._forwarder = TimestampedTupleForwarder(self._store.store, context, self._send_old_values)
+        self._writer = TableWriter(context, self._store_name, self._send_old_values, self._skip_absent)
 
     def process(self, record: Record[Any, Change]) -> None:
         """Write the new value and forward the update."""
-        key = record.key
-        new = self._computation.value(key, record.value.new_value)
-        before = self._store.get(key) if self._send_old_values else None
-        old = None if before is None else before.value
-        if self._skip_absent and new is None and old is None:
-            return
-        is_latest = self._store.put(key, new, record.timestamp)
-        if is_latest is not None:
-            self._forwarder.maybe_forward(Record(key, Change(new, old, is_latest), record.timestamp, record.headers))
+        self._writer.write(record, self._computation.value(record.key, record.value.new_value))
 
     def close(self) -> None:
         """Close the computation."""
         self._computation.close()
+
+
+class BatchMaterializedTableValues(MaterializedTableValues, BatchProcessor):
+    """The same, for computations that need no context and a store without versions."""
+
+    def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
+        """Write the new values and return the updates."""
+        applied = apply(self._computation.value, (batch.keys, [change[0] for change in batch.values]), failures)
+        rest = kept_rows(batch, applied.kept)
+        new = RecordBatch(rest.keys, applied.results, rest.timestamps, rest.offsets, rest.headers)
+        updates, rows = self._writer.write_batch(new)
+        return updates, composed(applied.kept, rows)
 
 
 # ---------- to_stream

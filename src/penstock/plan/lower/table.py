@@ -9,9 +9,12 @@ from typing import assert_never
 from penstock.errors import TopologyError
 from penstock.plan import nodes as n
 from penstock.plan.lower.lowering import Lowering
+from penstock.plan.tables import is_versioned_store
+from penstock.processor.aggregate import RecordByRecord
 from penstock.processor.api import Processor
 from penstock.processor.suppress import TableSuppress
 from penstock.processor.table import (
+    BatchMaterializedTableValues,
     BatchTableValues,
     MaterializedTableSource,
     MaterializedTableValues,
@@ -42,9 +45,10 @@ def add_table_node(lowering: Lowering, id: n.NodeId, node: n.TableNode) -> None:
         case n.StreamToTable():
             add_table_source(lowering, id, node, *lowering.parents(node))
         case n.TableFilter() | n.TableMapValues():
-            _add_values(lowering, id, node, BatchTableValues)
+            with_store = MaterializedTableValues if is_versioned_store(node.store) else BatchMaterializedTableValues
+            _add_values(lowering, id, node, BatchTableValues, with_store)
         case n.TableTransformValues():
-            _add_values(lowering, id, node, TableValues)
+            _add_values(lowering, id, node, TableValues, MaterializedTableValues)
             _connect(lowering, node)
         case n.TableGroupBy():
             skip_older_versions = lowering.tables.is_versioned(node.parents[0])
@@ -68,8 +72,9 @@ def add_table_source(
         lowering.add_processor_below(node.name, parents, TableSource)
         return
     sends_old_values = lowering.tables.sends_old_values(id)
+    make = partial(MaterializedTableSource, store.name, sends_old_values)
     lowering.add_processor_below(
-        node.name, parents, partial(MaterializedTableSource, store.name, sends_old_values), store
+        node.name, parents, partial(RecordByRecord, make) if is_versioned_store(store) else make, store
     )
 
 
@@ -78,6 +83,7 @@ def _add_values(
     id: n.NodeId,
     node: n.TableFilter | n.TableMapValues | n.TableTransformValues,
     without_store: type[TableValues],
+    with_store: type[MaterializedTableValues],
 ) -> None:
     tables = lowering.tables
     computation, sends_old_values = tables.computation(id), tables.sends_old_values(id)
@@ -85,7 +91,7 @@ def _add_values(
     if node.store is None:
         lowering.add_processor(node, partial(without_store, computation, sends_old_values, skip_absent))
         return
-    make = partial(MaterializedTableValues, node.store.name, computation, sends_old_values, skip_absent)
+    make = partial(with_store, node.store.name, computation, sends_old_values, skip_absent)
     lowering.add_processor(node, make, node.store)
 
 
