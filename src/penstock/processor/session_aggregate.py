@@ -7,45 +7,88 @@ result of a session carries its end as timestamp.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Protocol, cast
+
+import numpy as np
 
 from penstock.processor.aggregate import Aggregator, Initializer
-from penstock.processor.api import EngineContext, Processor, ProcessorContext
+from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, Processor, ProcessorContext, RowOrigin
 from penstock.processor.operator_time import ObservedStreamTime
+from penstock.processor.session_columns import CachedSessions
 from penstock.processor.window_emission import EmitSessionsOnClose, EmitSessionsOnUpdate, WindowEmission
-from penstock.record import Change, Record
+from penstock.record import Change, Record, RecordBatch
 from penstock.state.windowed_api import EngineSessionStore
-from penstock.windows import EmitStrategy, SessionWindow, SessionWindows, Windowed
+from penstock.windows import SessionWindow, SessionWindows, Windowed
 
 Merger = Callable[[Any, Any, Any], Any]
 """Called with a key and the aggregates of two sessions; returns that of both together (Kafka class: Merger)."""
 
 
-class SessionWindowAggregate(Processor):
-    """Aggregates by key and session."""
+class _Sessions(Protocol):
+    """The sessions of the key of one record."""
+
+    def find(self, earliest_end: int, latest_start: int) -> list[tuple[SessionWindow, Any]]:
+        """Return the sessions, with their aggregates, that end at `earliest_end` (ms) or later and start at
+        `latest_start` or earlier, by end and start."""
+        ...
+
+    def remove(self, window: SessionWindow, aggregate: Any) -> None:
+        """Remove a session, which has `aggregate`."""
+        ...
+
+    def put(self, window: SessionWindow, aggregate: Any) -> None:
+        """Write the aggregate of a session; None deletes."""
+        ...
+
+
+class _StoredSessions:
+    """The sessions of a record's key in the store (implements _Sessions); tells the emission of every update."""
+
+    def __init__(self, store: EngineSessionStore, emission: WindowEmission, record: Record[Any, Any]) -> None:
+        self._store = store
+        self._emission = emission
+        self._record = record
+
+    def find(self, earliest_end: int, latest_start: int) -> list[tuple[SessionWindow, Any]]:
+        with self._store.find_sessions(self._record.key, earliest_end, latest_start) as entries:
+            return [(session.window, aggregate) for session, aggregate in entries]
+
+    def remove(self, window: SessionWindow, aggregate: Any) -> None:
+        key = Windowed(self._record.key, window)
+        self._store.remove(key)
+        self._emission.updated(self._record, key, Change(None, aggregate), window.end)
+
+    def put(self, window: SessionWindow, aggregate: Any) -> None:
+        key = Windowed(self._record.key, window)
+        self._store.put(key, aggregate)
+        self._emission.updated(self._record, key, Change(aggregate, None), window.end)
+
+
+class _SessionAggregation(Processor):
+    """What both ways of emitting have in common."""
 
     def __init__(
         self,
         name: str,
         store_name: str,
         windows: SessionWindows,
-        emit_strategy: EmitStrategy,
         initializer: Initializer,
         aggregator: Aggregator,
         merger: Merger,
-        send_old_values: bool = False,
     ) -> None:
-        """Take the name of the node, and the functions: `initializer()` makes the aggregate to begin with, `merger(key,
-        one, other)` merges two, `aggregator(key, value, aggregate)` adds the record (None deletes)."""
         self._name = name
         self._store_name = store_name
         self._windows = windows
-        self._emit_strategy = emit_strategy
         self._initializer = initializer
         self._aggregator = aggregator
         self._merger = merger
-        self._send_old_values = send_old_values
+
+    @abstractmethod
+    def _emission(self, store: EngineSessionStore, context: EngineContext) -> WindowEmission:
+        """Return how results leave."""
+        raise NotImplementedError
 
     def init(self, context: ProcessorContext) -> None:
         """Get the store and what the operator remembers."""
@@ -53,43 +96,119 @@ class SessionWindowAggregate(Processor):
         self._engine = cast(EngineContext, context)
         self._store: EngineSessionStore = context.get_state_store(self._store_name)
         self._time = ObservedStreamTime(self._engine.processor_metadata(), self._name)
-        self._results: WindowEmission = (
-            EmitSessionsOnClose(self._store, self._engine, self._name)
-            if self._emit_strategy is EmitStrategy.ON_WINDOW_CLOSE
-            else EmitSessionsOnUpdate(self._store, self._engine, self._send_old_values)
-        )
+        self._results = self._emission(self._store, self._engine)
 
     def process(self, record: Record[Any, Any]) -> None:
         """Merge the record and the sessions near it."""
-        key, time, gap = record.key, record.timestamp, self._windows.inactivity_gap_ms
-        if key is None:
+        if record.key is None:
             self._engine.count_dropped(1)
             return
-        close_time = self._time.advance(time) - self._windows.grace_period_ms - gap
-        aggregate = self._initializer()
-        with self._store.find_sessions(key, time - gap, time + gap) as entries:
-            found = list(entries)
-        for _, value in found:
-            aggregate = self._merger(key, aggregate, value)
-        windows = [session.window for session, _ in found]
-        start = min((window.start for window in windows), default=time)
-        end = max((window.end for window in windows), default=time)
-        merged = Windowed(key, SessionWindow(min(start, time), max(end, time)))
-        if merged.window.end < close_time:
-            self._engine.count_dropped(1)
-        else:
-            self._replace(record, found, merged, aggregate)
+        sessions = _StoredSessions(self._store, self._results, record)
+        close_time = self._add(record.key, record.value, record.timestamp, sessions)
         self._results.time_passed(record, close_time)
 
-    def _replace(
-        self, record: Record[Any, Any], found: list[tuple[Windowed[Any], Any]], merged: Windowed[Any], aggregate: Any
+    def _add(self, key: Any, value: Any, time: int, sessions: _Sessions) -> int:
+        """Put one session in the place of a record at `time` (ms) and those near it; returns the time (ms) by which
+        sessions are closed. A session of the record's own time alone is simply written again."""
+        gap = self._windows.inactivity_gap_ms
+        close_time = self._time.advance(time) - self._windows.grace_period_ms - gap
+        aggregate = self._initializer()
+        found = sessions.find(time - gap, time + gap)
+        start = end = time
+        for window, other in found:
+            aggregate = self._merger(key, aggregate, other)
+            start, end = min(start, window.start), max(end, window.end)
+        if end < close_time:
+            self._engine.count_dropped(1)
+            return close_time
+        if start != end:
+            for window, other in found:
+                sessions.remove(window, other)
+        sessions.put(SessionWindow(start, end), self._aggregator(key, value, aggregate))
+        return close_time
+
+
+class SessionWindowAggregate(_SessionAggregation, BatchProcessor):
+    """Aggregates by key and session and emits each update."""
+
+    def __init__(
+        self,
+        name: str,
+        store_name: str,
+        windows: SessionWindows,
+        initializer: Initializer,
+        aggregator: Aggregator,
+        merger: Merger,
+        send_old_values: bool = False,
     ) -> None:
-        """Put the merged session in the place of those that were found; one of the record's own time alone is simply
-        written again."""
-        if merged.window.start != merged.window.end:
-            for session, value in found:
-                self._store.remove(session)
-                self._results.updated(record, session, Change(None, value), session.window.end)
-        aggregate = self._aggregator(record.key, record.value, aggregate)
-        self._store.put(merged, aggregate)
-        self._results.updated(record, merged, Change(aggregate, None), merged.window.end)
+        """Take the name of the node, and the functions: `initializer()` makes the aggregate to begin with, `merger(key,
+        one, other)` merges two, `aggregator(key, value, aggregate)` adds the record (None deletes)."""
+        super().__init__(name, store_name, windows, initializer, aggregator, merger)
+        self._send_old_values = send_old_values
+
+    def _emission(self, store: EngineSessionStore, context: EngineContext) -> WindowEmission:
+        return EmitSessionsOnUpdate(store, context, self._send_old_values)
+
+    def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
+        """Merge all rows: behind a cache with one look at the sessions of each key, and one write of what has become of
+        them; without one row by row, and the updates are returned."""
+        if self._store.cached:
+            self._process_cached(batch, failures)
+            return batch.slice(0, 0), np.empty(0, np.int64)
+        return self._process_rows(batch, failures)
+
+    def _process_cached(self, batch: RecordBatch, failures: FailureHandler) -> None:
+        sessions = CachedSessions(self._store, batch, self._windows.inactivity_gap_ms)
+        self._engine.count_dropped(sessions.without_key)
+        for row, (value, time) in enumerate(zip(batch.values, batch.timestamps.tolist(), strict=True)):
+            if sessions.choose(row):
+                try:
+                    self._add(batch.keys[row], value, time, sessions)
+                except Exception as error:
+                    failures(row, error)
+        sessions.write(self._engine.source_partition())
+
+    def _process_rows(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
+        updates = _Updates()
+        for row, (key, value, time) in enumerate(zip(batch.keys, batch.values, batch.timestamps.tolist(), strict=True)):
+            if key is None:
+                self._engine.count_dropped(1)
+                continue
+            updates.row = row
+            try:
+                self._add(key, value, time, _StoredSessions(self._store, updates, Record(key, value, time)))
+            except Exception as error:
+                failures(row, error)
+        return updates.as_batch(batch, self._send_old_values)
+
+
+class _Updates:
+    """Takes the updates of sessions as rows (implements WindowEmission); row: the row of the batch that makes them."""
+
+    def __init__(self) -> None:
+        self.row = 0
+        self._rows: list[int] = []
+        self._keys: list[Windowed[Any]] = []
+        self._changes: list[Change] = []
+
+    def updated(self, record: Record[Any, Any], key: Windowed[Any], change: Change, timestamp: int) -> None:
+        self._rows.append(self.row)
+        self._keys.append(key)
+        self._changes.append(change)
+
+    def time_passed(self, record: Record[Any, Any], close_time: int) -> None:
+        """Do nothing: the results are here."""
+
+    def as_batch(self, batch: RecordBatch, send_old_values: bool) -> tuple[RecordBatch, RowOrigin]:
+        """Return the updates, without headers as Kafka has it, and the rows of `batch` that they came from."""
+        rows = np.array(self._rows, np.int64)
+        changes = self._changes if send_old_values else [Change(change.new_value, None) for change in self._changes]
+        ends = np.fromiter((window.end for _, window in self._keys), np.int64, len(rows))
+        return RecordBatch(self._keys, changes, ends, batch.offsets[rows]), rows
+
+
+class FinalSessionWindowAggregate(_SessionAggregation):
+    """Aggregates by key and session and emits one result for each session, when it is closed."""
+
+    def _emission(self, store: EngineSessionStore, context: EngineContext) -> WindowEmission:
+        return EmitSessionsOnClose(store, context, self._name)

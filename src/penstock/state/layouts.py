@@ -97,6 +97,11 @@ def window_start_of(key: bytes) -> int:
     return start
 
 
+def sequence_of(key: bytes) -> int:
+    """Return the sequence number of an entry of a window store."""
+    return int.from_bytes(key[-4:], "big")
+
+
 def session_of(key: bytes) -> tuple[int, int]:
     """Return the end and the start (ms) of the session that an entry is."""
     end, start = _SESSION_SUFFIX.unpack_from(key, len(key) - SESSION_SUFFIX_SIZE)
@@ -124,17 +129,13 @@ def window_keys(keys: Sequence[bytes], starts: Int64Array, segment_interval_ms: 
     return [segments[i : i + 8] + key + times[i : i + 8] + sequence for i, key in zip(at, keys, strict=True)]
 
 
-def session_keys(
-    keys: Sequence[bytes], starts: Int64Array, ends: Int64Array, segment_interval_ms: int
-) -> list[bytes]:
+def session_keys(keys: Sequence[bytes], starts: Int64Array, ends: Int64Array, segment_interval_ms: int) -> list[bytes]:
     """Return the key of the entry of each of `keys` for the session from the time at its place in `starts` to that in
     `ends` (ms)."""
     segments = (ends // segment_interval_ms).astype(">i8").tobytes()
     first, last = starts.astype(">i8").tobytes(), ends.astype(">i8").tobytes()
     at = range(0, len(first), TIMESTAMP_SIZE)
-    return [
-        segments[i : i + 8] + key + last[i : i + 8] + first[i : i + 8] for i, key in zip(at, keys, strict=True)
-    ]
+    return [segments[i : i + 8] + key + last[i : i + 8] + first[i : i + 8] for i, key in zip(at, keys, strict=True)]
 
 
 def after_last(key: bytes, latest_suffix: bytes) -> bytes:

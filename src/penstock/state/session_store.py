@@ -7,9 +7,13 @@ An entry is known by key, end and start of the session, and expires by its end. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
+import numpy as np
+
+from penstock.record import Int64Array
+from penstock.state.api import RecordContext
 from penstock.state.layouts import (
     SEGMENT_SIZE,
     SESSION_SUFFIX_SIZE,
@@ -17,6 +21,7 @@ from penstock.state.layouts import (
     after_last,
     pack_segment,
     pack_session,
+    session_keys,
     session_of,
 )
 from penstock.state.metered import MeteredIterator, MeteredStore

@@ -140,6 +140,10 @@ class EngineWindowStore(WindowStore, EngineStore, Protocol):
         """Return the entry key of the window of each of `keys` (bytes) that starts at its place in `window_starts`."""
         ...
 
+    def fetch_duplicates(self, key: Any, time_from: int, time_to: int) -> list[tuple[int, Any]]:
+        """As `fetch` with both times, all at once; only for stores that keep duplicates."""
+        ...
+
     def get_columns(self, keys: Sequence[bytes]) -> tuple[list[Any], Int64Array]:
         """Return the values and timestamps of entry keys, None and NO_TIMESTAMP where there is none.
 

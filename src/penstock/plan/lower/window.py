@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import assert_never
 
 from penstock.plan import nodes as n
 from penstock.plan.lower.lowering import Lowering
 from penstock.processor.aggregate import Aggregator, Initializer
-from penstock.processor.session_aggregate import SessionWindowAggregate
+from penstock.processor.api import Processor
+from penstock.processor.session_aggregate import FinalSessionWindowAggregate, SessionWindowAggregate
 from penstock.processor.sliding_aggregate import SlidingWindowAggregate
 from penstock.processor.stateless import StreamMerge
 from penstock.processor.windowed_aggregate import (
@@ -64,21 +66,17 @@ def add_window_node(lowering: Lowering, id: n.NodeId, node: n.WindowNode) -> Non
                 node.store,
             )
         case n.SessionWindowedAggregate():
-            lowering.add_processor(
-                node,
-                partial(
-                    SessionWindowAggregate,
-                    node.name,
-                    node.store.name,
-                    node.windows,
-                    node.emit_strategy,
-                    node.initializer,
-                    node.aggregator,
-                    node.merger,
-                    send_old_values,
-                ),
-                node.store,
-            )
+            functions = node.initializer, node.aggregator, node.merger
+            make_sessions: Callable[[], Processor]
+            if node.emit_strategy is EmitStrategy.ON_WINDOW_CLOSE:
+                make_sessions = partial(
+                    FinalSessionWindowAggregate, node.name, node.store.name, node.windows, *functions
+                )
+            else:
+                make_sessions = partial(
+                    SessionWindowAggregate, node.name, node.store.name, node.windows, *functions, send_old_values
+                )
+            lowering.add_processor(node, make_sessions, node.store)
         case n.CogroupMerge():
             lowering.add_processor(node, StreamMerge)
         case _:
