@@ -47,10 +47,11 @@ def test_stateful_process_job_forgets_sums_that_it_has_told() -> None:
     with driver_of("stateful_process_job.py") as driver:
         source: TestInputTopic[str, int] = driver.create_input_topic("topic-source", STRING, INTEGER, 0)
         sink: TestOutputTopic[str, int] = driver.create_output_topic("topic-sink", STRING, INTEGER)
-        source.pipe_key_value_list([("a", 6), ("b", 5), ("a", 5)], start_timestamp=10, advance_ms=10)
-        sink.read_records_to_list()
-        source.pipe_key_value_list([("b", 20), ("a", 7)], start_timestamp=1100, advance_ms=1000)
-        assert [(record.key, record.value) for record in sink.read_records_to_list()] == [("a", 7)]
+        source.pipe_input("a", 6, 10)  # told at once, for stream time begins here
+        source.pipe_input("a", 5, 20)
+        source.pipe_input("b", 5, 30)
+        source.pipe_input("b", 20, 1100)
+        assert sink.read_key_values_to_list() == [("b", 25)]
 
 
 def test_kstream_topology_job_tells_odd_from_even() -> None:
