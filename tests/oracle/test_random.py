@@ -43,6 +43,15 @@ PROCESSORS: list[Any] = ["pass", "twice", "drop", ["append", "?"], "metadata", "
 PUNCTUATED: list[Any] = [["punctuate_marker", "tick", "stream_time", 7], ["schedule_cancel", "stream_time", 5, 2]]
 REDUCERS = ["concat", "latest", "first", "longer", ["null_if", "x"]]
 AGGREGATORS = ["append", "append_with_key", "latest", ["null_if", "y"]]
+WINDOWS: list[dict[str, Any]] = [
+    {"kind": "time", "size": 10},
+    {"kind": "time", "size": 10, "advance": 4, "grace": 7},
+    {"kind": "time", "size": 5, "grace": 30},
+    {"kind": "sliding", "difference": 6, "grace": 5},
+    {"kind": "session", "gap": 4},
+    {"kind": "session", "gap": 3, "grace": 9},
+    {"kind": "unlimited", "start": 5},
+]
 
 
 @dataclass
@@ -129,15 +138,28 @@ class Drawn:
             grouped = self.add("group_by_key", **{"from": parent.id})
         else:
             grouped = self.add("group_by", **{"from": parent.id}, mapper=self.one(KEY_SELECTORS))
+        windows = self.one([None, *WINDOWS])
+        if windows is not None:
+            grouped = self.windowed(grouped, windows)
         op = self.one(["count", "reduce", "aggregate"])
         fields: Entry = {}
         if op == "reduce":
             fields = {"reducer": self.one(REDUCERS)}
         if op == "aggregate":
             fields = {"initializer": self.one(["empty", ["text", "s"]]), "aggregator": self.one(AGGREGATORS)}
+            if windows is not None and windows["kind"] == "session":
+                fields["merger"] = "concat"
         materialized = {"name": f"table{len(self.entries)}", "caching": self.one([True, False])}
         table = self.add(op, **{"from": grouped}, **fields, materialized=materialized)
-        return Stream(self.add("to_stream", **{"from": table}), number=op == "count")
+        mapper: Entry = {} if windows is None else {"mapper": "key_text"}
+        return Stream(self.add("to_stream", **{"from": table}, **mapper), number=op == "count")
+
+    def windowed(self, grouped: str, windows: Entry) -> str:
+        id = self.add("windowed_by", **{"from": grouped}, windows=windows)
+        strategy = self.one(["on_window_update", "on_window_close"])
+        if windows["kind"] == "unlimited" or strategy == "on_window_update":
+            return id
+        return self.add("emit_strategy", **{"from": id}, strategy=strategy)
 
     def finish(self) -> None:
         """Send every stream to a topic of its own."""

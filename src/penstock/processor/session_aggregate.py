@@ -159,7 +159,8 @@ class SessionWindowAggregate(_SessionAggregation, BatchProcessor):
 
     def _process_cached(self, batch: RecordBatch, failures: FailureHandler) -> None:
         sessions = CachedSessions(self._store, batch, self._windows.inactivity_gap_ms)
-        self._engine.count_dropped(sessions.without_key)
+        if sessions.without_key:
+            self._engine.count_dropped(sessions.without_key)
         for row, (value, time) in enumerate(zip(batch.values, batch.timestamps.tolist(), strict=True)):
             if sessions.choose(row):
                 try:
