@@ -259,6 +259,13 @@ KEYS: Mapping[str, ConfigKey] = {
             "low",
             "PartitionGrouper that says which partitions make one task; not set: those of one number.",
         ),
+        ConfigKey(
+            "rocksdb.config.setter",
+            _anything,
+            None,
+            "medium",
+            "RocksDBConfigSetter, or its class, that changes the options of RocksDB.",
+        ),
         ConfigKey("topology.optimization", _text, "none", "medium", "none, all, or a list of optimisations."),
         ConfigKey(
             "replication.factor",

@@ -22,13 +22,21 @@ from penstock.state import lmdb as lmdb_module
 from penstock.state.api import Base
 from penstock.state.lmdb import LmdbBase
 from penstock.state.memory import MemoryBase
+from penstock.state.rocksdb import RocksDBBase
 
 SMALL_MAP = 1 << 16
 
 
-@pytest.fixture(params=["memory", "lmdb"])
+@pytest.fixture(params=["memory", "lmdb", "rocksdb"])
 def base(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Base]:
-    made: Base = MemoryBase() if request.param == "memory" else LmdbBase(tmp_path / "base", SMALL_MAP)
+    made: Base
+    match request.param:
+        case "memory":
+            made = MemoryBase()
+        case "lmdb":
+            made = LmdbBase(tmp_path / "base", SMALL_MAP)
+        case _:
+            made = RocksDBBase(tmp_path / "base")
     yield made
     made.close()
 

@@ -79,11 +79,17 @@ class SegmentedStore:
     def accepts(self, time: int) -> bool:
         """Let the clock see `time` (ms) and return whether an entry of that time is still written; one that is not
         counts as dropped."""
-        self.observe(time)
+        if time > self._observed:
+            self.observe(time)
         if time >= self._oldest_accepted:
             return True
         self.count_dropped(1)
         return False
+
+    @property
+    def oldest_visible(self) -> int:
+        """The oldest time (ms) that is still read."""
+        return self._oldest_visible
 
     @property
     def observed_time(self) -> int:
@@ -174,7 +180,11 @@ class SegmentedStore:
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Write `value` under `key` (None deletes) unless it comes too late."""
-        if self.accepts(self._time(key)):
+        self.put_at(self._time(key), key, value)
+
+    def put_at(self, time: int, key: bytes, value: bytes | None) -> None:
+        """As `put`, by who knows that `key` is of `time` (ms)."""
+        if self.accepts(time):
             self._segments.add(key[:SEGMENT_SIZE])
             self._buffer.put(key, value)
 

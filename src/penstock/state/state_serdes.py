@@ -41,7 +41,10 @@ class StateSerdes:
 
     def serialize_key(self, key: Any) -> bytes:
         """Return `key` as bytes; raises SerializationError."""
-        return self.serialize(self.key_serde, key, "key")
+        try:
+            return self.key_serde.serialize(self.topic, key)
+        except Exception as error:
+            raise self._error(f"write key {key!r:.200}", error) from error
 
     def deserialize_key(self, data: bytes) -> Any:
         """Return the key that `data` stands for; raises SerializationError."""

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from penstock.record import Int64Array
 from penstock.state.api import RecordContext
+from penstock.state.duplicates import RecentDuplicates
 from penstock.state.layouts import (
     MAX_SEQUENCE,
     SEGMENT_SIZE,
@@ -20,6 +21,7 @@ from penstock.state.layouts import (
     after_last,
     pack_segment,
     pack_window,
+    sequence_of,
     window_keys,
     window_start_of,
 )
@@ -57,6 +59,7 @@ class MeteredWindowStore(MeteredStore):
         self._metadata = metadata
         self._sequence_name = f"{self._name}/sequence"
         self._sequence = metadata.get(self._sequence_name, 0)
+        self._recent = RecentDuplicates(self._all_of)
 
     # ---------- what users call
 
@@ -71,6 +74,9 @@ class MeteredWindowStore(MeteredStore):
                     self._uncommitted.accepts(window_start)
                 return
             self._sequence = self._metadata[self._sequence_name] = (self._sequence + 1) & MAX_SEQUENCE
+            self._uncommitted.put_at(window_start, self._entry_key(serialized, window_start), data)
+            self._recent.add(serialized, (window_start, self._sequence, data), self._uncommitted.oldest_visible)
+            return
         self._below.put(self._entry_key(serialized, window_start), data)
 
     def fetch(self, key: Any, time_from: int, time_to: int | None = None) -> Any:
@@ -155,7 +161,26 @@ class MeteredWindowStore(MeteredStore):
         beneath._windows = self._uncommitted
         return beneath
 
+    # ---------- what joins call
+
+    def fetch_duplicates(self, key: Any, time_from: int, time_to: int) -> list[tuple[int, Any]]:
+        """Return (start, value) of the windows of `key` that start from `time_from` to `time_to` (ms), as `fetch` does
+        but all at once; only for stores that keep duplicates."""
+        serialized = self._serialize_key(key)
+        oldest = self._uncommitted.oldest_visible
+        found = self._recent.between(serialized, time_from if time_from > oldest else oldest, time_to)
+        deserialize = self._serdes.deserialize_value
+        return [(start, deserialize(data)) for start, _, data in found]
+
     # ---------- helpers
+
+    def _all_of(self, key: bytes) -> Iterator[tuple[int, int, bytes]]:
+        """Return start, sequence number and value of all duplicates of `key` (bytes) that have not expired."""
+        size = SEGMENT_SIZE + len(key) + WINDOW_SUFFIX_SIZE
+        last = after(key + pack_window(LONG_MAX, MAX_SEQUENCE))
+        for entry, data in self._in_segments(0, LONG_MAX, key + pack_window(0, 0), last, False):
+            if len(entry) == size:
+                yield window_start_of(entry), sequence_of(entry), data
 
     def _entry_key(self, key: bytes, window_start: int) -> bytes:
         return pack_segment(window_start // self._interval) + key + pack_window(window_start, self._sequence)

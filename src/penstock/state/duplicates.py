@@ -1,0 +1,63 @@
+"""The entries of the keys that a window store with duplicates was asked for last, in memory: a join looks at the same
+keys again and again, and each look at the base costs more than the rest of a record's way.
+
+Rules: what is here is what the store has, uncommitted writes and committed entries alike; what has expired may still
+be here, so that who reads leaves it out. The number of entries is bounded: when it is reached all are forgotten, and
+read again from the store as they are asked for.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable
+
+MAX_ENTRIES = 500_000
+"""How many entries are held at most, about 100 bytes each besides their values."""
+
+_OFTEN = 32  # entries of one key that are worth a look for those that have expired
+
+Entry = tuple[int, int, bytes]
+"""Start of the window (ms), sequence number, value as bytes."""
+
+
+class RecentDuplicates:
+    """Entries by key, each key's in the order of time and then of their writes."""
+
+    def __init__(self, load: Callable[[bytes], Iterable[Entry]], max_entries: int = MAX_ENTRIES) -> None:
+        """Start empty; `load` reads all entries of a key from the store, in order."""
+        self._load = load
+        self._max_entries = max_entries
+        self._entries: dict[bytes, list[Entry]] = {}
+        self._count = 0
+
+    def add(self, key: bytes, entry: Entry, oldest: int) -> None:
+        """Take a write into account, after it was made; entries before `oldest` (ms) have expired."""
+        entries = self._entries.get(key)
+        if entries is None:
+            return
+        if entries and entry < entries[-1]:
+            insort(entries, entry)
+        else:
+            entries.append(entry)
+        self._count += 1
+        if len(entries) % _OFTEN == 0 and entries[0][0] < oldest:
+            expired = bisect_left(entries, (oldest,))
+            del entries[:expired]
+            self._count -= expired
+
+    def between(self, key: bytes, time_from: int, time_to: int) -> list[Entry]:
+        """Return the entries of `key` from `time_from` to `time_to` (ms), both inclusive, in order."""
+        entries = self._entries.get(key)
+        if entries is None:
+            entries = list(self._load(key))
+            self._count += len(entries) + 1
+            if self._count > self._max_entries:
+                self._entries.clear()
+                self._count = len(entries) + 1
+            self._entries[key] = entries
+        if not entries or entries[-1][0] < time_from:
+            return []
+        start = 0 if entries[0][0] >= time_from else bisect_left(entries, (time_from,))
+        if entries[-1][0] <= time_to:
+            return entries[start:]
+        return entries[start : bisect_left(entries, (time_to + 1,))]

@@ -1,0 +1,261 @@
+"""The base on disk for state beyond memory: one RocksDB database a task, open in one process at a time (Kafka class:
+RocksDBStore). The only importer of rocksdict.
+
+Rules:
+- All stores are in one database, each entry behind two bytes for its store. Behind two zero bytes stand the stamp, the
+  numbers of the stores and how many entries each has. A commit is one write batch, the stamp with it.
+- There is no write-ahead log, as in Kafka: a base is a copy. After a crash it is what some commit left, and its stamp
+  says which. `close` writes all that is in memory.
+- A rebuild fills a new database beside the old one and takes its place.
+- Options are Kafka's; `rocksdb.config.setter` may change them.
+- Open it after a fork, never before.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import rocksdict
+
+from penstock.config import StreamsConfig
+from penstock.errors import InvalidStateStoreError, ProcessorStateError
+from penstock.state.api import BaseView, Changes
+from penstock.state.layouts import after_prefix
+
+BLOCK_CACHE_BYTES = 50 << 20
+WRITE_BUFFER_BYTES = 16 << 20
+BLOCK_BYTES = 4096
+MAX_WRITE_BUFFERS = 3
+BLOOM_FILTER_BITS = 10
+
+_STORE_SIZE = 2
+_META = bytes(_STORE_SIZE)
+_STAMP = _META + b"stamp"
+_NUMBER = _META + b"number:"
+_COUNT = _META + b"count:"
+_COUNT_SIZE = 8
+
+
+class RocksDBConfigSetter(ABC):
+    """Changes the options of each database; name it or its class in `rocksdb.config.setter` (Kafka class:
+    RocksDBConfigSetter)."""
+
+    @abstractmethod
+    def set_config(self, name: str, options: rocksdict.Options, config: StreamsConfig) -> None:
+        """Change `options` of the database `name`, which is that of its directory, before it is opened."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def close(self, name: str, options: rocksdict.Options) -> None:
+        """Release what `set_config` made for the database, which is closed now."""
+        raise NotImplementedError
+
+
+class RocksDBBase:
+    """A base on disk (implements Base)."""
+
+    def __init__(self, path: str | os.PathLike[str], config: StreamsConfig | None = None) -> None:
+        """Open or make the base in the directory `path`, with the options that `rocksdb.config.setter` of `config`
+        sets; raises ProcessorStateError if it cannot be opened."""
+        self._path = Path(path)
+        self._config = config
+        setter = None if config is None else config["rocksdb.config.setter"]
+        self._setter: RocksDBConfigSetter | None = setter() if isinstance(setter, type) else setter
+        self._options = self._make_options()
+        self._no_log = rocksdict.WriteOptions()
+        self._no_log.disable_wal = True
+        self._database: rocksdict.Rdict | None = self._open(self._path)
+        self._numbers: dict[str, bytes] = {}
+        self._read_numbers()
+
+    def stamp(self) -> bytes | None:
+        """Return the stamp of the last commit applied, None if there was none."""
+        stamp: bytes | None = self.database().get(_STAMP)
+        return stamp
+
+    def view(self, store_name: str) -> BaseView:
+        """Return the committed entries of one store."""
+        return _RocksDBView(self, store_name)
+
+    def apply(self, changes: Changes, stamp: bytes) -> None:
+        """Apply the changes of one commit and set the stamp, in one write batch; raises ProcessorStateError if it
+        cannot be written."""
+        self._apply(self.database(), changes, stamp)
+
+    def rebuild(self, commits: Callable[[], Iterable[Changes]], stamp: bytes) -> None:
+        """Drop all entries, apply the changes of `commits` in order and set the stamp: in a new database, which takes
+        the place of the old one when it is whole. Raises as `apply`."""
+        beside = self._path.with_name(self._path.name + ".rebuild")
+        known, self._numbers = self._numbers, {}
+        shutil.rmtree(beside, ignore_errors=True)
+        database = self._open(beside)
+        try:
+            for changes in commits():
+                self._apply(database, changes, None)
+            self._apply(database, {}, stamp)
+        except BaseException:
+            self._numbers = known
+            database.close()
+            raise
+        database.flush()
+        database.close()
+        self.database().close()
+        shutil.rmtree(self._path)
+        beside.rename(self._path)
+        self._database = self._open(self._path)
+
+    def clear(self) -> None:
+        """Drop all entries and the stamp, in one write batch; raises as `apply`."""
+        batch = rocksdict.WriteBatch(raw_mode=True)
+        batch.delete_range(_META, b"\xff" * (_STORE_SIZE + 1))
+        self._write(self.database(), batch)
+        self._numbers.clear()
+
+    def close(self) -> None:
+        """Write what is in memory and close the database; later calls raise InvalidStateStoreError."""
+        if self._database is not None:
+            self._database.flush()
+            self._database.close()
+            self._database = None
+            if self._setter is not None:
+                self._setter.close(self._path.name, self._options)
+
+    # ---------- for views
+
+    def database(self) -> rocksdict.Rdict:
+        """Return the open database; raises InvalidStateStoreError if it is closed."""
+        if self._database is None:
+            raise InvalidStateStoreError(
+                f"The base in {self._path} is closed: make a new one, or keep the task that owns it open."
+            )
+        return self._database
+
+    def number(self, store_name: str) -> bytes | None:
+        """Return the two bytes that stand before the keys of a store, None if it never had an entry."""
+        self.database()
+        return self._numbers.get(store_name)
+
+    def count(self, number: bytes) -> int:
+        """Return how many entries a store has."""
+        return int.from_bytes(self.database().get(_COUNT + number) or b"", "big")
+
+    # ---------- helpers
+
+    def _make_options(self) -> rocksdict.Options:
+        table = rocksdict.BlockBasedOptions()
+        table.set_block_cache(rocksdict.Cache(BLOCK_CACHE_BYTES))
+        table.set_block_size(BLOCK_BYTES)
+        table.set_bloom_filter(BLOOM_FILTER_BITS, False)
+        options = rocksdict.Options(raw_mode=True)
+        options.set_block_based_table_factory(table)
+        options.set_write_buffer_size(WRITE_BUFFER_BYTES)
+        options.set_max_write_buffer_number(MAX_WRITE_BUFFERS)
+        options.set_compression_type(rocksdict.DBCompressionType.none())
+        options.set_compaction_style(rocksdict.DBCompactionStyle.universal())
+        if self._setter is not None and self._config is not None:
+            self._setter.set_config(self._path.name, options, self._config)
+        return options
+
+    def _open(self, path: Path) -> rocksdict.Rdict:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return rocksdict.Rdict(str(path), self._options)
+        except Exception as error:  # rocksdict raises Exception itself
+            raise self._failed("cannot be opened", error) from error
+
+    def _read_numbers(self) -> None:
+        for key, number in self.database().items(from_key=_NUMBER):
+            if not key.startswith(_NUMBER):
+                break
+            self._numbers[key[len(_NUMBER) :].decode()] = number
+
+    def _apply(self, database: rocksdict.Rdict, changes: Changes, stamp: bytes | None) -> None:
+        batch = rocksdict.WriteBatch(raw_mode=True)
+        for store_name, changed in changes.items():
+            number = self._numbers.get(store_name)
+            if number is None:
+                number = self._numbers[store_name] = (len(self._numbers) + 1).to_bytes(_STORE_SIZE, "big")
+                batch.put(_NUMBER + store_name.encode(), number)
+            keys = [number + key for key in changed]
+            before = database.get(keys) if keys else []
+            for key, value in zip(keys, changed.values(), strict=True):
+                if value is None:
+                    batch.delete(key)
+                else:
+                    batch.put(key, value)
+            grown = len(keys) - sum(value is None for value in changed.values())
+            grown -= len(before) - sum(value is None for value in before)
+            count = int.from_bytes(database.get(_COUNT + number) or b"", "big") + grown
+            batch.put(_COUNT + number, count.to_bytes(_COUNT_SIZE, "big"))
+        if stamp is not None:
+            batch.put(_STAMP, stamp)
+        self._write(database, batch)
+
+    def _write(self, database: rocksdict.Rdict, batch: rocksdict.WriteBatch) -> None:
+        try:
+            database.write(batch, self._no_log)
+        except Exception as error:  # rocksdict raises Exception itself
+            raise self._failed("cannot be written", error) from error
+
+    def _failed(self, what: str, error: Exception) -> ProcessorStateError:
+        return ProcessorStateError(
+            f"The base in {self._path} {what}: {error}. Is the disk full, or does another process have it open?"
+        )
+
+
+class _RocksDBView:
+    """The committed entries of one store (implements BaseView)."""
+
+    def __init__(self, base: RocksDBBase, store_name: str) -> None:
+        self._base = base
+        self._store_name = store_name
+
+    def get(self, key: bytes) -> bytes | None:
+        number = self._base.number(self._store_name)
+        if number is None:
+            return None
+        value: bytes | None = self._base.database().get(number + key)
+        return value
+
+    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        number = self._base.number(self._store_name)
+        if number is None or not keys:
+            return [None] * len(keys)
+        values: list[bytes | None] = self._base.database().get([number + key for key in keys])
+        return values
+
+    def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+        number = self._base.number(self._store_name)
+        if number is None:
+            return iter(())
+        first = number + (from_key or b"")
+        last = after_prefix(number) if to_key is None else number + to_key
+        database = self._base.database()
+        if reverse:
+            return _backward(database.items(backwards=True, from_key=last), first, last)
+        return _forward(database.items(from_key=first), last)
+
+    def approximate_num_entries(self) -> int:
+        number = self._base.number(self._store_name)
+        return 0 if number is None else self._base.count(number)
+
+
+def _forward(entries: Iterable[tuple[bytes, bytes]], last: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+    for key, value in entries:
+        if last is not None and key >= last:
+            return
+        yield key[_STORE_SIZE:], value
+
+
+def _backward(
+    entries: Iterable[tuple[bytes, bytes]], first: bytes, last: bytes | None
+) -> Iterator[tuple[bytes, bytes]]:
+    for key, value in entries:
+        if key < first:
+            return
+        if key != last:  # it begins at the bound, which does not belong to it
+            yield key[_STORE_SIZE:], value

@@ -1,0 +1,110 @@
+"""What only the base over RocksDB does: it comes back from disk, and its options can be set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import rocksdict
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.config import StreamsConfig
+from penstock.errors import InvalidStateStoreError, ProcessorStateError, TaskCorruptedError
+from penstock.state.rocksdb import RocksDBBase, RocksDBConfigSetter
+
+
+def entries(base: RocksDBBase, store: str = "s") -> list[tuple[bytes, bytes]]:
+    return list(base.view(store).range(None, None, False))
+
+
+def test_a_closed_base_comes_back(tmp_path: Path) -> None:
+    base = RocksDBBase(tmp_path / "base")
+    base.apply({"s": {b"a": b"1"}, "t": {b"b": b"2"}}, b"one")
+    base.close()
+    again = RocksDBBase(tmp_path / "base")
+    assert (again.stamp(), entries(again), entries(again, "t")) == (b"one", [(b"a", b"1")], [(b"b", b"2")])
+    again.apply({"t": {b"c": b"3"}, "u": {b"d": b"4"}}, b"two")
+    assert [again.view(name).approximate_num_entries() for name in "stu"] == [1, 2, 1]
+    again.close()
+
+
+def test_a_rebuild_that_fails_changes_nothing_and_one_that_succeeds_takes_its_place(tmp_path: Path) -> None:
+    def broken() -> Iterator[dict[str, dict[bytes, bytes | None]]]:
+        yield {"s": {b"a": b"2"}, "new": {b"x": b"y"}}
+        raise TaskCorruptedError("torn")
+
+    base = RocksDBBase(tmp_path / "base")
+    base.apply({"s": {b"a": b"1"}}, b"one")
+    with pytest.raises(TaskCorruptedError):
+        base.rebuild(broken, b"two")
+    assert (base.stamp(), entries(base), entries(base, "new")) == (b"one", [(b"a", b"1")], [])
+    base.rebuild(lambda: iter([{"t": {b"b": b"2"}}]), b"three")
+    assert (base.stamp(), entries(base), entries(base, "t")) == (b"three", [], [(b"b", b"2")])
+    base.close()
+    assert entries(RocksDBBase(tmp_path / "base"), "t") == [(b"b", b"2")]
+
+
+def test_two_cannot_have_it_open_and_a_closed_one_says_so(tmp_path: Path) -> None:
+    base = RocksDBBase(tmp_path / "base")
+    with pytest.raises(ProcessorStateError, match="does another process have it open"):
+        RocksDBBase(tmp_path / "base")
+    base.close()
+    with pytest.raises(InvalidStateStoreError, match="is closed"):
+        base.stamp()
+
+
+class Setter(RocksDBConfigSetter):
+    """Notes what it is asked."""
+
+    calls: list[str]
+
+    def __init__(self) -> None:
+        Setter.calls = []
+
+    def set_config(self, name: str, options: rocksdict.Options, config: StreamsConfig) -> None:
+        options.set_write_buffer_size(1 << 16)
+        self.calls.append(f"set {name} {config['application.id']}")
+
+    def close(self, name: str, options: rocksdict.Options) -> None:
+        self.calls.append(f"close {name}")
+
+
+def test_options_can_be_set(tmp_path: Path) -> None:
+    config = StreamsConfig({"application.id": "app", "rocksdb.config.setter": Setter}, environment={})
+    base = RocksDBBase(tmp_path / "0_1", config)
+    base.apply({"s": {b"%d" % number: bytes(100) for number in range(5000)}}, b"one")
+    base.close()
+    assert Setter.calls == ["set 0_1 app", "close 0_1"]
+
+
+KEYS = st.binary(max_size=3)
+
+
+@given(
+    st.lists(st.dictionaries(KEYS, st.none() | st.binary(max_size=2), max_size=6), max_size=4),
+    st.none() | KEYS,
+    st.none() | KEYS,
+)
+def test_ranges_are_those_of_a_sorted_dict(
+    tmp_path_factory: pytest.TempPathFactory,
+    commits: list[dict[bytes, bytes | None]],
+    low: bytes | None,
+    high: bytes | None,
+) -> None:
+    base = RocksDBBase(tmp_path_factory.mktemp("rocksdb"))
+    model: dict[bytes, bytes] = {}
+    base.apply({"before": {b"\xff\xff": b"x"}, "s": {}, "after": {b"": b"x"}}, b"first")
+    for changes in commits:
+        base.apply({"s": changes}, b"stamp")
+        for key, value in changes.items():
+            model.pop(key, None)
+            if value is not None:
+                model[key] = value
+    found = [(k, v) for k, v in sorted(model.items()) if (low is None or k >= low) and (high is None or k < high)]
+    view = base.view("s")
+    assert list(view.range(low, high, False)) == found
+    assert list(view.range(low, high, True)) == found[::-1]
+    assert view.approximate_num_entries() == len(model)
+    base.close()
