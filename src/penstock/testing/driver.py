@@ -1,0 +1,230 @@
+"""Tests of a topology without broker or Spark: TopologyTestDriver (Kafka: kafka-streams-test-utils).
+
+Rules: every topic has one partition and all sub-topologies run in one task, `0_0`. A record piped in is processed
+completely before `pipe_input` returns: the record, stream-time punctuation, a commit, then the records that this wrote
+to topics that the topology reads. The wall clock moves only when told. How records are driven stands in
+`host/inline.py`; here are the queues of output, the stores, and the errors of Kafka's driver.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from penstock.clock import MockClock, SystemClock
+from penstock.config import StreamsConfig
+from penstock.host.inline import InlineHost, ProducedRecord
+from penstock.plan.topology import Topology
+from penstock.record import Headers
+from penstock.serdes import Serde
+from penstock.state.api import KeyValueStore, StateStore
+from penstock.state.layers import MeteredKeyValueStore, MeteredTimestampedKeyValueStore
+from penstock.state.session_store import MeteredSessionStore
+from penstock.state.versioned_api import VersionedKeyValueStore
+from penstock.state.versioned_store import MeteredVersionedKeyValueStore
+from penstock.state.window_store import MeteredTimestampedWindowStore, MeteredWindowStore
+from penstock.state.windowed_api import SessionStore, WindowStore
+from penstock.testing.store_views import KeyValueStoreFacade, WindowStoreFacade
+from penstock.testing.topics import TestInputTopic, TestOutputTopic
+
+DEFAULT_APPLICATION_ID = "topology-test-driver"
+
+# What `get_state_store` does not give; timestamped kinds stand before the plain ones that they derive from.
+_KINDS: Mapping[type, tuple[str, str]] = {
+    MeteredTimestampedKeyValueStore: ("timestamped key-value store", "get_timestamped_key_value_store"),
+    MeteredKeyValueStore: ("key-value store", "get_key_value_store"),
+    MeteredVersionedKeyValueStore: ("versioned key-value store", "get_versioned_key_value_store"),
+    MeteredTimestampedWindowStore: ("timestamped window store", "get_timestamped_window_store"),
+    MeteredWindowStore: ("window store", "get_window_store"),
+    MeteredSessionStore: ("session store", "get_session_store"),
+}
+
+
+class TopologyTestDriver:
+    """Runs a topology in this process, record by record, so that a test can look at each result (Kafka class:
+    TopologyTestDriver).
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        config: StreamsConfig | Mapping[str, Any] | None = None,
+        initial_wall_clock_ms: int | None = None,
+    ) -> None:
+        """Make the task and initialise its processors.
+
+        Args:
+            topology: what `StreamsBuilder.build()` gives, or a `Topology` made by hand.
+            config: the configuration; `application.id` may be left out.
+            initial_wall_clock_ms: where the clock starts, in ms; None for the machine's time.
+
+        Raises:
+            StreamsError: a processor cannot be initialised.
+        """
+        given = config.given() if isinstance(config, StreamsConfig) else dict(config or {})
+        checked = StreamsConfig({"application.id": DEFAULT_APPLICATION_ID, **given})
+        start = SystemClock().milliseconds() if initial_wall_clock_ms is None else initial_wall_clock_ms
+        self._clock = MockClock(start)
+        self._host = InlineHost(topology.build(checked.required("application.id")), checked, self._clock)
+        self._queues: dict[str, deque[ProducedRecord]] = {}
+
+    def create_input_topic(
+        self,
+        topic: str,
+        key_serde: Serde,
+        value_serde: Serde,
+        start_timestamp: int | None = None,
+        auto_advance_ms: int = 0,
+    ) -> TestInputTopic[Any, Any]:
+        """Return a topic to pipe records into.
+
+        Args:
+            topic: its name; that the topology reads it is checked when a record is piped in.
+            key_serde: writes the keys.
+            value_serde: writes the values.
+            start_timestamp: time in ms of the first record that is piped in without one; None for the driver's clock.
+            auto_advance_ms: by how much each such record is later than the one before.
+
+        Raises:
+            TypeError: the topic or a serde is None.
+            ValueError: auto_advance_ms is negative.
+        """
+        start = self._clock.milliseconds() if start_timestamp is None else start_timestamp
+        return TestInputTopic(self, topic, key_serde, value_serde, start, auto_advance_ms)
+
+    def create_output_topic(self, topic: str, key_serde: Serde, value_serde: Serde) -> TestOutputTopic[Any, Any]:
+        """Return a topic to read results from; raises TypeError when the topic or a serde is None."""
+        return TestOutputTopic(self, topic, key_serde, value_serde)
+
+    def produced_topic_names(self) -> set[str]:
+        """Return the names of all topics that were written so far, repartition topics among them."""
+        return set(self._queues)
+
+    def pipe_bytes(
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers = ()
+    ) -> None:
+        """Process one record, given as bytes and a timestamp in ms, completely.
+
+        Raises ValueError for a topic that the topology does not read, StreamsError when a processor fails.
+        """
+        try:
+            self._host.pipe(topic, key, value, timestamp, headers)
+        finally:
+            self._collect()
+
+    def read_bytes(self, topic: str) -> ProducedRecord:
+        """Return the next record of `topic` as bytes; raises LookupError when there is none."""
+        if topic not in self._queues:
+            raise LookupError(f"Uninitialized topic: {topic}")
+        if not self._queues[topic]:
+            raise LookupError(f"Empty topic: {topic}")
+        return self._queues[topic].popleft()
+
+    def read_all_bytes(self) -> list[ProducedRecord]:
+        """Return all records of all topics that were not read yet as bytes, in the order in which they were sent,
+        across topics.
+        """
+        records = [record for queue in self._queues.values() for record in queue]
+        for queue in self._queues.values():
+            queue.clear()
+        return sorted(records, key=lambda record: record.number)
+
+    def queue_size(self, topic: str) -> int:
+        """Return how many records of `topic` were not read yet, 0 for one that was never written."""
+        return len(self._queues.get(topic, ()))
+
+    def _collect(self) -> None:
+        for record in self._host.take_output():
+            self._queues.setdefault(record.topic, deque()).append(record)
+
+    def advance_wall_clock_time(self, advance_ms: int) -> None:
+        """Move the clock by `advance_ms` (0 or more), run the wall-clock punctuations that fall due, and commit.
+
+        Raises ValueError for a negative step, StreamsError when a punctuator fails.
+        """
+        self._clock.advance(advance_ms)
+        try:
+            self._host.punctuate_wall_clock()
+        finally:
+            self._collect()
+
+    def get_all_state_stores(self) -> dict[str, StateStore]:
+        """Return all stores by name."""
+        return dict(self._host.stores())
+
+    def get_state_store(self, name: str) -> StateStore | None:
+        """Return the store `name`, None if there is none; raises ValueError for a kind that has a method of its own."""
+        store = self._host.stores().get(name)
+        for kind, (shown, method) in _KINDS.items():
+            if isinstance(store, kind):
+                raise ValueError(f"Store {name} is a {shown} and should be accessed via `{method}()`")
+        return store
+
+    def get_key_value_store(self, name: str) -> KeyValueStore | None:
+        """Return the key-value store `name`, None if there is none of that kind; a timestamped one shows its values
+        without their timestamps, and takes them so, with timestamp -1.
+        """
+        match self._host.stores().get(name):
+            case MeteredTimestampedKeyValueStore() as store:
+                return KeyValueStoreFacade(store)
+            case MeteredKeyValueStore() as store:
+                return store
+            case _:
+                return None
+
+    def get_timestamped_key_value_store(self, name: str) -> KeyValueStore | None:
+        """Return the timestamped key-value store `name`, whose values are ValueAndTimestamp, None if there is none of
+        that kind.
+        """
+        store = self._host.stores().get(name)
+        return store if isinstance(store, MeteredTimestampedKeyValueStore) else None
+
+    def get_versioned_key_value_store(self, name: str) -> VersionedKeyValueStore | None:
+        """Return the versioned key-value store `name`, None if there is none of that kind."""
+        store = self._host.stores().get(name)
+        return store if isinstance(store, MeteredVersionedKeyValueStore) else None
+
+    def get_window_store(self, name: str) -> WindowStore | None:
+        """Return the window store `name`, None if there is none of that kind; a timestamped one shows its values
+        without their timestamps, and takes them so, with timestamp -1.
+        """
+        match self._host.stores().get(name):
+            case MeteredTimestampedWindowStore() as store:
+                return WindowStoreFacade(store)
+            case MeteredWindowStore() as store:
+                return store
+            case _:
+                return None
+
+    def get_timestamped_window_store(self, name: str) -> WindowStore | None:
+        """Return the timestamped window store `name`, whose values are ValueAndTimestamp, None if there is none of that
+        kind.
+        """
+        store = self._host.stores().get(name)
+        return store if isinstance(store, MeteredTimestampedWindowStore) else None
+
+    def get_session_store(self, name: str) -> SessionStore | None:
+        """Return the session store `name`, None if there is none of that kind."""
+        store = self._host.stores().get(name)
+        return store if isinstance(store, MeteredSessionStore) else None
+
+    def dropped_records(self) -> int:
+        """Return how many records were dropped so far (Kafka metric: dropped-records-total, over all nodes)."""
+        return self._host.dropped_records()
+
+    def close(self) -> None:
+        """Close processors and stores; output can still be read. A second call does nothing."""
+        try:
+            self._host.close()
+        finally:
+            self._collect()
+
+    def __enter__(self) -> TopologyTestDriver:
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

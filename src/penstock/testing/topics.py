@@ -1,0 +1,210 @@
+"""The topics of a TopologyTestDriver: where tests pipe records in, and where they read results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, overload
+
+from penstock.host.inline import ProducedRecord
+from penstock.record import Headers, KeyValue
+from penstock.serdes import Serde
+from penstock.testing.record import TestRecord
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_NOT_GIVEN: Final = object()
+"""Stands for an argument that was left out, where None means null."""
+
+
+class Driver(Protocol):
+    """What the topics need of the driver."""
+
+    def pipe_bytes(
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers = ()
+    ) -> None:
+        """Process one record completely."""
+        ...
+
+    def read_bytes(self, topic: str) -> ProducedRecord:
+        """Return the next record of `topic`."""
+        ...
+
+    def queue_size(self, topic: str) -> int:
+        """Return how many records of `topic` were not read yet."""
+        ...
+
+
+class TestInputTopic(Generic[K, V]):
+    """A topic to pipe records into (Kafka class: TestInputTopic); made by `create_input_topic`."""
+
+    __test__: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        driver: Driver,
+        topic: str,
+        key_serde: Serde,
+        value_serde: Serde,
+        start_timestamp: int,
+        auto_advance_ms: int,
+    ) -> None:
+        """See `TopologyTestDriver.create_input_topic`."""
+        _check_not_none(topic, key_serde, value_serde)
+        if auto_advance_ms < 0:
+            raise ValueError(f"auto_advance_ms must be 0 or more, got {auto_advance_ms}.")
+        self._driver = driver
+        self._topic = topic
+        self._key_serde = key_serde
+        self._value_serde = value_serde
+        self._current_time = start_timestamp
+        self._auto_advance_ms = auto_advance_ms
+
+    def advance_time(self, advance_ms: int) -> None:
+        """Move the time of the records that follow by `advance_ms`; raises ValueError for a negative step."""
+        if advance_ms < 0:
+            raise ValueError(f"advance_ms must be 0 or more, got {advance_ms}.")
+        self._current_time += advance_ms
+
+    @overload
+    def pipe_input(self, record: TestRecord[K, V], /) -> None: ...
+
+    @overload
+    def pipe_input(self, value: V, /, *, timestamp: int | None = None, headers: Headers = ()) -> None: ...
+
+    @overload
+    def pipe_input(
+        self, key: K | None = None, value: V | None = None, timestamp: int | None = None, headers: Headers = ()
+    ) -> None: ...
+
+    def pipe_input(
+        self, key: Any = _NOT_GIVEN, value: Any = _NOT_GIVEN, timestamp: int | None = None, headers: Headers = ()
+    ) -> None:
+        """Process one record completely: `pipe_input(key, value)`, `pipe_input(value)` or `pipe_input(record)`.
+
+        Args:
+            key: the key, None for null.
+            value: the value, None for null.
+            timestamp: time in ms; None for the time of this topic, which then advances by auto_advance_ms.
+            headers: pairs of name and bytes.
+
+        Raises:
+            ValueError: the topology does not read the topic, or the timestamp is negative.
+            StreamsError: a processor failed.
+        """
+        if isinstance(key, TestRecord):
+            self._pipe(key)
+        elif value is _NOT_GIVEN:
+            self._pipe(TestRecord(None, None if key is _NOT_GIVEN else key, timestamp, headers))
+        else:
+            self._pipe(TestRecord(None if key is _NOT_GIVEN else key, value, timestamp, headers))
+
+    def pipe_record_list(self, records: Iterable[TestRecord[K, V]]) -> None:
+        """Process `records`, one after the other."""
+        for record in records:
+            self._pipe(record)
+
+    def pipe_key_value_list(
+        self, key_values: Iterable[tuple[K, V]], start_timestamp: int | None = None, advance_ms: int = 0
+    ) -> None:
+        """Process a record for each (key, value).
+
+        Args:
+            key_values: pairs of key and value.
+            start_timestamp: time of the first in ms; None for the time of this topic, with its own advance.
+            advance_ms: by how much each is later than the one before, if start_timestamp is given.
+        """
+        for index, (key, value) in enumerate(key_values):
+            time = None if start_timestamp is None else start_timestamp + index * advance_ms
+            self._pipe(TestRecord(key, value, time))
+
+    def pipe_value_list(self, values: Iterable[V], start_timestamp: int | None = None, advance_ms: int = 0) -> None:
+        """Process a record without a key for each value; times as in `pipe_key_value_list`."""
+        for index, value in enumerate(values):
+            time = None if start_timestamp is None else start_timestamp + index * advance_ms
+            self._pipe(TestRecord(None, value, time))
+
+    def _pipe(self, record: TestRecord[Any, Any]) -> None:
+        timestamp = record.timestamp
+        if timestamp is None:
+            timestamp = self._current_time
+            self._current_time += self._auto_advance_ms
+        topic, headers = self._topic, record.headers
+        key = None if record.key is None else self._key_serde.serialize(topic, record.key, headers)
+        value = None if record.value is None else self._value_serde.serialize(topic, record.value, headers)
+        self._driver.pipe_bytes(topic, key, value, timestamp, headers)
+
+    def __repr__(self) -> str:
+        return f"TestInputTopic({self._topic!r}, {type(self._key_serde).__name__}, {type(self._value_serde).__name__})"
+
+
+class TestOutputTopic(Generic[K, V]):
+    """A topic to read results from (Kafka class: TestOutputTopic); made by `create_output_topic`."""
+
+    __test__: ClassVar[bool] = False
+
+    def __init__(self, driver: Driver, topic: str, key_serde: Serde, value_serde: Serde) -> None:
+        """See `TopologyTestDriver.create_output_topic`."""
+        _check_not_none(topic, key_serde, value_serde)
+        self._driver = driver
+        self._topic = topic
+        self._key_serde = key_serde
+        self._value_serde = value_serde
+
+    def read_record(self) -> TestRecord[K, V]:
+        """Return the next record; raises LookupError when there is none."""
+        record = self._driver.read_bytes(self._topic)
+        topic, headers = self._topic, record.headers
+        key: Any = None if record.key is None else self._key_serde.deserialize(topic, record.key, headers)
+        value: Any = None if record.value is None else self._value_serde.deserialize(topic, record.value, headers)
+        return TestRecord(key, value, record.timestamp, headers)
+
+    def read_value(self) -> V:
+        """Return the value of the next record; raises LookupError when there is none."""
+        return self.read_record().value
+
+    def read_key_value(self) -> KeyValue:
+        """Return key and value of the next record; raises LookupError when there is none."""
+        record = self.read_record()
+        return KeyValue(record.key, record.value)
+
+    def read_records_to_list(self) -> list[TestRecord[K, V]]:
+        """Return all records that were not read yet."""
+        return [self.read_record() for _ in range(self.get_queue_size())]
+
+    def read_key_values_to_list(self) -> list[KeyValue]:
+        """Return keys and values of all records that were not read yet."""
+        return [KeyValue(record.key, record.value) for record in self.read_records_to_list()]
+
+    def read_key_values_to_map(self) -> dict[K, V]:
+        """Return the last value of each key among the records that were not read yet; raises RuntimeError for a null
+        key.
+        """
+        result: dict[K, V] = {}
+        while not self.is_empty():
+            record = self.read_record()
+            if record.key is None:
+                raise RuntimeError("Null keys not allowed with read_key_values_to_map method")
+            result[record.key] = record.value
+        return result
+
+    def read_values_to_list(self) -> list[V]:
+        """Return the values of all records that were not read yet."""
+        return [record.value for record in self.read_records_to_list()]
+
+    def get_queue_size(self) -> int:
+        """Return how many records were not read yet."""
+        return self._driver.queue_size(self._topic)
+
+    def is_empty(self) -> bool:
+        """Return whether all records were read."""
+        return self.get_queue_size() == 0
+
+    def __repr__(self) -> str:
+        return f"TestOutputTopic({self._topic!r}, {type(self._key_serde).__name__}, {type(self._value_serde).__name__})"
+
+
+def _check_not_none(topic: str, key_serde: Serde, value_serde: Serde) -> None:
+    for name, given in (("topic", topic), ("key_serde", key_serde), ("value_serde", value_serde)):
+        if given is None:
+            raise TypeError(f"{name} cannot be None")

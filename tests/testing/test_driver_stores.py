@@ -1,0 +1,97 @@
+"""The stores that TopologyTestDriver shows, by kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock import Materialized, Serdes, StoreBuilder, Stores, StreamsBuilder, Topology, ValueAndTimestamp
+from penstock.processor.stateless import StreamPeek
+from penstock.testing import TopologyTestDriver
+from penstock.windows import SessionWindows, TimeWindows, Windowed
+
+TEXT, LONG = Serdes.string(), Serdes.long()
+DEFAULTS = {"default.key.serde": TEXT, "default.value.serde": TEXT}
+
+BUILDERS = {
+    "key_value": Stores.key_value_store_builder(Stores.in_memory_key_value_store("s"), TEXT, TEXT),
+    "timestamped_key_value": Stores.timestamped_key_value_store_builder(
+        Stores.persistent_timestamped_key_value_store("s"), TEXT, TEXT
+    ),
+    "versioned_key_value": Stores.versioned_key_value_store_builder(
+        Stores.persistent_versioned_key_value_store("s", 1000), TEXT, TEXT
+    ),
+    "window": Stores.window_store_builder(Stores.in_memory_window_store("s", 1000, 10, False), TEXT, TEXT),
+    "timestamped_window": Stores.timestamped_window_store_builder(
+        Stores.persistent_timestamped_window_store("s", 1000, 10, False), TEXT, TEXT
+    ),
+    "session": Stores.session_store_builder(Stores.in_memory_session_store("s", 1000), TEXT, TEXT),
+}
+
+
+def _driver(builder: StoreBuilder) -> TopologyTestDriver:
+    topology = Topology().add_source("source", "in")
+    topology.add_processor("peek", lambda: StreamPeek(lambda key, value: None), "source")
+    return TopologyTestDriver(topology.add_state_store(builder, "peek"), DEFAULTS)
+
+
+def _getters(driver: TopologyTestDriver) -> dict[str, Any]:
+    return {
+        "key_value": driver.get_key_value_store,
+        "timestamped_key_value": driver.get_timestamped_key_value_store,
+        "versioned_key_value": driver.get_versioned_key_value_store,
+        "window": driver.get_window_store,
+        "timestamped_window": driver.get_timestamped_window_store,
+        "session": driver.get_session_store,
+    }
+
+
+@pytest.mark.parametrize("kind", BUILDERS)
+def test_a_store_is_got_by_the_method_of_its_kind_and_by_no_other(kind: str) -> None:
+    with _driver(BUILDERS[kind]) as driver:
+        also = {"timestamped_key_value": "key_value", "timestamped_window": "window"}.get(kind)
+        found = {name for name, get in _getters(driver).items() if get("s") is not None}
+        assert found == {kind} | ({also} if also else set())
+        with pytest.raises(ValueError, match=rf"should be accessed via `get_{kind}_store\(\)`$"):
+            driver.get_state_store("s")
+
+
+def test_a_timestamped_window_store_is_shown_without_timestamps() -> None:
+    builder = StreamsBuilder()
+    windowed = builder.stream("in").group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(10))
+    windowed.count(Materialized.as_("counts"))
+    with TopologyTestDriver(builder.build(), DEFAULTS) as driver:
+        topic = driver.create_input_topic("in", TEXT, TEXT)
+        topic.pipe_input("a", "x", 3)
+        topic.pipe_input("a", "y", 12)
+        store = driver.get_window_store("counts")
+        assert store is not None
+        assert store.fetch("a", 0) == 1
+        with store.fetch("a", 0, 10) as entries:
+            assert list(entries) == [(0, 1), (10, 1)]
+        with store.all() as entries:
+            assert [(windowed.key, windowed.window.start, count) for windowed, count in entries] == [
+                ("a", 0, 1),
+                ("a", 10, 1),
+            ]
+        timestamped = driver.get_timestamped_window_store("counts")
+        assert timestamped is not None
+        assert timestamped.fetch("a", 10) == ValueAndTimestamp(1, 12)
+        store.put("b", 7, 20)
+        assert timestamped.fetch("b", 20) == ValueAndTimestamp(7, -1)
+
+
+def test_a_session_store_is_shown() -> None:
+    builder = StreamsBuilder()
+    windowed = builder.stream("in").group_by_key().windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(10))
+    windowed.count(Materialized.as_("counts"))
+    with TopologyTestDriver(builder.build(), DEFAULTS) as driver:
+        driver.create_input_topic("in", TEXT, TEXT).pipe_input("a", "x", 3)
+        store = driver.get_session_store("counts")
+        assert store is not None
+        with store.fetch("a") as sessions:
+            found: list[tuple[Windowed[Any], Any]] = list(sessions)
+        assert [(windowed.key, windowed.window.start, windowed.window.end, n) for windowed, n in found] == [
+            ("a", 3, 3, 1)
+        ]
