@@ -71,7 +71,7 @@ def partition_for(key: bytes, partitions: int) -> int:
     """Return the partition, from 0 to `partitions` - 1, of a serialised key (Kafka class:
     BuiltInPartitioner.partitionForKey).
     """
-    return (murmur2(key) & _POSITIVE) % partitions
+    return 0 if partitions == 1 else (murmur2(key) & _POSITIVE) % partitions
 
 
 def partition_column(keys: Sequence[bytes | None], partitions: int, null_key_partition: int) -> Int64Array:

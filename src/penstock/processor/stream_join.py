@@ -18,7 +18,7 @@ from penstock.processor.operator_time import ObservedStreamTime
 from penstock.record import NO_TIMESTAMP, Record
 from penstock.serdes.outer_join import LeftOrRightValue, TimestampedKeyAndJoinSide
 from penstock.state.api import KeyValueStore
-from penstock.state.windowed_api import WindowStore
+from penstock.state.windowed_api import EngineWindowStore, WindowStore
 from penstock.windows import LONG_MAX, JoinWindows
 
 
@@ -85,7 +85,7 @@ class StreamStreamInnerJoin(Processor):
         """Get the store of the other side."""
         super().init(context)
         self._engine = cast(EngineContext, context)
-        self._other: WindowStore = context.get_state_store(self._side.other_store)
+        self._other: EngineWindowStore = context.get_state_store(self._side.other_store)
 
     def process(self, record: Record[Any, Any]) -> None:
         """Forward a result for each record of the other side that is near enough, in the order of time."""
@@ -94,7 +94,7 @@ class StreamStreamInnerJoin(Processor):
             self._engine.count_dropped(1)
             return
         joiner, forward = self._joiner, self.context.forward
-        for other_timestamp, other_value in self._other.fetch(
+        for other_timestamp, other_value in self._other.fetch_duplicates(
             key, max(0, timestamp - self._before), max(0, timestamp + self._after)
         ):
             result = joiner(key, value, other_value)
@@ -116,7 +116,7 @@ class StreamStreamOuterJoin(Processor):
         super().init(context)
         assert self._side.outer_store is not None
         self._engine = cast(EngineContext, context)
-        self._other: WindowStore = context.get_state_store(self._side.other_store)
+        self._other: EngineWindowStore = context.get_state_store(self._side.other_store)
         self._waiting: KeyValueStore = context.get_state_store(self._side.outer_store)
         self._clocks = _SharedTimeTracker(self._engine, self._side.join_name)
 
@@ -135,7 +135,9 @@ class StreamStreamOuterJoin(Processor):
             self._emit_non_joined(record, stream_time)
         time_to = max(0, timestamp + self._after)
         alone = self._keeps_this
-        for other_timestamp, other_value in self._other.fetch(key, max(0, timestamp - self._before), time_to):
+        for other_timestamp, other_value in self._other.fetch_duplicates(
+            key, max(0, timestamp - self._before), time_to
+        ):
             alone = False
             if self._keeps_other:
                 waiting = TimestampedKeyAndJoinSide(other_timestamp, not self._left, key)
@@ -235,7 +237,7 @@ class StreamStreamSelfJoin(Processor):
         """Get the store and the clock."""
         super().init(context)
         self._engine = cast(EngineContext, context)
-        self._store: WindowStore = context.get_state_store(self._store_name)
+        self._store: EngineWindowStore = context.get_state_store(self._store_name)
         self._stream_time = ObservedStreamTime(self._engine.processor_metadata(), self._join_name)
 
     def process(self, record: Record[Any, Any]) -> None:
@@ -258,5 +260,5 @@ class StreamStreamSelfJoin(Processor):
         if pending:
             forward(with_itself)
 
-    def _near(self, key: Any, time_from: int, time_to: int) -> Any:
-        return self._store.fetch(key, max(0, time_from), max(0, time_to))
+    def _near(self, key: Any, time_from: int, time_to: int) -> list[tuple[int, Any]]:
+        return self._store.fetch_duplicates(key, max(0, time_from), max(0, time_to))
