@@ -30,6 +30,7 @@ from penstock.record import Headers, TopicPartition
 from penstock.state.memory import MemoryBase
 from penstock.state.segment_log import log_from_json, path
 from penstock.state.segments import decode
+from penstock.task.checkpoint import TaskCheckpoint
 
 TIMEOUT_SECONDS = 240
 
@@ -215,6 +216,19 @@ class SparkRunner:
                 base.apply(decode(data, info.id).changes, info.last)
             contents[task] = dict(base.view(name).range(None, None, False))
         return contents
+
+    def processor_metadata(self, config: StreamsConfig) -> dict[str, int]:
+        """Return what the processors and stores of all tasks remember after the last commit, the largest of each."""
+        checkpoint = Checkpoint(config.checkpoint_directory())
+        found: dict[str, int] = {}
+        for task, entry in self.manifest(config).tasks.items():
+            for info in path(log_from_json(dict(entry.segments)), None).segments:
+                data = checkpoint.read_segment(task, info.id.hex())
+                assert data is not None, f"segment {info.id.hex()} of task {task} is missing"
+                encoded = decode(data, info.id).checkpoint
+                remembered = TaskCheckpoint.decode(encoded).processor_metadata if encoded else {}
+                found.update({name: max(value, found.get(name, value)) for name, value in remembered.items()})
+        return found
 
 
 def wait_for(condition: Any, seconds: float = TIMEOUT_SECONDS) -> Any:

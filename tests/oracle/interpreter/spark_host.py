@@ -35,7 +35,6 @@ Case = case_runner.Case
 Expected = case_runner.Expected
 
 _COMPARED = ("describe", "internal_topics", "stores", "error")
-_STATEFUL = ("count", "reduce", "aggregate", "add_state_store", "add_store")
 
 
 def unfit(case: Case) -> list[str]:
@@ -49,7 +48,6 @@ def unfit(case: Case) -> list[str]:
 
 def _reasons(case: Case) -> Iterator[str]:
     steps, text = case.get("steps", []), json.dumps(case["topology"])
-    stateful = "owned_stores" in text or any(entry["op"] in _STATEFUL for entry in case["topology"])
     if "error" in case.get("expected", {"error": None}):
         yield "on Spark: errors"
     if not steps:
@@ -60,8 +58,6 @@ def _reasons(case: Case) -> Iterator[str]:
         yield "on Spark: input of several topics"
     if any(step.get("ts", 0) <= 0 for step in steps):
         yield "on Spark: timestamps of 0, for which librdkafka writes the time of now, and below"
-    if stateful and int(case["config"].get("statestore.cache.max.bytes", 1)) != 0:
-        yield "on Spark: caches"
     if '"offset_reset": "latest"' in text:
         yield "on Spark: a source that begins behind its input"
     if "schedule_cancel" in text and any(step.get("value") == "again" for step in steps):
@@ -72,6 +68,11 @@ def _reasons_of_topology(case: Case, topology: BuiltTopology) -> Iterator[str]:
     parts = topology.subtopologies
     if any(len(part.source_topics) != 1 for part in parts):
         yield "on Spark: several topics into one sub-topology, or a pattern"
+    caches = int(case["config"].get("statestore.cache.max.bytes", 1)) != 0
+    if caches and any(store.caching for part in parts for store in part.stores.values()):
+        yield "on Spark: caches"
+    if topology.global_topology is not None:
+        yield "on Spark: global stores"
     written = {row[0] for rows in case["expected"]["steps"] for row in rows}
     if written & {topic for part in parts for topic in part.source_topics}:
         yield "on Spark: a topic that is written and read"
@@ -137,21 +138,18 @@ class SparkCases:
             "internal_topics": case_runner.internal_topics(built),
             "steps": [case_runner.output_rows(case, records)],
             "stores": {
-                name: _content(case, builder, settings, self._runner.store(settings, name))
+                name: self._content(case, builder, settings)
                 for name, builder in sorted(builders.items())
                 if name in names
             },
         }
 
-
-def _content(
-    case: Case, builder: StoreBuilder, settings: StreamsConfig, entries: Mapping[bytes, bytes]
-) -> dict[str, Any]:
-    base = MemoryBase()
-    base.apply({builder.name: entries}, b"")
-    context = RecordContext(0, (), NO_METADATA)
-    store = build_store(builder, settings, base.view(builder.name), RecordCache(0), lambda: context, {})
-    return content(store, case)
+    def _content(self, case: Case, builder: StoreBuilder, settings: StreamsConfig) -> dict[str, Any]:
+        base = MemoryBase()
+        base.apply({builder.name: self._runner.store(settings, builder.name)}, b"")
+        context, metadata = RecordContext(0, (), NO_METADATA), self._runner.processor_metadata(settings)
+        store = build_store(builder, settings, base.view(builder.name), RecordCache(0), lambda: context, metadata)
+        return content(store, case)
 
 
 def comparable(case: Case, result: Expected) -> Expected:
