@@ -71,6 +71,8 @@ def _reasons_of_topology(case: Case, topology: BuiltTopology) -> Iterator[str]:
     caches = int(case["config"].get("statestore.cache.max.bytes", 1)) != 0
     if caches and any(store.caching for part in parts for store in part.stores.values()):
         yield "on Spark: caches"
+    if any(topic.partitions not in (None, 1) for topic in topology.repartition_topics.values()):
+        yield "on Spark: the order of several partitions"
     if topology.global_topology is not None:
         yield "on Spark: global stores"
     written = {row[0] for rows in case["expected"]["steps"] for row in rows}
