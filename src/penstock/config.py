@@ -266,6 +266,13 @@ KEYS: Mapping[str, ConfigKey] = {
             "medium",
             "RocksDBConfigSetter, or its class, that changes the options of RocksDB.",
         ),
+        ConfigKey(
+            "max.task.idle.ms",
+            _whole(-1),
+            0,
+            "medium",
+            "How long (ms) a task waits for records of a partition that has none while others have some.",
+        ),
         ConfigKey("topology.optimization", _text, "none", "medium", "none, all, or a list of optimisations."),
         ConfigKey(
             "replication.factor",

@@ -15,6 +15,7 @@ from penstock import (
     PunctuationType,
     Record,
     Serdes,
+    StoreBuilder,
     Stores,
     StreamsBuilder,
     StreamsError,
@@ -23,6 +24,7 @@ from penstock import (
 )
 from penstock.errors import UnsupportedOperationError
 from penstock.testing import TopologyTestDriver
+from penstock.windows import SessionWindow, Windowed
 
 TEXT = Serdes.string()
 CONFIG = {"default.key.serde": TEXT, "default.value.serde": TEXT}
@@ -70,6 +72,7 @@ def test_every_processor_reads_a_global_store_without_being_connected() -> None:
         lambda store: store.put_if_absent("a", "b"),
         lambda store: store.put_all([("a", "b")]),
         lambda store: store.delete("a"),
+        lambda store: store.clear(),
         lambda store: store.flush(),
         lambda store: store.close(),
     ],
@@ -122,3 +125,49 @@ def test_a_global_table_holds_values_with_timestamps_and_drops_records_without_a
         with store.all() as entries:
             assert list(entries) == [("a", ValueAndTimestamp("1", 5))]
         assert driver.dropped_records() == 1
+
+
+WINDOWS = Stores.window_store_builder(Stores.in_memory_window_store("s", 1000, 10, False), TEXT, TEXT)
+SESSIONS = Stores.session_store_builder(Stores.in_memory_session_store("s", 1000), TEXT, TEXT)
+VERSIONS = Stores.versioned_key_value_store_builder(Stores.persistent_versioned_key_value_store("s", 1000), TEXT, TEXT)
+
+
+@pytest.mark.parametrize(
+    ("builder", "put", "get"),
+    [
+        (WINDOWS, lambda store: store.put("a", "b", 5), lambda store: store.fetch("a", 5)),
+        (
+            SESSIONS,
+            lambda store: store.put(Windowed("a", SessionWindow(1, 5)), "b"),
+            lambda store: store.fetch_session("a", 1, 5),
+        ),
+        (VERSIONS, lambda store: store.put("a", "b", 5), lambda store: store.get("a").value),
+    ],
+)
+def test_stores_of_other_kinds_can_be_global_too(
+    builder: StoreBuilder, put: Callable[[Any], object], get: Callable[[Any], object]
+) -> None:
+    def read_and_try_to_write(context: ProcessorContext) -> object:
+        store = context.get_state_store("s")
+        with pytest.raises(UnsupportedOperationError):
+            put(store)
+        return get(store)
+
+    topology = Topology().add_source("source", "in")
+    topology.add_processor("reader", lambda: Call(read_and_try_to_write), "source").add_sink("sink", "out", "reader")
+    keeper = "global-source", "global", "keeper"
+    topology.add_global_store(builder, *keeper, lambda: Write(put))
+    with _driver(topology) as driver:
+        driver.create_input_topic("global", TEXT, TEXT).pipe_input("x", "?", 5)
+        driver.create_input_topic("in", TEXT, TEXT).pipe_input("x", "?", 6)
+        assert driver.create_output_topic("out", TEXT, TEXT).read_value() == "b"
+
+
+class Write(Processor):
+    """Calls a function with its store for each record."""
+
+    def __init__(self, put: Callable[[Any], object]) -> None:
+        self._put = put
+
+    def process(self, record: Record[Any, Any]) -> None:
+        self._put(self.context.get_state_store("s"))

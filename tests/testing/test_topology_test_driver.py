@@ -310,3 +310,18 @@ def test_the_mock_clock_is_at_hand() -> None:
     clock = MockClock(5)
     clock.advance(3)
     assert clock.milliseconds() == 8
+
+
+def test_waits_for_topics_without_records_as_long_as_the_task_may_idle() -> None:
+    topology = Topology().add_source("source", "a", "b").add_sink("sink", "out", "source")
+    with TopologyTestDriver(topology, {**DEFAULTS, "max.task.idle.ms": 100}, 0) as driver:
+        first, second = (driver.create_input_topic(topic, STRING, STRING) for topic in ("a", "b"))
+        output = driver.create_output_topic("out", STRING, STRING)
+        first.pipe_input("k", "late", 9)
+        assert output.is_empty()
+        second.pipe_input("k", "early", 1)
+        assert output.read_values_to_list() == ["early"]
+        driver.advance_wall_clock_time(99)
+        assert output.is_empty()
+        driver.advance_wall_clock_time(1)
+        assert output.read_values_to_list() == ["late"]

@@ -9,7 +9,7 @@ reads join the queues, from which the smallest timestamp is taken next. Bytes go
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from penstock.clock import Clock
@@ -69,6 +69,26 @@ class _Queue:
         return self.rows[0][2]
 
 
+class _Idling:
+    """Whether the task waits for topics without records, for `max.task.idle.ms` at most (Kafka:
+    PartitionGroup.readyToProcess, where every lag is known to be 0)."""
+
+    def __init__(self, max_idle_ms: int) -> None:
+        self._max_idle_ms = max_idle_ms
+        self._deadlines: dict[str, int] = {}
+
+    def is_over(self, topics: Iterable[str], queued: Container[str], now: int) -> bool:
+        """Return whether records can be taken at `now` (ms), though not all of `topics` have some."""
+        if self._max_idle_ms <= 0:
+            return True
+        for topic in topics:
+            if topic in queued:
+                self._deadlines.pop(topic, None)
+            elif now < self._deadlines.setdefault(topic, now + self._max_idle_ms):
+                return False
+        return True
+
+
 class InlineHost:
     """Runs one topology, record by record; what it writes is kept until `take_output`."""
 
@@ -78,6 +98,7 @@ class InlineHost:
         self._clock = clock
         self._global_task = _global_task(topology, config, clock)
         self._sources = [node for node in spec.nodes if isinstance(node, SourceSpec)]
+        self._idling = _Idling(config["max.task.idle.ms"])
         self._queues: dict[str, _Queue] = {}
         # as in Kafka's PartitionGroup, so that records of one time that went to several topics are taken in its order
         self._by_time = PriorityQueue(_Queue.head_timestamp)
@@ -179,7 +200,7 @@ class InlineHost:
 
     def _process_queues(self) -> None:
         processed = 0
-        while (queue := self._by_time.poll()) is not None:
+        while self._may_take() and (queue := self._by_time.poll()) is not None:
             processed += 1
             if processed > MAXIMUM_FOLLOWING:
                 raise StreamsError(
@@ -192,6 +213,11 @@ class InlineHost:
             self._task.add_records(queue.topic, PARTITION, RecordBatch.of([row]))
             self._task.process()
             self._commit()
+
+    def _may_take(self) -> bool:
+        queued = {topic for topic, queue in self._queues.items() if queue.rows}
+        topics = dict.fromkeys([*(topic for source in self._sources for topic in source.topics), *self._queues])
+        return self._idling.is_over(topics, queued, self._clock.milliseconds())
 
     def _commit(self) -> None:
         self._task.flush()

@@ -9,7 +9,6 @@ no schedules.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
 
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, UnsupportedOperationError
@@ -17,9 +16,9 @@ from penstock.exception_handlers import DeserializationExceptionHandler
 from penstock.plan.subtopology import SubtopologySpec
 from penstock.processor.api import Cancellable, ProcessorContext, PunctuationType, Punctuator
 from penstock.record import Record, RecordBatch, RecordMetadata
-from penstock.state.api import Base, Changes, KeyValueStore, StateStore
+from penstock.state.api import Base, Changes, StateStore
 from penstock.state.cache import RecordCache
-from penstock.state.read_only import ReadOnlyKeyValueView
+from penstock.state.read_only import read_only
 from penstock.task.context import Node, NodeContext, TaskContext
 from penstock.task.error_handling import ErrorHandling, ProcessingError
 from penstock.task.processor_state_manager import ProcessorStateManager
@@ -128,6 +127,7 @@ class GlobalStateUpdateTask:
             except ProcessingError as failure:
                 raise failure.error from failure.error.__cause__
         context.metadata = None
+        self._state.flush_caches()
 
     def changes(self) -> Changes:
         """Return what the stores changed since the last commit."""
@@ -139,11 +139,11 @@ class GlobalStateUpdateTask:
 
     def stores(self) -> Mapping[str, StateStore]:
         """Return the stores by name, to read and write."""
-        return self._state.stores
+        return {name: store.exposed() for name, store in self._state.stores.items()}
 
     def read_only_stores(self) -> Mapping[str, StateStore]:
         """Return the stores by name as the processors of other tasks see them."""
-        return {name: ReadOnlyKeyValueView(cast(KeyValueStore, store)) for name, store in self._state.stores.items()}
+        return {name: read_only(store.exposed()) for name, store in self._state.stores.items()}
 
     @property
     def dropped_records(self) -> Mapping[str, int]:
