@@ -1,0 +1,75 @@
+"""When suppressed updates come out."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock import BufferConfig, Grouped, Serdes, StreamsBuilder, Suppressed
+from penstock.errors import StreamsError
+from penstock.windows import TimeWindows
+from tests.support.tables import Row, updates
+
+
+def run(suppressed: Suppressed, rows: list[Row]) -> list[Row]:
+    builder = StreamsBuilder()
+    builder.table("in").suppress(suppressed).to_stream().to("out")
+    return updates(builder, rows)
+
+
+def test_an_update_waits_from_the_time_of_the_first_of_its_key() -> None:
+    rows: list[Row] = [("a", "1", 0), ("a", "2", 4), ("b", "1", 5), ("a", "3", 9), ("b", "2", 10)]
+    unbounded = BufferConfig.unbounded()
+    assert run(Suppressed.until_time_limit(5, unbounded), rows) == [("a", "2", 4), ("b", "2", 10)]
+
+
+def test_a_limit_of_zero_holds_nothing_back() -> None:
+    rows: list[Row] = [("a", "1", 3), ("a", None, 4)]
+    assert run(Suppressed.until_time_limit(0, BufferConfig.unbounded()), rows) == rows
+
+
+def test_a_full_buffer_emits_its_oldest_update_early() -> None:
+    rows: list[Row] = [("c", "1", 3), ("a", "1", 1), ("b", "1", 2)]
+    assert run(Suppressed.until_time_limit(100, BufferConfig.max_records(2)), rows) == [("a", "1", 1)]
+
+
+def test_a_full_buffer_shuts_down_if_it_must_not_emit_early() -> None:
+    strict = BufferConfig.max_records(1).shut_down_when_full()
+    with pytest.raises(StreamsError) as raised:
+        run(Suppressed.until_time_limit(100, strict).with_name("mine"), [("a", "1", 0), ("b", "1", 1)])
+    assert "mine buffer exceeded its max capacity. Currently [2/1] records and [" in str(raised.value.__cause__)
+
+
+def test_windows_have_one_result_when_they_close_and_none_for_a_delete() -> None:
+    builder = StreamsBuilder()
+    grouped = builder.stream("in").group_by_key(Grouped.with_(key_serde=Serdes.string(), value_serde=Serdes.string()))
+    counts = grouped.windowed_by(TimeWindows.of_size_and_grace(10, 5)).aggregate(
+        lambda: "", lambda key, value, total: None if value == "delete" else total + value
+    )
+    final = counts.suppress(Suppressed.until_window_closes(BufferConfig.unbounded()))
+    final.to_stream(lambda key, value: key.key).to("out")
+    rows: list[Row] = [("a", "1", 1), ("b", "1", 2), ("a", "2", 12), ("b", "delete", 3), ("a", "3", 9), ("a", "4", 15)]
+    assert updates(builder, rows) == [("a", "13", 9)]
+
+
+@given(
+    rows=st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xyz"), st.integers(0, 40)), max_size=40),
+    limit=st.integers(0, 20),
+    most=st.integers(1, 3),
+)
+def test_updates_wait_as_a_plain_model_says(rows: list[Row], limit: int, most: int) -> None:
+    waiting: dict[str, tuple[int, Row]] = {}
+    expected: list[Row] = []
+    now = -1
+    for row in rows:
+        key, _, timestamp = row
+        assert key is not None
+        now = max(now, timestamp)
+        waiting[key] = (waiting[key][0] if key in waiting else timestamp, row)
+        while waiting:
+            held = min(waiting, key=lambda key: (waiting[key][0], key))
+            if waiting[held][0] > now - limit and len(waiting) <= most:
+                break
+            expected.append(waiting.pop(held)[1])
+    assert run(Suppressed.until_time_limit(limit, BufferConfig.max_records(most)), rows) == expected
