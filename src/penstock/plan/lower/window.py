@@ -8,6 +8,7 @@ from typing import assert_never
 
 from penstock.plan import nodes as n
 from penstock.plan.lower.lowering import Lowering
+from penstock.plan.upstream import source_names
 from penstock.processor.aggregate import Aggregator, Initializer
 from penstock.processor.api import Processor
 from penstock.processor.session_aggregate import FinalSessionWindowAggregate, SessionWindowAggregate
@@ -79,6 +80,7 @@ def add_window_node(lowering: Lowering, id: n.NodeId, node: n.WindowNode) -> Non
             lowering.add_processor(node, make_sessions, node.store)
         case n.CogroupMerge():
             lowering.add_processor(node, StreamMerge)
+            lowering.topology.copartition_sources(source_names(lowering.plan, id))
         case _:
             assert_never(node)
 
