@@ -1,5 +1,5 @@
-"""The options of `KTable.suppress`: until when updates are held back, and how many at most. Immutable: `with_...` returns
-a changed copy.
+"""The options of `KTable.suppress`: until when updates are held back, and how many at most. Immutable: `with_...`
+returns a changed copy.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ is derived from the finished plan; nothing is added to it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from penstock.errors import TopologyError
@@ -88,7 +89,7 @@ class TableFacts:
             case _:
                 return ComputedValueGetterSupplier(self.value_getter(node.parents[0]), self.computation(id))
 
-    def computation(self, id: n.NodeId) -> partial[ValueComputation]:
+    def computation(self, id: n.NodeId) -> Callable[[], ValueComputation]:
         """Return what makes the computation by which the values of the table `id` follow from those of its parent."""
         node = self._plan[id]
         match node:

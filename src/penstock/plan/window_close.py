@@ -19,6 +19,8 @@ def window_grace_ms(plan: n.Plan, id: n.NodeId, chain: str = "") -> int:
             return node.windows.grace_period_ms + node.windows.inactivity_gap_ms
         case n.TimeWindowedCount() | n.TimeWindowedAggregate() | n.SlidingWindowedAggregate():
             return node.windows.grace_period_ms
+        case _:
+            pass
     chain = f"{node.name}->{chain}" if chain else node.name
     if not node.parents:
         raise TopologyError(f"Window close time is only defined for windowed computations. Got [root->{chain}].")
