@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from penstock.errors import MissingSourceTopicError, TopologyError
+from penstock.plan.copartition import enforce_copartitioning
 from penstock.plan.partition_grouper import BY_NUMBER, PartitionGrouper, partition_groups
 from penstock.plan.subtopology import BuiltTopology, NodeSpec, SinkSpec, SourceSpec, SubtopologySpec, TaskId
 from penstock.record import TopicPartition
@@ -179,44 +180,36 @@ def _sink_partitions(topology: BuiltTopology, topics: Mapping[str, int], paralle
 def _repartition_counts(topology: BuiltTopology, topics: Mapping[str, int]) -> dict[str, int]:
     """Return the partitions of each repartition topic: as the user fixed them, else as many as the largest topic
     upstream, co-partitioned ones alike (Kafka classes: RepartitionTopics, CopartitionedTopicsEnforcer)."""
-    known = {
+    fixed = {
         name: topic.partitions for name, topic in topology.repartition_topics.items() if topic.partitions is not None
     }
-    unknown = [name for name in topology.repartition_topics if name not in known]
-    while unknown:
-        progress = False
-        for name in list(unknown):
-            upstream = [
-                t
-                for spec in topology.subtopologies
-                if name in spec.sink_topics
-                for t in spec.source_topics
-                if t != name
-            ]
-            if all(t in known or t in topics for t in upstream) and upstream:
-                known[name] = max(known.get(t) or topics[t] for t in upstream)
-                unknown.remove(name)
-                progress = True
-        if not progress:
+    known = dict(fixed)
+    while unknown := [name for name in topology.repartition_topics if name not in known]:
+        upstream = {name: _counts_upstream(name, topology, {**topics, **known}) for name in unknown}
+        ready = [name for name, counts in upstream.items() if counts and None not in counts]
+        # where topics feed one another, as those of a foreign-key join do, the first that knows anything begins
+        ready = ready or [name for name, counts in upstream.items() if any(counts)][:1]
+        if not ready:
             raise TopologyError(
                 f"the partitions of the repartition topics {', '.join(unknown)} do not follow from any source topic."
             )
+        for name in ready:
+            known[name] = max(filter(None, upstream[name]))
     for group in topology.copartition_groups:
-        _align(group, known, topology, topics)
+        known.update(enforce_copartitioning(group, known, fixed, topics))
     return known
 
 
-def _align(group: frozenset[str], known: dict[str, int], topology: BuiltTopology, topics: Mapping[str, int]) -> None:
-    external = {topic: topics[topic] for topic in sorted(group) if topic not in topology.repartition_topics}
-    fixed = {t: p.partitions for t, p in topology.repartition_topics.items() if t in group and p.partitions is not None}
-    firm = {**external, **fixed}
-    if len(set(firm.values())) > 1:
-        shown = ", ".join(f"{topic} has {count}" for topic, count in firm.items())
-        raise TopologyError(f"topics that are joined or merged by key must have equal numbers of partitions: {shown}.")
-    free = [topic for topic in group if topic in known and topic not in fixed]
-    count = next(iter(firm.values()), None) or max((known[topic] for topic in free), default=0)
-    for topic in free:
-        known[topic] = count
+def _counts_upstream(name: str, topology: BuiltTopology, known: Mapping[str, int]) -> list[int | None]:
+    """Return the partitions of each source topic of the sub-topologies that write to `name`, None for those not yet
+    known."""
+    return [
+        known.get(topic)
+        for spec in topology.subtopologies
+        if name in spec.sink_topics
+        for topic in spec.source_topics
+        if topic != name
+    ]
 
 
 def _levels(topology: BuiltTopology) -> dict[int, int]:
