@@ -1,9 +1,10 @@
 """Drives a whole topology in this process, synchronously, without a broker: below TopologyTestDriver and notebooks.
 
 Rules, those of Kafka's TopologyTestDriver: every topic has one partition, and all sub-topologies are one task, `0_0`,
-so that they share stream time and record cache; global stores have a task of their own. A record is processed completely before the next: the record,
-stream-time punctuation, a commit (which flushes caches); then the records that this wrote to topics that the topology
-reads join the queues, from which the smallest timestamp is taken next. Bytes go in and come out: no serdes here.
+so that they share stream time and record cache; global stores have a task of their own. A record is processed
+completely before the next: the record, stream-time punctuation, a commit (which flushes caches); then the records that
+this wrote to topics that the topology reads join the queues, from which the smallest timestamp is taken next. Bytes go
+in and come out: no serdes here.
 """
 
 from __future__ import annotations
@@ -150,8 +151,10 @@ class InlineHost:
 
     def dropped_records(self) -> int:
         """Return how many records were dropped, over all nodes."""
-        tasks = [self._task] if self._global_task is None else [self._task, self._global_task]
-        return sum(sum(task.dropped_records.values()) for task in tasks)
+        dropped = sum(self._task.dropped_records.values())
+        if self._global_task is not None:
+            dropped += sum(self._global_task.dropped_records.values())
+        return dropped
 
     def close(self) -> None:
         """Close processors and stores; the last commit stands. A second call does nothing."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from operator import is_
 from typing import Any, Final, Protocol
 
@@ -114,14 +115,11 @@ class SourceNode:
     def deserialize(self, topic: str, partition: int, batch: RecordBatch) -> RecordBatch:
         """Return `batch` with objects for bytes, without the rows that cannot be read and that the handler drops;
         raises StreamsError for the first row that it does not drop."""
-        try:
+        with suppress(Exception):  # the rows say which one it was, without this error behind their own
             keys = self.key_serde.deserialize_column(topic, batch.keys)
             values = self._value_serde.deserialize_column(topic, batch.values)
-        except Exception:
-            keys = values = None
-        if keys is None or values is None:  # outside the except, so that an error does not drag this one along
-            return self._deserialize_rows(topic, partition, batch)
-        return RecordBatch(keys, values, batch.timestamps, batch.offsets, batch.headers)
+            return RecordBatch(keys, values, batch.timestamps, batch.offsets, batch.headers)
+        return self._deserialize_rows(topic, partition, batch)
 
     def _deserialize_rows(self, topic: str, partition: int, batch: RecordBatch) -> RecordBatch:
         keys: list[Any] = []
