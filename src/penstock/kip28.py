@@ -456,7 +456,8 @@ class KStreamWindowed(KStream):
 
     def join_prior(self, other: KStreamWindowed, joiner: Callable[[Any, Any], Any]) -> KStream:
         """As `join`, for pairs only whose element of `other` is strictly older than that of this stream; raises
-        ValueError if the window of `other` is shorter than 1 ms."""
+        ValueError if the window of `other` is shorter than 1 ms. (At the timestamp 0 there is nothing older; as in all
+        joins of Kafka the span then ends at 0, so that equal ones meet.)"""
         windows = self._join_windows(other).before(other._window.span_ms).after(-1)
         return self._wrapped(self.stream.join(other.stream, joiner, windows))
 

@@ -1,0 +1,175 @@
+"""Writes docs/coverage.md: every public name of Kafka Streams' kstream, processor, state and Topology API against what
+the package offers.
+
+    python scripts/coverage.py           write the page
+    python scripts/coverage.py --check   fail if the page is not what would be written
+
+Kafka's names stand in kafka_api/kafka-streams-4.3.0.txt. A class is sought under its own name in `penstock`, a method
+in snake_case on that class; kafka_api/coverage.toml says where a name is another one, where a Python function takes the
+place of an interface, and what is left out and why. A name that is in neither place stops the script.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "coverage.md"
+NAMES = ROOT / "scripts" / "kafka_api" / "kafka-streams-4.3.0.txt"
+DECISIONS = ROOT / "scripts" / "kafka_api" / "coverage.toml"
+
+PACKAGES = {
+    "": "Topology and StreamsBuilder",
+    "kstream": "kstream",
+    "processor": "processor",
+    "processor.api": "processor.api",
+    "state": "state",
+}
+INTRODUCTION = """# What of Kafka Streams' API is there
+
+Every public class and method of Kafka Streams 4.3.0 in the packages `kstream`, `processor` and `state`, and of
+`Topology` and `StreamsBuilder`. `scripts/coverage.py` writes this page: it looks each name up in the package, under its
+own name in snake_case unless `scripts/kafka_api/coverage.toml` names another.
+"""
+
+
+class CoverageError(Exception):
+    """Names of Kafka that are neither offered nor left out with a reason, or decisions that are about nothing."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A class of Kafka: what stands for it (None: nothing does), the methods there are, and those left out, with the
+    reasons (the empty name: the class itself)."""
+
+    name: str
+    offered: str | None
+    present: tuple[str, ...]
+    left_out: dict[str, str]
+
+
+def kafka_api() -> dict[str, list[str]]:
+    """Return the methods of each class of Kafka."""
+    lines = [line for line in NAMES.read_text().splitlines() if line and not line.startswith("#")]
+    return {name: methods.split() for name, _, methods in (line.partition(":") for line in lines)}
+
+
+def entries() -> Iterator[Entry]:
+    """Yield an entry for each class; raises CoverageError for names without a decision and decisions without a name."""
+    decisions = tomllib.loads(DECISIONS.read_text())
+    functions, classes, methods, left_out = (decisions[key] for key in ("functions", "classes", "methods", "left_out"))
+    api = kafka_api()
+    known = {*api, *(f"{name}.{method}" for name, names in api.items() for method in names)}
+    unknown = [name for section in decisions.values() for name in section if name not in known]
+    missing: list[str] = []
+    for name, names in api.items():
+        if name in left_out:
+            yield Entry(name, None, (), {"": left_out[name]})
+            continue
+        reasons = {method: left_out[f"{name}.{method}"] for method in names if f"{name}.{method}" in left_out}
+        if name in functions:
+            yield Entry(name, functions[name], (), reasons)
+            continue
+        path = classes.get(name, f"penstock.{name.rpartition('.')[2]}")
+        found = sought(path)
+        if found is None:
+            missing.append(f"{name} (sought as {path})")
+            continue
+        offered = {method: methods.get(f"{name}.{method}", snake(method)) for method in names if method not in reasons}
+        missing.extend(
+            f"{name}.{method} (sought as {path}.{there})"
+            for method, there in offered.items()
+            if not (sought(there) if "." in there else is_member(found, there))
+        )
+        yield Entry(name, path, tuple(dict.fromkeys(offered.values())), reasons)
+    if missing or unknown:
+        raise CoverageError(
+            "\n".join([*(f"not offered: {name}" for name in missing), *(f"no such name: {name}" for name in unknown)])
+        )
+
+
+def sought(path: str) -> Any:
+    """Return the object `path`, None if there is none."""
+    module, _, name = path.rpartition(".")
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError):
+        return None
+
+
+def is_member(found: Any, name: str) -> bool:
+    """Return whether `name` is a method, an attribute or a field of the class `found`."""
+    return any(name in vars(base) or name in inspect.get_annotations(base) for base in found.__mro__)
+
+
+def snake(name: str) -> str:
+    """Return the Python name of a method of Java."""
+    snaked = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    snaked = snaked if snaked.isupper() else snaked.lower()
+    return f"{snaked}_" if snaked in ("as", "with") else snaked
+
+
+def page() -> str:
+    """Return the page; raises CoverageError."""
+    found = list(entries())
+    parts = [INTRODUCTION, summary(found)]
+    for package, title in PACKAGES.items():
+        rows = [entry for entry in found if package_of(entry.name) == package]
+        parts.append(
+            f"\n## {title}\n\n| Kafka | Penstock | left out, and why |\n|---|---|---|\n" + "".join(map(row, rows))
+        )
+    return "".join(parts)
+
+
+def package_of(name: str) -> str:
+    """Return the package of a class: the parts of its name that are not capitalised."""
+    return ".".join(part for part in name.split(".") if part.islower())
+
+
+def summary(found: list[Entry]) -> str:
+    present = sum(len(entry.present) for entry in found)
+    methods = sum(len(entry.left_out) for entry in found if entry.offered is not None)
+    classes = sum(entry.offered is None for entry in found)
+    there = f"{len(found) - classes} classes with {present} methods are there"
+    return f"\n{there}; {methods} methods and {classes} classes are left out.\n"
+
+
+def row(entry: Entry) -> str:
+    name = entry.name.removeprefix(f"{package_of(entry.name)}.")
+    offered = "" if entry.offered is None else f"`{entry.offered}`".replace("|", "\\|")
+    if entry.present:
+        offered += ": " + ", ".join(f"`{method}`" for method in entry.present)
+    reasons: dict[str, list[str]] = {}
+    for method, reason in entry.left_out.items():
+        reasons.setdefault(reason, []).append(f"`{method}`" if method else "")
+    left_out = "; ".join(
+        ", ".join(filter(None, names)) + (": " if any(names) else "") + reason for reason, names in reasons.items()
+    )
+    return f"| `{name}` | {offered} | {left_out} |\n"
+
+
+def main() -> int:
+    try:
+        written = page()
+    except CoverageError as error:
+        print(error, file=sys.stderr)
+        return 1
+    if "--check" in sys.argv[1:]:
+        if PAGE.read_text() != written:
+            print(f"{PAGE.relative_to(ROOT)} is out of date: run python scripts/coverage.py.", file=sys.stderr)
+            return 1
+        return 0
+    PAGE.write_text(written)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
