@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.plan.partitioning import murmur2, murmur2_column, partition_column, partition_for
+from penstock import Serdes, SessionWindow, Windowed
+from penstock.plan.partitioning import (
+    WindowedStreamPartitioner,
+    murmur2,
+    murmur2_column,
+    partition_column,
+    partition_for,
+)
 
 # The answers of org.apache.kafka.common.utils.Utils.murmur2, as signed numbers of 32 bits.
 KNOWN = [
@@ -42,3 +49,12 @@ def test_the_partitions_of_a_column_are_those_of_each_key(keys: list[bytes | Non
     assert column.dtype == np.int64
     assert column.tolist() == [partitions - 1 if key is None else partition_for(key, partitions) for key in keys]
     assert all(0 <= partition < partitions for partition in column.tolist())
+
+
+@given(st.text(max_size=8), st.integers(0, 100), st.integers(1, 300))
+def test_all_windows_of_a_key_go_to_the_partition_of_the_key(key: str, start: int, partitions: int) -> None:
+    choose = WindowedStreamPartitioner(Serdes.string())
+    assert choose("t", Windowed(key, SessionWindow(start, 100)), 1, partitions) == {
+        partition_for(key.encode(), partitions)
+    }
+    assert choose("t", None, 1, partitions) is None

@@ -35,7 +35,7 @@ class CachedSessions:
         keys, places = distinct(store.serialize_keys(batch.keys))
         self._keys = keys
         self._places: list[int] = places.tolist()
-        self._earliest, self._latest = _bounds(places, batch.timestamps, len(keys))
+        self._earliest, self._latest = _bounds(places.astype(np.int64), batch.timestamps, len(keys))
         self._gap = gap_ms
         self._sessions: list[list[_Entry] | None] = [None] * len(keys)
         self._stored: set[tuple[int, int, int]] = set()
