@@ -41,7 +41,15 @@ if TYPE_CHECKING:
         FixedKeyRecord,
     )
     from penstock.processor.value_transformer import ValueTransformerWithKey, ValueTransformerWithKeySupplier
-    from penstock.record import Headers, KeyValue, Record, RecordMetadata, ValueAndTimestamp
+    from penstock.record import (
+        AggregationWithHeaders,
+        Headers,
+        KeyValue,
+        Record,
+        RecordMetadata,
+        ValueAndTimestamp,
+        ValueTimestampHeaders,
+    )
     from penstock.serdes import Serde, Serdes
     from penstock.serdes.windowed import WindowedSerdes
     from penstock.state.api import KeyValueStore, ReadOnlyKeyValueStore, StateStore, StoreBuilder
@@ -110,7 +118,15 @@ _MODULES = {
         "FixedKeyRecord",
     ),
     "penstock.processor.value_transformer": ("ValueTransformerWithKey", "ValueTransformerWithKeySupplier"),
-    "penstock.record": ("Headers", "KeyValue", "Record", "RecordMetadata", "ValueAndTimestamp"),
+    "penstock.record": (
+        "AggregationWithHeaders",
+        "Headers",
+        "KeyValue",
+        "Record",
+        "RecordMetadata",
+        "ValueAndTimestamp",
+        "ValueTimestampHeaders",
+    ),
     "penstock.serdes": ("Serde", "Serdes"),
     "penstock.serdes.windowed": ("WindowedSerdes",),
     "penstock.state.api": ("KeyValueStore", "ReadOnlyKeyValueStore", "StateStore", "StoreBuilder"),
@@ -144,6 +160,7 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 __all__ = [
     "PUT_RETURN_CODE_NOT_PUT",
     "PUT_RETURN_CODE_VALID_TO_UNDEFINED",
+    "AggregationWithHeaders",
     "Branched",
     "BranchedKStream",
     "BufferConfig",
@@ -215,6 +232,7 @@ __all__ = [
     "UnlimitedWindow",
     "UnlimitedWindows",
     "ValueAndTimestamp",
+    "ValueTimestampHeaders",
     "ValueTransformerWithKey",
     "ValueTransformerWithKeySupplier",
     "VersionedKeyValueStore",

@@ -296,6 +296,13 @@ KEYS: Mapping[str, ConfigKey] = {
             "Base of the stores of the DSL where the operator names none.",
         ),
         ConfigKey(
+            "dsl.store.format",
+            _one_of("default", "headers"),
+            "default",
+            "low",
+            "What the stores of the DSL keep beside values: timestamps, or timestamps and headers.",
+        ),
+        ConfigKey(
             "num.partitions", _whole(1), 1, "low", "Partitions of topics that the test driver and the tools create."
         ),
         ConfigKey("penstock.host", _one_of("spark"), "spark", "high", "Where tasks run."),

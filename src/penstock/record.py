@@ -117,6 +117,37 @@ class ValueAndTimestamp(NamedTuple):
     timestamp: int
 
 
+class ValueTimestampHeaders(ValueAndTimestamp):
+    """A value of a store, the timestamp (ms) of its last update and the headers that were stored with it (Kafka class:
+    ValueTimestampHeaders)."""
+
+    headers: Headers
+
+    def __new__(cls, value: Any, timestamp: int, headers: Headers = ()) -> ValueTimestampHeaders:
+        """Make one; without headers by default."""
+        made = super().__new__(cls, value, timestamp)
+        made.headers = headers
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ValueTimestampHeaders):
+            return NotImplemented
+        return tuple(self) == tuple(other) and self.headers == other.headers
+
+    def __hash__(self) -> int:
+        return hash((*self, self.headers))
+
+    def __repr__(self) -> str:
+        return f"ValueTimestampHeaders(value={self.value!r}, timestamp={self.timestamp}, headers={self.headers!r})"
+
+
+class AggregationWithHeaders(NamedTuple):
+    """The aggregate of a session and the headers that were stored with it (Kafka class: AggregationWithHeaders)."""
+
+    aggregation: Any
+    headers: Headers = ()
+
+
 class KeyValue(NamedTuple):
     """A key and a value (Kafka class: KeyValue)."""
 

@@ -58,7 +58,7 @@ def _check_optional(name: str | None) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Consumed:
+class Consumed(Generic[K, V]):
     """How a topic is read (Kafka class: Consumed).
 
     key_serde, value_serde: None for the defaults. timestamp_extractor: gives each record its timestamp in ms, None for
@@ -66,8 +66,8 @@ class Consumed:
     offset_reset: "earliest" or "latest", where to begin without a committed offset; None for `auto.offset.reset`.
     """
 
-    key_serde: Serde | None = None
-    value_serde: Serde | None = None
+    key_serde: Serde[K] | None = None
+    value_serde: Serde[V] | None = None
     timestamp_extractor: TimestampExtractor | None = None
     offset_reset: str | None = None
     name: str | None = None
@@ -84,12 +84,12 @@ class Consumed:
     @staticmethod
     def with_(
         *,
-        key_serde: Serde | None = None,
-        value_serde: Serde | None = None,
+        key_serde: Serde[K] | None = None,
+        value_serde: Serde[V] | None = None,
         timestamp_extractor: TimestampExtractor | None = None,
         offset_reset: str | None = None,
         name: str | None = None,
-    ) -> Consumed:
+    ) -> Consumed[K, V]:
         """Return options as given; raises TopologyError for a name, ValueError for an offset_reset that cannot be."""
         return Consumed(
             key_serde=key_serde,
@@ -99,23 +99,23 @@ class Consumed:
             name=name,
         )
 
-    def with_key_serde(self, key_serde: Serde | None) -> Consumed:
+    def with_key_serde(self, key_serde: Serde[KR] | None) -> Consumed[KR, V]:
         """Return a copy with this serde of keys."""
         return replace(self, key_serde=key_serde)
 
-    def with_value_serde(self, value_serde: Serde | None) -> Consumed:
+    def with_value_serde(self, value_serde: Serde[VR] | None) -> Consumed[K, VR]:
         """Return a copy with this serde of values."""
         return replace(self, value_serde=value_serde)
 
-    def with_timestamp_extractor(self, timestamp_extractor: TimestampExtractor | None) -> Consumed:
+    def with_timestamp_extractor(self, timestamp_extractor: TimestampExtractor | None) -> Consumed[K, V]:
         """Return a copy with this timestamp extractor."""
         return replace(self, timestamp_extractor=timestamp_extractor)
 
-    def with_offset_reset_policy(self, offset_reset: str | None) -> Consumed:
+    def with_offset_reset_policy(self, offset_reset: str | None) -> Consumed[K, V]:
         """Return a copy that begins at "earliest" or "latest" without a committed offset."""
         return replace(self, offset_reset=offset_reset)
 
-    def with_name(self, name: str) -> Consumed:
+    def with_name(self, name: str) -> Consumed[K, V]:
         """Return a copy with the name of the source node."""
         return replace(self, name=name)
 
@@ -359,6 +359,7 @@ class Materialized:
             caching=self.caching,
             logging=self.logging,
             changelog_config=self.changelog_config,
+            with_headers=None,
         )
 
     def store_builder(self, name: str, key_serde: Serde | None, value_serde: Serde | None) -> StoreBuilder:

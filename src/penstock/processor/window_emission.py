@@ -78,7 +78,8 @@ class EmitSessionsOnUpdate:
         store, contexts = self._store, entries.contexts
         keys = store.deserialize_keys(entries.keys)
         old = repeat(None) if entries.old_values is None else store.deserialize_columns(entries.old_values)[0]
-        headers = [context.headers for context in contexts]
+        # as in Kafka, a store that keeps headers forwards those that it holds: none
+        headers = [] if store.with_headers else [context.headers for context in contexts]
         flushed = RecordBatch(
             keys,
             list(map(Change, store.deserialize_columns(entries.new_values)[0], old)),

@@ -124,7 +124,8 @@ class StoreBuilder:
 
     supplier: name and kind of the store, and how its bytes are kept. Serdes of None are the defaults of the
     configuration. timestamped: whether values are ValueAndTimestamp. caching, logging: as the user or the DSL set them.
-    changelog_config: extra configs of the changelog topic.
+    changelog_config: extra configs of the changelog topic. with_headers: whether headers are kept with values; None,
+    for stores of the DSL, is what `dsl.store.format` says.
     """
 
     supplier: StoreSupplier
@@ -134,6 +135,7 @@ class StoreBuilder:
     caching: bool = False
     logging: bool = True
     changelog_config: Mapping[str, str] = field(default_factory=dict)
+    with_headers: bool | None = False
 
     @property
     def name(self) -> str:
@@ -143,7 +145,8 @@ class StoreBuilder:
     @property
     def kind(self) -> str:
         """The kind of the store, such as "key_value" or "timestamped_window"."""
-        return f"timestamped_{self.supplier.kind}" if self.timestamped else self.supplier.kind
+        kind = f"timestamped_{self.supplier.kind}" if self.timestamped else self.supplier.kind
+        return f"{kind}_with_headers" if self.with_headers else kind
 
     @property
     def in_memory(self) -> bool | None:
@@ -265,6 +268,11 @@ class EngineStore(StateStore, Protocol):
     @property
     def timestamped(self) -> bool:
         """Whether the values are ValueAndTimestamp."""
+        ...
+
+    @property
+    def with_headers(self) -> bool:
+        """Whether headers are kept with the values."""
         ...
 
     @property

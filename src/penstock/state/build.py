@@ -23,7 +23,13 @@ from penstock.state.segmented import (
     TimeOrderedSegmentedStore,
 )
 from penstock.state.session_store import MeteredSessionStore
-from penstock.state.state_serdes import StateSerdes, TimestampedStateSerdes
+from penstock.state.state_serdes import (
+    AggregationStateSerdes,
+    AggregationWithHeadersStateSerdes,
+    HeadersStateSerdes,
+    StateSerdes,
+    TimestampedStateSerdes,
+)
 from penstock.state.suppliers import (
     KeyValueBytesStoreSupplier,
     LruMapBytesStoreSupplier,
@@ -87,12 +93,22 @@ class _Build:
 
     def serdes(self) -> StateSerdes:
         builder = self.builder
-        return (TimestampedStateSerdes if builder.timestamped else StateSerdes)(
+        return self._kind_of_serdes()(
             builder.name,
             f"{self.config['application.id'] or ''}-{builder.name}-changelog",
             self._serde(builder.key_serde, "key"),
             self._serde(builder.value_serde, "value"),
         )
+
+    def _kind_of_serdes(self) -> type[StateSerdes]:
+        given, headers_wanted = self.builder.with_headers, self.config["dsl.store.format"] == "headers"
+        if not (headers_wanted if given is None else given):
+            return TimestampedStateSerdes if self.builder.timestamped else StateSerdes
+        if self.builder.timestamped:
+            return HeadersStateSerdes
+        if isinstance(self.builder.supplier, SessionBytesStoreSupplier):
+            return AggregationStateSerdes if given is None else AggregationWithHeadersStateSerdes
+        return StateSerdes
 
     def _serde(self, given: Serde | None, what: str) -> Serde:
         defaults = self.config["default.key.serde"], self.config["default.value.serde"]

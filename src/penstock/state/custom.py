@@ -103,6 +103,7 @@ class CustomStore:
 
     cached = False
     timestamped = False
+    with_headers = False
 
     def __init__(self, supplier: CustomStoreSupplier, config: StreamsConfig, view: BaseView) -> None:
         """Make the store and restore it from `view`, its committed entries; raises TypeError if what the supplier

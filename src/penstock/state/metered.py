@@ -85,6 +85,11 @@ class MeteredStore:
         return self._serdes.timestamped
 
     @property
+    def with_headers(self) -> bool:
+        """Whether headers are kept with the values."""
+        return self._serdes.with_headers
+
+    @property
     def cached(self) -> bool:
         """Whether updates leave by the flush listener, and not by the processor that writes."""
         return self._cache is not None

@@ -1,8 +1,8 @@
 """How a store turns its keys and values into bytes and back, one by one and column by column (Kafka class:
 StateSerdes).
 
-A plain store keeps values as its serde writes them; a timestamped one puts the timestamp before them. Errors name the
-store and its serdes. Nothing here knows how bytes are kept.
+A plain store keeps values as its serde writes them; a timestamped one puts the timestamp before them, one with headers
+puts these before all. Errors name the store and its serdes. Nothing here knows how bytes are kept.
 """
 
 from __future__ import annotations
@@ -13,8 +13,15 @@ from typing import Any, cast
 import numpy as np
 
 from penstock.errors import SerializationError
-from penstock.record import NO_TIMESTAMP, Int64Array, ValueAndTimestamp
+from penstock.record import (
+    NO_TIMESTAMP,
+    AggregationWithHeaders,
+    Int64Array,
+    ValueAndTimestamp,
+    ValueTimestampHeaders,
+)
 from penstock.serdes import Serde
+from penstock.state.headers_layout import NO_HEADERS, pack_headers, unpack_headers, without_headers
 from penstock.state.layouts import (
     TIMESTAMP_SIZE,
     join_timestamps,
@@ -29,6 +36,9 @@ class StateSerdes:
 
     timestamped = False
     """Whether the values are ValueAndTimestamp."""
+
+    with_headers = False
+    """Whether headers are kept with the values."""
 
     def __init__(self, store_name: str, topic: str, key_serde: Serde, value_serde: Serde) -> None:
         """Serve the store `store_name`; `topic` is its changelog topic, which serdes are told."""
@@ -115,7 +125,7 @@ class TimestampedStateSerdes(StateSerdes):
         else, SerializationError."""
         if value is None:
             return None
-        if type(value) is not ValueAndTimestamp:
+        if not isinstance(value, ValueAndTimestamp):
             raise TypeError(
                 f"Store {self.store_name!r} holds ValueAndTimestamp, not {type(value).__name__} {value!r:.100}: "
                 "put ValueAndTimestamp(value, timestamp_ms), or make a store without timestamps."
@@ -149,3 +159,85 @@ class TimestampedStateSerdes(StateSerdes):
         all_timestamps[there] = timestamps
         following = iter(read)
         return [next(following) if found else None for found in there.tolist()], all_timestamps
+
+
+class HeadersStateSerdes(TimestampedStateSerdes):
+    """The serdes of a store whose values are ValueTimestampHeaders; a ValueAndTimestamp is one without headers."""
+
+    with_headers = True
+
+    def serialize_value(self, value: Any) -> bytes | None:
+        """Return a ValueTimestampHeaders as bytes, None for None or one without a value; raises TypeError for anything
+        else, SerializationError."""
+        data = super().serialize_value(value)
+        if data is None:
+            return None
+        return pack_headers(value.headers if isinstance(value, ValueTimestampHeaders) else ()) + data
+
+    def deserialize_value(self, data: bytes | None) -> ValueTimestampHeaders | None:
+        """Return the ValueTimestampHeaders that `data` stands for, None for None; raises SerializationError."""
+        if data is None:
+            return None
+        headers, at = unpack_headers(data)
+        plain = super().deserialize_value(data[at:])
+        return None if plain is None else ValueTimestampHeaders(plain.value, plain.timestamp, headers)
+
+    def serialize_values(self, values: list[Any], timestamps: Int64Array) -> list[bytes | None]:
+        """Return each of `values` with its timestamp (ms) and no headers as bytes; raises SerializationError."""
+        return _without_any_headers(super().serialize_values(values, timestamps))
+
+    def deserialize_values(self, values: list[bytes | None]) -> tuple[list[Any], Int64Array]:
+        """Return the values and timestamps (ms) that `values` stand for, without headers; raises
+        SerializationError."""
+        return super().deserialize_values([None if value is None else without_headers(value) for value in values])
+
+
+class AggregationStateSerdes(StateSerdes):
+    """The serdes of a session store that keeps headers, of which operators know nothing: values are plain."""
+
+    with_headers = True
+
+    def serialize_value(self, value: Any) -> bytes | None:
+        """Return `value` without headers as bytes, None for None; raises SerializationError."""
+        data = super().serialize_value(value)
+        return None if data is None else NO_HEADERS + data
+
+    def deserialize_value(self, data: bytes | None) -> Any:
+        """Return the value that `data` stands for, None for None; raises SerializationError."""
+        return None if data is None else super().deserialize_value(without_headers(data))
+
+    def serialize_values(self, values: list[Any], timestamps: Int64Array) -> list[bytes | None]:
+        """Return each of `values` without headers as bytes; raises SerializationError."""
+        return _without_any_headers(super().serialize_values(values, timestamps))
+
+    def deserialize_values(self, values: list[bytes | None]) -> tuple[list[Any], Int64Array]:
+        """Return the values that `values` stand for, without headers, and no timestamps; raises SerializationError."""
+        return super().deserialize_values([None if value is None else without_headers(value) for value in values])
+
+
+class AggregationWithHeadersStateSerdes(AggregationStateSerdes):
+    """The serdes of a session store whose values are AggregationWithHeaders."""
+
+    def serialize_value(self, value: Any) -> bytes | None:
+        """Return an AggregationWithHeaders as bytes, None for None or one without an aggregate; raises TypeError for
+        anything else, SerializationError."""
+        if value is None:
+            return None
+        if not isinstance(value, AggregationWithHeaders):
+            raise TypeError(
+                f"Store {self.store_name!r} holds AggregationWithHeaders, not {type(value).__name__} {value!r:.100}: "
+                "put AggregationWithHeaders(aggregation, headers), or make a store without headers."
+            )
+        if value.aggregation is None:
+            return None
+        return pack_headers(value.headers) + self.serialize(self.value_serde, value.aggregation, "value")
+
+    def deserialize_value(self, data: bytes | None) -> AggregationWithHeaders | None:
+        """Return the AggregationWithHeaders that `data` stands for, None for None; raises SerializationError."""
+        if data is None:
+            return None
+        return AggregationWithHeaders(super().deserialize_value(data), unpack_headers(data)[0])
+
+
+def _without_any_headers(values: list[bytes | None]) -> list[bytes | None]:
+    return [None if value is None else NO_HEADERS + value for value in values]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from penstock.serdes import Serde
@@ -36,6 +37,11 @@ class Stores:
     @staticmethod
     def persistent_timestamped_key_value_store(name: str) -> KeyValueBytesStoreSupplier:
         """Return the supplier of a store whose base is on disk, for values with timestamps."""
+        return KeyValueBytesStoreSupplier(_checked(name), in_memory=False)
+
+    @staticmethod
+    def persistent_timestamped_key_value_store_with_headers(name: str) -> KeyValueBytesStoreSupplier:
+        """Return the supplier of a store whose base is on disk, for values with timestamps and headers."""
         return KeyValueBytesStoreSupplier(_checked(name), in_memory=False)
 
     @staticmethod
@@ -82,6 +88,16 @@ class Stores:
         return _builder(supplier, key_serde, value_serde, timestamped=True)
 
     @staticmethod
+    def timestamped_key_value_store_with_headers_builder(
+        supplier: KeyValueBytesStoreSupplier | LruMapBytesStoreSupplier,
+        key_serde: Serde | None,
+        value_serde: Serde | None,
+    ) -> StoreBuilder:
+        """Return the builder of a store whose values are ValueTimestampHeaders; a serde of None is the default of the
+        configuration."""
+        return replace(_builder(supplier, key_serde, value_serde, timestamped=True), with_headers=True)
+
+    @staticmethod
     def versioned_key_value_store_builder(
         supplier: VersionedBytesStoreSupplier, key_serde: Serde | None, value_serde: Serde | None
     ) -> StoreBuilder:
@@ -116,6 +132,13 @@ class Stores:
         return _window_supplier(name, retention_period_ms, window_size_ms, retain_duplicates, in_memory=False)
 
     @staticmethod
+    def persistent_timestamped_window_store_with_headers(
+        name: str, retention_period_ms: int, window_size_ms: int, retain_duplicates: bool
+    ) -> WindowBytesStoreSupplier:
+        """As `persistent_window_store`, for values with timestamps and headers."""
+        return _window_supplier(name, retention_period_ms, window_size_ms, retain_duplicates, in_memory=False)
+
+    @staticmethod
     def window_store_builder(
         supplier: WindowBytesStoreSupplier, key_serde: Serde | None, value_serde: Serde | None
     ) -> StoreBuilder:
@@ -130,6 +153,14 @@ class Stores:
         the configuration."""
         return _builder(supplier, key_serde, value_serde, timestamped=True)
 
+    @staticmethod
+    def timestamped_window_store_with_headers_builder(
+        supplier: WindowBytesStoreSupplier, key_serde: Serde | None, value_serde: Serde | None
+    ) -> StoreBuilder:
+        """Return the builder of a window store whose values are ValueTimestampHeaders; a serde of None is the default
+        of the configuration."""
+        return replace(_builder(supplier, key_serde, value_serde, timestamped=True), with_headers=True)
+
     # ---------- session stores
 
     @staticmethod
@@ -142,6 +173,19 @@ class Stores:
     def persistent_session_store(name: str, retention_period_ms: int) -> SessionBytesStoreSupplier:
         """As `in_memory_session_store`, with the base on disk."""
         return _session_supplier(name, retention_period_ms, in_memory=False)
+
+    @staticmethod
+    def persistent_session_store_with_headers(name: str, retention_period_ms: int) -> SessionBytesStoreSupplier:
+        """As `persistent_session_store`, for aggregates with headers."""
+        return _session_supplier(name, retention_period_ms, in_memory=False)
+
+    @staticmethod
+    def session_store_with_headers_builder(
+        supplier: SessionBytesStoreSupplier, key_serde: Serde | None, value_serde: Serde | None
+    ) -> StoreBuilder:
+        """Return the builder of a session store whose values are AggregationWithHeaders; a serde of None is the default
+        of the configuration."""
+        return replace(_builder(supplier, key_serde, value_serde, timestamped=False), with_headers=True)
 
     @staticmethod
     def session_store_builder(

@@ -22,6 +22,7 @@ _KEYS: Mapping[str, tuple[str, Reader]] = {
     "production.exception.handler": ("production.exception.handler", PRODUCTION_HANDLERS),
     "errors.dead.letter.queue.topic.name": ("errors.dead.letter.queue.topic.name", PLAIN),
     "ensure.explicit.internal.resource.naming": ("ensure.explicit.internal.resource.naming", PLAIN),
+    "dsl.store.format": ("dsl.store.format", PLAIN),
     "dsl.store.suppliers.class": ("dsl.store.suppliers.class", PLAIN),
     "emit_interval_ms": ("penstock.emit.interval.ms", PLAIN),
     "statestore.cache.max.bytes": ("statestore.cache.max.bytes", PLAIN),

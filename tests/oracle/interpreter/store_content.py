@@ -25,13 +25,16 @@ def content(store: Any, case: Mapping[str, Any]) -> dict[str, Any]:
         case MeteredWindowStore():
             return {"kind": _timestamped("window", store), "entries": _rows(store.all())}
         case MeteredSessionStore():
-            return {"kind": "session", "entries": [row for key in _keys(case) for row in _rows(store.fetch(key))]}
+            rows = [row for key in _keys(case) for row in _rows(store.fetch(key))]
+            if store.with_headers:
+                rows = [[key, value if isinstance(value, list) else [value, []]] for key, value in rows]
+            return {"kind": "session", "entries": rows}
         case _:
             return {"kind": "other"}
 
 
 def _timestamped(kind: str, store: MeteredStore) -> str:
-    return f"timestamped_{kind}" if store.timestamped else kind
+    return f"timestamped_{kind}" if store.timestamped and not store.with_headers else kind
 
 
 def _rows(iterator: Any) -> list[list[Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock import Headers, ValueAndTimestamp
+from penstock import AggregationWithHeaders, Headers, ValueAndTimestamp, ValueTimestampHeaders
 from penstock.windows import Windowed
 from tests.oracle.interpreter.handlers import shown
 
@@ -36,6 +36,10 @@ def to_json(value: Any) -> Any:
     """Return `value` as a case shows it (FORMAT.md section 2)."""
     if isinstance(value, bytes):
         return {"hex": value.hex()}
+    if isinstance(value, ValueTimestampHeaders):
+        return [to_json(value.value), value.timestamp, headers_to_json(value.headers)]
+    if isinstance(value, AggregationWithHeaders):
+        return [to_json(value.aggregation), headers_to_json(value.headers)]
     if isinstance(value, ValueAndTimestamp):
         return [to_json(value.value), value.timestamp]
     if isinstance(value, Windowed):

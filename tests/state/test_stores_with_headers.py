@@ -1,0 +1,101 @@
+"""Stores that keep headers with their values: the bytes are Kafka's, and operators do not see them."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.config import StreamsConfig
+from penstock.record import AggregationWithHeaders, Headers, ValueAndTimestamp, ValueTimestampHeaders
+from penstock.serdes import Serdes
+from penstock.state.api import RecordContext, StoreBuilder
+from penstock.state.build import build_store
+from penstock.state.cache import RecordCache
+from penstock.state.headers_layout import pack_headers, unpack_headers, without_headers
+from penstock.state.memory import MemoryBase
+from penstock.state.stores import Stores
+from penstock.state.suppliers import SessionBytesStoreSupplier
+from penstock.windows import SessionWindow, Windowed
+
+STRING = Serdes.string()
+CONTEXT = RecordContext(7, (), None)
+HEADERS: Headers = (("h", b"1"), ("none", None))
+SESSION = Windowed("a", SessionWindow(1, 2))
+
+
+def build(builder: StoreBuilder, **config: Any) -> Any:
+    settings = StreamsConfig({"application.id": "app", **config}, environment={})
+    return build_store(builder, settings, MemoryBase().view(builder.name), RecordCache(0), lambda: CONTEXT, {})
+
+
+@given(st.lists(st.tuples(st.text(max_size=200), st.none() | st.binary(max_size=200)), max_size=4), st.binary())
+def test_headers_come_back(given_headers: list[tuple[str, bytes | None]], rest: bytes) -> None:
+    headers = tuple(given_headers)
+    data = pack_headers(headers) + rest
+    found, at = unpack_headers(data)
+    assert (found, data[at:], without_headers(data)) == (headers, rest, rest)
+
+
+def test_headers_are_laid_out_as_in_kafka() -> None:
+    assert pack_headers(()) == b"\x00"
+    assert pack_headers(HEADERS) == b"\x16\x04\x02h\x021\x08none\x01"
+
+
+def test_a_key_value_store_keeps_value_timestamp_and_headers() -> None:
+    supplier = Stores.persistent_timestamped_key_value_store_with_headers("s")
+    store = build(Stores.timestamped_key_value_store_with_headers_builder(supplier, STRING, STRING))
+    store.put("a", ValueTimestampHeaders("x", 258, (("h", None),)))
+    store.put("b", ValueAndTimestamp("y", 1))
+    assert store.changes() == {
+        b"a": b"\x08\x02\x02h\x01" + b"\0\0\0\0\0\0\x01\x02x",
+        b"b": b"\x00" + b"\0\0\0\0\0\0\x00\x01y",
+    }
+    assert store.get("a") == ValueTimestampHeaders("x", 258, (("h", None),))
+    assert store.get("b") == ValueTimestampHeaders("y", 1)
+    values, timestamps = store.get_columns([b"a", b"b", b"c"])
+    assert (values, timestamps.tolist()) == (["x", "y", None], [258, 1, -1])
+    store.put_columns([b"c"], ["z"], np.array([9], np.int64), [CONTEXT])
+    assert store.get("c") == ValueTimestampHeaders("z", 9)
+    with pytest.raises(TypeError, match="holds ValueAndTimestamp, not str"):
+        store.put("a", "plain")
+
+
+def test_a_window_store_keeps_them_too() -> None:
+    supplier = Stores.persistent_timestamped_window_store_with_headers("s", 100, 10, False)
+    store = build(Stores.timestamped_window_store_with_headers_builder(supplier, STRING, STRING))
+    store.put("a", ValueTimestampHeaders("x", 5, HEADERS), 0)
+    assert list(store.fetch("a", 0, 10)) == [(0, ValueTimestampHeaders("x", 5, HEADERS))]
+
+
+def test_a_session_store_keeps_aggregates_with_headers() -> None:
+    supplier = Stores.persistent_session_store_with_headers("s", 100)
+    store = build(Stores.session_store_with_headers_builder(supplier, STRING, STRING))
+    store.put(SESSION, AggregationWithHeaders("x", HEADERS))
+    assert list(store.fetch("a")) == [(SESSION, AggregationWithHeaders("x", HEADERS))]
+    store.put(SESSION, AggregationWithHeaders(None))
+    assert list(store.fetch("a")) == []
+    with pytest.raises(TypeError, match="holds AggregationWithHeaders, not str"):
+        store.put(SESSION, "plain")
+
+
+def test_operators_see_plain_aggregates_in_stores_of_either_format() -> None:
+    builder = StoreBuilder(SessionBytesStoreSupplier("s", 100, None), STRING, STRING, with_headers=None)
+    plain, with_headers = build(builder), build(builder, **{"dsl.store.format": "headers"})
+    for store in (plain, with_headers):
+        store.put(SESSION, "x")
+        assert store.fetch_session("a", 1, 2) == "x"
+    assert (plain.with_headers, with_headers.with_headers) == (False, True)
+    assert [*plain.changes().values()] == [b"x"]
+    assert [*with_headers.changes().values()] == [b"\x00x"]
+
+
+def test_two_are_equal_if_their_headers_are() -> None:
+    one, other = ValueTimestampHeaders("x", 1, HEADERS), ValueTimestampHeaders("x", 1)
+    assert one != other
+    assert one == pickle.loads(pickle.dumps(one))
+    assert len({one, other, ValueTimestampHeaders("x", 1)}) == 2
