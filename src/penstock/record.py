@@ -134,6 +134,9 @@ class ValueTimestampHeaders(ValueAndTimestamp):
             return NotImplemented
         return tuple(self) == tuple(other) and self.headers == other.headers
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # a tuple has one of its own
+
     def __hash__(self) -> int:
         return hash((*self, self.headers))
 
