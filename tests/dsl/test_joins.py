@@ -1,0 +1,170 @@
+"""The joins of the DSL: options, names, repartitions, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock import Joined, JoinWindows, Materialized, Serdes, Stores, StreamJoined, StreamsBuilder, TableJoined
+from penstock.errors import StreamsError, TopologyError
+from penstock.plan.subtopology import BuiltTopology, ProcessorSpec
+from penstock.processor.stateless import NullKeyFilter, StreamMerge
+from penstock.state.suppliers import WindowBytesStoreSupplier
+
+WINDOWS = JoinWindows.of_time_difference_and_grace(10, 5)
+
+
+def first(one: Any, other: Any) -> Any:
+    return one
+
+
+def build(builder: StreamsBuilder) -> BuiltTopology:
+    return builder.build().build("app")
+
+
+def node_names(builder: StreamsBuilder) -> list[str]:
+    return [node.name for part in build(builder).subtopologies for node in part.nodes]
+
+
+def window_store(name: str, retention_ms: int = 25, duplicates: bool = True) -> WindowBytesStoreSupplier:
+    return Stores.in_memory_window_store(name, retention_ms, 20, duplicates)
+
+
+@pytest.mark.parametrize("make", [Joined.as_, StreamJoined.as_, TableJoined.as_])
+def test_a_name_that_is_not_legal_is_refused(make: Any) -> None:
+    with pytest.raises(TopologyError, match="is illegal"):
+        make("a b")
+
+
+def test_with_methods_return_copies() -> None:
+    plain = Joined.as_("a")
+    serde = Serdes.string()
+    changed = plain.with_name("b").with_key_serde(serde).with_value_serde(serde).with_other_value_serde(serde)
+    assert plain == Joined(name="a")
+    assert changed.with_grace_period(3) == Joined(
+        name="b", key_serde=serde, value_serde=serde, other_value_serde=serde, grace_period_ms=3
+    )
+    streams = StreamJoined.as_("s").with_name("n").with_store_type("in_memory").with_logging_enabled({"a": "b"})
+    assert streams == StreamJoined(store_name="s", name="n", store_type="in_memory", changelog_config={"a": "b"})
+    assert streams.with_logging_disabled().changelog_config == {}
+    with pytest.raises(ValueError, match="expected one of in_memory, rocksdb"):
+        streams.with_store_type("disk")
+
+
+def test_a_join_of_streams_names_its_nodes_and_stores_after_what_the_user_gave() -> None:
+    builder = StreamsBuilder()
+    options = StreamJoined.as_("kept").with_name("both")
+    builder.stream("a").outer_join(builder.stream("b"), first, WINDOWS, stream_joined=options)
+    (part,) = build(builder).subtopologies
+    assert {node.name for node in part.nodes} >= {
+        "both-this-windowed",
+        "both-other-windowed",
+        "both-outer-this-join",
+        "both-outer-other-join",
+        "both-merge",
+    }
+    assert set(part.stores) == {
+        "kept-outer-this-join-store",
+        "kept-outer-other-join-store",
+        "kept-outer-shared-join-store",
+    }
+    assert part.changelogs["kept-outer-this-join-store"][1]["cleanup.policy"] == "delete"
+
+
+def test_joins_without_names_share_a_repartition() -> None:
+    builder = StreamsBuilder()
+    changed, other = builder.stream("a").select_key(first), builder.stream("b")
+    for _ in range(2):
+        changed.join(other, first, WINDOWS)
+    changed.join(other, first, WINDOWS, stream_joined=StreamJoined.with_().with_name("j"))
+    assert list(build(builder).repartition_topics) == [
+        "app-KSTREAM-KEY-SELECT-0000000001-repartition",
+        "app-j-left-repartition",
+    ]
+
+
+def test_stores_of_the_users_own_must_fit_the_windows() -> None:
+    left, right = StreamsBuilder().stream("a"), StreamsBuilder().stream("b")
+
+    def join(this: WindowBytesStoreSupplier, other: WindowBytesStoreSupplier | None = None) -> None:
+        options = StreamJoined.with_(this_store_supplier=this, other_store_supplier=other)
+        left.join(right, first, WINDOWS, stream_joined=options)
+
+    with pytest.raises(StreamsError, match="must set retainDuplicates=true"):
+        join(window_store("s", duplicates=False))
+    with pytest.raises(StreamsError, match="Window settings mismatch"):
+        join(window_store("s", retention_ms=26))
+    with pytest.raises(StreamsError, match="Both StoreSuppliers have the same name"):
+        join(window_store("s"), window_store("s"))
+
+
+def test_the_number_of_parameters_says_whether_a_joiner_takes_the_key() -> None:
+    stream, other = StreamsBuilder().stream("a"), StreamsBuilder().stream("b")
+    stream.join(other, lambda key, one, two: key, WINDOWS)
+    with pytest.raises(TypeError, match="joiner.key, value, other_value."):
+        stream.join(other, lambda one: one, WINDOWS)
+
+
+def test_each_kind_of_other_side_has_its_own_options() -> None:
+    builder = StreamsBuilder()
+    stream, table = builder.stream("a"), builder.table("t")
+    with pytest.raises(TypeError, match="Expected JoinWindows"):
+        stream.join(stream, first)  # type: ignore[call-overload]  # the mistake that is tested
+    with pytest.raises(TypeError, match="Windows are for joins with a KStream"):
+        stream.join(table, first, WINDOWS)  # type: ignore[call-overload]  # the mistake that is tested
+    with pytest.raises(TypeError, match="Expected a KStream, KTable or GlobalKTable"):
+        stream.join("t", first)  # type: ignore[call-overload]  # the mistake that is tested
+    with pytest.raises(TypeError, match="Expected a KTable"):
+        table.join(stream, first)  # type: ignore[call-overload]  # the mistake that is tested
+
+
+def test_a_grace_period_needs_a_table_with_versions_for_as_long() -> None:
+    builder = StreamsBuilder()
+    waiting = Joined.as_("j").with_grace_period(10)
+    with pytest.raises(ValueError, match="KTable must be versioned"):
+        builder.stream("a").join(builder.table("t"), first, joined=waiting)
+    for history, message in ((5, "History retention must be at least grace period"), (10, None)):
+        builder = StreamsBuilder()
+        store = Materialized.as_(Stores.persistent_versioned_key_value_store("v", history))
+        builder.stream("a").join(builder.table("t", materialized=store).filter(first), first, joined=waiting)
+        if message is None:
+            assert "j-Buffer" in build(builder).subtopologies[0].stores
+        else:
+            with pytest.raises(ValueError, match=message):
+                builder.build()
+
+
+def test_a_repartition_passes_records_without_key_only_where_a_join_below_has_results_for_them() -> None:
+    def filters(join: str) -> list[type]:
+        builder = StreamsBuilder()
+        getattr(builder.stream("a").select_key(first), join)(builder.table("t"), first)
+        nodes = [node for part in build(builder).subtopologies for node in part.nodes]
+        return [type(n.supplier.get()) for n in nodes if isinstance(n, ProcessorSpec) and "FILTER" in n.name]
+
+    assert filters("join") == [NullKeyFilter]
+    assert filters("left_join") == [StreamMerge]
+
+
+def test_the_result_of_a_join_of_tables_has_a_store_only_if_it_is_materialized() -> None:
+    builder = StreamsBuilder()
+    left, right = builder.table("a"), builder.table("b")
+    assert left.join(right, first, named="plain").queryable_store_name is None
+    kept = left.join(right, first, materialized=Materialized.as_("kept"))
+    assert kept.queryable_store_name == "kept"
+    stores = {name for part in build(builder).subtopologies for name in part.stores}
+    assert stores == {"a-STATE-STORE-0000000000", "b-STATE-STORE-0000000003", "kept"}
+    assert {"plain-join-this", "plain-join-other", "plain"} <= set(node_names(builder))
+
+
+def test_a_join_by_foreign_key_names_all_after_what_the_user_gave() -> None:
+    builder = StreamsBuilder()
+    builder.table("a").join(
+        builder.table("b"), first, foreign_key_extractor=str.lower, table_joined=TableJoined.as_("link")
+    )
+    assert set(build(builder).repartition_topics) == {
+        "app-link-subscription-registration-topic",
+        "app-link-subscription-response-topic",
+    }
+    assert "link-subscription-store" in {name for part in build(builder).subtopologies for name in part.stores}
+    assert "link-result" in node_names(builder)
