@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.errors import SerializationError, StreamsError
 from penstock.exception_handlers import (
@@ -23,7 +25,7 @@ from penstock.exception_handlers import (
 )
 from penstock.plan.topology import Topology
 from penstock.processor.api import Processor, ProcessorContext, PunctuationType
-from penstock.processor.stateless import StreamFlatMapValues, StreamMapValues, StreamPeek
+from penstock.processor.stateless import StreamFlatMapValues, StreamForeach, StreamMapValues, StreamPeek
 from penstock.record import Headers, Record
 from penstock.serdes import Serde
 from penstock.task.stream_task import StreamTask
@@ -246,6 +248,29 @@ def test_an_error_in_a_punctuator_is_handled_and_its_schedule_goes_on() -> None:
         ("out", "c"),
         ("out", "20"),
     ]
+
+
+@given(st.lists(st.lists(st.sampled_from(["a", "bad", "b"]), max_size=4).map(" ".join), max_size=6))
+def test_dead_letters_stand_where_a_run_record_by_record_would_send_them(values: list[str]) -> None:
+    def run(execution: str) -> list[tuple[str, str | None, str | None, int]]:
+        topology = _chain(_refuse)
+        topology.add_processor("all", supplier(lambda: StreamPeek(lambda k, v: None)), "words")
+        topology.add_processor("again", supplier(lambda: StreamMapValues(_refuse, False)), "all")
+        topology.add_processor("merged", supplier(lambda: StreamPeek(lambda k, v: None)), "again", "peek")
+        topology.add_sink("also", "also", "merged")
+        config = {**CONTINUE, "errors.dead.letter.queue.topic.name": "dead"}
+        return sent(_run(topology, execution, config, *values))
+
+    assert run("auto") == run("record")
+
+
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_an_action_at_the_end_of_a_chain_has_dead_letters_too(execution: str) -> None:
+    topology = Topology().add_source("source", "in")
+    topology.add_processor("end", supplier(lambda: StreamForeach(lambda k, v: _refuse(v))), "source")
+    config = {**CONTINUE, "errors.dead.letter.queue.topic.name": "dead"}
+    task = _run(topology, execution, config, "bad", "a", "bad")
+    assert sent(task) == [("dead", "k", "bad", 0), ("dead", "k", "bad", 2)]
 
 
 class SourceJudge(DeserializationExceptionHandler):

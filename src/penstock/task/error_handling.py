@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -111,15 +112,20 @@ class ErrorHandling:
         return type(self._processing) not in (LogAndFailProcessingExceptionHandler, type(None))
 
     @property
-    def needs_source_records(self) -> bool:
-        """Whether a handler may ask for the bytes of the record that failed, and for one record after the other."""
-        own = type(self._processing) not in (
-            LogAndFailProcessingExceptionHandler,
-            LogAndContinueProcessingExceptionHandler,
-            type(None),
-        )
-        own = own or type(self._production) is not DefaultProductionExceptionHandler
-        return own or self._task.config[DEAD_LETTER_QUEUE_TOPIC] is not None
+    def writes_dead_letters(self) -> bool:
+        """Whether the built-in handlers write to a dead letter queue."""
+        return self._task.config[DEAD_LETTER_QUEUE_TOPIC] is not None
+
+    @property
+    def ask_in_order(self) -> bool:
+        """Whether a handler is a user's own, which must be asked for one record after the other."""
+        built_in = (LogAndFailProcessingExceptionHandler, LogAndContinueProcessingExceptionHandler, type(None))
+        return type(self._processing) not in built_in or type(self._production) is not DefaultProductionExceptionHandler
+
+    @property
+    def need_source_records(self) -> bool:
+        """Whether a handler may ask for the bytes of the record that failed."""
+        return self.ask_in_order or self.writes_dead_letters
 
     def deserialization_failed(self, node: str, record: ConsumerRecord, error: Exception) -> None:
         """Handle that the source `node` cannot read `record`: return if it is to be dropped.
@@ -149,9 +155,16 @@ class ErrorHandling:
         )
         raise failure from error
 
-    def processing_failed(self, node: str, record: Record[Any, Any] | None, error: Exception) -> None:
+    def processing_failed(
+        self,
+        node: str,
+        record: Record[Any, Any] | None,
+        error: Exception,
+        send: Callable[[ProducerRecord], None] | None = None,
+    ) -> None:
         """Handle that the processor `node` failed on `record`, or in a punctuator (None): return if the task is to go
-        on without it; raises ProcessingError if it is to fail, or the handler does."""
+        on without it; raises ProcessingError if it is to fail, or the handler does. `send` takes the records for the
+        dead letter queue, if they are not to be sent at once."""
         if self._processing is None:
             raise ProcessingError(node, error) from error
         try:
@@ -159,7 +172,7 @@ class ErrorHandling:
         except Exception as fatal:
             message = "Fatal user code error in processing error callback"
             raise ProcessingError(node, fatal, message) from fatal
-        if not self._resumes(node, response):
+        if not self._resumes(node, response, send):
             raise ProcessingError(node, error) from error
 
     def serialization_failed(
@@ -192,14 +205,16 @@ class ErrorHandling:
         )
         raise failure from error
 
-    def _resumes(self, node: str, response: Response) -> bool:
+    def _resumes(self, node: str, response: Response, send: Callable[[ProducerRecord], None] | None = None) -> bool:
         """Send the records of a response to the dead letter queue, count the dropped record, and return whether the
         task goes on."""
         for record in response.dead_letter_queue_records:
-            if self._sender is None:
-                _log.warning("Dead letter queue cannot be used with global stores: a record of %s is lost.", node)
-            else:
+            if send is not None:
+                send(record)
+            elif self._sender is not None:
                 self._sender.send(record)
+            else:
+                _log.warning("Dead letter queue cannot be used with global stores: a record of %s is lost.", node)
         if response.result is not Result.RESUME:
             return False
         self._task.dropped_records[node] += 1

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from penstock.errors import StreamsError
+from penstock.exception_handlers import ProducerRecord
 from penstock.processor.api import BatchProcessor, PunctuationType, SerializedBatchProcessor
 from penstock.record import NO_METADATA, Int64Array, Record, RecordBatch, RecordMetadata, TopicPartition
 from penstock.state.api import RecordContext
@@ -27,9 +29,10 @@ from penstock.task.context import TaskContext
 from penstock.task.error_handling import ErrorHandling, ProcessingError
 from penstock.task.processor_topology import ProcessorNode, ProcessorTopology, SinkNode, SourceNode
 from penstock.task.record_collector import RecordCollector
+from penstock.task.record_sender import DeadLetterSink
 
 Entry = SourceNode | ProcessorNode
-Child = ProcessorNode | SinkNode
+Child = ProcessorNode | SinkNode | DeadLetterSink
 
 MAXIMUM_SCALE = 1 << 40
 
@@ -100,6 +103,7 @@ class Execution:
         topology: ProcessorTopology,
         task: TaskContext,
         collector: RecordCollector,
+        dead_letters: DeadLetterSink,
         errors: ErrorHandling,
         column_by_column: bool,
         punctuate_stream_time: Callable[[], None],
@@ -108,11 +112,12 @@ class Execution:
         stream time past a schedule."""
         self._task = task
         self._collector = collector
+        self._dead_letters = dead_letters
         self._errors = errors
         self._punctuate = punctuate_stream_time
         entries: list[Entry] = [*topology.sources, *(node for node in topology.processors if node.stores)]
         able = _column_nodes(topology, errors) if column_by_column else frozenset()
-        self._plans = {entry.name: _plan(entry, topology, able) for entry in entries}
+        self._plans = {entry.name: _plan(entry, topology, able, errors) for entry in entries}
         self._expansion: dict[str, float] = {}
         self._most_rows = 0
         for node in topology.processors:
@@ -201,14 +206,14 @@ class Execution:
 
     def _run_node(self, flow: _Flow, node: ProcessorNode, part: Part, partition: TopicPartition) -> None:
         processor = node.processor
-        _, batch, positions = part
+        batch, positions = part.batch, part.positions
         if not isinstance(processor, BatchProcessor) or not len(batch):
             return
 
         def failed(row: int, error: Exception) -> None:
             self._task.metadata = RecordMetadata(partition.topic, partition.partition, int(batch.offsets[row]))
             record = Record(batch.keys[row], batch.values[row], int(batch.timestamps[row]), batch.headers_at(row))
-            self._errors.processing_failed(node.name, record, error)
+            self._errors.processing_failed(node.name, record, error, partial(self._bury, flow, part, row))
 
         try:
             result, origin = processor.process_batch(batch, failed)
@@ -221,6 +226,13 @@ class Execution:
         if positions is not None and origin is not None:
             positions = self._refined(flow, positions, origin)
         self._deliver(flow, node.children, Part(node, result, positions))
+
+    def _bury(self, flow: _Flow, part: Part, row: int, letter: ProducerRecord) -> None:
+        """Let the dead letter of a row wait for its place among what leaves the columns."""
+        batch = part.batch.slice(row, row + 1)
+        positions = _known(part.positions)[row : row + 1]
+        letters = RecordBatch([None], [letter], batch.timestamps, batch.offsets)
+        flow.waiting.setdefault(self._dead_letters.name, []).append(Part(part.parent, letters, positions))
 
     @staticmethod
     def _refined(flow: _Flow, positions: Int64Array, origin: Int64Array) -> Int64Array:
@@ -252,7 +264,8 @@ class Execution:
     def _leave(self, plan: ColumnPlan, flow: _Flow, entering: Input) -> None:
         """Hand the rows that left the columns to sinks and islands."""
         outward = [*plan.entry.children, *(child for node in plan.nodes for child in node.children)]
-        children = {child.name: child for child in outward}
+        children: dict[str, Child] = {child.name: child for child in outward}
+        children[self._dead_letters.name] = self._dead_letters
         leaving = [(children[name], part) for name, parts in flow.waiting.items() for part in parts if len(part.batch)]
         if plan.islands:
             self._enter_islands(leaving, flow.scale, entering)
@@ -263,7 +276,7 @@ class Execution:
         )
         first = self._collector.reserve(highest)
         for child, part in leaving:
-            if isinstance(child, SinkNode):
+            if not isinstance(child, ProcessorNode):
                 sequence = np.arange(len(part.batch), dtype=np.int64) if part.positions is None else part.positions
                 self._task.metadata = RecordMetadata(*entering.partition, int(part.batch.offsets[0]))
                 try:
@@ -365,10 +378,10 @@ def _column_nodes(topology: ProcessorTopology, errors: ErrorHandling) -> frozens
     """Return the names of the nodes that can work on columns and share no store.
 
     Where the task may go on after an error they are those in which only a user's function can fail, which concerns one
-    row: no stores, and no sinks below, whose errors are their parent's. A handler that asks for source records is
-    called in the order of the records, so nothing works on columns then.
+    row: no stores, and no sinks below, whose errors are their parent's. A handler of a user's own is asked in the order
+    of the records, so nothing works on columns then.
     """
-    if errors.may_resume and errors.needs_source_records:
+    if errors.ask_in_order:
         return frozenset()
     users: dict[str, int] = {}
     for node in topology.processors:
@@ -383,7 +396,7 @@ def _column_nodes(topology: ProcessorTopology, errors: ErrorHandling) -> frozens
     )
 
 
-def _plan(entry: Entry, topology: ProcessorTopology, able: frozenset[str]) -> ColumnPlan:
+def _plan(entry: Entry, topology: ProcessorTopology, able: frozenset[str], errors: ErrorHandling) -> ColumnPlan:
     unable: set[str] = set()
     reached: set[str] = set()
     below: list[tuple[Child, bool]] = [(child, False) for child in entry.children]
@@ -401,8 +414,9 @@ def _plan(entry: Entry, topology: ProcessorTopology, able: frozenset[str]) -> Co
     edges = [child for start in (entry, *nodes) for child in start.children]
     leaving = [child for child in edges if child.name not in inner]
     entered = [child.name for child in edges if child.name in inner]
-    islands = any(isinstance(child, ProcessorNode) for child in leaving)
-    return ColumnPlan(entry, nodes, islands or len(leaving) > 1 or len(entered) > len(set(entered)), islands)
+    islands = errors.ask_in_order or any(isinstance(child, ProcessorNode) for child in leaving)
+    positions = islands or errors.writes_dead_letters or len(leaving) > 1 or len(entered) > len(set(entered))
+    return ColumnPlan(entry, nodes, positions, islands)
 
 
 def _merged(parts: list[Part]) -> Part:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any, Never
+
+import numpy as np
 
 from penstock.errors import StreamsError
 from penstock.exception_handlers import ProducerRecord
 from penstock.plan.partitioning import partition_for
+from penstock.record import Int64Array, Record, RecordBatch
 from penstock.task.record_collector import RecordCollector
+
+DEAD_LETTERS = "dead letters"
+"""Stands for the name of a node; no node has blanks in its name."""
 
 
 class RecordSender:
@@ -50,3 +57,29 @@ class RecordSender:
         """Send `record`, key and value as bytes; raises StreamsError for a topic or partition that does not exist."""
         partition = self.partition_of(record)
         self._collector.send(record.topic, partition, record.key, record.value, record.timestamp, record.headers)
+
+    def send_at(self, record: ProducerRecord, sequence: int) -> None:
+        """As `send`, with a sequence number that was reserved."""
+        batch = RecordBatch.of([(record.key, record.value, record.timestamp, 0, record.headers)])
+        partitions, numbers = (np.array([number], np.int64) for number in (self.partition_of(record), sequence))
+        self._collector.send_columns(record.topic, partitions, numbers, batch)
+
+
+class DeadLetterSink:
+    """Where the dead letters of rows go that failed in columns: a sink whose values are ProducerRecords."""
+
+    name = DEAD_LETTERS
+    children: Sequence[Never] = ()
+
+    def __init__(self, sender: RecordSender) -> None:
+        """Send through `sender`."""
+        self._sender = sender
+
+    def process(self, record: Record[Any, Any]) -> None:
+        """Send one dead letter."""
+        self._sender.send(record.value)
+
+    def process_columns(self, batch: RecordBatch, sequence: Int64Array) -> None:
+        """Send all dead letters, each with its sequence number."""
+        for letter, number in zip(batch.values, sequence.tolist(), strict=True):
+            self._sender.send_at(letter, number)

@@ -19,7 +19,7 @@ from penstock.plan.subtopology import SinkSpec, SourceSpec, SubtopologySpec, Tas
 from penstock.processor.api import PunctuationType
 from penstock.processor.timestamps import fail_on_invalid_timestamp
 from penstock.record import NO_METADATA, RecordBatch, TopicPartition
-from penstock.state.api import Base, Changes, StateStore, StateStore
+from penstock.state.api import Base, Changes, StateStore
 from penstock.state.cache import RecordCache
 from penstock.task.checkpoint import TaskCheckpoint
 from penstock.task.context import TaskContext
@@ -31,7 +31,7 @@ from penstock.task.processor_state_manager import ProcessorStateManager
 from penstock.task.processor_topology import ProcessorTopology
 from penstock.task.punctuation import LivingSchedules, Schedule, Schedules
 from penstock.task.record_collector import OutputBatch, RecordCollector, SentRecord
-from penstock.task.record_sender import RecordSender
+from penstock.task.record_sender import DeadLetterSink, RecordSender
 from penstock.task.stream_time import MAXIMUM, MaximumStreamTime, MinimumStreamTime, StreamTime, partitions_ahead
 
 
@@ -110,6 +110,7 @@ class StreamTask:
             self._topology,
             self._context,
             self._collector,
+            DeadLetterSink(sender),
             self._errors,
             config["penstock.execution"] == "auto",
             self._punctuate_stream_time,
@@ -120,7 +121,7 @@ class StreamTask:
             checkpoint.partition_times,
             self._execution.takes_serialized,
             self._context.count_dropped,
-            self._errors.needs_source_records,
+            self._errors.need_source_records,
         )
         self._stream_time = _stream_time(spec, task_id, config, checkpoint, input_partitions)
         self._order = None if config["penstock.trace.order"] is None else OrderTrace()
