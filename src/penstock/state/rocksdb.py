@@ -18,6 +18,7 @@ import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import rocksdict
 
@@ -31,6 +32,9 @@ WRITE_BUFFER_BYTES = 16 << 20
 BLOCK_BYTES = 4096
 MAX_WRITE_BUFFERS = 3
 BLOOM_FILTER_BITS = 10
+
+_Database = Any
+"""A rocksdict.Rdict in raw mode, where keys and values are bytes; its own types are those of all modes."""
 
 _STORE_SIZE = 2
 _META = bytes(_STORE_SIZE)
@@ -67,8 +71,8 @@ class RocksDBBase:
         self._setter: RocksDBConfigSetter | None = setter() if isinstance(setter, type) else setter
         self._options = self._make_options()
         self._no_log = rocksdict.WriteOptions()
-        self._no_log.disable_wal = True
-        self._database: rocksdict.Rdict | None = self._open(self._path)
+        self._no_log.disable_wal = True  # type: ignore[method-assign, assignment]  # the stubs say that it is a method
+        self._database: _Database | None = self._open(self._path)
         self._numbers: dict[str, bytes] = {}
         self._read_numbers()
 
@@ -126,7 +130,7 @@ class RocksDBBase:
 
     # ---------- for views
 
-    def database(self) -> rocksdict.Rdict:
+    def database(self) -> _Database:
         """Return the open database; raises InvalidStateStoreError if it is closed."""
         if self._database is None:
             raise InvalidStateStoreError(
@@ -160,7 +164,7 @@ class RocksDBBase:
             self._setter.set_config(self._path.name, options, self._config)
         return options
 
-    def _open(self, path: Path) -> rocksdict.Rdict:
+    def _open(self, path: Path) -> _Database:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             return rocksdict.Rdict(str(path), self._options)
@@ -173,7 +177,7 @@ class RocksDBBase:
                 break
             self._numbers[key[len(_NUMBER) :].decode()] = number
 
-    def _apply(self, database: rocksdict.Rdict, changes: Changes, stamp: bytes | None) -> None:
+    def _apply(self, database: _Database, changes: Changes, stamp: bytes | None) -> None:
         batch = rocksdict.WriteBatch(raw_mode=True)
         for store_name, changed in changes.items():
             number = self._numbers.get(store_name)
@@ -195,7 +199,7 @@ class RocksDBBase:
             batch.put(_STAMP, stamp)
         self._write(database, batch)
 
-    def _write(self, database: rocksdict.Rdict, batch: rocksdict.WriteBatch) -> None:
+    def _write(self, database: _Database, batch: rocksdict.WriteBatch) -> None:
         try:
             database.write(batch, self._no_log)
         except Exception as error:  # rocksdict raises Exception itself
