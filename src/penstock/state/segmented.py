@@ -16,7 +16,7 @@ Keys are those of `layouts`: segment, key, and a suffix that begins with the tim
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from itertools import islice
+from itertools import compress, islice
 
 from penstock.record import NO_TIMESTAMP
 from penstock.state.api import BaseView, RecordContext
@@ -152,7 +152,11 @@ class SegmentedStore:
         """Return the value of each of `keys`, None where there is none or it has expired."""
         if not keys or min(keys)[:SEGMENT_SIZE] > self._visible_segment:
             return self._buffer.multi_get(keys)
-        return [self.get(key) for key in keys]
+        visible = times_of(keys, self.suffix_size) >= self._oldest_visible
+        if visible.all():
+            return self._buffer.multi_get(keys)
+        found = iter(self._buffer.multi_get(list(compress(keys, visible))))
+        return [next(found) if there else None for there in visible.tolist()]
 
     def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
         """Return an iterator over the entries with from_key <= key < to_key that have not expired."""
