@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic
 
 from penstock.dsl.functions import checked
 from penstock.dsl.graph import Graph
+from penstock.dsl.type_variables import K, V
 from penstock.plan.nodes import Branch, NodeId, Split
 
 if TYPE_CHECKING:
@@ -48,12 +49,12 @@ class Branched:
         return replace(self, name=name)
 
 
-class BranchedKStream:
+class BranchedKStream(Generic[K, V]):
     """A stream that is being split: a record goes to the first branch whose predicate holds (Kafka class:
     BranchedKStream); made by `KStream.split`.
     """
 
-    def __init__(self, graph: Graph, id: NodeId, split: Split, stream: Callable[[NodeId], KStream]) -> None:
+    def __init__(self, graph: Graph, id: NodeId, split: Split, stream: Callable[[NodeId], KStream[K, V]]) -> None:
         """Add branches to the node `id` of `graph`, which is `split`; `stream` makes a stream of the records of a
         node.
         """
@@ -61,9 +62,9 @@ class BranchedKStream:
         self._id = id
         self._split = split
         self._stream = stream
-        self._branches: dict[str, KStream] = {}
+        self._branches: dict[str, KStream[K, V]] = {}
 
-    def branch(self, predicate: Callable[[Any, Any], bool], branched: Branched | None = None) -> BranchedKStream:
+    def branch(self, predicate: Callable[[K, V], bool], branched: Branched | None = None) -> BranchedKStream[K, V]:
         """Add the branch of the records for which `predicate(key, value)` holds and no predicate before; returns
         this.
         """
@@ -72,14 +73,14 @@ class BranchedKStream:
         self._add(branched or Branched(), len(self._split.predicates))
         return self
 
-    def default_branch(self, branched: Branched | None = None) -> dict[str, KStream]:
+    def default_branch(self, branched: Branched | None = None) -> dict[str, KStream[K, V]]:
         """Add the branch of all other records; returns the branches by name: prefix and the name given, or the number
         of the branch, 0 for the default.
         """
         self._add(branched or Branched(), 0)
         return dict(self._branches)
 
-    def no_default_branch(self) -> dict[str, KStream]:
+    def no_default_branch(self) -> dict[str, KStream[K, V]]:
         """Return the branches by name; all other records are dropped."""
         return dict(self._branches)
 

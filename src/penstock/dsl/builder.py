@@ -13,6 +13,7 @@ from penstock.dsl.grouped_table import KGroupedTable
 from penstock.dsl.options import Consumed, Materialized
 from penstock.dsl.stream import KStream
 from penstock.dsl.table import KTable
+from penstock.dsl.type_variables import K, V
 from penstock.errors import TopologyError
 from penstock.plan import names, nodes
 from penstock.plan.explicit_names import generated_names
@@ -36,14 +37,16 @@ class StreamsBuilder:
             Shells(stream=KStream, table=KTable, grouped_stream=KGroupedStream, grouped_table=KGroupedTable)
         )
 
-    def stream(self, topic: str | Iterable[str] | re.Pattern[str], consumed: Consumed | None = None) -> KStream:
+    def stream(
+        self, topic: str | Iterable[str] | re.Pattern[str], consumed: Consumed[K, V] | None = None
+    ) -> KStream[K, V]:
         """Return the stream of the records of topics.
 
         Args:
             topic: a topic, several topics, or a compiled regular expression: all topics whose whole name matches.
             consumed: serdes, timestamp extractor, where to begin, name of the node.
         """
-        options = consumed or Consumed()
+        options: Consumed[K, V] = consumed or Consumed()
         pattern = topic if isinstance(topic, re.Pattern) else None
         topics = () if isinstance(topic, re.Pattern) else (topic,) if isinstance(topic, str) else tuple(topic)
         node = nodes.StreamSource(
@@ -59,7 +62,9 @@ class StreamsBuilder:
             self._graph.add(node), options.key_serde, options.value_serde, repartition_required=False
         )
 
-    def table(self, topic: str, consumed: Consumed | None = None, materialized: Materialized | None = None) -> KTable:
+    def table(
+        self, topic: str, consumed: Consumed[K, V] | None = None, materialized: Materialized | None = None
+    ) -> KTable[K, V]:
         """Return the table that the records of a topic are the updates of: the last value of each key, None deletes.
 
         Args:
@@ -88,8 +93,8 @@ class StreamsBuilder:
         return self._graph.table(self._graph.add(node), reading.key_serde, reading.value_serde, queryable)
 
     def global_table(
-        self, topic: str, consumed: Consumed | None = None, materialized: Materialized | None = None
-    ) -> GlobalKTable:
+        self, topic: str, consumed: Consumed[K, V] | None = None, materialized: Materialized | None = None
+    ) -> GlobalKTable[K, V]:
         """Return the table of a topic of which every task has all keys, whatever its partitions.
 
         Args:

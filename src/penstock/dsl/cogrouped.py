@@ -9,18 +9,19 @@ nodes: a text, or `Named.as_("x")`; TopologyError if it is not legal.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 from penstock.dsl.aggregate_builder import GroupedStreamAggregateBuilder
 from penstock.dsl.functions import checked
 from penstock.dsl.graph import Graph
 from penstock.dsl.options import Materialized, Named, name_of
+from penstock.dsl.type_variables import VR, K, V
 from penstock.dsl.window_stores import session_store, session_table_serde, window_store, window_table_serde
 from penstock.dsl.windowed import windowed_aggregate
 from penstock.plan import names, nodes
 from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder
-from penstock.windows import EmitStrategy, SessionWindows, SlidingWindows, Windows
+from penstock.windows import EmitStrategy, SessionWindows, SlidingWindows, Windowed, Windows
 
 if TYPE_CHECKING:
     from penstock.dsl.grouped import KGroupedStream
@@ -81,7 +82,7 @@ class _CogroupedStreams:
         return self.graph.names.processor_name(None if given is None else names.check_name(given + suffix), prefix)
 
 
-class CogroupedKStream:
+class CogroupedKStream(Generic[K, VR]):
     """Streams grouped by the same keys, to be aggregated together (Kafka class: CogroupedKStream); records without key
     or value are dropped."""
 
@@ -89,7 +90,9 @@ class CogroupedKStream:
         """Begin without streams; users call `KGroupedStream.cogroup` instead."""
         self._streams = _CogroupedStreams(graph)
 
-    def cogroup(self, grouped_stream: KGroupedStream, aggregator: Aggregator) -> CogroupedKStream:
+    def cogroup(
+        self, grouped_stream: KGroupedStream[K, V], aggregator: Callable[[K, V, VR], VR]
+    ) -> CogroupedKStream[K, VR]:
         """Add a grouped stream, whose records change the aggregate by `aggregator(key, value, aggregate)`; returns
         this."""
         checked(aggregator, "aggregator(key, value, aggregate)")
@@ -98,10 +101,10 @@ class CogroupedKStream:
 
     def aggregate(
         self,
-        initializer: Callable[[], Any],
+        initializer: Callable[[], VR],
         materialized: Materialized | None = None,
         named: Named | str | None = None,
-    ) -> KTable:
+    ) -> KTable[K, VR]:
         """Return the table of an aggregate of each key: `initializer()`, then the aggregator of each record's stream;
         None deletes the key.
 
@@ -119,19 +122,19 @@ class CogroupedKStream:
         return self._streams.build(make, store, options.user_store_name, store.key_serde, named)
 
     @overload
-    def windowed_by(self, windows: Windows | SlidingWindows) -> TimeWindowedCogroupedKStream: ...
+    def windowed_by(self, windows: Windows | SlidingWindows) -> TimeWindowedCogroupedKStream[K, VR]: ...
     @overload
-    def windowed_by(self, windows: SessionWindows) -> SessionWindowedCogroupedKStream: ...
+    def windowed_by(self, windows: SessionWindows) -> SessionWindowedCogroupedKStream[K, VR]: ...
     def windowed_by(
         self, windows: Windows | SlidingWindows | SessionWindows
-    ) -> TimeWindowedCogroupedKStream | SessionWindowedCogroupedKStream:
+    ) -> TimeWindowedCogroupedKStream[K, VR] | SessionWindowedCogroupedKStream[K, VR]:
         """Return the streams grouped by key and window; null values are treated as by `KGroupedStream.windowed_by`."""
         if isinstance(windows, SessionWindows):
             return SessionWindowedCogroupedKStream(self._streams, windows)
         return TimeWindowedCogroupedKStream(self._streams, windows)
 
 
-class TimeWindowedCogroupedKStream:
+class TimeWindowedCogroupedKStream(Generic[K, VR]):
     """Streams grouped by key and time window, to be aggregated together (Kafka class: TimeWindowedCogroupedKStream);
     results are emitted at each update."""
 
@@ -142,10 +145,10 @@ class TimeWindowedCogroupedKStream:
 
     def aggregate(
         self,
-        initializer: Callable[[], Any],
+        initializer: Callable[[], VR],
         materialized: Materialized | None = None,
         named: Named | str | None = None,
-    ) -> KTable:
+    ) -> KTable[Windowed[K], VR]:
         """Return the table of an aggregate of each key and window, as `CogroupedKStream.aggregate` does.
 
         Raises ValueError if `materialized` keeps results for less time than windows are open.
@@ -161,7 +164,7 @@ class TimeWindowedCogroupedKStream:
         return self._streams.build(make, store, options.user_store_name, window_table_serde(store, windows), named)
 
 
-class SessionWindowedCogroupedKStream:
+class SessionWindowedCogroupedKStream(Generic[K, VR]):
     """Streams grouped by key and session, to be aggregated together (Kafka class: SessionWindowedCogroupedKStream);
     results are emitted at each update."""
 
@@ -172,11 +175,11 @@ class SessionWindowedCogroupedKStream:
 
     def aggregate(
         self,
-        initializer: Callable[[], Any],
-        merger: Callable[[Any, Any, Any], Any],
+        initializer: Callable[[], VR],
+        merger: Callable[[K, VR, VR], VR],
         materialized: Materialized | None = None,
         named: Named | str | None = None,
-    ) -> KTable:
+    ) -> KTable[Windowed[K], VR]:
         """Return the table of an aggregate of each key and session, as `CogroupedKStream.aggregate` does;
         `merger(key, one, other)` makes one of the aggregates of two sessions.
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Generic
 
-class GlobalKTable:
+from penstock.dsl.type_variables import K, V
+
+
+class GlobalKTable(Generic[K, V]):
     """A table of which every task has all keys (Kafka class: GlobalKTable); made by `StreamsBuilder.global_table`.
 
     store_name: the name of its store, which any processor can read with `context.get_state_store(store_name)`.

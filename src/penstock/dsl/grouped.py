@@ -5,13 +5,14 @@ runs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Generic, overload
 
 from penstock.dsl.aggregate_builder import GroupedStreamAggregateBuilder
 from penstock.dsl.cogrouped import CogroupedKStream
 from penstock.dsl.functions import checked
 from penstock.dsl.graph import Graph
 from penstock.dsl.options import Materialized, Named, name_of
+from penstock.dsl.type_variables import VR, K, V
 from penstock.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
 from penstock.plan import names, nodes
 from penstock.serdes import Serde, Serdes
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.dsl.table import KTable
 
 
-class KGroupedStream:
+class KGroupedStream(Generic[K, V]):
     """Records grouped by key (Kafka class: KGroupedStream); records without key or without value are dropped by every
     aggregation.
 
@@ -44,7 +45,7 @@ class KGroupedStream:
             graph, id, key_serde, value_serde, repartition_name, repartition_required
         )
 
-    def count(self, materialized: Materialized | None = None, named: Named | str | None = None) -> KTable:
+    def count(self, materialized: Materialized | None = None, named: Named | str | None = None) -> KTable[K, int]:
         """Return the table of the number of records of each key, as a whole number of 8 bytes."""
         if materialized is not None and materialized.user_store_name is None:
             self.aggregate_builder.graph.names.new_store_name(names.STREAM_AGGREGATE)  # Kafka takes this number twice
@@ -54,10 +55,10 @@ class KGroupedStream:
 
     def reduce(
         self,
-        reducer: Callable[[Any, Any], Any],
+        reducer: Callable[[V, V], V],
         materialized: Materialized | None = None,
         named: Named | str | None = None,
-    ) -> KTable:
+    ) -> KTable[K, V]:
         """Return the table of the values of each key combined: the first value, then `reducer(aggregate, value)`;
         None deletes the key.
         """
@@ -70,11 +71,11 @@ class KGroupedStream:
 
     def aggregate(
         self,
-        initializer: Callable[[], Any],
-        aggregator: Callable[[Any, Any, Any], Any],
+        initializer: Callable[[], VR],
+        aggregator: Callable[[K, V, VR], VR],
         materialized: Materialized | None = None,
         named: Named | str | None = None,
-    ) -> KTable:
+    ) -> KTable[K, VR]:
         """Return the table of an aggregate of each key: `initializer()`, then `aggregator(key, value, aggregate)`;
         None deletes the key.
 
@@ -93,22 +94,23 @@ class KGroupedStream:
         )
 
     @overload
-    def windowed_by(self, windows: Windows | SlidingWindows) -> TimeWindowedKStream: ...
+    def windowed_by(self, windows: Windows | SlidingWindows) -> TimeWindowedKStream[K, V]: ...
     @overload
-    def windowed_by(self, windows: SessionWindows) -> SessionWindowedKStream: ...
+    def windowed_by(self, windows: SessionWindows) -> SessionWindowedKStream[K, V]: ...
     def windowed_by(
         self, windows: Windows | SlidingWindows | SessionWindows
-    ) -> TimeWindowedKStream | SessionWindowedKStream:
+    ) -> TimeWindowedKStream[K, V] | SessionWindowedKStream[K, V]:
         """Return the records grouped by key and window: by TimeWindows, SlidingWindows, UnlimitedWindows or windows of
         one's own a TimeWindowedKStream, by SessionWindows a SessionWindowedKStream."""
         if isinstance(windows, SessionWindows):
             return SessionWindowedKStream(self.aggregate_builder, windows)
         return TimeWindowedKStream(self.aggregate_builder, windows)
 
-    def cogroup(self, aggregator: Callable[[Any, Any, Any], Any]) -> CogroupedKStream:
+    def cogroup(self, aggregator: Callable[[K, V, VR], VR]) -> CogroupedKStream[K, VR]:
         """Return these records, to be aggregated by `aggregator(key, value, aggregate)` together with those of other
         groupings."""
-        return CogroupedKStream(self.aggregate_builder.graph).cogroup(self, aggregator)
+        cogrouped: CogroupedKStream[K, VR] = CogroupedKStream(self.aggregate_builder.graph)
+        return cogrouped.cogroup(self, aggregator)
 
     def _store(
         self, materialized: Materialized | None, prefix: str, value_serde: Serde | None

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic
 
 from penstock.dsl.functions import checked
 from penstock.dsl.graph import Graph
 from penstock.dsl.options import Grouped, Materialized, Named, name_of
+from penstock.dsl.type_variables import VR, K, V
 from penstock.plan import names, nodes
 from penstock.plan.internal_topics import REPARTITION_SUFFIX
 from penstock.serdes import Serde, Serdes
@@ -30,7 +31,7 @@ class _Place:
     parent: nodes.NodeId
 
 
-class KGroupedTable:
+class KGroupedTable(Generic[K, V]):
     """The entries of a table grouped by another key (Kafka class: KGroupedTable); made by `KTable.group_by`.
 
     When an entry changes, its old value is taken from the aggregate of its group and the new one is added. Wherever
@@ -45,18 +46,18 @@ class KGroupedTable:
         self._grouped = grouped
         self._shared_repartition: nodes.NodeId | None = None
 
-    def count(self, materialized: Materialized | None = None, named: Named | str | None = None) -> KTable:
+    def count(self, materialized: Materialized | None = None, named: Named | str | None = None) -> KTable[K, int]:
         """Return the table of the number of entries of each group, as a whole number of 8 bytes."""
         place = self._place(named, materialized, names.TABLE_AGGREGATE, Serdes.long())
         return self._table(nodes.TableCount(name=place.name, parents=(place.parent,), store=place.store), place)
 
     def reduce(
         self,
-        adder: Callable[[Any, Any], Any],
-        subtractor: Callable[[Any, Any], Any],
+        adder: Callable[[V, V], V],
+        subtractor: Callable[[V, V], V],
         materialized: Materialized | None = None,
         named: Named | str | None = None,
-    ) -> KTable:
+    ) -> KTable[K, V]:
         """Return the table of the values of each group combined: the first value, then `adder(aggregate, value)` for
         new values and `subtractor(aggregate, value)` for old ones; None deletes the group.
         """
@@ -70,12 +71,12 @@ class KGroupedTable:
 
     def aggregate(
         self,
-        initializer: Callable[[], Any],
-        adder: Callable[[Any, Any, Any], Any],
-        subtractor: Callable[[Any, Any, Any], Any],
+        initializer: Callable[[], VR],
+        adder: Callable[[K, V, VR], VR],
+        subtractor: Callable[[K, V, VR], VR],
         materialized: Materialized | None = None,
         named: Named | str | None = None,
-    ) -> KTable:
+    ) -> KTable[K, VR]:
         """Return the table of an aggregate of each group: `initializer()`, then `adder(key, value, aggregate)` for new
         values and `subtractor(key, value, aggregate)` for old ones; None deletes the group.
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Generic
 
+from penstock.dsl.type_variables import KR, VR, K, V
 from penstock.plan.names import check_name
 from penstock.plan.subtopology import StreamPartitioner
 from penstock.plan.topology import check_offset_reset
@@ -101,11 +103,11 @@ class Consumed(Generic[K, V]):
 
     def with_key_serde(self, key_serde: Serde[KR] | None) -> Consumed[KR, V]:
         """Return a copy with this serde of keys."""
-        return replace(self, key_serde=key_serde)
+        return Consumed(**{**vars(self), "key_serde": key_serde})
 
     def with_value_serde(self, value_serde: Serde[VR] | None) -> Consumed[K, VR]:
         """Return a copy with this serde of values."""
-        return replace(self, value_serde=value_serde)
+        return Consumed(**{**vars(self), "value_serde": value_serde})
 
     def with_timestamp_extractor(self, timestamp_extractor: TimestampExtractor | None) -> Consumed[K, V]:
         """Return a copy with this timestamp extractor."""

@@ -8,7 +8,7 @@ inherited where keys and values are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from penstock.dsl.branched import BranchedKStream
 from penstock.dsl.functions import checked, takes_key
@@ -16,6 +16,7 @@ from penstock.dsl.graph import Graph
 from penstock.dsl.options import Grouped, Materialized, Named, Produced, Repartitioned, name_of
 from penstock.dsl.printed import Printed
 from penstock.dsl.stream_joins import StreamJoins
+from penstock.dsl.type_variables import KR, VR, K, V
 from penstock.plan import names, nodes
 from penstock.plan.subtopology import TopicNameExtractor
 from penstock.plan.suppliers import FixedKeySupplierLike, SupplierLike, checked_fixed_key_supplier, checked_supplier
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.dsl.table import KTable
 
 
-class KStream(StreamJoins):
+class KStream(StreamJoins[K, V]):
     """A stream of records (Kafka class: KStream); made by `StreamsBuilder.stream` and by operators.
 
     Wherever `named` is taken, it names the node of the operator: a text, or `Named.as_("x")`; TopologyError if it is
@@ -51,11 +52,11 @@ class KStream(StreamJoins):
 
     # ---------------------------------------- operators that keep the key
 
-    def filter(self, predicate: Callable[[Any, Any], bool], named: Named | str | None = None) -> KStream:
+    def filter(self, predicate: Callable[[K, V], bool], named: Named | str | None = None) -> KStream[K, V]:
         """Return the records for which `predicate(key, value)` holds."""
         return self._filtered(predicate, named, negate=False)
 
-    def filter_not(self, predicate: Callable[[Any, Any], bool], named: Named | str | None = None) -> KStream:
+    def filter_not(self, predicate: Callable[[K, V], bool], named: Named | str | None = None) -> KStream[K, V]:
         """Return the records for which `predicate(key, value)` does not hold."""
         return self._filtered(predicate, named, negate=True)
 
@@ -64,9 +65,11 @@ class KStream(StreamJoins):
         name = self._name(named, names.STREAM_FILTER)
         return self._same(nodes.Filter(name=name, parents=(self._id,), predicate=predicate, negate=negate))
 
-    def map_values(
-        self, mapper: Callable[[Any], Any] | Callable[[Any, Any], Any], named: Named | str | None = None
-    ) -> KStream:
+    @overload
+    def map_values(self, mapper: Callable[[V], VR], named: Named | str | None = None) -> KStream[K, VR]: ...
+    @overload
+    def map_values(self, mapper: Callable[[K, V], VR], named: Named | str | None = None) -> KStream[K, VR]: ...
+    def map_values(self, mapper: Callable[..., VR], named: Named | str | None = None) -> KStream[K, VR]:
         """Return each record with the value `mapper(value)`, or `mapper(key, value)` if `mapper` requires two
         arguments.
         """
@@ -74,11 +77,15 @@ class KStream(StreamJoins):
         name = self._name(named, names.STREAM_MAP_VALUES)
         return self._other_value(nodes.MapValues(name=name, parents=(self._id,), mapper=mapper, with_key=with_key))
 
+    @overload
     def flat_map_values(
-        self,
-        mapper: Callable[[Any], Iterable[Any]] | Callable[[Any, Any], Iterable[Any]],
-        named: Named | str | None = None,
-    ) -> KStream:
+        self, mapper: Callable[[V], Iterable[VR]], named: Named | str | None = None
+    ) -> KStream[K, VR]: ...
+    @overload
+    def flat_map_values(
+        self, mapper: Callable[[K, V], Iterable[VR]], named: Named | str | None = None
+    ) -> KStream[K, VR]: ...
+    def flat_map_values(self, mapper: Callable[..., Iterable[VR]], named: Named | str | None = None) -> KStream[K, VR]:
         """Return a record for each value of `mapper(value)`, or of `mapper(key, value)` if `mapper` requires two
         arguments.
         """
@@ -86,12 +93,12 @@ class KStream(StreamJoins):
         name = self._name(named, names.STREAM_FLAT_MAP_VALUES)
         return self._other_value(nodes.FlatMapValues(name=name, parents=(self._id,), mapper=mapper, with_key=with_key))
 
-    def peek(self, action: Callable[[Any, Any], object], named: Named | str | None = None) -> KStream:
+    def peek(self, action: Callable[[K, V], object], named: Named | str | None = None) -> KStream[K, V]:
         """Return the records as they are, after `action(key, value)` on each."""
         checked(action, "action(key, value)")
         return self._same(nodes.Peek(name=self._name(named, names.STREAM_PEEK), parents=(self._id,), action=action))
 
-    def foreach(self, action: Callable[[Any, Any], object], named: Named | str | None = None) -> None:
+    def foreach(self, action: Callable[[K, V], object], named: Named | str | None = None) -> None:
         """Call `action(key, value)` for each record; nothing can follow."""
         checked(action, "action(key, value)")
         self._graph.add(nodes.Foreach(name=self._name(named, names.STREAM_FOREACH), parents=(self._id,), action=action))
@@ -107,26 +114,26 @@ class KStream(StreamJoins):
 
     # ---------------------------------------- operators that may change the key
 
-    def map(self, mapper: Callable[[Any, Any], tuple[Any, Any]], named: Named | str | None = None) -> KStream:
+    def map(self, mapper: Callable[[K, V], tuple[KR, VR]], named: Named | str | None = None) -> KStream[KR, VR]:
         """Return each record as the (key, value) of `mapper(key, value)`."""
         checked(mapper, "mapper(key, value)")
         name = self._name(named, names.STREAM_MAP)
         return self._other_key_and_value(nodes.Map(name=name, parents=(self._id,), mapper=mapper))
 
     def flat_map(
-        self, mapper: Callable[[Any, Any], Iterable[tuple[Any, Any]]], named: Named | str | None = None
-    ) -> KStream:
+        self, mapper: Callable[[K, V], Iterable[tuple[KR, VR]]], named: Named | str | None = None
+    ) -> KStream[KR, VR]:
         """Return a record for each (key, value) of `mapper(key, value)`."""
         checked(mapper, "mapper(key, value)")
         name = self._name(named, names.STREAM_FLAT_MAP)
         return self._other_key_and_value(nodes.FlatMap(name=name, parents=(self._id,), mapper=mapper))
 
-    def select_key(self, mapper: Callable[[Any, Any], Any], named: Named | str | None = None) -> KStream:
+    def select_key(self, mapper: Callable[[K, V], KR], named: Named | str | None = None) -> KStream[KR, V]:
         """Return each record under the key `mapper(key, value)`."""
         id = self._select_key(mapper, name_of(named))
         return self._graph.stream(id, None, self._value_serde, repartition_required=True)
 
-    def _select_key(self, mapper: Callable[[Any, Any], Any], name: str | None) -> nodes.NodeId:
+    def _select_key(self, mapper: Callable[[K, V], KR], name: str | None) -> nodes.NodeId:
         checked(mapper, "mapper(key, value)")
         name = self._graph.names.processor_name(name, names.STREAM_KEY_SELECT)
         return self._graph.add(nodes.SelectKey(name=name, parents=(self._id,), selector=mapper))
@@ -148,7 +155,7 @@ class KStream(StreamJoins):
 
     def process_values(
         self, supplier: FixedKeySupplierLike, *store_names: str, named: Named | str | None = None
-    ) -> KStream:
+    ) -> KStream[K, Any]:
         """Return what a processor of one's own forwards that cannot change keys, so that nothing is repartitioned
         after it.
 
@@ -174,7 +181,7 @@ class KStream(StreamJoins):
 
     # ---------------------------------------- several streams, groups, topics
 
-    def merge(self, other: KStream, named: Named | str | None = None) -> KStream:
+    def merge(self, other: KStream[K, V], named: Named | str | None = None) -> KStream[K, V]:
         """Return the records of this stream and of `other`, in the order in which they are processed."""
         if not isinstance(other, KStream):
             raise TypeError(f"Expected a KStream to merge with, got {other!r}.")
@@ -183,21 +190,21 @@ class KStream(StreamJoins):
         required = self._repartition_required or other._repartition_required
         return self._graph.stream(id, None, None, repartition_required=required)
 
-    def split(self, named: Named | str | None = None) -> BranchedKStream:
+    def split(self, named: Named | str | None = None) -> BranchedKStream[K, V]:
         """Return the stream ready to be split: call `branch` for each branch, then `default_branch` or
         `no_default_branch`; `named` is the prefix of their names.
         """
         name = self._name(named, names.STREAM_BRANCH)
         split = nodes.Split(name=name, parents=(self._id,))
 
-        def stream(id: nodes.NodeId) -> KStream:
+        def stream(id: nodes.NodeId) -> KStream[K, V]:
             return self._graph.stream(
                 id, self._key_serde, self._value_serde, repartition_required=self._repartition_required
             )
 
         return BranchedKStream(self._graph, self._graph.add(split), split, stream)
 
-    def repartition(self, repartitioned: Repartitioned | None = None) -> KStream:
+    def repartition(self, repartitioned: Repartitioned | None = None) -> KStream[K, V]:
         """Return the records after a write to and a read from an internal topic, which puts them on the partition of
         their key; those without key are dropped.
         """
@@ -222,13 +229,13 @@ class KStream(StreamJoins):
         )
         return self._graph.stream(id, key_serde, value_serde, repartition_required=False)
 
-    def group_by_key(self, grouped: Grouped | None = None) -> KGroupedStream:
+    def group_by_key(self, grouped: Grouped | None = None) -> KGroupedStream[K, V]:
         """Return the records grouped by their keys; repartitioned first if an operator before may have changed keys."""
         if grouped is None:
             grouped = Grouped(key_serde=self._key_serde, value_serde=self._value_serde)
         return self._grouped(self._id, grouped, self._repartition_required)
 
-    def group_by(self, key_selector: Callable[[Any, Any], Any], grouped: Grouped | None = None) -> KGroupedStream:
+    def group_by(self, key_selector: Callable[[K, V], KR], grouped: Grouped | None = None) -> KGroupedStream[KR, V]:
         """Return the records grouped by `key_selector(key, value)`, repartitioned by that key."""
         if grouped is None:
             grouped = Grouped(value_serde=self._value_serde)
@@ -239,7 +246,7 @@ class KStream(StreamJoins):
             id, grouped.key_serde, grouped.value_serde, grouped.name, repartition_required=repartition_required
         )
 
-    def to_table(self, named: Named | str | None = None, materialized: Materialized | None = None) -> KTable:
+    def to_table(self, named: Named | str | None = None, materialized: Materialized | None = None) -> KTable[K, V]:
         """Return the table that the records are the updates of: the last value of each key, None deletes; repartitioned
         first if an operator before may have changed keys.
 

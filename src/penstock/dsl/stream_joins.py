@@ -6,7 +6,7 @@ Only nodes are added; a side whose keys may have changed is repartitioned first.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.global_table import GlobalKTable
@@ -15,6 +15,7 @@ from penstock.dsl.join_options import Joined, StreamJoined
 from penstock.dsl.join_stores import StreamJoinStores
 from penstock.dsl.options import Named, name_of
 from penstock.dsl.table_joins import TableJoins
+from penstock.dsl.type_variables import KO, VO, VR, K, V
 from penstock.plan import names, nodes
 from penstock.plan.tables import may_be_versioned
 from penstock.processor.joiner import JoinType
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 NOT_VERSIONED = "KTable must be versioned to use a grace period in a stream table join."
 
 
-class StreamJoins:
+class StreamJoins(Generic[K, V]):
     """What KStream has of joins.
 
     A `joiner` is a function of the two values, or of key and the two values if it requires three arguments; the left
@@ -48,25 +49,52 @@ class StreamJoins:
     @overload
     def join(
         self,
-        other: KStream,
-        joiner: Callable[..., Any],
+        other: KStream[K, VO],
+        joiner: Callable[[V, VO], VR],
         windows: JoinWindows,
         *,
         stream_joined: StreamJoined | None = None,
-    ) -> KStream: ...
+    ) -> KStream[K, VR]: ...
 
     @overload
-    def join(self, other: KTable, joiner: Callable[..., Any], *, joined: Joined | None = None) -> KStream: ...
+    def join(
+        self, other: KTable[K, VO], joiner: Callable[[V, VO], VR], *, joined: Joined | None = None
+    ) -> KStream[K, VR]: ...
 
     @overload
     def join(
         self,
-        other: GlobalKTable,
-        joiner: Callable[..., Any],
+        other: GlobalKTable[KO, VO],
+        joiner: Callable[[V, VO], VR],
         *,
-        key_selector: Callable[[Any, Any], Any],
+        key_selector: Callable[[K, V], KO | None],
         named: Named | str | None = None,
-    ) -> KStream: ...
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def join(
+        self,
+        other: KStream[K, VO],
+        joiner: Callable[[K, V, VO], VR],
+        windows: JoinWindows,
+        *,
+        stream_joined: StreamJoined | None = None,
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def join(
+        self, other: KTable[K, VO], joiner: Callable[[K, V, VO], VR], *, joined: Joined | None = None
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def join(
+        self,
+        other: GlobalKTable[KO, VO],
+        joiner: Callable[[K, V, VO], VR],
+        *,
+        key_selector: Callable[[K, V], KO | None],
+        named: Named | str | None = None,
+    ) -> KStream[K, VR]: ...
 
     def join(self, other: Any, joiner: Callable[..., Any], windows: JoinWindows | None = None, **options: Any) -> Any:
         """Return the results of records of this stream that meet one of `other`.
@@ -85,25 +113,52 @@ class StreamJoins:
     @overload
     def left_join(
         self,
-        other: KStream,
-        joiner: Callable[..., Any],
+        other: KStream[K, VO],
+        joiner: Callable[[V, VO | None], VR],
         windows: JoinWindows,
         *,
         stream_joined: StreamJoined | None = None,
-    ) -> KStream: ...
+    ) -> KStream[K, VR]: ...
 
     @overload
-    def left_join(self, other: KTable, joiner: Callable[..., Any], *, joined: Joined | None = None) -> KStream: ...
+    def left_join(
+        self, other: KTable[K, VO], joiner: Callable[[V, VO | None], VR], *, joined: Joined | None = None
+    ) -> KStream[K, VR]: ...
 
     @overload
     def left_join(
         self,
-        other: GlobalKTable,
-        joiner: Callable[..., Any],
+        other: GlobalKTable[KO, VO],
+        joiner: Callable[[V, VO | None], VR],
         *,
-        key_selector: Callable[[Any, Any], Any],
+        key_selector: Callable[[K, V], KO | None],
         named: Named | str | None = None,
-    ) -> KStream: ...
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def left_join(
+        self,
+        other: KStream[K, VO],
+        joiner: Callable[[K, V, VO | None], VR],
+        windows: JoinWindows,
+        *,
+        stream_joined: StreamJoined | None = None,
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def left_join(
+        self, other: KTable[K, VO], joiner: Callable[[K, V, VO | None], VR], *, joined: Joined | None = None
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def left_join(
+        self,
+        other: GlobalKTable[KO, VO],
+        joiner: Callable[[K, V, VO | None], VR],
+        *,
+        key_selector: Callable[[K, V], KO | None],
+        named: Named | str | None = None,
+    ) -> KStream[K, VR]: ...
 
     def left_join(
         self, other: Any, joiner: Callable[..., Any], windows: JoinWindows | None = None, **options: Any
@@ -113,14 +168,34 @@ class StreamJoins:
         """
         return self._join(JoinType.LEFT, other, joiner, windows, **options)
 
+    @overload
     def outer_join(
         self,
-        other: KStream,
-        joiner: Callable[..., Any],
+        other: KStream[K, VO],
+        joiner: Callable[[V | None, VO | None], VR],
         windows: JoinWindows,
         *,
         stream_joined: StreamJoined | None = None,
-    ) -> KStream:
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def outer_join(
+        self,
+        other: KStream[K, VO],
+        joiner: Callable[[K, V | None, VO | None], VR],
+        windows: JoinWindows,
+        *,
+        stream_joined: StreamJoined | None = None,
+    ) -> KStream[K, VR]: ...
+
+    def outer_join(
+        self,
+        other: KStream[K, VO],
+        joiner: Callable[..., VR],
+        windows: JoinWindows,
+        *,
+        stream_joined: StreamJoined | None = None,
+    ) -> KStream[K, VR]:
         """As `left_join` with a stream; each record of `other` that meets none of this stream has a result, too, with
         None as this stream's value.
         """

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.graph import Graph
 from penstock.dsl.options import Grouped, Materialized, Named, name_of
 from penstock.dsl.suppressed import StrictBufferConfig, Suppressed
 from penstock.dsl.table_joins import TableJoins
+from penstock.dsl.type_variables import KR, VR, K, V
 from penstock.errors import TopologyError
 from penstock.plan import names, nodes
 from penstock.plan.suppliers import ValueTransformerSupplierLike, checked_value_transformer_supplier
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.dsl.stream import KStream
 
 
-class KTable(TableJoins):
+class KTable(TableJoins[K, V]):
     """A table: the latest value of each key, as a stream of updates (Kafka class: KTable).
 
     Wherever `named` is taken, it names the node of the operator: a text, or `Named.as_("x")`; TopologyError if it is
@@ -57,19 +58,19 @@ class KTable(TableJoins):
 
     def filter(
         self,
-        predicate: Callable[[Any, Any], bool],
+        predicate: Callable[[K, V], bool],
         named: Named | str | None = None,
         materialized: Materialized | None = None,
-    ) -> KTable:
+    ) -> KTable[K, V]:
         """Return the table of the entries for which `predicate(key, value)` holds; the others are deleted."""
         return self._filtered(predicate, named, materialized, negate=False)
 
     def filter_not(
         self,
-        predicate: Callable[[Any, Any], bool],
+        predicate: Callable[[K, V], bool],
         named: Named | str | None = None,
         materialized: Materialized | None = None,
-    ) -> KTable:
+    ) -> KTable[K, V]:
         """Return the table of the entries for which `predicate(key, value)` does not hold; the others are deleted."""
         return self._filtered(predicate, named, materialized, negate=True)
 
@@ -92,12 +93,26 @@ class KTable(TableJoins):
         )
         return self._table(node, materialized, self._value_serde)
 
+    @overload
     def map_values(
         self,
-        mapper: Callable[[Any], Any] | Callable[[Any, Any], Any],
+        mapper: Callable[[V], VR],
         named: Named | str | None = None,
         materialized: Materialized | None = None,
-    ) -> KTable:
+    ) -> KTable[K, VR]: ...
+    @overload
+    def map_values(
+        self,
+        mapper: Callable[[K, V], VR],
+        named: Named | str | None = None,
+        materialized: Materialized | None = None,
+    ) -> KTable[K, VR]: ...
+    def map_values(
+        self,
+        mapper: Callable[..., VR],
+        named: Named | str | None = None,
+        materialized: Materialized | None = None,
+    ) -> KTable[K, VR]:
         """Return the table with the value `mapper(value)`, or `mapper(key, value)` if `mapper` requires two arguments,
         for each entry; None deletes it.
         """
@@ -119,7 +134,7 @@ class KTable(TableJoins):
         *store_names: str,
         named: Named | str | None = None,
         materialized: Materialized | None = None,
-    ) -> KTable:
+    ) -> KTable[K, Any]:
         """Return the table with the value that a transformer of one's own returns for each entry, deleted ones too.
 
         Args:
@@ -141,7 +156,7 @@ class KTable(TableJoins):
         )
         return self._table(node, materialized, None)
 
-    def suppress(self, suppressed: Suppressed) -> KTable:
+    def suppress(self, suppressed: Suppressed) -> KTable[K, V]:
         """Return the table with fewer updates: held back until a time limit passes, or until their windows close, as
         `suppressed` says.
 
@@ -170,7 +185,13 @@ class KTable(TableJoins):
         node = nodes.TableSuppress(name=name, parents=(self._id,), store=store, constraints=constraints)
         return self._graph.table(self._graph.add(node), self._key_serde, self._value_serde, None)
 
-    def to_stream(self, mapper: Callable[[Any, Any], Any] | None = None, named: Named | str | None = None) -> KStream:
+    @overload
+    def to_stream(self, mapper: None = None, named: Named | str | None = None) -> KStream[K, V]: ...
+    @overload
+    def to_stream(self, mapper: Callable[[K, V], KR], named: Named | str | None = None) -> KStream[KR, V]: ...
+    def to_stream(
+        self, mapper: Callable[[K, V], KR] | None = None, named: Named | str | None = None
+    ) -> KStream[Any, V]:
         """Return the updates as records: the new value under its key, None where the key was deleted.
 
         Args:
@@ -183,8 +204,8 @@ class KTable(TableJoins):
         return stream if mapper is None else stream.select_key(mapper)
 
     def group_by(
-        self, mapper: Callable[[Any, Any], tuple[Any, Any] | None], grouped: Grouped | None = None
-    ) -> KGroupedTable:
+        self, mapper: Callable[[K, V], tuple[KR, VR] | None], grouped: Grouped | None = None
+    ) -> KGroupedTable[KR, VR]:
         """Return the entries grouped by the key of `mapper(key, value)`, which returns (key, value), repartitioned by
         that key; an entry is left out where it returns None, or None in the pair.
 

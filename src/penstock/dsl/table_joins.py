@@ -5,12 +5,13 @@ are added.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.graph import Graph
 from penstock.dsl.join_options import TableJoined
 from penstock.dsl.options import Materialized, Named, name_of
+from penstock.dsl.type_variables import KO, VO, VR, K, V
 from penstock.plan import names, nodes
 from penstock.processor.joiner import JoinType
 from penstock.serdes import BytesSerde, Serde
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _TOPIC = "-topic"
 
 
-class TableJoins:
+class TableJoins(Generic[K, V]):
     """What KTable has of joins.
 
     A `joiner` is a function `joiner(value, other_value)`; what it returns is the value of the result, None deletes it.
@@ -38,25 +39,36 @@ class TableJoins:
     @overload
     def join(
         self,
-        other: KTable,
-        joiner: Callable[[Any, Any], Any],
+        other: KTable[K, VO],
+        joiner: Callable[[V, VO], VR],
         *,
         named: Named | str | None = None,
         materialized: Materialized | None = None,
-    ) -> KTable: ...
+    ) -> KTable[K, VR]: ...
 
     @overload
     def join(
         self,
-        other: KTable,
-        joiner: Callable[[Any, Any], Any],
+        other: KTable[KO, VO],
+        joiner: Callable[[V, VO], VR],
         *,
-        foreign_key_extractor: Callable[..., Any],
+        foreign_key_extractor: Callable[[V], KO | None],
         table_joined: TableJoined | None = None,
         materialized: Materialized | None = None,
-    ) -> KTable: ...
+    ) -> KTable[K, VR]: ...
 
-    def join(self, other: KTable, joiner: Callable[[Any, Any], Any], **options: Any) -> KTable:
+    @overload
+    def join(
+        self,
+        other: KTable[KO, VO],
+        joiner: Callable[[V, VO], VR],
+        *,
+        foreign_key_extractor: Callable[[K, V], KO | None],
+        table_joined: TableJoined | None = None,
+        materialized: Materialized | None = None,
+    ) -> KTable[K, VR]: ...
+
+    def join(self, other: KTable[Any, VO], joiner: Callable[..., VR], **options: Any) -> KTable[K, VR]:
         """Return the table of the keys that both tables have.
 
         Args:
@@ -74,36 +86,47 @@ class TableJoins:
     @overload
     def left_join(
         self,
-        other: KTable,
-        joiner: Callable[[Any, Any], Any],
+        other: KTable[K, VO],
+        joiner: Callable[[V, VO | None], VR],
         *,
         named: Named | str | None = None,
         materialized: Materialized | None = None,
-    ) -> KTable: ...
+    ) -> KTable[K, VR]: ...
 
     @overload
     def left_join(
         self,
-        other: KTable,
-        joiner: Callable[[Any, Any], Any],
+        other: KTable[KO, VO],
+        joiner: Callable[[V, VO | None], VR],
         *,
-        foreign_key_extractor: Callable[..., Any],
+        foreign_key_extractor: Callable[[V], KO | None],
         table_joined: TableJoined | None = None,
         materialized: Materialized | None = None,
-    ) -> KTable: ...
+    ) -> KTable[K, VR]: ...
 
-    def left_join(self, other: KTable, joiner: Callable[[Any, Any], Any], **options: Any) -> KTable:
+    @overload
+    def left_join(
+        self,
+        other: KTable[KO, VO],
+        joiner: Callable[[V, VO | None], VR],
+        *,
+        foreign_key_extractor: Callable[[K, V], KO | None],
+        table_joined: TableJoined | None = None,
+        materialized: Materialized | None = None,
+    ) -> KTable[K, VR]: ...
+
+    def left_join(self, other: KTable[Any, VO], joiner: Callable[..., VR], **options: Any) -> KTable[K, VR]:
         """As `join`, with all keys of this table: where `other` has no value, the joiner is called with None."""
         return self._join(JoinType.LEFT, other, joiner, **options)
 
     def outer_join(
         self,
-        other: KTable,
-        joiner: Callable[[Any, Any], Any],
+        other: KTable[K, VO],
+        joiner: Callable[[V | None, VO | None], VR],
         *,
         named: Named | str | None = None,
         materialized: Materialized | None = None,
-    ) -> KTable:
+    ) -> KTable[K, VR]:
         """As `join` by key, with the keys of either table: where one has no value, the joiner is called with None."""
         return self._join(JoinType.OUTER, other, joiner, named=named, materialized=materialized)
 

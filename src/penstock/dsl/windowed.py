@@ -10,17 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from penstock.dsl.aggregate_builder import GroupedStreamAggregateBuilder
 from penstock.dsl.functions import checked
 from penstock.dsl.options import Materialized, Named, name_of
+from penstock.dsl.type_variables import VR, K, V
 from penstock.dsl.window_stores import session_store, session_table_serde, window_store, window_table_serde
 from penstock.plan import names, nodes
 from penstock.processor.windowed_aggregate import counted, initial_count
 from penstock.serdes import Serde, Serdes
 from penstock.state.api import StoreBuilder
-from penstock.windows import EmitStrategy, SessionWindows, SlidingWindows, UnlimitedWindows, Windows
+from penstock.windows import EmitStrategy, SessionWindows, SlidingWindows, UnlimitedWindows, Windowed, Windows
 
 if TYPE_CHECKING:
     from penstock.dsl.table import KTable
@@ -54,7 +55,7 @@ def _merged_counts(key: Any, one: int, other: int) -> int:
     return one + other
 
 
-class TimeWindowedKStream:
+class TimeWindowedKStream(Generic[K, V]):
     """Records grouped by key and time window: tumbling, hopping, sliding, unlimited (Kafka class: TimeWindowedKStream).
 
     A record without a key is dropped; by sliding windows one without a value, too.
@@ -71,7 +72,7 @@ class TimeWindowedKStream:
         self._windows = windows
         self._emit_strategy = emit_strategy
 
-    def emit_strategy(self, emit_strategy: EmitStrategy) -> TimeWindowedKStream:
+    def emit_strategy(self, emit_strategy: EmitStrategy) -> TimeWindowedKStream[K, V]:
         """Let aggregations emit at each update, or once for each window when it is closed; returns this.
 
         Raises ValueError for unlimited windows, which never close.
@@ -81,7 +82,9 @@ class TimeWindowedKStream:
         self._emit_strategy = emit_strategy
         return self
 
-    def count(self, materialized: Materialized | None = None, named: Named | str | None = None) -> KTable:
+    def count(
+        self, materialized: Materialized | None = None, named: Named | str | None = None
+    ) -> KTable[Windowed[K], int]:
         """Return the table of the number of records of each key and window, as a whole number of 8 bytes."""
         windows = self._windows
         unnamed = materialized is not None and materialized.user_store_name is None
@@ -102,10 +105,10 @@ class TimeWindowedKStream:
 
     def reduce(
         self,
-        reducer: Callable[[Any, Any], Any],
+        reducer: Callable[[V, V], V],
         materialized: Materialized | None = None,
         named: Named | str | None = None,
-    ) -> KTable:
+    ) -> KTable[Windowed[K], V]:
         """Return the table of the values of each key and window combined: the first value, then
         `reducer(aggregate, value)`; None deletes the result of the window."""
         checked(reducer, "reducer(aggregate, value)")
@@ -115,11 +118,11 @@ class TimeWindowedKStream:
 
     def aggregate(
         self,
-        initializer: Callable[[], Any],
-        aggregator: Callable[[Any, Any, Any], Any],
+        initializer: Callable[[], VR],
+        aggregator: Callable[[K, V, VR], VR],
         materialized: Materialized | None = None,
         named: Named | str | None = None,
-    ) -> KTable:
+    ) -> KTable[Windowed[K], VR]:
         """Return the table of an aggregate of each key and window: `initializer()`, then
         `aggregator(key, value, aggregate)`; None deletes the result of the window.
 
@@ -188,7 +191,7 @@ def windowed_aggregate(
     )
 
 
-class SessionWindowedKStream:
+class SessionWindowedKStream(Generic[K, V]):
     """Records grouped by key and session (Kafka class: SessionWindowedKStream); a record without a key is dropped."""
 
     def __init__(
@@ -202,12 +205,14 @@ class SessionWindowedKStream:
         self._windows = windows
         self._emit_strategy = emit_strategy
 
-    def emit_strategy(self, emit_strategy: EmitStrategy) -> SessionWindowedKStream:
+    def emit_strategy(self, emit_strategy: EmitStrategy) -> SessionWindowedKStream[K, V]:
         """Let aggregations emit at each update, or once for each session when it is closed; returns this."""
         self._emit_strategy = emit_strategy
         return self
 
-    def count(self, materialized: Materialized | None = None, named: Named | str | None = None) -> KTable:
+    def count(
+        self, materialized: Materialized | None = None, named: Named | str | None = None
+    ) -> KTable[Windowed[K], int]:
         """Return the table of the number of records of each key and session, as a whole number of 8 bytes."""
         if materialized is not None and materialized.user_store_name is None:
             self._builder.graph.names.new_store_name(names.STREAM_AGGREGATE)  # Kafka takes this number twice
@@ -217,10 +222,10 @@ class SessionWindowedKStream:
 
     def reduce(
         self,
-        reducer: Callable[[Any, Any], Any],
+        reducer: Callable[[V, V], V],
         materialized: Materialized | None = None,
         named: Named | str | None = None,
-    ) -> KTable:
+    ) -> KTable[Windowed[K], V]:
         """Return the table of the values of each key and session combined: the first value, then
         `reducer(aggregate, value)`, which also merges two sessions; None deletes the session."""
         checked(reducer, "reducer(aggregate, value)")
@@ -236,12 +241,12 @@ class SessionWindowedKStream:
 
     def aggregate(
         self,
-        initializer: Callable[[], Any],
-        aggregator: Callable[[Any, Any, Any], Any],
-        merger: Callable[[Any, Any, Any], Any],
+        initializer: Callable[[], VR],
+        aggregator: Callable[[K, V, VR], VR],
+        merger: Callable[[K, VR, VR], VR],
         materialized: Materialized | None = None,
         named: Named | str | None = None,
-    ) -> KTable:
+    ) -> KTable[Windowed[K], VR]:
         """Return the table of an aggregate of each key and session: `initializer()`, then
         `aggregator(key, value, aggregate)`; `merger(key, one, other)` makes one of the aggregates of two sessions. None
         deletes the session.

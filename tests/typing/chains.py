@@ -1,0 +1,127 @@
+"""Types through chains of operators: read by mypy alone (tests/typing/test_typing.py), never run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, assert_type
+
+from penstock import (
+    Consumed,
+    GlobalKTable,
+    JoinWindows,
+    KGroupedStream,
+    KStream,
+    KTable,
+    Serdes,
+    SessionWindows,
+    StreamsBuilder,
+    TimeWindows,
+    Windowed,
+)
+
+
+@dataclass(frozen=True)
+class Trade:
+    ticker: str
+    price: float
+
+
+@dataclass(frozen=True)
+class Company:
+    name: str
+
+
+def words_of(key: str, line: str) -> Iterable[str]:
+    return line.split()
+
+
+def sum_of_sessions(key: str, one: float, other: float) -> float:
+    return one + other
+
+
+builder = StreamsBuilder()
+lines = builder.stream("lines", Consumed.with_(key_serde=Serdes.string(), value_serde=Serdes.string()))
+trades = builder.stream("trades", Consumed.with_(key_serde=Serdes.string(), value_serde=Serdes.json(Trade)))
+companies = builder.table("companies", Consumed.with_(key_serde=Serdes.string(), value_serde=Serdes.json(Company)))
+markets = builder.global_table("markets", Consumed.with_(key_serde=Serdes.integer(), value_serde=Serdes.double()))
+
+# sources
+assert_type(lines, KStream[str, str])
+assert_type(companies, KTable[str, Company])
+assert_type(markets, GlobalKTable[int, float])
+assert_type(builder.stream("untyped"), KStream[Any, Any])
+assert_type(Consumed.as_("a").with_value_serde(Serdes.long()), Consumed[Any, int])
+
+# stateless operators
+assert_type(lines.filter(lambda key, line: line.startswith(key)), KStream[str, str])
+assert_type(lines.map_values(len), KStream[str, int])
+assert_type(lines.map_values(lambda line: line.split()), KStream[str, list[str]])
+assert_type(lines.map_values(lambda key, line: (key, len(line))), KStream[str, tuple[str, int]])
+assert_type(lines.flat_map_values(words_of), KStream[str, str])
+assert_type(lines.flat_map_values(lambda line: line.encode()), KStream[str, int])
+assert_type(lines.map(lambda key, line: (len(key), line)), KStream[int, str])
+assert_type(lines.flat_map(lambda key, line: [(len(line), key)]), KStream[int, str])
+assert_type(trades.select_key(lambda key, trade: trade.price), KStream[float, Trade])
+assert_type(lines.merge(lines).repartition().peek(print), KStream[str, str])
+assert_type(lines.split().branch(lambda key, line: not line).default_branch(), dict[str, KStream[str, str]])
+assert_type(lines.to_table().to_stream(lambda key, line: len(key)), KStream[int, str])
+
+# aggregations
+by_price = trades.group_by(lambda key, trade: int(trade.price))
+assert_type(by_price, KGroupedStream[int, Trade])
+assert_type(by_price.count(), KTable[int, int])
+assert_type(lines.group_by_key().reduce(lambda one, other: one + other), KTable[str, str])
+assert_type(trades.group_by_key().aggregate(float, lambda key, trade, total: total + trade.price), KTable[str, float])
+minutes = trades.group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(60_000))
+assert_type(minutes.count().to_stream(), KStream[Windowed[str], int])
+assert_type(minutes.count().to_stream(lambda windowed, count: windowed.key), KStream[str, int])
+sessions = trades.group_by_key().windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(60_000))
+assert_type(
+    sessions.aggregate(float, lambda key, trade, total: total + trade.price, sum_of_sessions),
+    KTable[Windowed[str], float],
+)
+assert_type(
+    trades.group_by_key()
+    .cogroup(lambda key, trade, total: total + 1)
+    .cogroup(lines.group_by_key(), lambda key, line, total: total + len(line))
+    .aggregate(int),
+    KTable[str, int],
+)
+assert_type(companies.group_by(lambda key, company: (company.name, 1)).count(), KTable[str, int])
+assert_type(
+    companies.group_by(lambda key, company: (len(key), company.name)).reduce(
+        lambda one, name: one + name, lambda one, name: one
+    ),
+    KTable[int, str],
+)
+
+# joins
+assert_type(
+    trades.join(lines, lambda trade, line: (trade.price, line), JoinWindows.of_time_difference_with_no_grace(5)),
+    KStream[str, tuple[float, str]],
+)
+assert_type(
+    trades.left_join(lines, lambda trade, line: line, JoinWindows.of_time_difference_with_no_grace(5)),
+    KStream[str, str | None],
+)
+assert_type(trades.join(companies, lambda trade, company: company.name), KStream[str, str])
+assert_type(trades.join(companies, lambda key, trade, company: (key, company)), KStream[str, tuple[str, Company]])
+assert_type(trades.left_join(companies, lambda trade, company: company), KStream[str, Company | None])
+assert_type(
+    trades.join(markets, lambda trade, rate: trade.price * rate, key_selector=lambda key, trade: int(trade.price)),
+    KStream[str, float],
+)
+counts = by_price.count()
+assert_type(counts.join(counts, lambda one, other: one - other), KTable[int, int])
+assert_type(counts.outer_join(counts, lambda one, other: one or other), KTable[int, int | None])
+assert_type(
+    companies.join(counts, lambda company, count: count, foreign_key_extractor=lambda company: len(company.name)),
+    KTable[str, int],
+)
+
+# the whole of a word count
+assert_type(
+    lines.flat_map_values(lambda line: line.lower().split()).group_by(lambda key, word: word).count().to_stream(),
+    KStream[str, int],
+)

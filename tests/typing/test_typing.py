@@ -1,0 +1,49 @@
+"""mypy finds in chains.py the types that stand there, and finds mistakes that are made in a chain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from mypy import api
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+PROGRAM = """
+from penstock import Consumed, Serdes, StreamsBuilder
+
+builder = StreamsBuilder()
+lines = builder.stream("lines", Consumed.with_(key_serde=Serdes.string(), value_serde=Serdes.string()))
+numbers = builder.stream("numbers", Consumed.with_(key_serde=Serdes.string(), value_serde=Serdes.long()))
+{statement}
+"""
+
+
+def checked(path: Path) -> str:
+    """Return what mypy says of the file `path`, checked as strictly as the package."""
+    report, failure, _ = api.run(["--config-file", str(ROOT / "pyproject.toml"), "--no-error-summary", str(path)])
+    return report + failure
+
+
+def test_types_are_known_through_chains(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert checked(HERE / "chains.py") == ""
+
+
+@pytest.mark.parametrize(
+    ("statement", "error"),
+    [
+        ("lines.map_values(lambda line: line + 1)", "[operator]"),
+        ("lines.map_values(len).filter(lambda key, length: length.isdigit())", "[attr-defined]"),
+        ("lines.group_by_key().reduce(lambda one, other: len(one))", "[arg-type]"),
+        ("lines.merge(numbers)", "[arg-type]"),
+        ("lines.join(numbers.to_table(), lambda line, number: line + number)", "[operator]"),
+    ],
+)
+def test_mistakes_in_a_chain_are_found(
+    statement: str, error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.format(statement=statement))
+    assert error in checked(program)
