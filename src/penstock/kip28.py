@@ -15,6 +15,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import penstock
@@ -369,7 +370,7 @@ class Window:
         return replace(self, retention_ms=retention_ms)
 
 
-W = TypeVar("W", TimeWindows, SessionWindows)
+W = TypeVar("W", bound=TimeWindows | SessionWindows)
 
 
 def until(windows: W, retention_ms: int = DAY_MS) -> W:
@@ -470,6 +471,13 @@ class KStreamWindowed(KStream):
 # ---------------------------------------- the first draft: topologies as classes
 
 
+@dataclass(frozen=True)
+class Source:
+    """A source of a PTopology, to be named as a parent."""
+
+    name: str
+
+
 class PTopology:
     """A topology as a class: override `build`, which calls `add_source` and `add_processor` (first draft).
 
@@ -487,13 +495,13 @@ class PTopology:
         """Add the sources and processors."""
         raise NotImplementedError(f"{type(self).__name__} must define build(self).")
 
-    def add_source(self, key_serde: Serde | None, value_serde: Serde | None, *topics: str) -> KafkaProcessor:
+    def add_source(self, key_serde: Serde | None, value_serde: Serde | None, *topics: str) -> Source:
         """Add a source of `topics`; returns what stands for it as a parent."""
         name = f"source-{len(self._sources)}"
         self._sources[name] = (key_serde, value_serde, topics)
-        return KafkaProcessor(name)
+        return Source(name)
 
-    def add_processor(self, processor: KafkaProcessor, *parents: KafkaProcessor) -> None:
+    def add_processor(self, processor: KafkaProcessor, *parents: KafkaProcessor | Source) -> None:
         """Add `processor` below `parents`."""
         self._processors[processor.name] = (processor, tuple(parent.name for parent in parents))
 
@@ -505,8 +513,12 @@ class PTopology:
         for name, (key_serde, value_serde, topics) in plan._sources.items():
             topology.add_source(name, *topics, key_serde=key_serde, value_serde=value_serde)
         for name, (_, parents) in plan._processors.items():
-            topology.add_processor(name, _Supplier(lambda name=name: cls._built()._processors[name][0]), *parents)
+            topology.add_processor(name, _Supplier(partial(cls._processor, name)), *parents)
         return topology
+
+    @classmethod
+    def _processor(cls, name: str) -> KafkaProcessor:
+        return cls._built()._processors[name][0]
 
     @classmethod
     def _built(cls) -> PTopology:

@@ -39,7 +39,7 @@ class Fields(TypedDict):
     x: int
 
 
-SERDES = {
+SERDES: dict[str, tuple[Serde, st.SearchStrategy[Any]]] = {
     "string": (Serdes.string(), st.text(st.characters(exclude_categories=["Cs"]))),
     "bytes": (Serdes.bytes(), st.binary()),
     "integer": (Serdes.integer(), st.integers(-(2**31), 2**31 - 1)),
@@ -49,7 +49,7 @@ SERDES = {
     "float": (Serdes.float(), st.floats(allow_nan=False, width=32)),
     "boolean": (Serdes.boolean(), st.booleans()),
     "uuid": (Serdes.uuid(), st.uuids()),
-    "byte_buffer": (Serdes.byte_buffer(), st.binary().map(memoryview)),
+    "byte_buffer": (Serdes.byte_buffer(), st.binary().map(lambda data: memoryview(data))),
     "list of one size": (Serdes.list(Serdes.long()), st.lists(st.none() | st.integers(-5, 5))),
     "list of many sizes": (Serdes.list(Serdes.string()), st.lists(st.none() | st.text("ab"))),
     "list of lists": (Serdes.list(Serdes.list(Serdes.boolean())), st.lists(st.none() | st.lists(st.booleans()))),
