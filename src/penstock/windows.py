@@ -64,9 +64,11 @@ class TimeWindow(Window):
 
     def __init__(self, start: int, end: int) -> None:
         """Make a window; raises ValueError for a negative start, or an end that is not after the start."""
-        super().__init__(start, end)
-        if start == end:
+        if not 0 <= start < end:
+            super().__init__(start, end)
             raise ValueError("Window endMs must be greater than window startMs.")
+        self.start = start  # windows are made by the million
+        self.end = end
 
     def overlap(self, other: Window) -> bool:
         """Return whether both windows have a time in common; raises ValueError for a window of another class."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -17,7 +18,12 @@ from penstock.processor.aggregate import Aggregator, Initializer
 from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, Processor, ProcessorContext, RowOrigin
 from penstock.processor.operator_time import ObservedStreamTime
 from penstock.processor.session_columns import CachedSessions
-from penstock.processor.window_emission import EmitSessionsOnClose, EmitSessionsOnUpdate, WindowEmission
+from penstock.processor.window_emission import (
+    CollectedUpdates,
+    EmitSessionsOnClose,
+    EmitSessionsOnUpdate,
+    WindowEmission,
+)
 from penstock.record import Change, Record, RecordBatch
 from penstock.state.windowed_api import EngineSessionStore
 from penstock.windows import SessionWindow, SessionWindows, Windowed
@@ -170,7 +176,7 @@ class SessionWindowAggregate(_SessionAggregation, BatchProcessor):
         sessions.write(self._engine.source_partition())
 
     def _process_rows(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
-        updates = _Updates()
+        updates = CollectedUpdates(self._send_old_values)
         for row, (key, value, time) in enumerate(zip(batch.keys, batch.values, batch.timestamps.tolist(), strict=True)):
             if key is None:
                 self._engine.count_dropped(1)
@@ -180,32 +186,8 @@ class SessionWindowAggregate(_SessionAggregation, BatchProcessor):
                 self._add(key, value, time, _StoredSessions(self._store, updates, Record(key, value, time)))
             except Exception as error:
                 failures(row, error)
-        return updates.as_batch(batch, self._send_old_values)
-
-
-class _Updates:
-    """Takes the updates of sessions as rows (implements WindowEmission); row: the row of the batch that makes them."""
-
-    def __init__(self) -> None:
-        self.row = 0
-        self._rows: list[int] = []
-        self._keys: list[Windowed[Any]] = []
-        self._changes: list[Change] = []
-
-    def updated(self, record: Record[Any, Any], key: Windowed[Any], change: Change, timestamp: int) -> None:
-        self._rows.append(self.row)
-        self._keys.append(key)
-        self._changes.append(change)
-
-    def time_passed(self, record: Record[Any, Any], close_time: int) -> None:
-        """Do nothing: the results are here."""
-
-    def as_batch(self, batch: RecordBatch, send_old_values: bool) -> tuple[RecordBatch, RowOrigin]:
-        """Return the updates, without headers as Kafka has it, and the rows of `batch` that they came from."""
-        rows = np.array(self._rows, np.int64)
-        changes = self._changes if send_old_values else [Change(change.new_value, None) for change in self._changes]
-        ends = np.fromiter((window.end for _, window in self._keys), np.int64, len(rows))
-        return RecordBatch(self._keys, changes, ends, batch.offsets[rows]), rows
+        result, rows = updates.as_batch(batch)
+        return replace(result, headers=None), rows  # as Kafka, without a cache
 
 
 class FinalSessionWindowAggregate(_SessionAggregation):

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from penstock.processor.columns import write_contexts
-from penstock.record import Int64Array, RecordBatch, TopicPartition
+from penstock.processor.columns import time_bounds, write_contexts
+from penstock.record import RecordBatch, TopicPartition
 from penstock.serdes.columns import distinct
 from penstock.state.windowed_api import EngineSessionStore
 from penstock.windows import SessionWindow
@@ -35,7 +35,7 @@ class CachedSessions:
         keys, places = distinct(store.serialize_keys(batch.keys))
         self._keys = keys
         self._places: list[int] = places.tolist()
-        self._earliest, self._latest = _bounds(places.astype(np.int64), batch.timestamps, len(keys))
+        self._earliest, self._latest = time_bounds(places.astype(np.int64), batch.timestamps, len(keys))
         self._gap = gap_ms
         self._sessions: list[list[_Entry] | None] = [None] * len(keys)
         self._stored: set[tuple[int, int, int]] = set()
@@ -105,11 +105,3 @@ class CachedSessions:
         )
         contexts = write_contexts(partition, self._batch, np.array(rows, np.int64))
         self._store.put_columns(keys, list(aggregates), contexts)
-
-
-def _bounds(places: Int64Array, times: Int64Array, count: int) -> tuple[Int64Array, Int64Array]:
-    """Return the earliest and the latest of `times` (ms) of each of `count` keys."""
-    earliest, latest = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
-    np.minimum.at(earliest, places, times)
-    np.maximum.at(latest, places, times)
-    return earliest, latest

@@ -10,16 +10,55 @@ A record without key or value is dropped, and one whose own window is closed; so
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Protocol, cast
+
+import numpy as np
 
 from penstock.processor.aggregate import Aggregator, Initializer
-from penstock.processor.api import EngineContext, Processor, ProcessorContext
+from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, Processor, ProcessorContext, RowOrigin
 from penstock.processor.operator_time import ObservedStreamTime
-from penstock.processor.window_emission import EmitOnUpdate, EmitSlidingWindowsOnClose, WindowEmission
-from penstock.record import Change, Record, ValueAndTimestamp
+from penstock.processor.sliding_columns import CachedWindows
+from penstock.processor.window_emission import (
+    CollectedUpdates,
+    EmitOnUpdate,
+    EmitSlidingWindowsOnClose,
+    WindowEmission,
+)
+from penstock.record import Change, Record, RecordBatch, ValueAndTimestamp
 from penstock.state.windowed_api import EngineWindowStore
-from penstock.windows import EmitStrategy, SlidingWindows, TimeWindow, Windowed
+from penstock.windows import SlidingWindows, TimeWindow, Windowed
+
+
+class _Windows(Protocol):
+    """The windows of the key of one record."""
+
+    def backward_fetch(self, time_from: int, time_to: int) -> list[tuple[int, ValueAndTimestamp]]:
+        """Return start and result of the windows that start from `time_from` to `time_to` (ms), the latest first."""
+        ...
+
+    def put(self, window: TimeWindow, change: Change, timestamp: int) -> None:
+        """Write the new result of a window with its timestamp (ms); None deletes."""
+        ...
+
+
+class _StoredWindows:
+    """The windows of a record's key in the store (implements _Windows); tells the emission of every update."""
+
+    def __init__(self, store: EngineWindowStore, emission: WindowEmission, record: Record[Any, Any]) -> None:
+        self._store = store
+        self._emission = emission
+        self._record = record
+
+    def backward_fetch(self, time_from: int, time_to: int) -> list[tuple[int, ValueAndTimestamp]]:
+        with self._store.backward_fetch(self._record.key, time_from, time_to) as entries:
+            return list(entries)
+
+    def put(self, window: TimeWindow, change: Change, timestamp: int) -> None:
+        new = change.new_value
+        self._store.put(self._record.key, None if new is None else ValueAndTimestamp(new, timestamp), window.start)
+        self._emission.updated(self._record, Windowed(self._record.key, window), change, timestamp)
 
 
 @dataclass
@@ -37,29 +76,23 @@ class _Found:
     right: ValueAndTimestamp | None = None
 
 
-class SlidingWindowAggregate(Processor):
-    """Aggregates by key and sliding window."""
+class _SlidingAggregation(Processor):
+    """What both ways of emitting have in common."""
 
     def __init__(
-        self,
-        name: str,
-        store_name: str,
-        windows: SlidingWindows,
-        emit_strategy: EmitStrategy,
-        initializer: Initializer,
-        aggregator: Aggregator,
-        send_old_values: bool = False,
+        self, name: str, store_name: str, windows: SlidingWindows, initializer: Initializer, aggregator: Aggregator
     ) -> None:
-        """Take the name of the node, and the functions: `initializer()` makes the first aggregate of a window,
-        `aggregator(key, value, aggregate)` returns the next (None deletes)."""
         self._name = name
         self._store_name = store_name
         self._windows = windows
-        self._emit_strategy = emit_strategy
         self._initializer = initializer
         self._aggregator = aggregator
-        self._send_old_values = send_old_values
         self._difference = windows.time_difference_ms
+
+    @abstractmethod
+    def _emission(self, store: EngineWindowStore, context: EngineContext) -> WindowEmission:
+        """Return how results leave."""
+        raise NotImplementedError
 
     def init(self, context: ProcessorContext) -> None:
         """Get the store and what the operator remembers."""
@@ -67,56 +100,47 @@ class SlidingWindowAggregate(Processor):
         self._engine = cast(EngineContext, context)
         self._store: EngineWindowStore = context.get_state_store(self._store_name)
         self._time = ObservedStreamTime(self._engine.processor_metadata(), self._name)
-        self._results: WindowEmission = (
-            EmitSlidingWindowsOnClose(self._store, self._engine, self._name, self._windows)
-            if self._emit_strategy is EmitStrategy.ON_WINDOW_CLOSE
-            else EmitOnUpdate(self._store, self._engine, self._send_old_values)
-        )
+        self._results = self._emission(self._store, self._engine)
 
     def process(self, record: Record[Any, Any]) -> None:
         """Update the windows that hold the record and make those that it calls into being."""
+        close_time = self._add(record, _StoredWindows(self._store, self._results, record))
+        if close_time is not None:
+            self._results.time_passed(record, close_time)
+
+    def _add(self, record: Record[Any, Any], windows: _Windows) -> int | None:
+        """Add the record to its windows; returns the time (ms) by which windows are closed, None where as in Kafka no
+        final results are emitted: after a record that is dropped or early."""
         if record.key is None or record.value is None:
             self._engine.count_dropped(1)
-            return
+            return None
         time = record.timestamp
         close_time = self._time.advance(time) - self._windows.grace_period_ms
         if time + self._difference < close_time:
             self._engine.count_dropped(1)
-        elif time < self._difference:
-            self._process_early(record, close_time)  # as in Kafka, such a record emits no final results
-        else:
-            self._process(record, close_time)
-            self._results.time_passed(record, close_time)
+            return None
+        if time < self._difference:
+            self._add_early(record, windows, close_time)
+            return None
+        found = self._update_windows(record, windows, close_time)
+        if found is not None:
+            self._make_windows(record, windows, found, close_time)
+        return close_time
 
-    def _process(self, record: Record[Any, Any], close_time: int) -> None:
-        found = self._update_windows(record, close_time)
-        if found is None:
-            return
-        time, difference = record.timestamp, self._difference
-        if found.before is not None:
-            start = found.before + 1
-            if start not in found.starts and start + difference >= time:
-                self._update(self._window(start), self._empty(time), record, close_time)
-        if time - difference not in found.starts:
-            holds_before = found.before is not None and time - difference <= found.before
-            aggregate = found.left.value if found.left is not None and holds_before else self._initializer()
-            self._update(self._window(time - difference), ValueAndTimestamp(aggregate, time), record, close_time)
-        self._make_right_window(found, record)
-
-    def _update_windows(self, record: Record[Any, Any], close_time: int) -> _Found | None:
+    def _update_windows(self, record: Record[Any, Any], windows: _Windows, close_time: int) -> _Found | None:
         """Add the record to the windows that hold it, the latest first; returns None where no new window is needed
         because there was a record at this time before."""
         found, time = _Found(), record.timestamp
-        for start, stored in self._fetched(record.key, max(0, time - 2 * self._difference), time + 1):
+        for start, stored in windows.backward_fetch(max(0, time - 2 * self._difference), time + 1):
             found.starts.add(start)
             end = start + self._difference
             if start == time + 1:
                 continue
             if end > time:
                 found.right = found.right or stored
-                self._update(self._window(start), stored, record, close_time)
+                self._update(windows, start, stored, record, close_time)
             elif end == time:
-                self._update(self._window(start), stored, record, close_time)
+                self._update(windows, start, stored, record, close_time)
                 if stored.timestamp == time:
                     return None
                 found.before = stored.timestamp
@@ -125,15 +149,24 @@ class SlidingWindowAggregate(Processor):
                 break
         return found
 
-    def _fetched(self, key: Any, time_from: int, time_to: int) -> list[tuple[int, ValueAndTimestamp]]:
-        with self._store.backward_fetch(key, time_from, time_to) as entries:
-            return list(entries)
+    def _make_windows(self, record: Record[Any, Any], windows: _Windows, found: _Found, close_time: int) -> None:
+        """Make the window right after the record before, that which ends with the record and that right after it."""
+        time, difference = record.timestamp, self._difference
+        if found.before is not None:
+            start = found.before + 1
+            if start not in found.starts and start + difference >= time:
+                self._update(windows, start, self._empty(time), record, close_time)
+        if time - difference not in found.starts:
+            holds_before = found.before is not None and time - difference <= found.before
+            aggregate = found.left.value if found.left is not None and holds_before else self._initializer()
+            self._update(windows, time - difference, ValueAndTimestamp(aggregate, time), record, close_time)
+        self._make_right_window(windows, found, time)
 
-    def _process_early(self, record: Record[Any, Any], close_time: int) -> None:
-        """Process a record that is earlier than the difference: its own window would begin before time does."""
+    def _add_early(self, record: Record[Any, Any], windows: _Windows, close_time: int) -> None:
+        """Add a record that is earlier than the difference: its own window would begin before time does."""
         found, time = _Found(), record.timestamp
         combined: ValueAndTimestamp | None = None
-        for start, stored in reversed(self._fetched(record.key, 0, time + 1)):
+        for start, stored in reversed(windows.backward_fetch(0, time + 1)):
             found.starts.add(start)
             if start == 0:
                 combined = stored
@@ -141,37 +174,87 @@ class SlidingWindowAggregate(Processor):
                     found.before = stored.timestamp
             elif start <= time:
                 found.right = stored
-                self._update(self._window(start), stored, record, close_time)
+                self._update(windows, start, stored, record, close_time)
         if found.right is None and combined is not None and combined.timestamp > time:
             found.right = combined
-        self._make_right_window(found, record)
+        self._make_right_window(windows, found, time)
         if found.before is not None and found.before + 1 not in found.starts:
-            self._update(self._window(found.before + 1), self._empty(time), record, close_time)
-        self._update(self._window(0), combined or self._empty(time), record, close_time)
+            self._update(windows, found.before + 1, self._empty(time), record, close_time)
+        self._update(windows, 0, combined or self._empty(time), record, close_time)
 
-    def _make_right_window(self, found: _Found, record: Record[Any, Any]) -> None:
-        """Make the window right after the record if there are records for it; it has what a later window had before,
-        and is made even where it is closed."""
-        start = record.timestamp + 1
-        if start not in found.starts and found.right is not None and found.right.timestamp > record.timestamp:
-            aggregate, timestamp = found.right
-            self._store.put(record.key, found.right, start)
-            key = Windowed(record.key, self._window(start))
-            self._results.updated(record, key, Change(aggregate, None), timestamp)
+    def _make_right_window(self, windows: _Windows, found: _Found, time: int) -> None:
+        """Make the window right after a record at `time` if there are records for it; it has what a later window had
+        before, and is made even where it is closed."""
+        if time + 1 not in found.starts and found.right is not None and found.right.timestamp > time:
+            windows.put(self._window(time + 1), Change(found.right.value, None), found.right.timestamp)
 
-    def _update(self, window: TimeWindow, stored: ValueAndTimestamp, record: Record[Any, Any], close_time: int) -> None:
+    def _update(
+        self, windows: _Windows, start: int, stored: ValueAndTimestamp, record: Record[Any, Any], close_time: int
+    ) -> None:
         """Add the record to a window, unless it is closed; `stored`: its result, or what it begins with."""
+        window = self._window(start)
         if window.end < close_time:
             self._engine.count_dropped(1)
             return
         old = stored.value
         new = self._aggregator(record.key, record.value, old)
         timestamp = record.timestamp if old is None else max(record.timestamp, stored.timestamp)
-        self._store.put(record.key, None if new is None else ValueAndTimestamp(new, timestamp), window.start)
-        self._results.updated(record, Windowed(record.key, window), Change(new, old), timestamp)
+        windows.put(window, Change(new, old), timestamp)
 
     def _window(self, start: int) -> TimeWindow:
         return TimeWindow(start, start + self._difference)
 
     def _empty(self, timestamp: int) -> ValueAndTimestamp:
         return ValueAndTimestamp(self._initializer(), timestamp)
+
+
+class SlidingWindowAggregate(_SlidingAggregation, BatchProcessor):
+    """Aggregates by key and sliding window and emits each update."""
+
+    def __init__(
+        self,
+        name: str,
+        store_name: str,
+        windows: SlidingWindows,
+        initializer: Initializer,
+        aggregator: Aggregator,
+        send_old_values: bool = False,
+    ) -> None:
+        """Take the name of the node, and the functions: `initializer()` makes the first aggregate of a window,
+        `aggregator(key, value, aggregate)` returns the next (None deletes)."""
+        super().__init__(name, store_name, windows, initializer, aggregator)
+        self._send_old_values = send_old_values
+
+    def _emission(self, store: EngineWindowStore, context: EngineContext) -> WindowEmission:
+        return EmitOnUpdate(store, context, self._send_old_values)
+
+    def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
+        """Add all rows: behind a cache with one look at the windows of each key, and one write of what has become of
+        them; without one row by row, and the updates are returned."""
+        rows = zip(batch.keys, batch.values, batch.timestamps.tolist(), strict=True)
+        records = [Record(key, value, timestamp) for key, value, timestamp in rows]
+        if not self._store.cached:
+            updates = CollectedUpdates(self._send_old_values)
+            for row, record in enumerate(records):
+                updates.row = row
+                try:
+                    self._add(record, _StoredWindows(self._store, updates, record))
+                except Exception as error:
+                    failures(row, error)
+            return updates.as_batch(batch)
+        windows = CachedWindows(self._store, batch, self._difference)
+        for row, record in enumerate(records):
+            windows.row = row
+            try:
+                self._add(record, windows)
+            except Exception as error:
+                failures(row, error)
+        windows.write(self._engine.source_partition())
+        return batch.slice(0, 0), np.empty(0, np.int64)
+
+
+class FinalSlidingWindowAggregate(_SlidingAggregation):
+    """Aggregates by key and sliding window and emits one result for each window, when it is closed."""
+
+    def _emission(self, store: EngineWindowStore, context: EngineContext) -> WindowEmission:
+        return EmitSlidingWindowsOnClose(store, context, self._name, self._windows)

@@ -16,7 +16,7 @@ import numpy as np
 from penstock.processor.api import EngineContext
 from penstock.processor.forwarding import TimestampedTupleForwarder
 from penstock.processor.operator_time import FinalEmission
-from penstock.record import NO_METADATA, NO_TIMESTAMP, Change, Record, RecordBatch
+from penstock.record import NO_METADATA, NO_TIMESTAMP, Change, Int64Array, Record, RecordBatch, take_from
 from penstock.state.api import FlushedEntries
 from penstock.state.windowed_api import EngineSessionStore, EngineWindowStore
 from penstock.windows import SlidingWindows, TimeWindows, Windowed
@@ -88,6 +88,37 @@ class EmitSessionsOnUpdate:
             headers if any(headers) else None,
         )
         self._context.forward_flushed(flushed, contexts)
+
+
+class CollectedUpdates:
+    """Takes the updates of a batch as rows, for stores without a cache (implements WindowEmission); row: the row of the
+    batch that is being processed."""
+
+    def __init__(self, send_old_values: bool) -> None:
+        """Begin without updates; if `send_old_values`, they keep the results before."""
+        self.row = 0
+        self._send_old_values = send_old_values
+        self._rows: list[int] = []
+        self._keys: list[Windowed[Any]] = []
+        self._changes: list[Any] = []
+        self._timestamps: list[int] = []
+
+    def updated(self, record: Record[Any, Any], key: Windowed[Any], change: Change, timestamp: int) -> None:
+        """Take an update."""
+        self._rows.append(self.row)
+        self._keys.append(key)
+        self._changes.append(change if self._send_old_values else Change(change.new_value, None))
+        self._timestamps.append(timestamp)
+
+    def time_passed(self, record: Record[Any, Any], close_time: int) -> None:
+        """Do nothing: the results are here."""
+
+    def as_batch(self, batch: RecordBatch) -> tuple[RecordBatch, Int64Array]:
+        """Return the updates as rows, and the rows of `batch` that they came from."""
+        rows = np.array(self._rows, np.int64)
+        headers = None if batch.headers is None else take_from(batch.headers, rows)
+        timestamps = np.array(self._timestamps, np.int64)
+        return RecordBatch(self._keys, self._changes, timestamps, batch.offsets[rows], headers), rows
 
 
 # ---------- when the window is closed

@@ -12,7 +12,7 @@ from penstock.plan.upstream import source_names
 from penstock.processor.aggregate import Aggregator, Initializer
 from penstock.processor.api import Processor
 from penstock.processor.session_aggregate import FinalSessionWindowAggregate, SessionWindowAggregate
-from penstock.processor.sliding_aggregate import SlidingWindowAggregate
+from penstock.processor.sliding_aggregate import FinalSlidingWindowAggregate, SlidingWindowAggregate
 from penstock.processor.stateless import StreamMerge
 from penstock.processor.windowed_aggregate import (
     FinalTimeWindowAggregate,
@@ -52,32 +52,9 @@ def add_window_node(lowering: Lowering, id: n.NodeId, node: n.WindowNode) -> Non
                     node.store,
                 )
         case n.SlidingWindowedAggregate():
-            lowering.add_processor(
-                node,
-                partial(
-                    SlidingWindowAggregate,
-                    node.name,
-                    node.store.name,
-                    node.windows,
-                    node.emit_strategy,
-                    node.initializer,
-                    node.aggregator,
-                    send_old_values,
-                ),
-                node.store,
-            )
+            _add_sliding(lowering, node, send_old_values)
         case n.SessionWindowedAggregate():
-            functions = node.initializer, node.aggregator, node.merger
-            make_sessions: Callable[[], Processor]
-            if node.emit_strategy is EmitStrategy.ON_WINDOW_CLOSE:
-                make_sessions = partial(
-                    FinalSessionWindowAggregate, node.name, node.store.name, node.windows, *functions
-                )
-            else:
-                make_sessions = partial(
-                    SessionWindowAggregate, node.name, node.store.name, node.windows, *functions, send_old_values
-                )
-            lowering.add_processor(node, make_sessions, node.store)
+            _add_sessions(lowering, node, send_old_values)
         case n.CogroupMerge():
             lowering.add_processor(node, StreamMerge)
             lowering.topology.copartition_sources(source_names(lowering.plan, id))
@@ -97,4 +74,24 @@ def _add_final(
             "ON_WINDOW_CLOSE strategy is only supported for TimeWindows and SlidingWindows for TimeWindowedKStream"
         )
     make = partial(FinalTimeWindowAggregate, node.name, node.store.name, node.windows, initializer, aggregator)
+    lowering.add_processor(node, make, node.store)
+
+
+def _add_sliding(lowering: Lowering, node: n.SlidingWindowedAggregate, send_old_values: bool) -> None:
+    common = node.name, node.store.name, node.windows, node.initializer, node.aggregator
+    make: Callable[[], Processor] = (
+        partial(FinalSlidingWindowAggregate, *common)
+        if node.emit_strategy is EmitStrategy.ON_WINDOW_CLOSE
+        else partial(SlidingWindowAggregate, *common, send_old_values)
+    )
+    lowering.add_processor(node, make, node.store)
+
+
+def _add_sessions(lowering: Lowering, node: n.SessionWindowedAggregate, send_old_values: bool) -> None:
+    common = node.name, node.store.name, node.windows, node.initializer, node.aggregator, node.merger
+    make: Callable[[], Processor] = (
+        partial(FinalSessionWindowAggregate, *common)
+        if node.emit_strategy is EmitStrategy.ON_WINDOW_CLOSE
+        else partial(SessionWindowAggregate, *common, send_old_values)
+    )
     lowering.add_processor(node, make, node.store)
