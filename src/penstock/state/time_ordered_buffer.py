@@ -47,6 +47,7 @@ class TimeOrderedChangeBuffer(MeteredStore):
         self._records, self._bytes, self._min_time = (
             f"{self._name}/{what}" for what in ("records", "bytes", "min_time")
         )
+        self._start = pack_timestamp(max(0, metadata.get(self._min_time, 0)))  # no entry is before it
 
     @property
     def num_records(self) -> int:
@@ -76,6 +77,7 @@ class TimeOrderedChangeBuffer(MeteredStore):
             self._entries.put(index_key, known)
             self._count(1, _size(serialized, added := BufferedChange(old, old, new, context)))
             self._metadata[self._min_time] = min(self.min_timestamp, time)
+            self._start = min(self._start, known + serialized)
         else:
             replaced = unpack_change(before)
             added = BufferedChange(replaced.prior_value, old, new, context)
@@ -111,6 +113,7 @@ class TimeOrderedChangeBuffer(MeteredStore):
             self._entries.put(entry_key, None)
             self._entries.put(_INDEX_PREFIX + serialized, None)
             self._count(-1, -_size(serialized, buffered))
+            self._start = entry_key
             following = self._first()
             self._metadata[self._min_time] = LONG_MAX if following is None else timestamp_of(following[0])
             evicted += 1
@@ -119,7 +122,7 @@ class TimeOrderedChangeBuffer(MeteredStore):
     def _first(self) -> tuple[bytes, bytes] | None:
         if self.num_records == 0:
             return None
-        return self._entries.first(pack_timestamp(self.min_timestamp), AFTER_SEGMENTS)
+        return self._entries.first(self._start, AFTER_SEGMENTS)
 
     def _count(self, records: int, size: int) -> None:
         metadata = self._metadata
