@@ -102,7 +102,7 @@ class ErrorHandlerContext:
 
     topic, partition, offset: of the source record; None, -1 and -1 in punctuators. headers, timestamp (ms): of the
     record being processed. source_raw_key, source_raw_value: bytes of the source record, None where it is not at hand:
-    in punctuators, and where a cache is flushed.
+    in punctuators, and for what a buffer held back over a commit.
     """
 
     topic: str | None

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock import Materialized, StreamsBuilder
 from penstock.errors import SerializationError, StreamsError
 from penstock.exception_handlers import (
     ConsumerRecord,
@@ -291,6 +292,22 @@ def test_the_bytes_of_a_source_record_are_found_in_its_own_lane() -> None:
     task.add_records("in", 0, batch_of(("c", "x", 2), ("d", "bad", 3)), lane=1)
     task.process()
     assert [context.source_raw_key for context, _, _ in judge.asked] == [b"a", b"d", b"b"]
+
+
+def test_the_bytes_of_a_source_record_are_known_until_its_update_leaves_the_cache() -> None:
+    judge = Judge(Response.resume())
+    builder = StreamsBuilder()
+    counts = builder.stream("in").group_by_key().count(Materialized.as_("counts"))
+    counts.to_stream().map_values(lambda count: _refuse("bad")).to("out")
+    task = task_of(builder.build(), cache_bytes=1 << 20, config={"processing.exception.handler": judge})
+    task.add_records("in", 0, batch_of(("k", "first", 1), ("l", "other", 2), ("k", "last", 3)))
+    task.process()
+    assert judge.asked == []
+    task.flush()
+    assert [(context.offset, context.source_raw_value) for context, _, _ in judge.asked] == [
+        (1, b"other"),
+        (2, b"last"),
+    ]
 
 
 def test_a_source_tells_its_handler_the_record_as_it_came() -> None:

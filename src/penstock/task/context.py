@@ -18,6 +18,7 @@ from penstock.serdes import Serde
 from penstock.serdes.api import missing_serde
 from penstock.state.api import EngineStore, RecordContext, StateStore
 from penstock.task.punctuation import MINIMUM_INTERVAL_MS, Schedule, Schedules
+from penstock.task.source_records import SourceRecords
 
 
 class Child(Protocol):
@@ -73,7 +74,7 @@ class TaskContext:
         self.record: Record[Any, Any] | None = None
         self.punctuation_time = NO_TIMESTAMP
         self.source = TopicPartition("", -1)
-        self.source_records: RecordBatch | None = None
+        self.source_records = SourceRecords()
         self.stores: Mapping[str, EngineStore] = {}
         self.global_stores: Mapping[str, StateStore] = {}
         self.processor_metadata: dict[str, int] = {}

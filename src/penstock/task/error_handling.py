@@ -12,8 +12,6 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from penstock.errors import StreamsError
 from penstock.exception_handlers import (
     DEAD_LETTER_QUEUE_TOPIC,
@@ -223,7 +221,7 @@ class ErrorHandling:
     def _context(self, node: str, record: Record[Any, Any] | None) -> ErrorHandlerContext:
         task = self._task
         metadata = task.metadata or NO_METADATA
-        raw_key, raw_value = self._raw(metadata.offset)
+        raw_key, raw_value = task.source_records.find(metadata)
         return ErrorHandlerContext(
             metadata.topic,
             metadata.partition,
@@ -235,15 +233,6 @@ class ErrorHandling:
             raw_key,
             raw_value,
         )
-
-    def _raw(self, offset: int) -> tuple[bytes | None, bytes | None]:
-        """Return key and value of the source record at `offset` as bytes, None where they are not kept."""
-        batch = self._task.source_records
-        if batch is None or offset < 0:
-            return None, None
-        row = int(np.searchsorted(batch.offsets, offset))
-        known = row < len(batch) and int(batch.offsets[row]) == offset
-        return (batch.keys[row], batch.values[row]) if known else (None, None)
 
 
 def _checked(response: Response, kind: str) -> Response:

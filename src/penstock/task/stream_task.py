@@ -159,7 +159,7 @@ class StreamTask:
         try:
             for run in self._group.take():
                 batch = run.batch
-                self._context.source_records = run.source_records
+                self._context.source_records.take(run.partition, run.source_records)
                 taken += len(batch)
                 if self._order is not None:
                     self._order.take(run.partition, run.lanes, batch.offsets)
@@ -174,7 +174,7 @@ class StreamTask:
                     start = stop
         except ProcessingError as failure:
             self._fail(failure)
-        self._context.metadata = self._context.source_records = None
+        self._context.metadata = None
         return taken
 
     def partitions_to_pause(self) -> frozenset[TopicPartition]:
@@ -208,6 +208,7 @@ class StreamTask:
         except ProcessingError as failure:
             self._fail(failure)
         self._context.metadata = None
+        self._context.source_records.forget()
 
     def drain_in_order(self) -> Iterator[SentRecord]:
         """Give up the output record by record in the order of sending, across topics: for a driver that shows it."""

@@ -58,6 +58,7 @@ PRODUCTION_HANDLERS = _handlers(ContinueProduction, FailProduction)
 _JAVA_CLASSES = {
     "builtins.RuntimeError": "java.lang.IllegalStateException",
     "builtins.TypeError": "java.lang.NullPointerException",
+    "penstock.errors.StreamsError": "org.apache.kafka.streams.errors.StreamsException",
     "penstock.errors.SerializationError": "org.apache.kafka.common.errors.SerializationException",
 }
 
