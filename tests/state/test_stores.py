@@ -19,7 +19,7 @@ from penstock.serdes import Serdes
 from penstock.state.api import FlushedEntries, RecordContext, StoreBuilder
 from penstock.state.build import build_store
 from penstock.state.cache import RecordCache
-from penstock.state.layers import MeteredKeyValueStore
+from penstock.state.key_value_store import MeteredKeyValueStore
 from penstock.state.memory import MemoryBase
 from penstock.state.stores import Stores
 from penstock.state.suppliers import KeyValueBytesStoreSupplier

@@ -346,3 +346,10 @@ def test_keys_of_none_and_closed_stores_are_refused() -> None:
     windows.close()
     with pytest.raises(InvalidStateStoreError, match="Store 'w' is not open"):
         windows.all()
+
+
+def test_the_layout_of_a_store_says_how_long_its_segments_are() -> None:
+    assert window_builder().layout == "window, in segments of 60000 ms"
+    assert session_builder(in_memory=True).layout == "session, in memory, in segments of 60000 ms"
+    longer = Stores.window_store_builder(Stores.persistent_window_store("w", 200_000, SIZE, False), STRING, STRING)
+    assert longer.layout == "window, in segments of 100000 ms"

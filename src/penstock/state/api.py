@@ -12,7 +12,12 @@ from typing import Any, NamedTuple, Protocol
 
 from penstock.record import Headers, Int64Array, RecordMetadata
 from penstock.serdes import Serde
-from penstock.state.suppliers import StoreSupplier
+from penstock.state.suppliers import (
+    SessionBytesStoreSupplier,
+    StoreSupplier,
+    VersionedBytesStoreSupplier,
+    WindowBytesStoreSupplier,
+)
 
 # ---------- what users call
 
@@ -152,6 +157,19 @@ class StoreBuilder:
     def in_memory(self) -> bool | None:
         """Whether the base is in memory; None for what `dsl.store.suppliers.class` says."""
         return self.supplier.in_memory
+
+    @property
+    def layout(self) -> str:
+        """What the bytes of the store depend on, in words: state that was kept in another layout cannot be read."""
+        parts = [self.kind, "in memory"] if self.in_memory else [self.kind]
+        match self.supplier:
+            case (
+                WindowBytesStoreSupplier(segment_interval_ms=interval)
+                | SessionBytesStoreSupplier(segment_interval_ms=interval)
+                | VersionedBytesStoreSupplier(segment_interval_ms=interval)
+            ):
+                parts.append(f"in segments of {interval} ms")
+        return ", ".join(parts)
 
     def with_caching_enabled(self) -> StoreBuilder:
         """Return a copy whose store has a record cache."""

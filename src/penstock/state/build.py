@@ -12,7 +12,7 @@ from penstock.state.api import BaseView, BufferedBytesStore, EngineStore, Record
 from penstock.state.cache import RecordCache
 from penstock.state.caching import CachingKeyValueStore
 from penstock.state.custom import CustomStore, CustomStoreSupplier
-from penstock.state.layers import MeteredKeyValueStore, MeteredTimestampedKeyValueStore
+from penstock.state.key_value_store import MeteredKeyValueStore, MeteredTimestampedKeyValueStore
 from penstock.state.layouts import SESSION_SUFFIX_SIZE, VERSION_SUFFIX_SIZE, WINDOW_SUFFIX_SIZE
 from penstock.state.lru import LruStore
 from penstock.state.metered import MeteredStore

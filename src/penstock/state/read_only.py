@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from penstock.errors import UnsupportedOperationError
 from penstock.serdes import Serde
 from penstock.state.api import KeyValueIterator, KeyValueStore, StateStore
-from penstock.state.layers import MeteredKeyValueStore
+from penstock.state.key_value_store import MeteredKeyValueStore
 from penstock.state.session_store import MeteredSessionStore
 from penstock.state.versioned_api import VersionedKeyValueStore, VersionedRecord
 from penstock.state.versioned_store import MeteredVersionedKeyValueStore

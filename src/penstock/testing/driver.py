@@ -20,7 +20,7 @@ from penstock.plan.topology import Topology
 from penstock.record import Headers
 from penstock.serdes import Serde
 from penstock.state.api import KeyValueStore, StateStore
-from penstock.state.layers import MeteredKeyValueStore, MeteredTimestampedKeyValueStore
+from penstock.state.key_value_store import MeteredKeyValueStore, MeteredTimestampedKeyValueStore
 from penstock.state.session_store import MeteredSessionStore
 from penstock.state.versioned_api import VersionedKeyValueStore
 from penstock.state.versioned_store import MeteredVersionedKeyValueStore

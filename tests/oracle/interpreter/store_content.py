@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock import VersionedRecord
-from penstock.state.layers import MeteredKeyValueStore
+from penstock.state.key_value_store import MeteredKeyValueStore
 from penstock.state.metered import MeteredStore
 from penstock.state.session_store import MeteredSessionStore
 from penstock.state.versioned_store import MeteredVersionedKeyValueStore

@@ -250,10 +250,7 @@ def shape(topology: BuiltTopology, placement: Placement) -> dict[str, Any]:
         **({"partitions of tasks": own_groups} if own_groups else {}),
         "nodes": {str(spec.id): [_node_text(node) for node in spec.nodes] for spec in topology.subtopologies},
         "stores": {
-            str(spec.id): {
-                name: f"{store.kind}{', in memory' if store.in_memory else ''}"
-                for name, store in sorted(spec.stores.items())
-            }
+            str(spec.id): {name: store.layout for name, store in sorted(spec.stores.items())}
             for spec in topology.subtopologies
         },
     }
