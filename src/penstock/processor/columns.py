@@ -95,14 +95,6 @@ def write_contexts(partition: TopicPartition, batch: RecordBatch, rows: Int64Arr
     return list(map(RecordContext._make, caused))
 
 
-def time_bounds(places: Int64Array, times: Int64Array, count: int) -> tuple[Int64Array, Int64Array]:
-    """Return the earliest and the latest of `times` (ms) of each of `count` keys; `places` has the key of each time."""
-    earliest, latest = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
-    np.minimum.at(earliest, places, times)
-    np.maximum.at(latest, places, times)
-    return earliest, latest
-
-
 def has_null(column: Sequence[Any]) -> bool:
     """Return whether a column has a None; asks for types, since objects of users may define what equality and truth
     mean."""

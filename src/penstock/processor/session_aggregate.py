@@ -16,8 +16,8 @@ import numpy as np
 
 from penstock.processor.aggregate import Aggregator, Initializer
 from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, Processor, ProcessorContext, RowOrigin
+from penstock.processor.cached_columns import CachedSessions
 from penstock.processor.operator_time import ObservedStreamTime
-from penstock.processor.session_columns import CachedSessions
 from penstock.processor.window_emission import (
     CollectedUpdates,
     EmitSessionsOnClose,
@@ -165,14 +165,15 @@ class SessionWindowAggregate(_SessionAggregation, BatchProcessor):
 
     def _process_cached(self, batch: RecordBatch, failures: FailureHandler) -> None:
         sessions = CachedSessions(self._store, batch, self._windows.inactivity_gap_ms)
-        if sessions.without_key:
-            self._engine.count_dropped(sessions.without_key)
-        for row, (value, time) in enumerate(zip(batch.values, batch.timestamps.tolist(), strict=True)):
-            if sessions.choose(row):
-                try:
-                    self._add(batch.keys[row], value, time, sessions)
-                except Exception as error:
-                    failures(row, error)
+        for row, (key, value, time) in enumerate(zip(batch.keys, batch.values, batch.timestamps.tolist(), strict=True)):
+            if key is None:
+                self._engine.count_dropped(1)
+                continue
+            sessions.row = row
+            try:
+                self._add(key, value, time, sessions)
+            except Exception as error:
+                failures(row, error)
         sessions.write(self._engine.source_partition())
 
     def _process_rows(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:

@@ -18,8 +18,8 @@ import numpy as np
 
 from penstock.processor.aggregate import Aggregator, Initializer
 from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, Processor, ProcessorContext, RowOrigin
+from penstock.processor.cached_columns import CachedWindows
 from penstock.processor.operator_time import ObservedStreamTime
-from penstock.processor.sliding_columns import CachedWindows
 from penstock.processor.window_emission import (
     CollectedUpdates,
     EmitOnUpdate,
