@@ -151,7 +151,7 @@ def _foreign_key_join(builder: StreamsBuilder) -> None:
 
 
 def _suppress(builder: StreamsBuilder) -> None:
-    windows = TimeWindows.of_size_with_no_grace(10 * SECOND_MS)
+    windows = TimeWindows.of_size_with_no_grace(SECOND_MS)
     counts = builder.stream("in").group_by_key().windowed_by(windows)
     closed = counts.count(Materialized.with_(key_serde=Serdes.string(), value_serde=Serdes.long())).suppress(
         Suppressed.until_window_closes(BufferConfig.unbounded())
