@@ -1,7 +1,8 @@
 """Penstock: Kafka Streams for Python, run on Spark.
 
 Here stand the public names and nothing else. Each is loaded when it is first asked for, so that a worker or the broker
-loads no more than it needs; errors are in penstock.errors, the test driver in penstock.testing.
+loads no more than it needs; errors are in penstock.errors, handlers of errors in penstock.exception_handlers, the test
+driver in penstock.testing.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from penstock.errors import StreamsError
     from penstock.host.api import State
     from penstock.plan.describe import TopologyDescription
+    from penstock.plan.partition_grouper import PartitionGrouper
     from penstock.plan.topology import Topology
     from penstock.plan.topology_config import TopologyConfig
     from penstock.processor.api import Cancellable, Processor, ProcessorContext, ProcessorSupplier, PunctuationType
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
         FixedKeyRecord,
     )
     from penstock.processor.value_transformer import ValueTransformerWithKey, ValueTransformerWithKeySupplier
+    from penstock.processor.wrapper import ProcessorWrapper
     from penstock.record import (
         AggregationWithHeaders,
         Headers,
@@ -102,6 +105,7 @@ _MODULES = {
     "penstock.errors": ("StreamsError",),
     "penstock.host.api": ("State",),
     "penstock.plan.describe": ("TopologyDescription",),
+    "penstock.plan.partition_grouper": ("PartitionGrouper",),
     "penstock.plan.topology": ("Topology",),
     "penstock.plan.topology_config": ("TopologyConfig",),
     "penstock.processor.api": (
@@ -117,6 +121,7 @@ _MODULES = {
         "FixedKeyProcessorSupplier",
         "FixedKeyRecord",
     ),
+    "penstock.processor.wrapper": ("ProcessorWrapper",),
     "penstock.processor.value_transformer": ("ValueTransformerWithKey", "ValueTransformerWithKeySupplier"),
     "penstock.record": (
         "AggregationWithHeaders",
@@ -189,10 +194,12 @@ __all__ = [
     "KeyValueStore",
     "Materialized",
     "Named",
+    "PartitionGrouper",
     "Printed",
     "Processor",
     "ProcessorContext",
     "ProcessorSupplier",
+    "ProcessorWrapper",
     "Produced",
     "PunctuationType",
     "ReadOnlyKeyValueStore",

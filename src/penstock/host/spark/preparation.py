@@ -15,6 +15,7 @@ from penstock.client.api import Admin, NewTopic
 from penstock.client.confluent.transactions import transactions_refused
 from penstock.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2, StreamsConfig
 from penstock.errors import ConfigError, IncompatibleCheckpointError, StreamsError, TaskCorruptedError
+from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
 from penstock.host.spark.checkpoint import Checkpoint, Manifest, Metadata
 from penstock.host.spark.placement import Placement, differences, external_sink_topics, place, resolve_patterns, shape
 from penstock.host.spark.recipe import Recipe
@@ -64,7 +65,7 @@ def prepare(
     internal = frozenset([*built.repartition_topics, commits_topic(application_id)])
     topology = resolve_patterns(built, topics, internal)
     placement = place(topology, topics, parallelism, configured_grouper(config))
-    _check_sink_topics(topology, topics)
+    _check_sink_topics(topology, topics, config)
     metadata = checkpoint.read_metadata()
     if metadata is not None:
         _check_same(metadata, topology, placement, checkpoint)
@@ -109,8 +110,10 @@ def _check_no_global_stores(topology: BuiltTopology) -> None:
         )
 
 
-def _check_sink_topics(topology: BuiltTopology, topics: Mapping[str, int]) -> None:
-    missing = [topic for topic in external_sink_topics(topology) if topic not in topics]
+def _check_sink_topics(topology: BuiltTopology, topics: Mapping[str, int], config: StreamsConfig) -> None:
+    dead_letters = config[DEAD_LETTER_QUEUE_TOPIC]
+    written = [*external_sink_topics(topology), *([] if dead_letters is None else [dead_letters])]
+    missing = [topic for topic in written if topic not in topics]
     if missing:
         raise StreamsError(
             f"Topics that sinks write to do not exist: {', '.join(missing)}. Create them first, for example with: "
