@@ -7,12 +7,12 @@ from collections.abc import Callable, MutableMapping
 from functools import partial
 
 from penstock.config import StreamsConfig
-from penstock.errors import ProcessorStateError
+from penstock.errors import ProcessorStateError, StreamsError
 from penstock.plan.subtopology import SubtopologySpec
 from penstock.state.api import Base, Changes, EngineStore, RecordContext
 from penstock.state.build import build_store
 from penstock.state.cache import RecordCache
-from penstock.task.error_handling import ProcessingError
+from penstock.task.error_handling import ProcessingError, WrongTypeError
 
 
 class ProcessorStateManager:
@@ -49,6 +49,8 @@ class ProcessorStateManager:
                 store.flush()
             except Exception as error:
                 failed = error.error if isinstance(error, ProcessingError) else error
+                if isinstance(failed, WrongTypeError):
+                    raise StreamsError(str(failed)) from failed.__cause__
                 raise ProcessorStateError(f"{self._log_prefix}Failed to flush cache of store {name}") from failed
 
     def evict(self) -> None:
