@@ -93,6 +93,15 @@ class WindowBytesStoreSupplier:
         """How many ms of windows are dropped at once when they expire."""
         return max(self.retention_ms // 2, MINIMUM_SEGMENT_INTERVAL_MS)
 
+    def __str__(self) -> str:
+        in_segments = f", segmentInterval={self.segment_interval_ms}", ", windowStoreType=DEFAULT_WINDOW_STORE"
+        interval, store_type = ("", "") if self.in_memory else in_segments
+        return (
+            f"{'InMemory' if self.in_memory else 'RocksDb'}WindowBytesStoreSupplier{{name='{self.name}', "
+            f"retentionPeriod={self.retention_ms}{interval}, windowSize={self.window_size_ms}, "
+            f"retainDuplicates={str(self.retain_duplicates).lower()}{store_type}}}"
+        )
+
 
 @dataclass(frozen=True)
 class SessionBytesStoreSupplier:
