@@ -101,21 +101,19 @@ class TimeOrderedChangeBuffer(MeteredStore):
         """Give updates to `callback`, the eldest first, as long as `predicate` is true and there are any; each is
         removed after its callback. Return how many left."""
         evicted = 0
-        while predicate():
-            entry = self._first()
-            if entry is None:
-                break
+        read = self._serdes.deserialize_value
+        entry = self._first()
+        while entry is not None and predicate():
             entry_key, data = entry
             serialized, buffered = entry_key[TIMESTAMP_SIZE:], unpack_change(data)
-            read = self._serdes.deserialize_value
             change = Change(read(buffered.new_value), read(buffered.old_value))
             callback(Eviction(self._serdes.deserialize_key(serialized), change, buffered.context))
             self._entries.put(entry_key, None)
             self._entries.put(_INDEX_PREFIX + serialized, None)
             self._count(-1, -_size(serialized, buffered))
             self._start = entry_key
-            following = self._first()
-            self._metadata[self._min_time] = LONG_MAX if following is None else timestamp_of(following[0])
+            entry = self._first()
+            self._metadata[self._min_time] = LONG_MAX if entry is None else timestamp_of(entry[0])
             evicted += 1
         return evicted
 
