@@ -171,3 +171,9 @@ def test_functions_are_checked_when_the_node_is_made() -> None:
         table.group_by(lambda k, v: (k, v)).reduce(lambda a, b: a, lambda a: a)  # type: ignore[arg-type,misc]  # too
     with pytest.raises(TypeError, match="ValueTransformerWithKey"):
         table.transform_values(3)  # type: ignore[arg-type]  # and this
+
+
+def test_a_bound_does_not_turn_logging_on_again() -> None:
+    config = BufferConfig.unbounded().with_logging_disabled()
+    assert not config.with_max_records(3).with_max_bytes(9).logging
+    assert not config.emit_early_when_full().shut_down_when_full().with_no_bound().logging
