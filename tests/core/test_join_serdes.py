@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.errors import StreamsError
+from penstock.errors import ConfigError, StreamsError
 from penstock.record import RecordMetadata
 from penstock.serdes import LongSerde, StringSerde
 from penstock.serdes.buffer import BufferKey, BufferKeySerde, BufferValue, BufferValueSerde
@@ -78,7 +78,7 @@ def test_a_newer_version_is_refused() -> None:
 def test_defaults_stand_where_no_serde_was_given() -> None:
     subscription = SubscriptionWrapper(None, Instruction.DELETE_KEY_NO_PROPAGATE, "pk", None)
     assert SubscriptionWrapperSerde(None).with_defaults(TEXT, LongSerde()).serialize("t", subscription)[2:] == b"pk"
-    with pytest.raises(StreamsError, match="no serde of the primary key"):
+    with pytest.raises(ConfigError, match="Please specify a key serde"):
         SubscriptionWrapperSerde(None).serialize("t", subscription)
     waiting = ListSerde(LeftOrRightValueSerde(None, TEXT)).with_defaults(TEXT, LongSerde())
     entries = [LeftOrRightValue(True, 5), LeftOrRightValue(False, "x")]

@@ -28,6 +28,7 @@ from penstock.processor.windowed_values import SessionStoreValueGetterSupplier, 
 from penstock.state.api import StoreBuilder
 
 VERSIONED = "versioned"
+NOT_VERSIONED = "KTable must be versioned to use a grace period in a stream table join."
 
 
 class TableFacts:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
-from penstock.errors import StreamsError
 from penstock.processor.api import EngineContext, Processor, ProcessorContext
 from penstock.processor.table import ValueGetterSupplier
 from penstock.record import Change, Record, ValueAndTimestamp
 from penstock.serdes import BytesSerde, Serde
+from penstock.serdes.api import inner_serde
 from penstock.serdes.subscription import (
     Instruction,
     SubscriptionResponseWrapper,
@@ -39,13 +39,6 @@ class CombinedKey(NamedTuple):
 
     foreign_key: Any
     primary_key: Any
-
-
-def _default(serde: Serde | None, default: Serde | None, what: str) -> Serde:
-    chosen = default if serde is None else serde
-    if chosen is None:
-        raise StreamsError(f"A foreign-key join has no serde of the {what}: name one where its table is made.")
-    return chosen
 
 
 class SubscriptionSend(Processor):
@@ -76,8 +69,8 @@ class SubscriptionSend(Processor):
     def init(self, context: ProcessorContext) -> None:
         """Find the serdes, and the partition that answers must come back to."""
         super().init(context)
-        self._keys = _default(self._foreign_key_serde, context.key_serde, "foreign key")
-        self._values = _default(self._value_serde, context.value_serde, "primary table's values")
+        self._keys = inner_serde(self._foreign_key_serde or context.key_serde, "key")
+        self._values = inner_serde(self._value_serde or context.value_serde, "value")
         self._full_topic = f"{context.application_id}-{self._topic}"
         self._partition = int(context.task_id.rpartition("_")[2])
 
@@ -134,8 +127,8 @@ class SubscriptionReceive(Processor):
         """Get the store and the serdes."""
         super().init(context)
         self._store: KeyValueStore = context.get_state_store(self._store_name)
-        self._foreign_keys = _default(self._foreign_key_serde, context.key_serde, "foreign key")
-        self._primary_keys = _default(self._primary_key_serde, context.key_serde, "primary key")
+        self._foreign_keys = inner_serde(self._foreign_key_serde or context.key_serde, "key")
+        self._primary_keys = inner_serde(self._primary_key_serde or context.key_serde, "key")
         self._full_topic = f"{context.application_id}-{self._topic}"
 
     def process(self, record: Record[Any, SubscriptionWrapper]) -> None:
@@ -200,7 +193,7 @@ class ForeignTableJoin(Processor):
         """Get the store and the serde."""
         super().init(context)
         self._store: KeyValueStore = context.get_state_store(self._store_name)
-        self._foreign_keys = _default(self._foreign_key_serde, context.key_serde, "foreign key")
+        self._foreign_keys = inner_serde(self._foreign_key_serde or context.key_serde, "key")
         self._full_topic = f"{context.application_id}-{self._topic}"
 
     def process(self, record: Record[Any, Change]) -> None:
@@ -243,7 +236,7 @@ class ResponseJoin(Processor):
         super().init(context)
         self._primary_table = self._primary_table_supplier.get()
         self._primary_table.init(context)
-        self._values = _default(self._value_serde, context.value_serde, "primary table's values")
+        self._values = inner_serde(self._value_serde or context.value_serde, "value")
         self._full_topic = f"{context.application_id}-{self._topic}"
 
     def process(self, record: Record[Any, SubscriptionResponseWrapper]) -> None:

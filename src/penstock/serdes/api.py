@@ -72,3 +72,12 @@ class Serde(Generic[T]):
         The task may then leave out to read what is only counted or stored again.
         """
         return False
+
+
+def inner_serde(serde: Serde | None, what: str) -> Serde:
+    """Return `serde`, which is for a `what` (key or value) within something larger; raises ConfigError where it was
+    neither given nor a default.
+    """
+    if serde is None:
+        raise missing_serde(what)
+    return serde

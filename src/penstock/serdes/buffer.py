@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from penstock.errors import SerializationError
 from penstock.record import Headers, RecordMetadata
-from penstock.serdes.api import Serde
+from penstock.serdes.api import Serde, inner_serde
 
 _LONG = struct.Struct(">q")
 _INT = struct.Struct(">i")
@@ -51,13 +51,13 @@ class BufferKeySerde(Serde[BufferKey]):
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return the key as bytes."""
         timestamp, key, sequence = value
-        data = _known(self._key_serde, "keys").serialize(topic, key, headers)
+        data = inner_serde(self._key_serde, "key").serialize(topic, key, headers)
         return _LONG.pack(timestamp) + data + _INT.pack(sequence)
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> BufferKey:
         """Return the key."""
         (timestamp,), (sequence,) = _LONG.unpack(data[: _LONG.size]), _INT.unpack(data[-_INT.size :])
-        key = _known(self._key_serde, "keys").deserialize(topic, data[_LONG.size : -_INT.size], headers)
+        key = inner_serde(self._key_serde, "key").deserialize(topic, data[_LONG.size : -_INT.size], headers)
         return BufferKey(timestamp, key, sequence)
 
 
@@ -76,7 +76,7 @@ class BufferValueSerde(Serde[BufferValue]):
         """Return the value as bytes."""
         buffered: BufferValue = value
         metadata = buffered.metadata
-        data = _known(self._value_serde, "values").serialize(topic, buffered.value, headers)
+        data = inner_serde(self._value_serde, "value").serialize(topic, buffered.value, headers)
         entries = [part for name, content in buffered.headers for part in (_sized(name.encode()), _sized(content))]
         return b"".join(
             (
@@ -106,7 +106,7 @@ class BufferValueSerde(Serde[BufferValue]):
         if value is None:
             raise SerializationError(f"Cannot read {data[:100]!r} from {topic!r}: a record that waits has a value.")
         metadata = RecordMetadata(None if source is None else source.decode(), partition, offset)
-        plain = _known(self._value_serde, "values").deserialize(topic, value, headers)
+        plain = inner_serde(self._value_serde, "value").deserialize(topic, value, headers)
         return BufferValue(timestamp, tuple(read), metadata, plain)
 
 
@@ -119,9 +119,3 @@ def _next(data: bytes, at: int) -> tuple[bytes | None, int]:
     (size,) = _INT.unpack_from(data, at)
     start = at + _INT.size
     return (None, start) if size < 0 else (data[start : start + size], start + size)
-
-
-def _known(serde: Serde | None, what: str) -> Serde:
-    if serde is None:
-        raise SerializationError(f"A stream-table join has no serde of the stream's {what}: name one in Joined.")
-    return serde

@@ -10,9 +10,8 @@ from __future__ import annotations
 import struct
 from typing import Any, NamedTuple
 
-from penstock.errors import SerializationError
 from penstock.record import Headers
-from penstock.serdes.api import Serde
+from penstock.serdes.api import Serde, inner_serde
 
 _TIME_AND_SIDE = struct.Struct(">q?")
 
@@ -46,12 +45,12 @@ class TimestampedKeyAndJoinSideSerde(Serde[TimestampedKeyAndJoinSide]):
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return the key as bytes."""
         timestamp, left, key = value
-        return _TIME_AND_SIDE.pack(timestamp, left) + _known(self._key_serde, "keys").serialize(topic, key, headers)
+        return _TIME_AND_SIDE.pack(timestamp, left) + inner_serde(self._key_serde, "key").serialize(topic, key, headers)
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> TimestampedKeyAndJoinSide:
         """Return the key."""
         timestamp, left = _TIME_AND_SIDE.unpack_from(data)
-        key = _known(self._key_serde, "keys").deserialize(topic, data[_TIME_AND_SIDE.size :], headers)
+        key = inner_serde(self._key_serde, "key").deserialize(topic, data[_TIME_AND_SIDE.size :], headers)
         return TimestampedKeyAndJoinSide(timestamp, left, key)
 
 
@@ -73,17 +72,11 @@ class LeftOrRightValueSerde(Serde[LeftOrRightValue]):
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return the value as bytes."""
         left, plain = value
-        serde = _known(self._left_serde if left else self._right_serde, "values")
+        serde = inner_serde(self._left_serde if left else self._right_serde, "value")
         return (b"\x01" if left else b"\x00") + serde.serialize(topic, plain, headers)
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> LeftOrRightValue:
         """Return the value."""
         left = data[0] == 1
-        serde = _known(self._left_serde if left else self._right_serde, "values")
+        serde = inner_serde(self._left_serde if left else self._right_serde, "value")
         return LeftOrRightValue(left, serde.deserialize(topic, data[1:], headers))
-
-
-def _known(serde: Serde | None, what: str) -> Serde:
-    if serde is None:
-        raise SerializationError(f"A join of streams has no serde of its {what}: name one in StreamJoined.")
-    return serde

@@ -18,7 +18,7 @@ import mmh3
 
 from penstock.errors import SerializationError, StreamsError
 from penstock.record import Headers
-from penstock.serdes.api import Serde
+from penstock.serdes.api import Serde, inner_serde
 
 _HASH_SEED = 104729
 _HASH = struct.Struct(">qq")
@@ -86,7 +86,7 @@ class SubscriptionWrapperSerde(Serde[SubscriptionWrapper]):
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return the subscription as bytes."""
         subscription: SubscriptionWrapper = value
-        key = _known(self._primary_key_serde, "primary key").serialize(f"{topic}-pk", subscription.primary_key, headers)
+        key = inner_serde(self._primary_key_serde, "key").serialize(f"{topic}-pk", subscription.primary_key, headers)
         if subscription.primary_partition is None:
             return _head(0, subscription.hash, subscription.instruction) + key
         head = _head(SUBSCRIPTION_VERSION, subscription.hash, subscription.instruction)
@@ -100,7 +100,7 @@ class SubscriptionWrapperSerde(Serde[SubscriptionWrapper]):
         key, partition = rest, None
         if version > 0:
             key, partition = rest[: -_INT.size], _INT.unpack(rest[-_INT.size :])[0]
-        primary_key = _known(self._primary_key_serde, "primary key").deserialize(f"{topic}-pk", key, headers)
+        primary_key = inner_serde(self._primary_key_serde, "key").deserialize(f"{topic}-pk", key, headers)
         return SubscriptionWrapper(hash, _INSTRUCTIONS[data[1]], primary_key, partition)
 
 
@@ -123,9 +123,7 @@ class SubscriptionResponseWrapperSerde(Serde[SubscriptionResponseWrapper]):
         head = _head(RESPONSE_VERSION, response.hash)
         if response.foreign_value is None:
             return head
-        return head + _known(self._foreign_value_serde, "foreign value").serialize(
-            topic, response.foreign_value, headers
-        )
+        return head + inner_serde(self._foreign_value_serde, "value").serialize(topic, response.foreign_value, headers)
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> SubscriptionResponseWrapper:
         """Return the response, without partition; raises StreamsError for a version that is not known."""
@@ -134,7 +132,7 @@ class SubscriptionResponseWrapperSerde(Serde[SubscriptionResponseWrapper]):
             raise _unknown_version("SubscriptionResponseWrapper", topic, version, RESPONSE_VERSION)
         if not rest:
             return SubscriptionResponseWrapper(hash, None, None)
-        value = _known(self._foreign_value_serde, "foreign value").deserialize(topic, rest, headers)
+        value = inner_serde(self._foreign_value_serde, "value").deserialize(topic, rest, headers)
         return SubscriptionResponseWrapper(hash, value, None)
 
 
@@ -161,12 +159,6 @@ def _split_head(topic: str, data: bytes) -> tuple[int, bytes | None, bytes]:
     if data[0] & _NULL_HASH:
         return data[0] & ~_NULL_HASH, None, data[1:]
     return data[0], data[1 : 1 + _HASH.size], data[1 + _HASH.size :]
-
-
-def _known(serde: Serde | None, what: str) -> Serde:
-    if serde is None:
-        raise StreamsError(f"A foreign-key join has no serde of the {what}: name one where its table is made.")
-    return serde
 
 
 def _unknown_version(kind: str, topic: str, version: int, known: int) -> StreamsError:

@@ -10,6 +10,7 @@ from typing import assert_never
 from penstock.plan import nodes as n
 from penstock.plan.lower.lowering import Lowering
 from penstock.plan.lower.table import add_table_source
+from penstock.plan.tables import NOT_VERSIONED
 from penstock.plan.upstream import source_names
 from penstock.processor.foreign_key_join import (
     ForeignTableJoin,
@@ -107,9 +108,7 @@ def _add_stream_table_join(lowering: Lowering, id: n.NodeId, node: n.StreamTable
     else:
         for name in getter.store_names():
             _check_history(lowering.topology.state_store(name), node.grace_period_ms)
-        lowering.add_processor(
-            node, partial(StreamTableGraceJoin, *arguments, node.buffer.name, node.grace_period_ms)
-        )
+        lowering.add_processor(node, partial(StreamTableGraceJoin, *arguments, node.buffer.name, node.grace_period_ms))
     _connect(lowering, node.name, getter)
     if node.buffer is not None:
         lowering.topology.add_state_store(node.buffer, node.name)
@@ -119,7 +118,7 @@ def _add_stream_table_join(lowering: Lowering, id: n.NodeId, node: n.StreamTable
 def _check_history(store: StoreBuilder, grace_period_ms: int) -> None:
     """Raise ValueError unless `store` keeps versions for the grace period."""
     if not isinstance(store.supplier, VersionedBytesStoreSupplier):
-        raise ValueError("KTable must be versioned to use a grace period in a stream table join.")
+        raise ValueError(NOT_VERSIONED)
     if grace_period_ms > store.supplier.history_retention_ms:
         raise ValueError("History retention must be at least grace period.")
 
