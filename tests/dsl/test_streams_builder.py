@@ -113,7 +113,7 @@ INHERITANCE: list[tuple[str, Callable[[KStream], KStream], Serde | None, Serde |
     ("filter", lambda s: s.filter(lambda k, v: True), KEY, VALUE),
     ("filter_not", lambda s: s.filter_not(lambda k, v: True), KEY, VALUE),
     ("peek", lambda s: s.peek(lambda k, v: None), KEY, VALUE),
-    ("map_values", lambda s: s.map_values(str), KEY, None),
+    ("map_values", lambda s: s.map_values(lambda v: v), KEY, None),
     ("flat_map_values", lambda s: s.flat_map_values(list), KEY, None),
     ("select_key", lambda s: s.select_key(lambda k, v: v), None, VALUE),
     ("map", lambda s: s.map(swap), None, None),

@@ -2,7 +2,8 @@
 nothing runs.
 
 Rules: an operator that may change keys marks its stream, so that the next operator by key repartitions it; serdes are
-inherited where keys and values are.
+inherited where keys and values are; a function whose annotation says what it returns gives its result a serde where the
+configuration has no default.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from penstock.plan.subtopology import TopicNameExtractor
 from penstock.plan.suppliers import FixedKeySupplierLike, SupplierLike, checked_fixed_key_supplier, checked_supplier
 from penstock.processor.api import ProcessorSupplier
 from penstock.serdes import Serde
+from penstock.serdes.annotated import serde_of_items, serde_of_result, serdes_of_pair, serdes_of_pairs
 
 if TYPE_CHECKING:
     from penstock.dsl.grouped import KGroupedStream
@@ -75,7 +77,8 @@ class KStream(StreamJoins[K, V]):
         """
         with_key = takes_key(mapper, "mapper")
         name = self._name(named, names.STREAM_MAP_VALUES)
-        return self._other_value(nodes.MapValues(name=name, parents=(self._id,), mapper=mapper, with_key=with_key))
+        node = nodes.MapValues(name=name, parents=(self._id,), mapper=mapper, with_key=with_key)
+        return self._other_value(node, serde_of_result(mapper))
 
     @overload
     def flat_map_values(
@@ -91,7 +94,8 @@ class KStream(StreamJoins[K, V]):
         """
         with_key = takes_key(mapper, "mapper")
         name = self._name(named, names.STREAM_FLAT_MAP_VALUES)
-        return self._other_value(nodes.FlatMapValues(name=name, parents=(self._id,), mapper=mapper, with_key=with_key))
+        node = nodes.FlatMapValues(name=name, parents=(self._id,), mapper=mapper, with_key=with_key)
+        return self._other_value(node, serde_of_items(mapper))
 
     def peek(self, action: Callable[[K, V], object], named: Named | str | None = None) -> KStream[K, V]:
         """Return the records as they are, after `action(key, value)` on each."""
@@ -118,7 +122,9 @@ class KStream(StreamJoins[K, V]):
         """Return each record as the (key, value) of `mapper(key, value)`."""
         checked(mapper, "mapper(key, value)")
         name = self._name(named, names.STREAM_MAP)
-        return self._other_key_and_value(nodes.Map(name=name, parents=(self._id,), mapper=mapper))
+        return self._other_key_and_value(
+            nodes.Map(name=name, parents=(self._id,), mapper=mapper), *serdes_of_pair(mapper)
+        )
 
     def flat_map(
         self, mapper: Callable[[K, V], Iterable[tuple[KR, VR]]], named: Named | str | None = None
@@ -126,12 +132,16 @@ class KStream(StreamJoins[K, V]):
         """Return a record for each (key, value) of `mapper(key, value)`."""
         checked(mapper, "mapper(key, value)")
         name = self._name(named, names.STREAM_FLAT_MAP)
-        return self._other_key_and_value(nodes.FlatMap(name=name, parents=(self._id,), mapper=mapper))
+        return self._other_key_and_value(
+            nodes.FlatMap(name=name, parents=(self._id,), mapper=mapper), *serdes_of_pairs(mapper)
+        )
 
     def select_key(self, mapper: Callable[[K, V], KR], named: Named | str | None = None) -> KStream[KR, V]:
         """Return each record under the key `mapper(key, value)`."""
         id = self._select_key(mapper, name_of(named))
-        return self._graph.stream(id, None, self._value_serde, repartition_required=True)
+        return self._graph.stream(
+            id, serde_of_result(mapper, is_key=True), self._value_serde, repartition_required=True
+        )
 
     def _select_key(self, mapper: Callable[[K, V], KR], name: str | None) -> nodes.NodeId:
         checked(mapper, "mapper(key, value)")
@@ -238,7 +248,7 @@ class KStream(StreamJoins[K, V]):
     def group_by(self, key_selector: Callable[[K, V], KR], grouped: Grouped | None = None) -> KGroupedStream[KR, V]:
         """Return the records grouped by `key_selector(key, value)`, repartitioned by that key."""
         if grouped is None:
-            grouped = Grouped(value_serde=self._value_serde)
+            grouped = Grouped(key_serde=serde_of_result(key_selector, is_key=True), value_serde=self._value_serde)
         return self._grouped(self._select_key(key_selector, grouped.name), grouped, True)
 
     def _grouped(self, id: nodes.NodeId, grouped: Grouped, repartition_required: bool) -> KGroupedStream:
@@ -310,10 +320,12 @@ class KStream(StreamJoins[K, V]):
             self._graph.add(node), self._key_serde, self._value_serde, repartition_required=self._repartition_required
         )
 
-    def _other_value(self, node: nodes.GraphNode) -> KStream:
+    def _other_value(self, node: nodes.GraphNode, value_serde: Serde | None = None) -> KStream:
         return self._graph.stream(
-            self._graph.add(node), self._key_serde, None, repartition_required=self._repartition_required
+            self._graph.add(node), self._key_serde, value_serde, repartition_required=self._repartition_required
         )
 
-    def _other_key_and_value(self, node: nodes.GraphNode) -> KStream:
-        return self._graph.stream(self._graph.add(node), None, None, repartition_required=True)
+    def _other_key_and_value(
+        self, node: nodes.GraphNode, key_serde: Serde | None = None, value_serde: Serde | None = None
+    ) -> KStream:
+        return self._graph.stream(self._graph.add(node), key_serde, value_serde, repartition_required=True)

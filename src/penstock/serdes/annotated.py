@@ -1,0 +1,84 @@
+"""The serdes that annotations of functions choose: what `mapper` returns says how it is written, where neither the
+operator nor the configuration names a serde.
+
+Rules: only types with one built-in serde choose one (`serde_of_type`); a default of the configuration goes before, so
+that an annotation never changes what a program writes that runs without it.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable
+from typing import Any
+
+from penstock.record import Headers
+from penstock.serdes.api import Serde
+from penstock.serdes.factory import serde_of_type
+
+
+class AnnotatedSerde(Serde[Any]):
+    """Stands for the default serde of keys or of values until a task knows the configuration."""
+
+    def __init__(self, serde: Serde, *, is_key: bool) -> None:
+        """Use `serde` where there is no default; is_key: it is for keys."""
+        self._serde = serde
+        self._is_key = is_key
+
+    def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> Serde:
+        """Return the default, or the serde of the annotation if there is none."""
+        default = key_serde if self._is_key else value_serde
+        return self._serde if default is None else default.with_defaults(key_serde, value_serde)
+
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
+        """Return `value` as the serde of the annotation writes it."""
+        return self._serde.serialize(topic, value, headers)
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> Any:
+        """Return what the serde of the annotation reads."""
+        return self._serde.deserialize(topic, data, headers)
+
+
+def serde_of_result(function: Callable[..., Any], *, is_key: bool = False) -> Serde | None:
+    """Return the serde of what `function` returns as its annotation says it, None if that chooses none."""
+    return _annotated(_result(function), is_key)
+
+
+def serde_of_items(function: Callable[..., Any]) -> Serde | None:
+    """Return the serde of the values of the iterable that `function` returns, None if its annotation chooses none."""
+    arguments = typing.get_args(_result(function))
+    return _annotated(arguments[0], False) if len(arguments) == 1 else None
+
+
+def serdes_of_pair(function: Callable[..., Any]) -> tuple[Serde | None, Serde | None]:
+    """Return the serdes of the (key, value) that `function` returns, each None if its annotation chooses none."""
+    return _pair(_result(function))
+
+
+def serdes_of_pairs(function: Callable[..., Any]) -> tuple[Serde | None, Serde | None]:
+    """Return the serdes of the pairs (key, value) of the iterable that `function` returns, each None if its annotation
+    chooses none."""
+    arguments = typing.get_args(_result(function))
+    return _pair(arguments[0]) if len(arguments) == 1 else (None, None)
+
+
+def _pair(annotation: Any) -> tuple[Serde | None, Serde | None]:
+    arguments = typing.get_args(annotation)
+    if typing.get_origin(annotation) is not tuple or len(arguments) != 2:
+        return None, None
+    return _annotated(arguments[0], True), _annotated(arguments[1], False)
+
+
+def _annotated(annotation: Any, is_key: bool) -> Serde | None:
+    serde = None if annotation is None else serde_of_type(annotation)
+    return None if serde is None else AnnotatedSerde(serde, is_key=is_key)
+
+
+def _result(function: Callable[..., Any]) -> Any:
+    """Return the annotation of what `function` returns, None if there is none or it cannot be read; a class returns its
+    own objects."""
+    if isinstance(function, type):
+        return function
+    try:
+        return typing.get_type_hints(function).get("return")
+    except (NameError, TypeError, AttributeError):  # a name that exists for type checkers only, or no function at all
+        return None
