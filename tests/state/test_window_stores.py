@@ -101,7 +101,7 @@ class Model:
         """Return the entries that have not expired, in the order of the store."""
         found = [(id_, value) for id_, value in self.entries.items() if id_[1] > self.clock - RETENTION]
         if self.in_memory:
-            return sorted(found, key=lambda entry: (entry[0][1], entry[0][0], entry[0][2]))
+            return sorted(found, key=lambda entry: (entry[0][1], entry[0][0], -entry[0][2]))  # the latest start first
         return sorted(found, key=lambda entry: (entry[0][1] // INTERVAL, *_disk_order(entry[0])))
 
 
@@ -217,7 +217,7 @@ def test_a_session_store_holds_what_a_dict_would(
 
     assert list(store.fetch_range(None, None)) == sessions(live)
     assert list(store.backward_fetch_range(None, None)) == sessions(live)[::-1]
-    of_key = sorted(((id_, v) for id_, v in live if id_[0] == key), key=lambda entry: entry[0])
+    of_key = [(id_, v) for id_, v in live if id_[0] == key]
     assert list(store.fetch(key)) == sessions(of_key)
     assert list(store.backward_fetch(key)) == sessions(of_key)[::-1]
     found = sessions((id_, v) for id_, v in of_key if id_[1] >= earliest_end and id_[2] <= latest_start)

@@ -254,6 +254,11 @@ class InMemorySegmentedStore(SegmentedStore):
     def _accepted_at(self, time: int) -> int:
         return time - self._retention + 1
 
+    def remove(self, key: bytes) -> None:
+        """Delete `key`, which does not set the clock; one that has expired is not counted as dropped."""
+        if self._time(key) >= self._oldest_accepted:
+            self._buffer.put(key, None)
+
 
 class CachingSegmentedStore(CachingKeyValueStore):
     """Reads and writes through a named cache over a store whose entries expire (Kafka classes: CachingWindowStore,

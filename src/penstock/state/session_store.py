@@ -7,7 +7,7 @@ An entry is known by key, end and start of the session, and expires by its end. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -30,6 +30,8 @@ from penstock.state.state_serdes import StateSerdes
 from penstock.state.suppliers import SessionBytesStoreSupplier
 from penstock.windows import LONG_MAX, SessionWindow, Windowed
 
+_Order = Callable[[tuple[bytes, bytes]], Any]
+
 
 class MeteredSessionStore(MeteredStore):
     """A session store of objects (implements SessionStore and EngineSessionStore)."""
@@ -47,7 +49,11 @@ class MeteredSessionStore(MeteredStore):
         self._uncommitted = buffer
         self._sessions: SegmentedStore | CachingSegmentedStore = buffer if cache is None else cache
         self._interval = supplier.segment_interval_ms
-        self._by_time = supplier.time_ordered or not persistent
+        self._order: _Order | None = None  # that of segment and key
+        if not persistent:
+            self._order = _end_key_latest_start if cache is None else _end_key_start
+        elif supplier.time_ordered:
+            self._order = _end_start_key
 
     # ---------- what users call
 
@@ -114,7 +120,7 @@ class MeteredSessionStore(MeteredStore):
         Not for stores with a cache."""
         self._check_open()
         found = self._uncommitted.entries_by_time(earliest_session_end, latest_session_end)
-        return self._iterator(iter(sorted(found, key=_end_start_key if self._persistent else _end_key_start)))
+        return self._iterator(iter(sorted(found, key=self._order or _end_start_key)))
 
     def serialize_keys(self, keys: list[Any]) -> list[bytes | None]:
         """Return each of `keys` (without session) as bytes, None for None; raises SerializationError."""
@@ -140,6 +146,8 @@ class MeteredSessionStore(MeteredStore):
         """Return the same store as it is below the record cache: what has expired is hidden."""
         beneath = super().beneath_cache()
         beneath._sessions = self._uncommitted
+        if beneath._order is _end_key_start:
+            beneath._order = _end_key_latest_start
         return beneath
 
     # ---------- helpers
@@ -159,9 +167,10 @@ class MeteredSessionStore(MeteredStore):
         first = serialized + pack_session(max(earliest_end, 0), 0)
         last = after(serialized + pack_session(LONG_MAX, latest_start))
         entries = self._in_segments(earliest_end, first, last, reverse)
-        return self._iterator(  # longer keys have the same bytes in between
+        found = (  # longer keys have the same bytes in between
             entry for entry in entries if len(entry[0]) == size and session_of(entry[0])[1] <= latest_start
         )
+        return self._iterator(self._in_order(found, reverse))
 
     def _find_range(
         self, key_from: Any, key_to: Any, earliest_end: int, latest_start: int, reverse: bool
@@ -178,7 +187,11 @@ class MeteredSessionStore(MeteredStore):
             and (lowest is None or entry[0][SEGMENT_SIZE:-SESSION_SUFFIX_SIZE] >= lowest)
             and (highest is None or entry[0][SEGMENT_SIZE:-SESSION_SUFFIX_SIZE] <= highest)
         )
-        return self._iterator(iter(sorted(found, key=_end_key_start, reverse=reverse)) if self._by_time else found)
+        return self._iterator(self._in_order(found, reverse))
+
+    def _in_order(self, entries: Iterator[tuple[bytes, bytes]], reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+        """Return entries, which are in the order of segment and key, in that of the store."""
+        return entries if self._order is None else iter(sorted(entries, key=self._order, reverse=reverse))
 
     def _in_segments(
         self, earliest_end: int, first: bytes, last: bytes | None, reverse: bool
@@ -205,11 +218,16 @@ def _overlaps(data: bytes, earliest_end: int, latest_start: int) -> bool:
     return end >= earliest_end and start <= latest_start
 
 
-def _end_start_key(entry: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
-    key = entry[0]
-    return key[-SESSION_SUFFIX_SIZE:], key[SEGMENT_SIZE:-SESSION_SUFFIX_SIZE]
+def _end_start_key(entry: tuple[bytes, bytes]) -> tuple[int, int, bytes]:
+    end, start = session_of(entry[0])
+    return end, start, entry[0][SEGMENT_SIZE:-SESSION_SUFFIX_SIZE]
 
 
-def _end_key_start(entry: tuple[bytes, bytes]) -> tuple[bytes, bytes, bytes]:
-    key = entry[0]
-    return key[-SESSION_SUFFIX_SIZE:-8], key[SEGMENT_SIZE:-SESSION_SUFFIX_SIZE], key[-8:]
+def _end_key_start(entry: tuple[bytes, bytes]) -> tuple[int, bytes, int]:
+    end, start = session_of(entry[0])
+    return end, entry[0][SEGMENT_SIZE:-SESSION_SUFFIX_SIZE], start
+
+
+def _end_key_latest_start(entry: tuple[bytes, bytes]) -> tuple[int, bytes, int]:
+    end, start = session_of(entry[0])
+    return end, entry[0][SEGMENT_SIZE:-SESSION_SUFFIX_SIZE], -start
