@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,12 +17,12 @@ from tests.support.tables import UNCACHED, updates
 class Context:
     """Notes what is forwarded."""
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        self._config = config
+    def __init__(self, upgrade_from: str | None = None) -> None:
+        self._upgrade_from = upgrade_from
         self.forwarded: list[tuple[Any, Change]] = []
 
-    def app_configs(self) -> Mapping[str, Any]:
-        return self._config
+    def config(self, key: str) -> str | None:
+        return {"upgrade.from": self._upgrade_from}[key]
 
     def forward(self, record: Record[Any, Change]) -> None:
         self.forwarded.append((record.key, record.value))
@@ -34,7 +34,7 @@ def grouped(
     upgrade_from: str | None = None,
     versioned: bool = False,
 ) -> list[tuple[Any, Change]]:
-    context = Context({} if upgrade_from is None else {"upgrade.from": upgrade_from})
+    context = Context(upgrade_from)
     processor = TableGroupBy(mapper, versioned)
     processor.init(context)  # type: ignore[arg-type]  # all that the processor asks for
     processor.process(Record("key", change, 1))
@@ -67,7 +67,7 @@ def test_late_versions_do_not_travel() -> None:
 
 def test_a_key_is_needed() -> None:
     processor = TableGroupBy(lambda key, value: (key, value), False)
-    processor.init(Context({}))  # type: ignore[arg-type]  # all that the processor asks for
+    processor.init(Context())  # type: ignore[arg-type]  # all that the processor asks for
     with pytest.raises(StreamsError, match="should not be null"):
         processor.process(Record(None, Change("x", None), 1))
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from penstock.errors import StreamsError
 from penstock.processor.aggregate import Aggregator, Initializer, Reducer
-from penstock.processor.api import Processor, ProcessorContext
+from penstock.processor.api import EngineContext, Processor, ProcessorContext
 from penstock.processor.forwarding import KeyValueStoreWrapper, TimestampedTupleForwarder
 from penstock.record import Change, Record
 
@@ -36,7 +36,7 @@ class TableGroupBy(Processor):
     def init(self, context: ProcessorContext) -> None:
         """See whether an upgrade asks for two records."""
         super().init(context)
-        upgrade_from = context.app_configs().get("upgrade.from")
+        upgrade_from = cast(EngineContext, context).config("upgrade.from")
         self._one_record = upgrade_from is None or tuple(map(int, upgrade_from.split(".")[:2])) >= _ONE_RECORD_SINCE
 
     def process(self, record: Record[Any, Change]) -> None:

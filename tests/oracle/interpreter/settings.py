@@ -27,6 +27,7 @@ _KEYS: Mapping[str, tuple[str, Reader]] = {
     "emit_interval_ms": ("penstock.emit.interval.ms", PLAIN),
     "statestore.cache.max.bytes": ("statestore.cache.max.bytes", PLAIN),
     "topology.optimization": ("topology.optimization", PLAIN),
+    "upgrade.from": ("upgrade.from", PLAIN),
 }
 
 _CASE_FIELDS = {
