@@ -176,7 +176,9 @@ def test_a_record_cache_shows_all_that_it_holds_and_the_store_beneath_what_has_n
                 for id_, value in dirty.items():
                     model.put(id_, value)
                 dirty.clear()
-    assert {*task.store.all()} == {(windowed(id_), value) for id_, value in written.items()}
+    found = list(task.store.fetch_range(None, None, 0, LONG_MAX))
+    assert len(found) == len(written)
+    assert {*found} == {*task.store.all()} == {(windowed(id_), value) for id_, value in written.items()}
     of_key = sorted((id_[1], v) for id_, v in written.items() if id_[0] == key and time_from <= id_[1] <= time_to)
     assert list(task.store.fetch(key, time_from, time_to)) == of_key
     assert task.store.fetch(key, time_from) == written.get((key, time_from, 0))

@@ -169,6 +169,8 @@ class StoreBuilder:
                 | VersionedBytesStoreSupplier(segment_interval_ms=interval)
             ):
                 parts.append(f"in segments of {interval} ms")
+            case _:
+                pass
         return ", ".join(parts)
 
     def with_caching_enabled(self) -> StoreBuilder:
