@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 MAX_ENTRIES = 500_000
 """How many entries are held at most, about 100 bytes each besides their values."""
 
-_OFTEN = 32  # entries of one key that are worth a look for those that have expired
+_OFTEN = 4  # new entries of one key, after which those that have expired are forgotten
 
 Entry = tuple[int, int, bytes]
 """Start of the window (ms), sequence number, value as bytes."""
@@ -40,7 +40,7 @@ class RecentDuplicates:
         else:
             entries.append(entry)
         self._count += 1
-        if len(entries) % _OFTEN == 0 and entries[0][0] < oldest:
+        if entries[0][0] < oldest and len(entries) % _OFTEN == 0:
             expired = bisect_left(entries, (oldest,))
             del entries[:expired]
             self._count -= expired
