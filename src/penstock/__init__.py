@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from penstock.errors import StreamsError
     from penstock.host.api import State
     from penstock.plan.describe import TopologyDescription
+    from penstock.plan.offset_reset import AutoOffsetReset
     from penstock.plan.partition_grouper import PartitionGrouper
     from penstock.plan.topology import Topology
     from penstock.plan.topology_config import TopologyConfig
@@ -105,6 +106,7 @@ _MODULES = {
     "penstock.errors": ("StreamsError",),
     "penstock.host.api": ("State",),
     "penstock.plan.describe": ("TopologyDescription",),
+    "penstock.plan.offset_reset": ("AutoOffsetReset",),
     "penstock.plan.partition_grouper": ("PartitionGrouper",),
     "penstock.plan.topology": ("Topology",),
     "penstock.plan.topology_config": ("TopologyConfig",),
@@ -166,6 +168,7 @@ __all__ = [
     "PUT_RETURN_CODE_NOT_PUT",
     "PUT_RETURN_CODE_VALID_TO_UNDEFINED",
     "AggregationWithHeaders",
+    "AutoOffsetReset",
     "Branched",
     "BranchedKStream",
     "BufferConfig",

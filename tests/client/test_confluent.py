@@ -115,6 +115,13 @@ def test_offsets_of_partitions(admin: ConfluentAdmin, config: StreamsConfig, top
     assert admin.end_offsets([]) == {}
 
 
+def test_offsets_for_a_time(admin: ConfluentAdmin, config: StreamsConfig, topic: str) -> None:
+    write(config, topic, 5, partition=1)
+    partitions = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
+    assert admin.offsets_for_time(partitions, 0) == {partitions[1]: 0}
+    assert admin.offsets_for_time(partitions, 1 << 60) == {}
+
+
 def test_offsets_of_a_group(admin: ConfluentAdmin, topic: str, unique_name: NAMES) -> None:
     group, partitions = unique_name("group"), [TopicPartition(topic, 0), TopicPartition(topic, 1)]
     assert admin.committed_offsets(group, partitions) == {}

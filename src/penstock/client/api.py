@@ -87,6 +87,11 @@ class Admin(Protocol):
         """Return the offset after the last record of each partition; with `read_committed` its last stable offset."""
         ...
 
+    def offsets_for_time(self, partitions: Sequence[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int]:
+        """Return the offset of the first record of each partition that is not older than `timestamp_ms`; partitions
+        without such a record are left out."""
+        ...
+
     def committed_offsets(
         self, group: str, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:

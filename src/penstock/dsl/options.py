@@ -12,8 +12,8 @@ from typing import Generic
 
 from penstock.dsl.type_variables import KR, VR, K, V
 from penstock.plan.names import check_name
+from penstock.plan.offset_reset import check_offset_reset
 from penstock.plan.subtopology import StreamPartitioner
-from penstock.plan.topology import check_offset_reset
 from penstock.processor.timestamps import TimestampExtractor
 from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder
@@ -65,7 +65,7 @@ class Consumed(Generic[K, V]):
 
     key_serde, value_serde: None for the defaults. timestamp_extractor: gives each record its timestamp in ms, None for
     `default.timestamp.extractor`.
-    offset_reset: "earliest" or "latest", where to begin without a committed offset; None for `auto.offset.reset`.
+    offset_reset: where to begin without a position, as AutoOffsetReset makes it; None for `auto.offset.reset`.
     """
 
     key_serde: Serde[K] | None = None

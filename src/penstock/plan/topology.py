@@ -15,6 +15,7 @@ from penstock.errors import TopologyError
 from penstock.plan.copartition import check_copartitioned
 from penstock.plan.describe import TopologyDescription, describe_global_store, describe_subtopology
 from penstock.plan.node_groups import QuickUnion, node_groups
+from penstock.plan.offset_reset import EARLIEST, check_offset_reset
 from penstock.plan.subtopology import (
     BuiltTopology,
     NodeSpec,
@@ -30,8 +31,6 @@ from penstock.plan.topology_config import TopologyConfig
 from penstock.processor.timestamps import TimestampExtractor
 from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder
-
-OFFSET_RESETS = ("earliest", "latest")
 
 
 class InternalTopologyBuilder:
@@ -236,7 +235,7 @@ class Topology(InternalTopologyBuilder):
             key_serde: serde of keys; None for `default.key.serde`.
             value_serde: serde of values; None for `default.value.serde`.
             timestamp_extractor: gives each record its timestamp in ms; None for `default.timestamp.extractor`.
-            offset_reset: "earliest" or "latest": where to begin without a committed offset; None for
+            offset_reset: where to begin without a position, as AutoOffsetReset makes it; None for
                 `auto.offset.reset`.
 
         Raises:
@@ -410,7 +409,7 @@ class Topology(InternalTopologyBuilder):
             key_serde=key_serde,
             value_serde=value_serde,
             timestamp_extractor=timestamp_extractor,
-            offset_reset="earliest",
+            offset_reset=EARLIEST,
         )
         self.add_processor(processor, supplier, source)
         self.add_state_store(store, processor)
@@ -438,9 +437,3 @@ def _check_given(**arguments: object) -> None:
     for name, value in arguments.items():
         if value is None:
             raise TypeError(f"{name} must not be null")
-
-
-def check_offset_reset(offset_reset: str | None) -> None:
-    """Raise ValueError unless `offset_reset` is None or a known place to begin."""
-    if offset_reset is not None and offset_reset not in OFFSET_RESETS:
-        raise ValueError(f"Unknown offset reset {offset_reset!r}: expected one of {', '.join(OFFSET_RESETS)}.")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, cast
 
 from penstock import (
+    AutoOffsetReset,
     BufferConfig,
     Consumed,
     Grouped,
@@ -50,9 +53,22 @@ def _materialized(
     return result
 
 
+@dataclass(frozen=True)
+class OffsetReset:
+    """Where to begin: earliest, latest, none, or milliseconds as text."""
+
+    def missing(self, value: str) -> Iterator[str]:
+        """Yield nothing: all of them are built."""
+        yield from ()
+
+    def read(self, value: str) -> str:
+        """Return the value of AutoOffsetReset."""
+        return AutoOffsetReset.by_duration(int(value)) if value.isdecimal() else value
+
+
 CONSUMED = Fields(
     "consumed",
-    {**_SERDES, "timestamp_extractor": TIMESTAMP_EXTRACTORS, "offset_reset": PLAIN, "name": PLAIN},
+    {**_SERDES, "timestamp_extractor": TIMESTAMP_EXTRACTORS, "offset_reset": OffsetReset(), "name": PLAIN},
     Consumed.with_,
 )
 PRODUCED = Fields("produced", {**_SERDES, "partitioner": PARTITIONERS, "name": PLAIN}, Produced.with_)

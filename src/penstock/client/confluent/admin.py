@@ -100,6 +100,13 @@ class ConfluentAdmin:
         isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
         return self._offsets(partitions, _LATEST, isolation)
 
+    def offsets_for_time(self, partitions: Sequence[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int]:
+        """Return the offset of the first record of each partition that is not older than `timestamp_ms`; partitions
+        without such a record are left out."""
+        spec = OffsetSpec.for_timestamp(timestamp_ms)
+        found = self._offsets(partitions, spec, IsolationLevel.READ_UNCOMMITTED)
+        return {partition: offset for partition, offset in found.items() if offset >= 0}
+
     def committed_offsets(
         self, group: str, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from penstock.client.api import Admin, NewTopic
 from penstock.client.confluent.transactions import transactions_refused
+from penstock.clock import SystemClock
 from penstock.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2, StreamsConfig
 from penstock.errors import ConfigError, IncompatibleCheckpointError, StreamsError, TaskCorruptedError
 from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
@@ -20,6 +21,7 @@ from penstock.host.spark.checkpoint import Checkpoint, Manifest, Metadata
 from penstock.host.spark.placement import Placement, differences, external_sink_topics, place, resolve_patterns, shape
 from penstock.host.spark.recipe import Recipe
 from penstock.host.spark.sink import commits_topic
+from penstock.plan.offset_reset import LATEST, NONE, duration_of
 from penstock.plan.partition_grouper import configured_grouper
 from penstock.plan.subtopology import BuiltTopology, SourceSpec
 from penstock.record import TopicPartition
@@ -164,7 +166,8 @@ def _begin(
     admin: Admin,
     ends: Mapping[TopicPartition, int],
 ) -> dict[str, list[int]]:
-    """Return where each source topic is begun: at its beginning or its end, as its source or the configuration says."""
+    """Return where each source topic is begun: as its source or the configuration says; raises StreamsError where that
+    is nowhere."""
     resets = {
         topic: node.offset_reset or config["auto.offset.reset"]
         for spec in topology.subtopologies
@@ -176,7 +179,19 @@ def _begin(
     first = admin.beginning_offsets(inputs)
     begin: dict[str, list[int]] = {}
     for tp in sorted(inputs):
-        begin.setdefault(tp.topic, []).append(ends[tp] if resets[tp.topic] == "latest" else first[tp])
+        reset = resets[tp.topic]
+        duration = duration_of(reset)
+        if reset == NONE:
+            raise StreamsError(
+                f"There is no position for topic {tp.topic}, and its source is to begin nowhere (offset reset none). "
+                "Give it another, or start on a checkpoint of this application."
+            )
+        if duration is not None:
+            since = SystemClock().milliseconds() - duration
+            offset = admin.offsets_for_time([tp], since).get(tp, ends[tp])
+        else:
+            offset = ends[tp] if reset == LATEST else first[tp]
+        begin.setdefault(tp.topic, []).append(offset)
     return begin
 
 
