@@ -16,6 +16,7 @@ from penstock.state.duplicates import RecentDuplicates
 from penstock.state.layouts import (
     MAX_SEQUENCE,
     SEGMENT_SIZE,
+    SEQUENCE_SIZE,
     WINDOW_SUFFIX_SIZE,
     after,
     after_last,
@@ -132,11 +133,9 @@ class MeteredWindowStore(MeteredStore):
     def deserialize_keys(self, keys: list[bytes]) -> list[Any]:
         """Return the Windowed that each of `keys`, entry keys, stands for; raises SerializationError."""
         plain = self._serdes.deserialize_keys([key[SEGMENT_SIZE:-WINDOW_SUFFIX_SIZE] for key in keys])
-        size = self._window_size
-        return [
-            Windowed(key, TimeWindow.of_size(window_start_of(entry), size))
-            for key, entry in zip(plain, keys, strict=True)
-        ]
+        starts = [key[-WINDOW_SUFFIX_SIZE:-SEQUENCE_SIZE] for key in keys]
+        windows = {start: self._window(int.from_bytes(start, "big")) for start in set(starts)}  # mostly few
+        return list(map(Windowed, plain, map(windows.__getitem__, starts)))
 
     def get_columns(self, keys: Sequence[bytes]) -> tuple[list[Any], Int64Array]:
         """Return the values and timestamps (ms) of `keys`, entry keys; None and NO_TIMESTAMP where there is none.
@@ -227,7 +226,10 @@ class MeteredWindowStore(MeteredStore):
 
     def _windowed(self, data: bytes) -> Windowed[Any]:
         key = self._serdes.deserialize_key(data[SEGMENT_SIZE:-WINDOW_SUFFIX_SIZE])
-        return Windowed(key, TimeWindow.of_size(window_start_of(data), self._window_size))
+        return Windowed(key, self._window(window_start_of(data)))
+
+    def _window(self, start: int) -> TimeWindow:
+        return TimeWindow.of_size(start, self._window_size)
 
 
 class MeteredTimestampedWindowStore(MeteredWindowStore):
