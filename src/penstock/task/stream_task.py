@@ -77,7 +77,6 @@ class StreamTask:
         own number of every topic if not given.
         """
         self.task_id = task_id
-        self._spec = spec
         checkpoint = checkpoint or TaskCheckpoint()
         self._lane_offsets = dict(checkpoint.lane_offsets)
         self._context = TaskContext(
@@ -100,7 +99,19 @@ class StreamTask:
         )
         self._context.stores = self._state.stores
         self._context.global_stores = global_stores or {}
-        sender = RecordSender(self._collector, partitions, str(task_id), task_id.partition)
+        self._make_nodes(spec, config, RecordSender(self._collector, partitions, str(task_id), task_id.partition))
+        self._group = PartitionGroup(
+            {topic: source for source in self._topology.sources for topic in source.spec.topics},
+            config["default.timestamp.extractor"] or fail_on_invalid_timestamp,
+            checkpoint.partition_times,
+            self._execution.takes_serialized,
+            self._context.count_dropped,
+            self._errors.need_source_records,
+        )
+        self._stream_time = _stream_time(spec, task_id, config, checkpoint, input_partitions)
+        self._order = None if config["penstock.trace.order"] is None else OrderTrace()
+
+    def _make_nodes(self, spec: SubtopologySpec, config: StreamsConfig, sender: RecordSender) -> None:
         self._context.sender = sender.send
         self._errors = ErrorHandling.of_task(self._context, sender)
         self._topology = ProcessorTopology(spec, self._context, self._collector, sender, self._errors)
@@ -115,16 +126,6 @@ class StreamTask:
             config["penstock.execution"] == "auto",
             self._punctuate_stream_time,
         )
-        self._group = PartitionGroup(
-            {topic: source for source in self._topology.sources for topic in source.spec.topics},
-            config["default.timestamp.extractor"] or fail_on_invalid_timestamp,
-            checkpoint.partition_times,
-            self._execution.takes_serialized,
-            self._context.count_dropped,
-            self._errors.need_source_records,
-        )
-        self._stream_time = _stream_time(spec, task_id, config, checkpoint, input_partitions)
-        self._order = None if config["penstock.trace.order"] is None else OrderTrace()
 
     def initialize(self) -> None:
         """Call `init` of every processor; raises StreamsError naming the one that fails."""

@@ -75,15 +75,7 @@ def prepare(
     transactional, guarantee = _guarantee(config, application_id)
     ends = admin.end_offsets(_inputs(topology, placement), read_committed=True)
     if metadata is None:
-        begin = _begin(topology, placement, config, admin, ends)
-        metadata = Metadata(
-            uuid.uuid4().hex,
-            application_id,
-            begin,
-            placement.partitions,
-            placement.sink_partitions,
-            shape(topology, placement),
-        )
+        metadata = _new_metadata(application_id, topology, placement, _begin(topology, placement, config, admin, ends))
         checkpoint.write_metadata(metadata)
     if transactional:
         _make_commits_topic(admin, topics, commits_topic(application_id), placement.sink_partitions, config)
@@ -102,6 +94,19 @@ def prepare(
     last = _last_manifest(checkpoint, metadata)
     checkpoint.forget_unfinished_start()
     return Prepared(recipe, guarantee, last, ends)
+
+
+def _new_metadata(
+    application_id: str, topology: BuiltTopology, placement: Placement, begin: dict[str, list[int]]
+) -> Metadata:
+    return Metadata(
+        uuid.uuid4().hex,
+        application_id,
+        begin,
+        placement.partitions,
+        placement.sink_partitions,
+        shape(topology, placement),
+    )
 
 
 def _check_no_global_stores(topology: BuiltTopology) -> None:
