@@ -16,7 +16,6 @@ from penstock.processor.api import EngineContext, Processor, ProcessorContext
 from penstock.processor.joiner import keyed_joiner
 from penstock.processor.operator_time import ObservedStreamTime
 from penstock.record import NO_TIMESTAMP, Record
-from penstock.serdes.outer_join import LeftOrRightValue, TimestampedKeyAndJoinSide
 from penstock.state.api import KeyValueStore
 from penstock.state.windowed_api import EngineWindowStore, WindowStore
 from penstock.windows import LONG_MAX, JoinWindows
@@ -140,7 +139,7 @@ class StreamStreamOuterJoin(Processor):
         ):
             alone = False
             if self._keeps_other:
-                waiting = TimestampedKeyAndJoinSide(other_timestamp, not self._left, key)
+                waiting = other_timestamp, not self._left, key  # a plain tuple is made in a tenth of the time
                 if self._waiting.get(waiting) is not None:
                     self._waiting.put(waiting, None)
             forward(Record(key, joiner(key, value, other_value), max(timestamp, other_timestamp), headers))
@@ -149,8 +148,8 @@ class StreamStreamOuterJoin(Processor):
                 forward(Record(key, joiner(key, value, None), timestamp, headers))
             else:
                 clocks.lower_min_time(timestamp)
-                this = TimestampedKeyAndJoinSide(timestamp, self._left, key)
-                self._waiting.put(this, [*(self._waiting.get(this) or ()), LeftOrRightValue(self._left, value)])
+                this = timestamp, self._left, key
+                self._waiting.put(this, [*(self._waiting.get(this) or ()), (self._left, value)])
 
     def _emit_non_joined(self, record: Record[Any, Any], stream_time: int) -> None:
         """Forward the records that wait and whose windows are over, those of both sides in the order of time."""
@@ -172,7 +171,7 @@ class StreamStreamOuterJoin(Processor):
                 for _, value in values:
                     this, other = (value, None) if left is self._left else (None, value)
                     self.context.forward(Record(key, self._joiner(key, this, other), min_time, record.headers))
-                self._waiting.put(TimestampedKeyAndJoinSide(min_time, left, key), None)
+                self._waiting.put((min_time, left, key), None)
         clocks.set_min_time(min_time)
 
 
