@@ -1,6 +1,6 @@
 # `make help` lists the targets. Everything runs in .venv, which scripts/bootstrap.sh makes when it is missing or out of date.
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint crash benchmarks lock bootstrap clean
+.PHONY: help demo test lint crash benchmarks coverage lock bootstrap clean
 BIN := .venv/bin
 JOBS ?= 2
 
@@ -24,6 +24,9 @@ crash: bootstrap ## run all crash tests: every kill, not a sample
 
 benchmarks: bootstrap ## measure, and print the figures of benchmarks/README.md
 	@exec $(BIN)/python benchmarks/word_count.py $(ARGS)
+
+coverage: bootstrap ## write docs/coverage.md: what of Kafka Streams' API is there
+	@exec $(BIN)/python scripts/coverage.py
 
 lock: ## resolve the dependencies anew into requirements.lock (needs uv)
 	uv pip compile --quiet --universal --generate-hashes --extra dev --python-version 3.11 --no-emit-index-url \
