@@ -84,7 +84,8 @@ class Drawn:
         if parent.number:
             grown = self.one([self.number_filter, self.to_text])(parent)
         else:
-            grown = self.one([self.stateless, self.stateless, self.merge, self.process, self.aggregate])(parent)
+            steps = [self.stateless, self.stateless, self.merge, self.process, self.aggregate, self.table]
+            grown = self.one(steps)(parent)
         self.streams.append(grown)
 
     def number_filter(self, parent: Stream) -> Stream:
@@ -160,6 +161,33 @@ class Drawn:
         if windows["kind"] == "unlimited" or strategy == "on_window_update":
             return id
         return self.add("emit_strategy", **{"from": id}, strategy=strategy)
+
+    def table(self, parent: Stream) -> Stream:
+        """Make a table of a stream, with up to three operators on it, and a stream again."""
+        id = self.add("to_table", **{"from": parent.id}, **self.materialized())
+        for _ in range(self._draw(st.integers(0, 3))):
+            op = self.one(["filter", "filter_not", "map_values", "transform_values", "suppress", "group_by"])
+            if op == "suppress":
+                buffer = self.one([{}, {"max_records": 2}])
+                limit = {"until": "time_limit", "ms": self.one([0, 5, 20]), "buffer": buffer}
+                id = self.add(op, **{"from": id}, suppressed=limit)
+            elif op == "group_by":
+                id = self.add(op, **{"from": id}, mapper=self.one(["key_by_first_character", ["null_key_if", "z"]]))
+                functions = {"initializer": ["text", "s"], "adder": "append", "subtractor": "append_minus"}
+                id = self.add("aggregate", **{"from": id}, **functions, **self.materialized())
+            else:
+                field, choices = {
+                    "map_values": ("mapper", TEXT_MAPPERS),
+                    "transform_values": ("transformer", ["key_and_value", ["null_if_contains", "z"]]),
+                }.get(op, ("predicate", TEXT_FILTERS))
+                id = self.add(op, **{"from": id}, **{field: self.one(choices)}, **self.materialized())
+        return Stream(self.add("to_stream", **{"from": id}))
+
+    def materialized(self) -> Entry:
+        """Return the option of a store that the user named, or none."""
+        if self.one([True, False]):
+            return {}
+        return {"materialized": {"name": f"table{len(self.entries)}", "caching": self.one([True, False])}}
 
     def finish(self) -> None:
         """Send every stream to a topic of its own."""
