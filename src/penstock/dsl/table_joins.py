@@ -194,37 +194,15 @@ class TableJoins(Generic[K, V]):
         materialized: Materialized | None = None,
     ) -> KTable:
         with_key = takes_key(extractor, "foreign_key_extractor")
-        options, provider = table_joined or TableJoined(), self._graph.names
-
-        def named(suffix: str, prefix: str) -> str:
-            return provider.suffixed_name(options.name, suffix, prefix)
-
-        topic = named("-subscription-registration", names.SUBSCRIPTION_REGISTRATION) + _TOPIC
-        registration = named("-subscription-registration-processor", names.SUBSCRIPTION_REGISTRATION)
-        registration_sink = named("-subscription-registration-sink", names.TABLE_SINK)
-        registration_source = named("-subscription-registration-source", names.TABLE_SOURCE)
+        options, kept = table_joined or TableJoined(), materialized or Materialized()
+        join_names = _foreign_key_names(self._graph.names, options.name)
+        store = self._result_store(kept, names.FOREIGN_KEY_JOIN_OUTPUT)
         subscriptions = StoreBuilder(
-            KeyValueBytesStoreSupplier(named("-subscription-store", names.SUBSCRIPTION_STORE), None),
+            KeyValueBytesStoreSupplier(join_names.subscription_store, None),
             BytesSerde(),
             SubscriptionWrapperSerde(self._key_serde),
             timestamped=True,
         )
-        join_names = nodes.ForeignKeyNames(
-            registration_topic=topic,
-            registration=registration,
-            registration_sink=registration_sink,
-            registration_source=registration_source,
-            receive=named("-subscription-receive", names.SUBSCRIPTION_PROCESSOR),
-            join_foreign=named("-subscription-join-foreign", names.SUBSCRIPTION_PROCESSOR),
-            foreign_join=named("-foreign-join-subscription", names.SUBSCRIPTION_PROCESSOR),
-            response_topic=named("-subscription-response", names.SUBSCRIPTION_RESPONSE) + _TOPIC,
-            response_sink=named("-subscription-response-sink", names.TABLE_SINK),
-            response_source=named("-subscription-response-source", names.TABLE_SOURCE),
-            resolver=named("-subscription-response-resolver", names.SUBSCRIPTION_RESPONSE_RESOLVER),
-        )
-        result = named("-result", names.FOREIGN_KEY_JOIN_OUTPUT)
-        kept = materialized or Materialized()
-        store = self._result_store(kept, names.FOREIGN_KEY_JOIN_OUTPUT)
         subscription = self._graph.add(
             nodes.ForeignKeySubscription(
                 name=join_names.join_foreign,
@@ -245,13 +223,13 @@ class TableJoins(Generic[K, V]):
             nodes.ForeignTableJoin(
                 name=join_names.foreign_join,
                 parents=(other._id,),
-                registration_topic=topic,
+                registration_topic=join_names.registration_topic,
                 store=subscriptions,
                 foreign_key_serde=other._key_serde,
             )
         )
         join = nodes.ForeignKeyJoin(
-            name=result,
+            name=join_names.result,
             parents=(subscription, update),
             primary_table=self._id,
             joiner=joiner,
@@ -265,3 +243,28 @@ class TableJoins(Generic[K, V]):
             queryable=kept.user_store_name is not None,
         )
         return self._graph.table(self._graph.add(join), self._key_serde, store.value_serde, kept.user_store_name)
+
+
+def _foreign_key_names(provider: names.InternalNameProvider, name: str | None) -> nodes.ForeignKeyNames:
+    """Return the names of a join by foreign key, each beginning with `name` or, if it is None, generated; they take
+    their numbers of the counter in the order in which they stand here.
+    """
+
+    def named(suffix: str, prefix: str) -> str:
+        return provider.suffixed_name(name, suffix, prefix)
+
+    return nodes.ForeignKeyNames(
+        registration_topic=named("-subscription-registration", names.SUBSCRIPTION_REGISTRATION) + _TOPIC,
+        registration=named("-subscription-registration-processor", names.SUBSCRIPTION_REGISTRATION),
+        registration_sink=named("-subscription-registration-sink", names.TABLE_SINK),
+        registration_source=named("-subscription-registration-source", names.TABLE_SOURCE),
+        subscription_store=named("-subscription-store", names.SUBSCRIPTION_STORE),
+        receive=named("-subscription-receive", names.SUBSCRIPTION_PROCESSOR),
+        join_foreign=named("-subscription-join-foreign", names.SUBSCRIPTION_PROCESSOR),
+        foreign_join=named("-foreign-join-subscription", names.SUBSCRIPTION_PROCESSOR),
+        response_topic=named("-subscription-response", names.SUBSCRIPTION_RESPONSE) + _TOPIC,
+        response_sink=named("-subscription-response-sink", names.TABLE_SINK),
+        response_source=named("-subscription-response-source", names.TABLE_SOURCE),
+        resolver=named("-subscription-response-resolver", names.SUBSCRIPTION_RESPONSE_RESOLVER),
+        result=named("-result", names.FOREIGN_KEY_JOIN_OUTPUT),
+    )

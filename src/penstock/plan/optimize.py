@@ -1,14 +1,14 @@
 """Optimisations of a plan, where `topology.optimization` asks for them, and the merging of duplicate sources, which
 always is done.
 
-Rules: every function takes a plan and returns another one; none changes what a program computes. Those of Kafka's
-optimisations that concern tables and joins are accepted and find nothing to do in a plan without them.
+Rules: every function takes a plan and returns another one; none changes what a program computes, but for the order in
+which results come where Kafka's changes it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from operator import itemgetter
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from penstock.errors import ConfigError, TopologyError
 from penstock.plan import nodes as n
 from penstock.plan.names import RepartitionNames
+from penstock.plan.upstream import ancestors
 
 REUSE_TABLE_SOURCE_TOPICS = "reuse.ktable.source.topics"
 MERGE_REPARTITION_TOPICS = "merge.repartition.topics"
@@ -154,7 +155,7 @@ def _repartitions_by_key_changer(plan: n.Plan) -> dict[n.NodeId, list[n.NodeId]]
     for id, node in by_age:
         if isinstance(node, n.Repartition) and node.movable:
             changers = (
-                other for other in _ancestors(plan, id) if _changes_keys(plan[other]) or _changes_values(plan[other])
+                other for other in ancestors(plan, id) if _changes_keys(plan[other]) or _changes_values(plan[other])
             )
             nearest = next(changers, None)
             if nearest is not None and _changes_keys(plan[nearest]):
@@ -180,25 +181,13 @@ def _changes_values(node: n.GraphNode) -> bool:
     return isinstance(node, n.MapValues | n.FlatMapValues)
 
 
-def _ancestors(plan: n.Plan, id: n.NodeId) -> Iterator[n.NodeId]:
-    """Yield `id` and all nodes above it, each once, depth first."""
-    seen: set[n.NodeId] = set()
-    stack = [id]
-    while stack:
-        current = stack.pop()
-        if current not in seen:
-            seen.add(current)
-            yield current
-            stack.extend(reversed(plan[current].parents))
-
-
 def _child_above(plan: n.Plan, parent: n.NodeId, id: n.NodeId) -> n.NodeId:
     """Return the child of `parent` by which the node `id` is below it, or is that child."""
-    return next(candidate for candidate in _ancestors(plan, id) if parent in plan[candidate].parents)
+    return next(candidate for candidate in ancestors(plan, id) if parent in plan[candidate].parents)
 
 
 def _is_below(plan: n.Plan, id: n.NodeId, above: n.NodeId) -> bool:
-    return any(above in plan[candidate].parents for candidate in _ancestors(plan, id))
+    return any(above in plan[candidate].parents for candidate in ancestors(plan, id))
 
 
 def _replace_parent(plan: dict[n.NodeId, n.GraphNode], removed: n.NodeId, parents: tuple[n.NodeId, ...]) -> None:

@@ -94,12 +94,13 @@ class TableTableJoin(BaseNode):
 
 @dataclass(frozen=True, kw_only=True)
 class ForeignKeyNames:
-    """The names of the topics and nodes of a foreign-key join."""
+    """The names of the topics, the nodes and the store of a foreign-key join."""
 
     registration_topic: str
     registration: str
     registration_sink: str
     registration_source: str
+    subscription_store: str
     receive: str
     join_foreign: str
     foreign_join: str
@@ -107,6 +108,7 @@ class ForeignKeyNames:
     response_sink: str
     response_source: str
     resolver: str
+    result: str
 
 
 @dataclass(frozen=True, kw_only=True)
