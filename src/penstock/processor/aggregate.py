@@ -93,6 +93,7 @@ class _KeyedAggregation(BatchProcessor):
         changes: list[Change] = []
         timestamps: list[int] = []
         updated: list[int] = []
+        fresh = self._store.fresh
         initial, update, cached, send_old = self._initial, self._update, self._store.cached, self._send_old_values
         for row, (serialized, key, value, timestamp) in enumerate(
             zip(keys, batch.keys, batch.values, batch.timestamps.tolist(), strict=True)
@@ -100,8 +101,7 @@ class _KeyedAggregation(BatchProcessor):
             old_value, old_timestamp = current[serialized]
             timestamp = max(timestamp, old_timestamp)
             try:
-                if old_value is None:
-                    old_value = initial()
+                old_value = initial() if old_value is None else fresh(old_value)
                 new_value = update(key, value, old_value)
             except Exception as error:
                 failures(row if rows is None else int(rows[row]), error)

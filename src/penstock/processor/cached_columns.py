@@ -1,7 +1,8 @@
 """The sessions and sliding windows that a batch works on, behind a record cache: each key is looked up once, and what
 has become of its entries is written at the end, each in the context of its last write.
 
-Nothing expires within a batch behind a cache, which is what makes this give the same as record by record.
+Nothing expires within a batch behind a cache, which is what makes this give the same as record by record. What users'
+functions get is as fresh as from the store, since they may change it.
 """
 
 from __future__ import annotations
@@ -98,8 +99,9 @@ class CachedSessions(_CachedEntries[EngineSessionStore, list[_Session], tuple[in
     def find(self, earliest_end: int, latest_start: int) -> list[tuple[SessionWindow, Any]]:
         """Return the sessions that end at `earliest_end` (ms) or later and start at `latest_start` or earlier."""
         _, own = self._own()
+        fresh = self._store.fresh
         return [
-            (window, aggregate)
+            (window, fresh(aggregate))
             for end, start, window, aggregate in own
             if end >= earliest_end and start <= latest_start
         ]
@@ -164,12 +166,13 @@ class CachedWindows(_CachedEntries[EngineWindowStore, _KeyWindows, tuple[int, in
         """Return start and result of the windows that start from `time_from` to `time_to` (ms), the latest first."""
         _, own = self._own()
         starts = own.starts[bisect_left(own.starts, time_from) : bisect_right(own.starts, time_to)]
-        return [(start, own.results[start]) for start in reversed(starts)]
+        found = [(start, own.results[start]) for start in reversed(starts)]
+        return [(start, ValueAndTimestamp(self._store.fresh(value), time)) for start, (value, time) in found]
 
     def put(self, window: TimeWindow, change: Change, timestamp: int) -> None:
         """Write the new result of a window with its timestamp (ms); None deletes."""
         place, own = self._own()
-        start, new = window.start, change.new_value
+        start, new = window.start, self._store.fresh(change.new_value)
         if new is not None:
             if start not in own.results:
                 insort(own.starts, start)

@@ -173,7 +173,8 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
         change_times: list[int] = []
         failed: list[int] = []
         failed_row = -1
-        initializer, aggregator, cached = self._initializer, self._aggregator, self._store.cached
+        initializer, aggregator = self._initializer, self._aggregator
+        cached, fresh = self._store.cached, self._store.fresh
         keys, values, times = batch.keys, batch.values, batch.timestamps.tolist()
         for update, (row, entry) in enumerate(
             zip(updates.columns.rows.tolist(), updates.entries.tolist(), strict=True)
@@ -185,8 +186,8 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
             try:
                 if old is None:
                     old = initializer()
-                elif timestamps[entry] > timestamp:
-                    timestamp = timestamps[entry]
+                else:
+                    old, timestamp = fresh(old), max(timestamp, timestamps[entry])
                 new = aggregator(keys[row], values[row], old)
             except Exception as error:
                 failures(row, error)

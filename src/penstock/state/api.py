@@ -323,6 +323,12 @@ class EngineStore(StateStore, Protocol):
         ...
 
 
+    def fresh(self, value: Any) -> Any:
+        """Return `value` (without a timestamp) as it would come back from the store: a copy if it can be changed, since
+        users' functions may change what they are given."""
+        ...
+
+
 class EngineKeyValueStore(KeyValueStore, EngineStore, Protocol):
     """A key-value store as operators and tasks see it."""
 

@@ -116,6 +116,10 @@ class MeteredStore:
         is none; raises SerializationError naming the store."""
         return self._serdes.deserialize_values(values)
 
+    def fresh(self, value: Any) -> Any:
+        """Return `value` as it would come back from the store: a copy if it can be changed."""
+        return self._serdes.fresh(value)
+
     def beneath_cache(self) -> Self:
         """Return the same store as it is below the record cache; a store without a cache is as it is."""
         beneath = copy(self)

@@ -8,7 +8,10 @@ puts these before all. Errors name the store and its serdes. Nothing here knows 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any, cast
+from uuid import UUID
 
 import numpy as np
 
@@ -29,6 +32,11 @@ from penstock.state.layouts import (
     split_timestamps,
     timestamp_of,
 )
+
+_UNCHANGEABLE = frozenset(
+    {type(None), bool, int, float, complex, str, bytes, Decimal, UUID, date, datetime, time, timedelta}
+)
+"""Types whose values nobody can change."""
 
 
 class StateSerdes:
@@ -67,6 +75,13 @@ class StateSerdes:
     def deserialize_value(self, data: bytes | None) -> Any:
         """Return the value that `data` stands for, None for None; raises SerializationError."""
         return None if data is None else self._deserialize(self.value_serde, data, "value")
+
+    def fresh(self, value: Any) -> Any:
+        """Return `value`, which has no timestamp, as it would come back from the store: a copy if it can be changed;
+        raises SerializationError."""
+        if type(value) in _UNCHANGEABLE:
+            return value
+        return self._deserialize(self.value_serde, self.serialize(self.value_serde, value, "value"), "value")
 
     def serialize(self, serde: Serde, value: Any, what: str) -> bytes:
         """Return `value`, which is the `what` of a call, as `serde` writes it; raises SerializationError."""
