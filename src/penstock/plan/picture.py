@@ -170,10 +170,7 @@ def _first_row(graph: Graph, ids: Iterable[str], boxes: Mapping[str, _Box]) -> i
 
 def _place_loose(graph: Graph, boxes: dict[str, _Box]) -> None:
     """Place the nodes outside of groups: over the middle of their neighbours, as far right as others leave room."""
-    bottoms: dict[str | None, int] = {}
-    for id, box in boxes.items():
-        group = graph.nodes[id].group
-        bottoms[group] = max(bottoms.get(group, 0), box.row)
+    groups = {title: [boxes[id] for id in ids] for title, ids in graph.groups().items()}
     taken: dict[int, float] = {}
     loose = [id for id, node in graph.nodes.items() if node.group is None]
     middles = {id: _middle(_neighbours(graph, id), boxes) for id in loose}
@@ -181,13 +178,23 @@ def _place_loose(graph: Graph, boxes: dict[str, _Box]) -> None:
         writers = [edge.start for edge in graph.edges if edge.end == id]
         readers = [edge.end for edge in graph.edges if edge.start == id]
         if writers:
-            row = 1 + max(bottoms[graph.nodes[writer].group] for writer in writers)
+            row = 1 + max(box.row for writer in writers for box in groups[str(graph.nodes[writer].group)])
         else:
             row = min(boxes[reader].row for reader in readers) - 1
         width = _width(graph.nodes[id])
         x = max(middles[id] - width / 2, taken.get(row, _GAP))
+        for group in groups.values():  # from left to right: a row may run through the block of another group
+            x = _beside(group, row, x, width)
         taken[row] = x + width + _GAP
         boxes[id] = _Box(x, width, row)
+
+
+def _beside(group: list[_Box], row: int, x: float, width: float) -> float:
+    """Return `x`, or what is right of the block of `group` where a box of this width at `x` would lie on it."""
+    rows = [box.row for box in group]
+    left, right = min(box.x for box in group) - _GAP, max(box.x + box.width for box in group) + _GAP
+    lies_on_it = min(rows) <= row <= max(rows) and x < right and x + width > left
+    return right if lies_on_it else x
 
 
 def _neighbours(graph: Graph, id: str) -> list[str]:
