@@ -322,7 +322,6 @@ class EngineStore(StateStore, Protocol):
         store keeps none."""
         ...
 
-
     def fresh(self, value: Any) -> Any:
         """Return `value` (without a timestamp) as it would come back from the store: a copy if it can be changed, since
         users' functions may change what they are given."""
