@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import SerializationError
-from penstock.serdes import Serde, Serdes
+from penstock.serdes import LongSerde, Serde, Serdes
 
 
 @dataclass
@@ -102,6 +102,29 @@ def test_a_column_is_canonical_only_if_each_text_is_valid_on_its_own(column: lis
         return True
 
     assert Serdes.string().is_canonical_column(column) == all(valid(item) for item in column if item is not None)
+
+
+@pytest.mark.parametrize("serde", [Serdes.short(), Serdes.integer(), Serdes.long(), Serdes.double(), Serdes.float()])
+@given(column=st.lists(st.none() | st.binary(min_size=2, max_size=4) | st.binary(min_size=8, max_size=8), max_size=3))
+def test_a_column_of_numbers_is_readable_or_canonical_only_if_it_is(serde: Serde, column: list[bytes | None]) -> None:
+    try:
+        numbers = serde.deserialize_column("topic", column)
+    except SerializationError:
+        assert not serde.is_readable_column(column)
+        return
+    assert serde.is_readable_column(column)
+    if serde.is_canonical_column(column):
+        assert serde.serialize_column("topic", numbers) == column
+
+
+def test_a_serde_that_changes_how_numbers_are_read_says_nothing_of_columns() -> None:
+    class Doubled(LongSerde):
+        def deserialize(self, topic: str, data: bytes, headers: Any = ()) -> int:
+            return 2 * super().deserialize(topic, data, headers)
+
+    assert LongSerde().is_canonical_column([bytes(8), None])
+    assert not Doubled().is_readable_column([bytes(8)])
+    assert not Doubled().is_canonical_column([bytes(8)])
 
 
 @given(st.lists(st.none() | st.text(max_size=3)))

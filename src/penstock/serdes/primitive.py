@@ -194,6 +194,21 @@ class _NumberSerde(Serde[N], Generic[N]):
             return super().deserialize_column(topic, data)
         return list(struct.unpack(f">{len(data)}{self._format.format[1:]}", b"".join(cast("list[bytes]", data))))
 
+    def is_readable_column(self, data: list[bytes | None]) -> bool:
+        """Return whether all have the size of the number."""
+        if type(self).deserialize is not _NumberSerde.deserialize:
+            return False
+        return {len(item) for item in data if item is not None} <= {self._format.size}
+
+    def is_canonical_column(self, data: list[bytes | None]) -> bool:
+        """Return whether all have the size of a whole number; floating-point numbers that are none may be written
+        otherwise."""
+        return (
+            self._python_type is int
+            and type(self).serialize is _NumberSerde.serialize
+            and self.is_readable_column(data)
+        )
+
 
 class ShortSerde(_NumberSerde[int]):
     """Whole numbers of 2 bytes (Kafka class: Serdes.ShortSerde)."""
