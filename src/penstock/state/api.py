@@ -322,6 +322,10 @@ class EngineStore(StateStore, Protocol):
         store keeps none."""
         ...
 
+
+class EngineColumnStore(EngineStore, Protocol):
+    """What aggregations of whole batches need of every kind of store."""
+
     def fresh(self, value: Any) -> Any:
         """Return `value` (without a timestamp) as it would come back from the store: a copy if it can be changed, since
         users' functions may change what they are given."""
@@ -332,7 +336,7 @@ class EngineKeyValueStore(KeyValueStore, EngineStore, Protocol):
     """A key-value store as operators and tasks see it."""
 
 
-class EngineTimestampedKeyValueStore(EngineKeyValueStore, Protocol):
+class EngineTimestampedKeyValueStore(EngineKeyValueStore, EngineColumnStore, Protocol):
     """What the aggregations need of a timestamped key-value store: the same results as one by one, one call a batch.
 
     Keys are bytes; values and their timestamps (ms) are columns; None is no value, with NO_TIMESTAMP.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from penstock.record import Int64Array
-from penstock.state.api import EngineStore, KeyValueIterator, RecordContext, StateStore
+from penstock.state.api import EngineColumnStore, KeyValueIterator, RecordContext, StateStore
 from penstock.windows import Windowed
 
 
@@ -128,7 +128,7 @@ class SessionStore(ReadOnlySessionStore, Protocol):
 # ---------- what operators need besides
 
 
-class EngineWindowStore(WindowStore, EngineStore, Protocol):
+class EngineWindowStore(WindowStore, EngineColumnStore, Protocol):
     """A window store as operators see it. In columns an entry is known by its *entry key*, bytes of key and start that
     `entry_keys` makes and `deserialize_keys` reads."""
 
@@ -159,7 +159,7 @@ class EngineWindowStore(WindowStore, EngineStore, Protocol):
         ...
 
 
-class EngineSessionStore(SessionStore, EngineStore, Protocol):
+class EngineSessionStore(SessionStore, EngineColumnStore, Protocol):
     """A session store as operators see it. In columns an entry is known by its *entry key*, as in a window store."""
 
     def serialize_keys(self, keys: list[Any]) -> list[bytes | None]:
