@@ -2,15 +2,18 @@
 (Kafka class: InMemoryTimeOrderedKeyValueChangeBuffer).
 
 An update is kept with the context of its record and the value that the key had before the first update. Entries are
-ordered by time and serialised key; an index says the time of a key. How many there are, how many bytes they count for
-and the least time are processor metadata.
+ordered by time and serialised key; an index says the time of a key. How many there are and how many bytes they count
+for are processor metadata. In memory are only the keys of what comes out next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping
+from heapq import heappop, heappush
+from itertools import islice
 from typing import Any, NamedTuple
 
+from penstock.errors import ProcessorStateError
 from penstock.record import NO_TIMESTAMP, Change, ValueAndTimestamp
 from penstock.state.api import RecordContext
 from penstock.state.cache import context_size
@@ -25,6 +28,8 @@ _INDEX_PREFIX = b"\xff"
 _TIME_SIZE = 8
 _CONTEXT_SIZE = 20
 """Bytes counted for timestamp, offset and partition of a context."""
+_CHUNK = 4096
+"""How many keys are read from the store at once."""
 
 
 class Eviction(NamedTuple):
@@ -44,10 +49,9 @@ class TimeOrderedChangeBuffer(MeteredStore):
         super().__init__(serdes, buffer, None, persistent=False)
         self._entries = buffer
         self._metadata = metadata
-        self._records, self._bytes, self._min_time = (
-            f"{self._name}/{what}" for what in ("records", "bytes", "min_time")
-        )
-        self._start = pack_timestamp(max(0, metadata.get(self._min_time, 0)))  # no entry is before it
+        self._records, self._bytes = f"{self._name}/records", f"{self._name}/bytes"
+        self._next: list[bytes] = []  # a heap of the keys of all entries before the horizon
+        self._horizon: bytes | None = b""  # None: no entry is behind it
 
     @property
     def num_records(self) -> int:
@@ -62,7 +66,9 @@ class TimeOrderedChangeBuffer(MeteredStore):
     @property
     def min_timestamp(self) -> int:
         """The least time (ms) of an update, LONG_MAX if none waits."""
-        return self._metadata.get(self._min_time, LONG_MAX)
+        if not self._next and self._horizon is not None:
+            self._read_next(self._horizon)
+        return timestamp_of(self._next[0]) if self._next else LONG_MAX
 
     def put(self, time: int, key: Any, change: Change, context: RecordContext) -> None:
         """Keep `change` of `key`, which came with the record of `context`; one that waits already keeps its time, else
@@ -76,8 +82,8 @@ class TimeOrderedChangeBuffer(MeteredStore):
             known = pack_timestamp(time)
             self._entries.put(index_key, known)
             self._count(1, _size(serialized, added := BufferedChange(old, old, new, context)))
-            self._metadata[self._min_time] = min(self.min_timestamp, time)
-            self._start = min(self._start, known + serialized)
+            if self._horizon is None or known + serialized < self._horizon:
+                heappush(self._next, known + serialized)
         else:
             replaced = unpack_change(before)
             added = BufferedChange(replaced.prior_value, old, new, context)
@@ -102,25 +108,25 @@ class TimeOrderedChangeBuffer(MeteredStore):
         removed after its callback. Return how many left."""
         evicted = 0
         read = self._serdes.deserialize_value
-        entry = self._first()
-        while entry is not None and predicate():
-            entry_key, data = entry
-            serialized, buffered = entry_key[TIMESTAMP_SIZE:], unpack_change(data)
+        while self.min_timestamp != LONG_MAX and predicate():
+            entry_key = heappop(self._next)
+            serialized, data = entry_key[TIMESTAMP_SIZE:], self._entries.get(entry_key)
+            if data is None:
+                raise ProcessorStateError(f"Store {self._name!r} has lost an update of {timestamp_of(entry_key)} ms.")
+            buffered = unpack_change(data)
             change = Change(read(buffered.new_value), read(buffered.old_value))
             callback(Eviction(self._serdes.deserialize_key(serialized), change, buffered.context))
             self._entries.put(entry_key, None)
             self._entries.put(_INDEX_PREFIX + serialized, None)
             self._count(-1, -_size(serialized, buffered))
-            self._start = entry_key
-            entry = self._first()
-            self._metadata[self._min_time] = LONG_MAX if entry is None else timestamp_of(entry[0])
             evicted += 1
         return evicted
 
-    def _first(self) -> tuple[bytes, bytes] | None:
-        if self.num_records == 0:
-            return None
-        return self._entries.first(self._start, AFTER_SEGMENTS)
+    def _read_next(self, horizon: bytes) -> None:
+        """Read the keys of the next entries, from `horizon` on: they are in order, and so a heap."""
+        keys = [key for key, _ in islice(self._entries.range(horizon, AFTER_SEGMENTS, False), _CHUNK + 1)]
+        self._horizon = keys.pop() if len(keys) > _CHUNK else None
+        self._next = keys
 
     def _count(self, records: int, size: int) -> None:
         metadata = self._metadata
