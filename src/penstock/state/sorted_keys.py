@@ -7,7 +7,7 @@ once the next range sorts anew.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Container, Iterable, Iterator, Sized
+from collections.abc import Container, Iterable, Sized
 from typing import Protocol
 
 _MOST_PENDING = 256
@@ -52,13 +52,6 @@ class SortedKeys:
         if reverse:
             chosen.reverse()
         return chosen
-
-    def each_between(self, from_key: bytes, to_key: bytes) -> Iterator[bytes]:
-        """Yield the keys with from_key <= key < to_key in byte order, which costs nothing for those that are not taken;
-        the dict must not change meanwhile."""
-        keys = self._current()
-        for place in range(bisect_left(keys, from_key), bisect_left(keys, to_key)):
-            yield keys[place]
 
     def _current(self) -> list[bytes]:
         if self._keys is None:

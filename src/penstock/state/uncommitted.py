@@ -68,17 +68,6 @@ class UncommittedStore:
         written = [(key, writes[key]) for key in self._sorted.between(from_key, to_key, reverse)]
         return merge(iter(written), committed, reverse) if written else committed
 
-    def first(self, from_key: bytes, to_key: bytes) -> tuple[bytes, bytes] | None:
-        """Return the first entry with from_key <= key < to_key, None if there is none; costs little if few keys were
-        deleted before it."""
-        writes = self._writes
-        committed = next((entry for entry in self._view.range(from_key, to_key, False) if entry[0] not in writes), None)
-        for key in self._sorted.each_between(from_key, to_key if committed is None else committed[0]):
-            value = writes[key]
-            if value is not None:
-                return key, value
-        return committed
-
     def approximate_num_entries(self) -> int:
         """Return how many entries there are; costs a look-up for each uncommitted key."""
         total = self._view.approximate_num_entries()
