@@ -18,6 +18,7 @@ from penstock.plan.tables import is_versioned_store, own_versions
 from penstock.plan.window_close import window_grace_ms
 from penstock.processor.suppress import SuppressConstraints
 from penstock.serdes import Serde
+from penstock.serdes.annotated import serde_of_result
 from penstock.state.api import StoreBuilder
 from penstock.state.suppliers import TimeOrderedBufferBytesStoreSupplier
 
@@ -126,7 +127,7 @@ class KTable(TableJoins[K, V]):
             store=store,
             versioned=versioned,
         )
-        return self._table(node, materialized, None)
+        return self._table(node, materialized, serde_of_result(mapper))
 
     def transform_values(
         self,

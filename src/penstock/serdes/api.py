@@ -74,6 +74,13 @@ class Serde(Generic[T]):
         return False
 
 
+def or_default(
+    inner: Serde | None, default: Serde | None, key_serde: Serde | None, value_serde: Serde | None
+) -> Serde | None:
+    """Return `inner` with the defaults in its own inner places, `default` where it is None."""
+    return default if inner is None else inner.with_defaults(key_serde, value_serde)
+
+
 def inner_serde(serde: Serde | None, what: str) -> Serde:
     """Return `serde`, which is for a `what` (key or value) within something larger; raises ConfigError where it was
     neither given nor a default.

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from penstock.errors import SerializationError
 from penstock.record import Headers, RecordMetadata
-from penstock.serdes.api import Serde, inner_serde
+from penstock.serdes.api import Serde, inner_serde, or_default
 
 _LONG = struct.Struct(">q")
 _INT = struct.Struct(">i")
@@ -46,7 +46,7 @@ class BufferKeySerde(Serde[BufferKey]):
 
     def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> Serde[BufferKey]:
         """Return this serde, or one with the default serde of keys if it was made without."""
-        return self if self._key_serde is not None else BufferKeySerde(key_serde)
+        return BufferKeySerde(or_default(self._key_serde, key_serde, key_serde, value_serde))
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return the key as bytes."""
@@ -70,7 +70,7 @@ class BufferValueSerde(Serde[BufferValue]):
 
     def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> Serde[BufferValue]:
         """Return this serde, or one with the default serde of values if it was made without."""
-        return self if self._value_serde is not None else BufferValueSerde(value_serde)
+        return BufferValueSerde(or_default(self._value_serde, value_serde, key_serde, value_serde))
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return the value as bytes."""

@@ -11,7 +11,7 @@ import struct
 from typing import Any, NamedTuple
 
 from penstock.record import Headers
-from penstock.serdes.api import Serde, inner_serde
+from penstock.serdes.api import Serde, inner_serde, or_default
 
 _TIME_AND_SIDE = struct.Struct(">q?")
 
@@ -40,7 +40,7 @@ class TimestampedKeyAndJoinSideSerde(Serde[TimestampedKeyAndJoinSide]):
 
     def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> Serde[TimestampedKeyAndJoinSide]:
         """Return this serde, or one with the default serde of keys if it was made without."""
-        return self if self._key_serde is not None else TimestampedKeyAndJoinSideSerde(key_serde)
+        return TimestampedKeyAndJoinSideSerde(or_default(self._key_serde, key_serde, key_serde, value_serde))
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return the key as bytes."""
@@ -65,8 +65,8 @@ class LeftOrRightValueSerde(Serde[LeftOrRightValue]):
     def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> Serde[LeftOrRightValue]:
         """Return this serde with the default serde of values where it was made without."""
         return LeftOrRightValueSerde(
-            value_serde if self._left_serde is None else self._left_serde,
-            value_serde if self._right_serde is None else self._right_serde,
+            or_default(self._left_serde, value_serde, key_serde, value_serde),
+            or_default(self._right_serde, value_serde, key_serde, value_serde),
         )
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:

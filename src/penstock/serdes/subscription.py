@@ -18,7 +18,7 @@ import mmh3
 
 from penstock.errors import SerializationError, StreamsError
 from penstock.record import Headers
-from penstock.serdes.api import Serde, inner_serde
+from penstock.serdes.api import Serde, inner_serde, or_default
 
 _HASH_SEED = 104729
 _HASH = struct.Struct(">qq")
@@ -79,9 +79,7 @@ class SubscriptionWrapperSerde(Serde[SubscriptionWrapper]):
 
     def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> Serde[SubscriptionWrapper]:
         """Return this serde, or one with the default serde of keys if it was made without."""
-        if self._primary_key_serde is not None or key_serde is None:
-            return self
-        return SubscriptionWrapperSerde(key_serde)
+        return SubscriptionWrapperSerde(or_default(self._primary_key_serde, key_serde, key_serde, value_serde))
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return the subscription as bytes."""
@@ -113,9 +111,9 @@ class SubscriptionResponseWrapperSerde(Serde[SubscriptionResponseWrapper]):
 
     def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> Serde[SubscriptionResponseWrapper]:
         """Return this serde, or one with the default serde of values if it was made without."""
-        if self._foreign_value_serde is not None or value_serde is None:
-            return self
-        return SubscriptionResponseWrapperSerde(value_serde)
+        return SubscriptionResponseWrapperSerde(
+            or_default(self._foreign_value_serde, value_serde, key_serde, value_serde)
+        )
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return the response as bytes."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from abc import abstractmethod
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 from penstock.errors import SerializationError
@@ -28,6 +29,15 @@ class WindowedSerde(Serde):
 
     def __init__(self, inner: Serde) -> None:
         self.inner = inner
+
+    def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> Serde:
+        """Return this serde with the defaults in the places that its inner one was made without."""
+        inner = self.inner.with_defaults(key_serde, value_serde)
+        if inner is self.inner:
+            return self
+        resolved = copy(self)
+        resolved.inner = inner
+        return resolved
 
     @abstractmethod
     def _write_window(self, window: Window) -> bytes:
