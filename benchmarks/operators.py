@@ -5,7 +5,7 @@
 The tasks of a program take turns in this process: bytes in, bytes out, one partition, a commit after each epoch. Rates
 are by CPU time. Where the time goes is sampled a thousand times a CPU second: what runs innermost of Penstock counts,
 be it a user's function (those of families.py), a serde, a store, or anything else, which is the engine. Sampling costs
-a few percent, so that rates are taken without it, in a run of their own.
+a few percent, so that rates are taken without it, in a run of their own. Garbage is collected as in a worker of Spark.
 """
 
 from __future__ import annotations
@@ -26,20 +26,19 @@ from typing import Final
 
 import numpy as np
 
-ROOT: Final = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "src")]  # a script finds its neighbours, installed or not
+if __package__ is None:  # run as a script: the root of the repository is not on the path
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-
-from penstock.state.rocksdb import RocksDBBase  # noqa: E402
-
-from benchmarks.families import FAMILIES, KEYS, Family, key_of, value_of  # noqa: E402  # behind the path
-from penstock import Serdes, StreamsBuilder  # noqa: E402
-from penstock.config import StreamsConfig  # noqa: E402
-from penstock.plan.subtopology import TaskId  # noqa: E402
-from penstock.record import RecordBatch  # noqa: E402
-from penstock.state.api import Base  # noqa: E402
-from penstock.state.memory import MemoryBase  # noqa: E402
-from penstock.task.stream_task import StreamTask  # noqa: E402
+from benchmarks.families import FAMILIES, KEYS, Family, key_of, value_of
+from penstock import Serdes, StreamsBuilder
+from penstock.config import StreamsConfig
+from penstock.host.spark.stage import prepare_worker
+from penstock.plan.subtopology import TaskId
+from penstock.record import RecordBatch
+from penstock.state.api import Base
+from penstock.state.memory import MemoryBase
+from penstock.state.rocksdb import RocksDBBase
+from penstock.task.stream_task import StreamTask
 
 EPOCH: Final = 100_000
 """Records from one commit to the next."""
@@ -239,6 +238,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
+    prepare_worker()
     asked = [(FAMILIES[name], base) for name in names for base in bases if base in FAMILIES[name].aim]
     found: list[Measurement] = []
     for family, base in asked:

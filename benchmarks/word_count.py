@@ -22,12 +22,13 @@ from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "src")]  # a script finds its neighbours, installed or not
+if __package__ is None:  # run as a script: the root of the repository is not on the path
+    sys.path.insert(0, str(ROOT))
 
-from benchmarks.program import INPUT, OUTPUT, WORDS  # noqa: E402  # behind the path
-from benchmarks.topics import check_counts, fill, topics  # noqa: E402
-from penstock.broker.process import BrokerProcess  # noqa: E402
-from tests.support.kafka import KafkaUnavailableError, RealKafka  # noqa: E402
+from benchmarks.program import INPUT, OUTPUT, WORDS
+from benchmarks.topics import check_counts, fill, topics
+from penstock.broker.process import BrokerProcess
+from tests.support.kafka import KafkaUnavailableError, RealKafka
 
 CONTESTANTS: Final = {
     "a": "the task alone, one core",

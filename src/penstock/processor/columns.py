@@ -69,6 +69,8 @@ def apply(
 
 
 def _null_rows(results: list[Any], start: int, failures: FailureHandler, null_error: str) -> list[int]:
+    if not has_null(results):
+        return []
     found = [row for row in range(start, len(results)) if results[row] is None]
     for row in found:
         failures(row, TypeError(null_error))
