@@ -21,14 +21,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-ROOT: Final = Path(__file__).resolve().parents[1]
 if __package__ is None:  # run as a script: the root of the repository is not on the path
-    sys.path.insert(0, str(ROOT))
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.program import INPUT, OUTPUT, WORDS
 from benchmarks.topics import check_counts, fill, topics
 from penstock.broker.process import BrokerProcess
 from tests.support.kafka import KafkaUnavailableError, RealKafka
+
+ROOT: Final = Path(__file__).resolve().parents[1]
 
 CONTESTANTS: Final = {
     "a": "the task alone, one core",
