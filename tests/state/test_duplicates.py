@@ -45,3 +45,21 @@ def test_a_full_memory_forgets_all_and_reads_again() -> None:
     for key in (b"a", b"a", b"b", b"c", b"a"):
         assert len(recent.between(key, 0, 0)) == 4
     assert loads == [b"a", b"b", b"c", b"a"]
+
+
+def test_writes_to_one_key_do_not_go_beyond_the_bound() -> None:
+    stored: list[Entry] = []
+    loads: list[bytes] = []
+
+    def load(key: bytes) -> list[Entry]:
+        loads.append(key)
+        return list(stored)
+
+    recent = RecentDuplicates(load, max_entries=10)
+    assert recent.between(b"a", 0, 0) == []
+    for number in range(25):
+        stored.append((0, number, b""))
+        recent.add(b"a", stored[-1], oldest=0)
+    assert len(recent.between(b"a", 0, 0)) == 25  # more than may be held: read from the store each time
+    assert len(recent.between(b"a", 0, 0)) == 25
+    assert loads == [b"a", b"a", b"a"]

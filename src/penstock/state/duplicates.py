@@ -44,20 +44,26 @@ class RecentDuplicates:
             expired = bisect_left(entries, (oldest,))
             del entries[:expired]
             self._count -= expired
+        if self._count > self._max_entries:
+            self._forget()
 
     def between(self, key: bytes, time_from: int, time_to: int) -> list[Entry]:
         """Return the entries of `key` from `time_from` to `time_to` (ms), both inclusive, in order."""
         entries = self._entries.get(key)
         if entries is None:
             entries = list(self._load(key))
-            self._count += len(entries) + 1
-            if self._count > self._max_entries:
-                self._entries.clear()
-                self._count = len(entries) + 1
-            self._entries[key] = entries
+            if self._count + len(entries) + 1 > self._max_entries:
+                self._forget()
+            if len(entries) < self._max_entries:
+                self._entries[key] = entries
+                self._count += len(entries) + 1
         if not entries or entries[-1][0] < time_from:
             return []
         start = 0 if entries[0][0] >= time_from else bisect_left(entries, (time_from,))
         if entries[-1][0] <= time_to:
             return entries[start:]
         return entries[start : bisect_left(entries, (time_to + 1,))]
+
+    def _forget(self) -> None:
+        self._entries.clear()
+        self._count = 0
