@@ -7,6 +7,7 @@ row. Keys without a row are kept: clients take those that they know (any librdka
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +28,8 @@ from penstock.exception_handlers import (
     ProductionExceptionHandler,
 )
 from penstock.serdes import Serde
+
+_log = logging.getLogger(__name__)
 
 AT_LEAST_ONCE = "at_least_once"
 EXACTLY_ONCE_V2 = "exactly_once_v2"
@@ -404,6 +407,16 @@ def redacted(key: str, value: Any) -> str:
     return "[hidden]" if any(part in key.lower() for part in _SECRET_PARTS) else str(value)
 
 
+_warned: set[str] = set()
+
+
+def warn_without_meaning(key: str) -> None:
+    """Say in the log, once in a process, that the configuration `key` changes nothing where the application runs."""
+    if key not in _warned:
+        _warned.add(key)
+        _log.warning("The configuration %s has no meaning here and is left out.", key)
+
+
 class StreamsConfig(Mapping[str, Any]):
     """The configuration of one application, checked (Kafka class: StreamsConfig). Reading a key that has a row and no
     value gives its default."""
@@ -415,7 +428,7 @@ class StreamsConfig(Mapping[str, Any]):
         surroundings = os.environ if environment is None else environment
         for old, new in _RENAMED.items():
             if old in given and new not in given:
-                given[new] = given[old]
+                given[new] = given.pop(old)
         for name in KEYS:
             if name not in given and environment_name(name) in surroundings:
                 given[name] = surroundings[environment_name(name)]

@@ -8,14 +8,11 @@ have no meaning to it are left out and named once in the log. Values of keys nev
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.config import StreamsConfig
+from penstock.config import StreamsConfig, warn_without_meaning
 from penstock.errors import ConfigError
-
-_log = logging.getLogger(__name__)
 
 CONSUMER, PRODUCER, ADMIN = "consumer", "producer", "admin"
 
@@ -77,30 +74,26 @@ _ALIASES: Mapping[str, str] = {"linger.ms": "queue.buffering.max.ms"}
 
 _WITHOUT_MEANING = frozenset(
     (
-        "acceptable.recovery.lag", "application.server", "buffered.records.per.partition",
-        "built.in.metrics.version", "cache.max.bytes.buffering", "commit.interval.ms", "default.client.supplier",
+        "acceptable.recovery.lag", "application.server", "buffered.records.per.partition", "built.in.metrics.version",
+        "cache.max.bytes.buffering", "commit.interval.ms", "default.client.supplier",
         "default.deserialization.exception.handler", "default.dsl.store", "default.production.exception.handler",
-        "deserialization.exception.handler", "dsl.store.format", "enable.metrics.push",
-        "ensure.explicit.internal.resource.naming", "errors.dead.letter.queue.topic.name", "group.protocol",
-        "interceptor.classes", "key.deserializer", "key.serializer", "log.summary.interval.ms", "max.poll.records",
-        "max.task.idle.ms", "max.warmup.replicas", "metric.reporters", "metrics.num.samples",
-        "metrics.recording.level", "metrics.sample.window.ms", "num.standby.replicas", "num.stream.threads",
-        "poll.ms", "probing.rebalance.interval.ms", "processing.exception.handler", "processor.wrapper.class",
-        "production.exception.handler", "rack.aware.assignment.strategy", "rack.aware.assignment.tags",
-        "repartition.purge.interval.ms", "rocksdb.config.setter", "state.cleanup.delay.ms", "task.assignor.class",
-        "task.timeout.ms", "upgrade.from", "value.deserializer", "value.serializer", "window.size.ms",
+        "enable.metrics.push", "group.protocol", "interceptor.classes", "key.deserializer", "key.serializer",
+        "log.summary.interval.ms", "max.poll.records", "max.warmup.replicas", "metric.reporters",
+        "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms", "num.standby.replicas",
+        "num.stream.threads", "poll.ms", "probing.rebalance.interval.ms", "rack.aware.assignment.strategy",
+        "rack.aware.assignment.tags", "repartition.purge.interval.ms", "state.cleanup.delay.ms",
+        "task.assignor.class", "task.timeout.ms", "value.deserializer", "value.serializer", "window.size.ms",
         "windowed.inner.class.serde", "windowstore.changelog.additional.retention.ms",
     )
 )  # fmt: skip
-"""Keys of Kafka Streams and of the Java clients that librdkafka does not know and that change nothing here."""
+"""Keys without a row of their own, of Kafka Streams and of the Java clients, that librdkafka does not know and that
+change nothing here."""
 
 _NOT_THE_USERS = frozenset(
     ("group.id", "enable.auto.commit", "enable.auto.offset.store", "isolation.level", "transactional.id",
      "enable.idempotence", "partition.assignment.strategy", "enable.partition.eof")
 )  # fmt: skip
 """Keys that Penstock sets itself, as Kafka Streams does."""
-
-_warned: set[str] = set()
 
 
 def client_settings(config: StreamsConfig, role: str, forced: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -145,13 +138,7 @@ def _of_the_user(config: StreamsConfig, role: str) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key, value in chosen.items():
         if key in _WITHOUT_MEANING or key in _NOT_THE_USERS:
-            _warn_once(key)
+            warn_without_meaning(key)
         elif value is not None:
             result[_LIBRDKAFKA_NAMES.get(key, key)] = value
     return result
-
-
-def _warn_once(key: str) -> None:
-    if key not in _warned:
-        _warned.add(key)
-        _log.warning("The configuration %s has no meaning here and is left out.", key)

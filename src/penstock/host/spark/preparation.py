@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from penstock.client.api import Admin, NewTopic
 from penstock.client.confluent.transactions import transactions_refused
 from penstock.clock import SystemClock
-from penstock.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2, StreamsConfig
+from penstock.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2, StreamsConfig, warn_without_meaning
 from penstock.errors import ConfigError, IncompatibleCheckpointError, StreamsError, TaskCorruptedError
 from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
 from penstock.host.spark.checkpoint import Checkpoint, Manifest, Metadata
@@ -25,6 +25,15 @@ from penstock.plan.offset_reset import LATEST, NONE, duration_of
 from penstock.plan.partition_grouper import configured_grouper
 from penstock.plan.subtopology import BuiltTopology, SourceSpec
 from penstock.record import TopicPartition
+
+_WITHOUT_MEANING = (
+    "max.task.idle.ms",
+    "partition.pause.threshold.ms",
+    "processing.exception.handler.global.enabled",
+    "rocksdb.config.setter",
+)
+"""Keys with a row that change nothing on Spark: an epoch is planned as a whole, so that a task neither waits nor reads
+ahead; there are no global stores; bases on disk are LMDB."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +70,9 @@ def prepare(
         ConfigError: exactly_once_v2 is asked for, and the brokers do not serve transactions.
         StreamsError: a topic that a sink writes to does not exist, or the topology has a global store.
     """
+    for key in _WITHOUT_MEANING:
+        if key in config.given():
+            warn_without_meaning(key)
     _check_no_global_stores(built)
     application_id = str(config.required("application.id"))
     topics = admin.topics()
