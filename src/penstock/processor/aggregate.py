@@ -65,6 +65,11 @@ class _KeyedAggregation(BatchProcessor):
         self._store = self._values.store
         self._forwarder = TimestampedTupleForwarder(self._store, context, self._send_old_values)
 
+    @property
+    def holds_back(self) -> bool:
+        """Whether updates leave when the cache is flushed."""
+        return self._store.cached
+
     def process(self, record: Record[Any, Any]) -> None:
         """Update the aggregate of the record's key."""
         if record.key is None or record.value is None:

@@ -209,6 +209,11 @@ class BatchProcessor(Processor):
     Engine-internal: the processors of the DSL derive from it where it serves.
     """
 
+    @property
+    def holds_back(self) -> bool:
+        """Whether `process_batch` returns no rows, since all that is forwarded leaves when a cache is flushed."""
+        return False
+
     @abstractmethod
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Process all rows of `batch`.

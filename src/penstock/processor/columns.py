@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.processor.api import FailureHandler
+from penstock.processor.api import EngineContext, FailureHandler, RowOrigin
 from penstock.record import Int64Array, RecordBatch, RecordMetadata, TopicPartition, take_from
 from penstock.state.api import RecordContext
 
@@ -95,6 +95,15 @@ def write_contexts(partition: TopicPartition, batch: RecordBatch, rows: Int64Arr
     headers = repeat(()) if batch.headers is None else take_from(batch.headers, rows)
     caused = zip(batch.timestamps[rows].tolist(), headers, map(RecordMetadata._make, positions), strict=False)
     return list(map(RecordContext._make, caused))
+
+
+def with_key(context: EngineContext, batch: RecordBatch) -> tuple[RecordBatch, RowOrigin]:
+    """Return the rows of `batch` that have a key, and their places; count the others as dropped."""
+    if not has_null(batch.keys):
+        return batch, None
+    rows = np.flatnonzero(np.fromiter((key is not None for key in batch.keys), np.bool_, len(batch)))
+    context.count_dropped(len(batch) - len(rows))
+    return batch.take(rows), rows
 
 
 def has_null(column: Sequence[Any]) -> bool:

@@ -13,7 +13,16 @@ import numpy as np
 
 from penstock.processor.api import EngineContext, ProcessorContext, RowOrigin
 from penstock.processor.columns import write_contexts
-from penstock.record import NO_METADATA, NO_TIMESTAMP, Change, Record, RecordBatch, ValueAndTimestamp, take_from
+from penstock.record import (
+    NO_METADATA,
+    NO_TIMESTAMP,
+    Change,
+    Int64Array,
+    Record,
+    RecordBatch,
+    ValueAndTimestamp,
+    take_from,
+)
 from penstock.serdes.columns import distinct
 from penstock.state.api import EngineStore, EngineTimestampedKeyValueStore, FlushedEntries
 from penstock.state.versioned_api import (
@@ -49,6 +58,11 @@ class KeyValueStoreWrapper:
         if self._versions is None:
             raise TypeError(f"Store {self.store.name!r} keeps no versions: to ask for a time needs a versioned store.")
         return _plain(self._versions.get(key, timestamp_ms))
+
+    def get_columns(self, keys: list[Any]) -> tuple[list[Any], Int64Array]:
+        """Return the values and timestamps (ms) of `keys`, None and NO_TIMESTAMP where there is none; not for a store
+        with versions."""
+        return self.store.get_columns(cast("list[bytes]", self.store.serialize_keys(keys)))
 
     def put(self, key: Any, value: Any, timestamp: int) -> bool | None:
         """Write a value (None deletes) with its timestamp (ms).
@@ -123,6 +137,11 @@ class TableWriter:
         self._send_old_values = send_old_values
         self._skip_absent = skip_absent
 
+    @property
+    def cached(self) -> bool:
+        """Whether updates leave when the cache is flushed."""
+        return self._forwarder.cached
+
     def write(self, record: Record[Any, Any], value: Any) -> None:
         """Write `value` (None deletes) for the key and time of `record` and forward the update, unless the store
         refuses it because it is too old."""
@@ -147,8 +166,7 @@ class TableWriter:
                 pairs = zip(batch.values, old, strict=True)
                 rows = np.flatnonzero(np.fromiter((a is not None or b is not None for a, b in pairs), np.bool_))
                 batch, keys, old = batch.take(rows), take_from(keys, rows), take_from(old, rows)
-        if keys:
-            self._put_last(keys, batch)
+        put_last(self._engine, self._store.store, keys, batch)
         if self._forwarder.cached:
             return batch.slice(0, 0), np.empty(0, np.int64)
         changes: list[Any] = list(map(Change, batch.values, old if self._send_old_values else repeat(None)))
@@ -164,13 +182,19 @@ class TableWriter:
             current[key] = value
         return before
 
-    def _put_last(self, keys: list[bytes], batch: RecordBatch) -> None:
-        """Write the last row of each key, in their order, each in the context of that row."""
-        known, places = distinct(keys)
-        last = np.empty(len(known), np.int64)
-        last[places] = np.arange(len(keys))
-        order = np.argsort(last)
-        rows = last[order]
-        contexts = write_contexts(self._engine.source_partition(), batch, rows)
-        values, timestamps = take_from(batch.values, rows), batch.timestamps[rows]
-        self._store.store.put_columns(take_from(known, order), values, timestamps, contexts)
+
+def put_last(
+    context: EngineContext, store: EngineTimestampedKeyValueStore, keys: list[bytes], batch: RecordBatch
+) -> None:
+    """Write to `store` the value of the last row of each key, in their order, each in the context of that row; `keys`
+    has the keys of `batch` as bytes."""
+    if not keys:
+        return
+    known, places = distinct(keys)
+    last = np.empty(len(known), np.int64)
+    last[places] = np.arange(len(keys))
+    order = np.argsort(last)
+    rows = last[order]
+    contexts = write_contexts(context.source_partition(), batch, rows)
+    values, timestamps = take_from(batch.values, rows), batch.timestamps[rows]
+    store.put_columns(take_from(known, order), values, timestamps, contexts)

@@ -16,7 +16,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, Processor, ProcessorContext, RowOrigin
-from penstock.processor.columns import apply, composed, has_null, kept_rows
+from penstock.processor.columns import apply, composed, has_null, kept_rows, with_key
 from penstock.processor.forwarding import KeyValueStoreWrapper, TableWriter
 from penstock.processor.value_transformer import ValueTransformerWithKey, ValueTransformerWithKeySupplier, initialized
 from penstock.record import NO_METADATA, NO_TIMESTAMP, Change, Record, RecordBatch, ValueAndTimestamp, take_from
@@ -243,17 +243,9 @@ class TableSource(BatchProcessor):
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Return the rows with a key as updates."""
-        batch, rows = self._with_key(batch)
+        batch, rows = with_key(self._engine, batch)
         changes = [Change(value, None) for value in batch.values]
         return RecordBatch(batch.keys, changes, batch.timestamps, batch.offsets, batch.headers), rows
-
-    def _with_key(self, batch: RecordBatch) -> tuple[RecordBatch, RowOrigin]:
-        """Return the rows with a key, and their places; count the others as dropped."""
-        if not has_null(batch.keys):
-            return batch, None
-        rows = np.flatnonzero(np.fromiter((key is not None for key in batch.keys), np.bool_, len(batch)))
-        self._engine.count_dropped(len(batch) - len(rows))
-        return batch.take(rows), rows
 
 
 class MaterializedTableSource(TableSource):
@@ -270,6 +262,11 @@ class MaterializedTableSource(TableSource):
         super().init(context)
         self._writer = TableWriter(context, self._store_name, self._send_old_values, skip_absent=False)
 
+    @property
+    def holds_back(self) -> bool:
+        """Whether updates leave when the cache is flushed."""
+        return self._writer.cached
+
     def process(self, record: Record[Any, Any]) -> None:
         """Write the record's value, which may be None, and forward it; older records are taken, too."""
         if record.key is None:
@@ -279,7 +276,7 @@ class MaterializedTableSource(TableSource):
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Write the rows with a key and return the updates."""
-        batch, rows = self._with_key(batch)
+        batch, rows = with_key(self._engine, batch)
         updates, origin = self._writer.write_batch(batch)
         return updates, composed(rows, origin)
 

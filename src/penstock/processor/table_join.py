@@ -11,11 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from penstock.processor.api import EngineContext, Processor, ProcessorContext
-from penstock.processor.forwarding import KeyValueStoreWrapper, TimestampedTupleForwarder
+import numpy as np
+
+from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, Processor, ProcessorContext, RowOrigin
+from penstock.processor.columns import apply, composed, has_null, kept_rows, with_key
+from penstock.processor.forwarding import KeyValueStoreWrapper, TimestampedTupleForwarder, put_last
 from penstock.processor.joiner import JoinType
-from penstock.processor.table import ValueGetter, ValueGetterSupplier
-from penstock.record import Change, Record, ValueAndTimestamp
+from penstock.processor.table import StoreValueGetterSupplier, ValueGetter, ValueGetterSupplier
+from penstock.record import Change, Record, RecordBatch, ValueAndTimestamp, take_from
 
 TableJoiner = Callable[[Any, Any], Any]
 
@@ -54,23 +57,72 @@ class TableTableJoin(Processor):
 
     def process(self, record: Record[Any, Change]) -> None:
         """Forward the update of the result, if there is one."""
-        new, old, is_latest = record.value
-        if record.key is None or (self._drop_out_of_order and not is_latest):
+        if record.key is None or (self._drop_out_of_order and not record.value.is_latest):
             cast(EngineContext, self.context).count_dropped(1)
             return
         found = self._other.get(record.key)
         other, timestamp = None, record.timestamp
         if found is not None and found.value is not None:
             other, timestamp = found.value, max(timestamp, found.timestamp)
-        elif not self._keeps_this or (new is None and old is None):
-            return
+        change = self._joined(record.value, other)
+        if change is not None:
+            self.context.forward(Record(record.key, change, timestamp, record.headers))
+
+    def _joined(self, change: Change, other: Any) -> Change | None:
+        """Return the update of the result that follows from `change` of this side, where the other side has the value
+        `other`; None if there is none."""
+        new, old, is_latest = change
+        if other is None and (not self._keeps_this or (new is None and old is None)):
+            return None
         joiner, keeps_absent = self._joiner, self._keeps_other and other is not None
         new_result = joiner(new, other) if new is not None or keeps_absent else None
         old_result = joiner(old, other) if self._send_old_values and (old is not None or keeps_absent) else None
-        self.context.forward(Record(record.key, Change(new_result, old_result, is_latest), timestamp, record.headers))
+        return Change(new_result, old_result, is_latest)
 
 
-class TableTableJoinMerge(Processor):
+class BatchTableTableJoin(TableTableJoin, BatchProcessor):
+    """The same, for tables without versions of which the other has a store."""
+
+    def __init__(
+        self,
+        other: StoreValueGetterSupplier,
+        joiner: TableJoiner,
+        reverse: bool,
+        keeps_this: bool,
+        keeps_other: bool,
+        send_old_values: bool,
+    ) -> None:
+        """Look up values by `other`; the other arguments are those of TableTableJoin."""
+        super().__init__(other, joiner, reverse, keeps_this, keeps_other, send_old_values, drop_out_of_order=False)
+        self._other_store_name = other.store_name
+
+    def init(self, context: ProcessorContext) -> None:
+        """Prepare the look-up."""
+        super().init(context)
+        self._other_store = KeyValueStoreWrapper(context, self._other_store_name)
+
+    def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
+        """Return the updates of the result."""
+        batch, origin = with_key(cast(EngineContext, self.context), batch)
+        if not len(batch):
+            return batch, origin
+
+        def failed(row: int, error: Exception) -> None:
+            failures(row if origin is None else int(origin[row]), error)
+
+        others, other_timestamps = self._other_store.get_columns(batch.keys)
+        applied = apply(self._joined, (batch.values, others), failed)
+        changes, kept = applied.results, applied.kept
+        if has_null(changes):
+            there = np.flatnonzero(np.fromiter((change is not None for change in changes), np.bool_, len(changes)))
+            changes, kept = take_from(changes, there), composed(kept, there)
+        timestamps = np.maximum(batch.timestamps, other_timestamps)
+        rest = kept_rows(RecordBatch(batch.keys, batch.values, timestamps, batch.offsets, batch.headers), kept)
+        result = RecordBatch(rest.keys, changes, rest.timestamps, rest.offsets, rest.headers)
+        return result, composed(origin, kept)
+
+
+class TableTableJoinMerge(BatchProcessor):
     """Stores the results of both sides (Kafka class: KTableKTableJoinMerger)."""
 
     def __init__(self, store_name: str, send_old_values: bool) -> None:
@@ -84,12 +136,33 @@ class TableTableJoinMerge(Processor):
         self._store = KeyValueStoreWrapper(context, self._store_name)
         self._forwarder = TimestampedTupleForwarder(self._store.store, context, self._send_old_values)
 
+    @property
+    def holds_back(self) -> bool:
+        """Whether updates leave when the cache is flushed."""
+        return self._forwarder.cached
+
     def process(self, record: Record[Any, Change]) -> None:
         """Store the result, and forward it unless the store refused it."""
         change = record.value
         is_latest = self._store.put(record.key, change.new_value, record.timestamp)
         if is_latest is not None:
             self._forwarder.maybe_forward(record.with_value(change._replace(is_latest=is_latest)))
+
+    def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
+        """Store the results and return them, none if they leave when the cache is flushed; only for a store without
+        versions."""
+        store, changes = self._store.store, batch.values
+        results = RecordBatch(
+            batch.keys, [change[0] for change in changes], batch.timestamps, batch.offsets, batch.headers
+        )
+        keys = cast("list[bytes]", store.serialize_keys(batch.keys))
+        put_last(cast(EngineContext, self.context), store, keys, results)
+        if self._forwarder.cached:
+            return batch.slice(0, 0), np.empty(0, np.int64)
+        if self._send_old_values:
+            return batch, None
+        results.values = [Change(value, None) for value in results.values]
+        return results, None
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """How a batch runs through the nodes: column by column where that gives the same, record by record elsewhere.
 
 From where a batch enters (a source, or a store whose cache is flushed) the *columns* are the nodes that can work on
-columns, whose store no other node uses, and that cannot be reached through a node that cannot. They run first, in
-topological order. What leaves them goes to sinks, as columns too, or record by record into *islands*: the other nodes,
-run depth first.
+columns, whose store no other node uses meanwhile, and that cannot be reached through a node that cannot. They run
+first, in topological order. What leaves them goes to sinks, as columns too, or record by record into *islands*: the
+other nodes, run depth first.
 
 The order is that of a depth-first run. Each row carries a position where more than one way leads out of the columns: a
 number that is refined where a node fans out or multiplies a row, so that a merge is a sort by position. Positions of
@@ -12,7 +12,8 @@ one run are unique.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
@@ -140,6 +141,24 @@ class Execution:
             return False
         processor = plan.nodes[0].processor
         return isinstance(processor, SerializedBatchProcessor) and processor.takes_serialized(source.key_serde)
+
+    def may_follow_each_other(self, sources: Iterable[SourceNode]) -> bool:
+        """Return whether records of `sources` that take turns may as well be taken source by source: if those of each
+        only change stores that nothing else looks at before their caches are flushed."""
+        if self._task.schedules.next_time(_STREAM_TIME) is not None:
+            return False
+        reached: list[ProcessorNode] = []
+        for source in sources:
+            columns = self._plans[source.name].nodes
+            below = [*source.children]
+            while below:
+                node = below.pop()
+                if not isinstance(node, ProcessorNode) or node not in columns or node in reached:
+                    return False
+                reached.append(node)
+                if not (isinstance(node.processor, BatchProcessor) and node.processor.holds_back):
+                    below.extend(node.children)
+        return not _sharing(reached)
 
     def run_serialized(
         self, source: SourceNode, partition: TopicPartition, batch: RecordBatch, stream_times: Int64Array
@@ -375,7 +394,7 @@ def _raise_at_sink(parent: Entry, error: Exception) -> NoReturn:
 
 
 def _column_nodes(topology: ProcessorTopology, errors: ErrorHandling) -> frozenset[str]:
-    """Return the names of the nodes that can work on columns and share no store.
+    """Return the names of the nodes that can work on columns if no other node uses their stores meanwhile.
 
     Where the task may go on after an error they are those in which only a user's function can fail, which concerns one
     row: no stores, and no sinks below, whose errors are their parent's. A handler of a user's own is asked in the order
@@ -383,20 +402,40 @@ def _column_nodes(topology: ProcessorTopology, errors: ErrorHandling) -> frozens
     """
     if errors.ask_in_order:
         return frozenset()
-    users: dict[str, int] = {}
-    for node in topology.processors:
-        for store in node.stores:
-            users[store] = users.get(store, 0) + 1
     return frozenset(
         node.name
         for node in topology.processors
         if isinstance(node.processor, BatchProcessor)
-        and all(users[store] == 1 for store in node.stores)
         and not (errors.may_resume and (node.stores or any(isinstance(child, SinkNode) for child in node.children)))
     )
 
 
 def _plan(entry: Entry, topology: ProcessorTopology, able: frozenset[str], errors: ErrorHandling) -> ColumnPlan:
+    """Return the plan behind `entry`. Without islands only what follows from the batch can use a store meanwhile;
+    islands let stream time move between the rows, and so any punctuation."""
+    plan = _plan_of(entry, topology, able - _sharing(_below(entry)), errors)
+    return _plan_of(entry, topology, able - _sharing(topology.processors), errors) if plan.islands else plan
+
+
+def _below(entry: Entry) -> list[ProcessorNode]:
+    """Return the processors that can be reached from `entry`, through caches, too."""
+    found: dict[str, ProcessorNode] = {}
+    below: list[Child] = [*entry.children]
+    while below:
+        node = below.pop()
+        if isinstance(node, ProcessorNode) and node.name not in found:
+            found[node.name] = node
+            below.extend(node.children)
+    return list(found.values())
+
+
+def _sharing(nodes: Sequence[ProcessorNode]) -> set[str]:
+    """Return the names of those of `nodes` that use a store which another of them uses."""
+    users = Counter(store for node in nodes for store in node.stores)
+    return {node.name for node in nodes if any(users[store] > 1 for store in node.stores)}
+
+
+def _plan_of(entry: Entry, topology: ProcessorTopology, able: frozenset[str], errors: ErrorHandling) -> ColumnPlan:
     unable: set[str] = set()
     reached: set[str] = set()
     below: list[tuple[Child, bool]] = [(child, False) for child in entry.children]

@@ -5,12 +5,13 @@ Each lane of a topic partition is a queue, taken in its own order; among the que
 timestamp is next, and of equal heads
 that of the queue first by topic, partition and lane. Taking heads one by one gives the order of a stable sort by the
 largest timestamp that a queue
-has shown so far: that is how it is done here, for all that is buffered at once.
+has shown so far: that is how it is done here, for all that is buffered at once. Where nobody could tell the difference
+the partitions are taken one after the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -54,13 +55,17 @@ class PartitionGroup:
         takes_serialized: Callable[[SourceNode], bool],
         count_dropped: Callable[[str, int], None],
         keep_source_records: bool,
+        may_follow_each_other: Callable[[Iterable[SourceNode]], bool],
     ) -> None:
         """Read the topics of `sources`.
 
         partition_times: those of the last commit (ms). takes_serialized: says whether the records of a source may stay
         bytes. count_dropped: takes a node's
         name and a number of records. keep_source_records: whether runs carry the records as they came.
+        may_follow_each_other: says whether records of the sources given, one for each partition, that take turns may as
+        well be taken one partition after the other.
         """
+        self._may_follow_each_other = may_follow_each_other
         self._sources = dict(sources)
         self._default_extractor = default_extractor
         self._takes_serialized = takes_serialized
@@ -121,6 +126,9 @@ class PartitionGroup:
         lengths = [len(batch) for _, batch in queues]
         partitions = sorted({lane.partition for lane, _ in queues})
         numbers = np.repeat([partitions.index(lane.partition) for lane, _ in queues], lengths)[order]
+        if self._may_follow_each_other(self._sources[partition.topic] for partition in partitions):
+            one_by_one = np.argsort(numbers, kind="stable")
+            order, numbers = order[one_by_one], numbers[one_by_one]
         lanes = np.repeat([lane.lane for lane, _ in queues], lengths)[order]
         merged = RecordBatch.concat([batch for _, batch in queues]).take(order)
         changes = numbers[1:] != numbers[:-1]

@@ -107,6 +107,7 @@ class StreamTask:
             self._execution.takes_serialized,
             self._context.count_dropped,
             self._errors.need_source_records,
+            self._execution.may_follow_each_other,
         )
         self._stream_time = _stream_time(spec, task_id, config, checkpoint, input_partitions)
         self._order = None if config["penstock.trace.order"] is None else OrderTrace()

@@ -4,14 +4,17 @@ becomes two sub-topologies that talk by two internal topics.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import assert_never
 
 from penstock.plan import nodes as n
 from penstock.plan.lower.lowering import Lowering
 from penstock.plan.lower.table import add_table_source
-from penstock.plan.tables import NOT_VERSIONED
+from penstock.plan.tables import NOT_VERSIONED, is_versioned_store
 from penstock.plan.upstream import source_names
+from penstock.processor.aggregate import RecordByRecord
+from penstock.processor.api import Processor
 from penstock.processor.foreign_key_join import (
     ForeignTableJoin,
     ResponseJoin,
@@ -31,7 +34,7 @@ from penstock.processor.stream_join import (
 )
 from penstock.processor.stream_table_join import StreamGlobalTableJoin, StreamTableGraceJoin, StreamTableJoin
 from penstock.processor.table import StoreValueGetterSupplier, ValueGetterSupplier
-from penstock.processor.table_join import TableTableJoin, TableTableJoinMerge
+from penstock.processor.table_join import BatchTableTableJoin, TableTableJoin, TableTableJoinMerge
 from penstock.serdes.subscription import SubscriptionResponseWrapperSerde, SubscriptionWrapperSerde
 from penstock.state.api import StoreBuilder
 from penstock.state.suppliers import VersionedBytesStoreSupplier
@@ -134,26 +137,26 @@ def _connect(lowering: Lowering, name: str, getter: ValueGetterSupplier) -> None
 def _add_table_table_join(lowering: Lowering, id: n.NodeId, node: n.TableTableJoin) -> None:
     tables, plan, type = lowering.tables, lowering.plan, node.type
     sends_old_values = tables.sends_old_values(id)
-    this, other = tables.value_getter(node.this_table), tables.value_getter(node.other_table)
-
     sides = (
-        (node.this_join, node.this_table, other, False, type.keeps_left, type.keeps_right),
-        (node.other_join, node.other_table, this, True, type.keeps_right, type.keeps_left),
+        (node.this_join, node.this_table, node.other_table, False, type.keeps_left, type.keeps_right),
+        (node.other_join, node.other_table, node.this_table, True, type.keeps_right, type.keeps_left),
     )
-    for name, table, getter, reverse, keeps_this, keeps_other in sides:
-        versioned = tables.is_versioned(table)
-        join = partial(
-            TableTableJoin, getter, node.joiner, reverse, keeps_this, keeps_other, sends_old_values, versioned
-        )
+    for name, table, other, reverse, keeps_this, keeps_other in sides:
+        getter, versioned = tables.value_getter(other), tables.is_versioned(table)
+        arguments = node.joiner, reverse, keeps_this, keeps_other, sends_old_values
+        join: Callable[[], Processor] = partial(TableTableJoin, getter, *arguments, versioned)
+        if isinstance(getter, StoreValueGetterSupplier) and not (versioned or is_versioned_store(tables.store(other))):
+            join = partial(BatchTableTableJoin, getter, *arguments)
         lowering.add_processor_below(name, [plan[table].name], join)
     parents = [node.this_join, node.other_join]
     if node.store is None:
         lowering.add_processor_below(node.name, parents, StreamMerge)
     else:
         make = partial(TableTableJoinMerge, node.store.name, sends_old_values)
-        lowering.add_processor_below(node.name, parents, make)
-    _connect(lowering, node.this_join, other)
-    _connect(lowering, node.other_join, this)
+        make_any = partial(RecordByRecord, make) if is_versioned_store(node.store) else make
+        lowering.add_processor_below(node.name, parents, make_any)
+    _connect(lowering, node.this_join, tables.value_getter(node.other_table))
+    _connect(lowering, node.other_join, tables.value_getter(node.this_table))
     if node.store is not None:
         lowering.topology.add_state_store(node.store, node.name)
     _copartition(lowering, id)
