@@ -4,12 +4,31 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import cloudpickle
 import pytest
 
-from penstock import Processor, Record, Topology
+from penstock import (
+    BufferConfig,
+    Joined,
+    JoinWindows,
+    KStream,
+    Materialized,
+    Printed,
+    Processor,
+    Record,
+    Serdes,
+    SessionWindows,
+    SlidingWindows,
+    Stores,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+    Topology,
+    ValueTransformerWithKey,
+)
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.spark.placement import place
@@ -19,19 +38,30 @@ from tests.spark.test_topologies import word_count
 
 _WORKER = """
 import sys
+from pathlib import Path
 from penstock.host.spark import sink, source, stage
 from penstock.host.spark.recipe import load_recipe
-recipe = load_recipe(open(sys.argv[1], "rb").read())
-assert recipe.placement.partitions == (2, 2)
+from penstock.plan.subtopology import TaskId
+from penstock.state.memory import MemoryBase
+from penstock.task.stream_task import StreamTask
+for file in sys.argv[1:]:
+    recipe = load_recipe(Path(file).read_bytes())
+    for spec in recipe.topology.subtopologies:
+        task = StreamTask(spec, TaskId(spec.id, 0), recipe.config, MemoryBase(), recipe.topic_partitions)
+        task.initialize()
 print(" ".join(sorted(name for name in sys.modules if name.startswith(("penstock", "pandas", "lmdb", "pyspark")))))
 """
 
 
+STRING = Serdes.string()
+
+
 def recipe_of(topology: Topology, tmp_path: Path) -> Recipe:
     built = topology.build("app")
-    topics = {"in": 2, "out": 2}
+    topics = {"in": 2, "other": 2, "out": 2}
+    settings = {"application.id": "app", "bootstrap.servers": "localhost:1", "default.value.serde": STRING}
     return Recipe(
-        config=StreamsConfig({"application.id": "app", "bootstrap.servers": "localhost:1"}, environment={}),
+        config=StreamsConfig({**settings, "default.key.serde": STRING}, environment={}),
         topology=built,
         placement=place(built, topics, parallelism=2),
         topic_partitions=topics,
@@ -44,15 +74,76 @@ def recipe_of(topology: Topology, tmp_path: Path) -> Recipe:
     )
 
 
+def windows(stream: KStream, other: KStream) -> None:
+    grouped = stream.group_by_key()
+    tumbling = grouped.windowed_by(TimeWindows.of_size_and_grace(10, 5))
+    tumbling.count()
+    tumbling.reduce(max).suppress(Suppressed.until_window_closes(BufferConfig.unbounded()))
+    sliding = grouped.windowed_by(SlidingWindows.of_time_difference_and_grace(10, 5))
+    sliding.reduce(max)
+    sliding.count()
+
+
+def sessions(stream: KStream, other: KStream) -> None:
+    grouped = stream.group_by_key().windowed_by(SessionWindows.of_inactivity_gap_and_grace(10, 5))
+    grouped.count()
+    grouped.reduce(max).suppress(Suppressed.until_time_limit(5, BufferConfig.max_records(9)))
+
+
+def aggregations(stream: KStream, other: KStream) -> None:
+    grouped = stream.group_by(lambda key, value: value)
+    grouped.reduce(max).to_stream().to("out")
+    cogrouped = grouped.cogroup(lambda key, value, text: value).cogroup(
+        other.group_by_key(), lambda key, value, text: ""
+    )
+    cogrouped.aggregate(str)
+    cogrouped.windowed_by(SlidingWindows.of_time_difference_and_grace(10, 5)).aggregate(str)
+
+
+def stream_joins(stream: KStream, other: KStream) -> None:
+    near = JoinWindows.of_time_difference_and_grace(10, 5)
+    stream.outer_join(other, lambda one, two: f"{one}{two}", near).to("out")
+    stream.left_join(other, lambda key, one, two: f"{one}{two}", near).print(Printed.to_sys_out())
+    stream.join(stream, lambda one, two: one + two, near)
+
+
+def tables(stream: KStream, other: KStream) -> None:
+    versions = Stores.persistent_versioned_key_value_store("versions", 1000)
+    one, two = stream.to_table(), other.to_table(materialized=Materialized.as_(versions))
+    stream.join(two, lambda value, row: value + row, joined=Joined.with_(grace_period_ms=5)).to("out")
+    joined = one.outer_join(two, lambda mine, yours: f"{mine}{yours}")
+    joined.filter(lambda key, value: True).map_values(str).group_by(lambda key, value: (value, key)).count()
+    joined.transform_values(Unchanged).group_by(lambda key, value: (value, key)).reduce(max, min)
+
+
+class Unchanged(ValueTransformerWithKey):
+    def transform(self, key: str, value: str) -> str:
+        return value
+
+
+FAMILIES = (windows, sessions, aggregations, stream_joins, tables)
+
+
+def streams_of(family: Callable[[KStream, KStream], None]) -> Topology:
+    builder = StreamsBuilder()
+    family(builder.stream("in"), builder.stream("other"))
+    return builder.build()
+
+
 def test_a_worker_loads_neither_the_dsl_nor_the_lowering(tmp_path: Path) -> None:
-    file = tmp_path / "recipe"
-    cloudpickle.register_pickle_by_value(test_topologies)  # as functions of the user's main program are
+    files = []
+    mains = test_topologies, sys.modules[__name__]
+    for main in mains:
+        cloudpickle.register_pickle_by_value(main)  # as functions of the user's main program are
     try:
-        file.write_bytes(dump_recipe(recipe_of(word_count("in", "out"), tmp_path)))
+        for number, topology in enumerate([word_count("in", "out"), *map(streams_of, FAMILIES)]):
+            files.append(tmp_path / f"recipe-{number}")
+            files[-1].write_bytes(dump_recipe(recipe_of(topology, tmp_path)))
     finally:
-        cloudpickle.unregister_pickle_by_value(test_topologies)
+        for main in mains:
+            cloudpickle.unregister_pickle_by_value(main)
     ran = subprocess.run(
-        [sys.executable, "-c", _WORKER, str(file)],
+        [sys.executable, "-c", _WORKER, *map(str, files)],
         env={"PYTHONPATH": str(Path(__file__).parents[2] / "src")},
         cwd=tmp_path,
         capture_output=True,
@@ -72,6 +163,7 @@ def test_a_worker_loads_neither_the_dsl_nor_the_lowering(tmp_path: Path) -> None
         "pandas",
     }
     assert not unwanted & loaded
+    assert "penstock.processor.session_aggregate" in loaded
 
 
 def test_functions_that_cannot_be_imported_go_by_value(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ if it keeps results for less time than windows are open.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic
 
 from penstock.dsl.aggregate_builder import GroupedStreamAggregateBuilder
@@ -18,41 +18,20 @@ from penstock.dsl.options import Materialized, Named, name_of
 from penstock.dsl.type_variables import VR, K, V
 from penstock.dsl.window_stores import session_store, session_table_serde, window_store, window_table_serde
 from penstock.plan import names, nodes
-from penstock.processor.windowed_aggregate import counted, initial_count
+from penstock.processor.reduction import (
+    MergedReduction,
+    Reduction,
+    counted,
+    initial_count,
+    merged_counts,
+    no_aggregate,
+)
 from penstock.serdes import Serde, Serdes
 from penstock.state.api import StoreBuilder
 from penstock.windows import EmitStrategy, SessionWindows, SlidingWindows, UnlimitedWindows, Windowed, Windows
 
 if TYPE_CHECKING:
     from penstock.dsl.table import KTable
-
-
-def _nothing() -> None:
-    """Begin without an aggregate: the first value is kept as it is."""
-
-
-@dataclass(frozen=True)
-class _Reduction:
-    """A reducer as an aggregator; the first value is kept as it is."""
-
-    reducer: Callable[[Any, Any], Any]
-
-    def __call__(self, key: Any, value: Any, aggregate: Any) -> Any:
-        return value if aggregate is None else self.reducer(aggregate, value)
-
-
-@dataclass(frozen=True)
-class _MergedReduction:
-    """A reducer as the merger of two sessions."""
-
-    reducer: Callable[[Any, Any], Any]
-
-    def __call__(self, key: Any, one: Any, other: Any) -> Any:
-        return other if one is None else self.reducer(one, other)
-
-
-def _merged_counts(key: Any, one: int, other: int) -> int:
-    return one + other
 
 
 class TimeWindowedKStream(Generic[K, V]):
@@ -114,7 +93,7 @@ class TimeWindowedKStream(Generic[K, V]):
         checked(reducer, "reducer(aggregate, value)")
         store, queryable = self._store(materialized, names.STREAM_REDUCE, self._builder.value_serde)
         name = self._builder.graph.names.processor_name(name_of(named), names.STREAM_REDUCE)
-        return self._build(name, store, queryable, _nothing, _Reduction(reducer))
+        return self._build(name, store, queryable, no_aggregate, Reduction(reducer))
 
     def aggregate(
         self,
@@ -217,7 +196,7 @@ class SessionWindowedKStream(Generic[K, V]):
         if materialized is not None and materialized.user_store_name is None:
             self._builder.graph.names.new_store_name(names.STREAM_AGGREGATE)  # Kafka takes this number twice
         return self._aggregated(
-            names.STREAM_AGGREGATE, materialized, named, Serdes.long(), initial_count, counted, _merged_counts
+            names.STREAM_AGGREGATE, materialized, named, Serdes.long(), initial_count, counted, merged_counts
         )
 
     def reduce(
@@ -234,9 +213,9 @@ class SessionWindowedKStream(Generic[K, V]):
             materialized,
             named,
             self._builder.value_serde,
-            _nothing,
-            _Reduction(reducer),
-            _MergedReduction(reducer),
+            no_aggregate,
+            Reduction(reducer),
+            MergedReduction(reducer),
         )
 
     def aggregate(

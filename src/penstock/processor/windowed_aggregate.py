@@ -25,6 +25,7 @@ from penstock.processor.api import (
 )
 from penstock.processor.columns import write_contexts
 from penstock.processor.operator_time import ObservedStreamTime
+from penstock.processor.reduction import counted, initial_count
 from penstock.processor.window_columns import WindowColumns, grouped, window_columns
 from penstock.processor.window_emission import EmitOnUpdate, EmitTimeWindowsOnClose, WindowEmission
 from penstock.record import (
@@ -232,16 +233,6 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
             None if batch.headers is None else take_from(batch.headers, rows),
         )
         return result, rows
-
-
-def initial_count() -> int:
-    """Return the count of a window without records."""
-    return 0
-
-
-def counted(key: Any, value: Any, count: int) -> int:
-    """Return the count of a window with one more record."""
-    return count + 1
 
 
 class TimeWindowCount(TimeWindowAggregate, SerializedBatchProcessor):

@@ -11,16 +11,11 @@ from penstock.plan.lower.lowering import Lowering
 from penstock.plan.upstream import source_names
 from penstock.processor.aggregate import Aggregator, Initializer
 from penstock.processor.api import Processor
+from penstock.processor.reduction import counted, initial_count
 from penstock.processor.session_aggregate import FinalSessionWindowAggregate, SessionWindowAggregate
 from penstock.processor.sliding_aggregate import FinalSlidingWindowAggregate, SlidingWindowAggregate
 from penstock.processor.stateless import StreamMerge
-from penstock.processor.windowed_aggregate import (
-    FinalTimeWindowAggregate,
-    TimeWindowAggregate,
-    TimeWindowCount,
-    counted,
-    initial_count,
-)
+from penstock.processor.windowed_aggregate import FinalTimeWindowAggregate, TimeWindowAggregate, TimeWindowCount
 from penstock.windows import EmitStrategy, TimeWindows
 
 

@@ -1,0 +1,49 @@
+"""Counts and reductions as aggregations: the functions that their operators run in the place of a user's initializer,
+aggregator and merger. They stand beside the operators, since workers load both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+def initial_count() -> int:
+    """Return the count of a window without records."""
+    return 0
+
+
+def counted(key: Any, value: Any, count: int) -> int:
+    """Return the count of a window with one more record."""
+    return count + 1
+
+
+def merged_counts(key: Any, one: int, other: int) -> int:
+    """Return the count of two sessions together."""
+    return one + other
+
+
+def no_aggregate() -> None:
+    """Begin a reduction without an aggregate: the first value is kept as it is."""
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A reducer as an aggregator; the first value is kept as it is."""
+
+    reducer: Callable[[Any, Any], Any]
+
+    def __call__(self, key: Any, value: Any, aggregate: Any) -> Any:
+        """Return the aggregate with `value`."""
+        return value if aggregate is None else self.reducer(aggregate, value)
+
+
+@dataclass(frozen=True)
+class MergedReduction:
+    """A reducer as the merger of two sessions."""
+
+    reducer: Callable[[Any, Any], Any]
+
+    def __call__(self, key: Any, one: Any, other: Any) -> Any:
+        """Return the aggregate of two sessions together; `one` is None where there is only the record."""
+        return other if one is None else self.reducer(one, other)
