@@ -1,0 +1,42 @@
+"""The names and shapes of the first papers on Kafka Streams (KIP-28, both drafts), over the public API.
+
+Second draft: `ProcessorDef`, `TopologyBuilder`, `KStreamBuilder`, `KStreamWindowed`, run by `KafkaStreaming`. First
+draft: `KafkaProcessor`, `PTopology`, `KStreamTopology`, run by `KafkaProcess` and `KStreamProcess`. Nothing here runs
+anything by itself: each shape becomes a `Topology`, which runs wherever one does.
+"""
+
+from penstock.kip28.processors import (
+    InMemoryKeyValueStore,
+    KafkaProcessor,
+    Processor,
+    ProcessorContext,
+    ProcessorDef,
+    ProcessorDefLike,
+)
+from penstock.kip28.runners import KafkaProcess, KafkaStreaming, KStreamProcess, ProcessorProperties, StreamingConfig
+from penstock.kip28.streams import DAY_MS, KStream, KStreamBuilder, KStreamWindowed, Window, until
+from penstock.kip28.topologies import KStreamTopology, PTopology, Source, TopologyBuilder
+
+__all__ = [
+    "DAY_MS",
+    "InMemoryKeyValueStore",
+    "KStream",
+    "KStreamBuilder",
+    "KStreamProcess",
+    "KStreamTopology",
+    "KStreamWindowed",
+    "KafkaProcess",
+    "KafkaProcessor",
+    "KafkaStreaming",
+    "PTopology",
+    "Processor",
+    "ProcessorContext",
+    "ProcessorDef",
+    "ProcessorDefLike",
+    "ProcessorProperties",
+    "Source",
+    "StreamingConfig",
+    "TopologyBuilder",
+    "Window",
+    "until",
+]

@@ -1,0 +1,296 @@
+"""Processors in the shapes of the papers, and how one runs as a processor of today.
+
+Rules: processors take keys and values, not records; what they forward has the timestamp of the record that is being
+processed, or of the punctuation. `init` runs once more when the topology is built, to learn which stores it makes.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol
+
+import penstock
+from penstock import KeyValue, PunctuationType, Record, Stores
+from penstock.errors import StreamsError
+from penstock.processor.api import ProcessorSupplier
+from penstock.serdes import Serde
+from penstock.state.api import StoreBuilder
+
+
+class ProcessorContext(Protocol):
+    """What a processor of the papers may ask of its task."""
+
+    @property
+    def topic(self) -> str | None:
+        """Topic of the record that is being processed, None in punctuations."""
+        ...
+
+    @property
+    def partition(self) -> int:
+        """Its partition, -1 in punctuations."""
+        ...
+
+    @property
+    def offset(self) -> int:
+        """Its offset, -1 in punctuations."""
+        ...
+
+    def forward(self, key: Any, value: Any) -> None:
+        """Hand the pair to every child."""
+        ...
+
+    def send(self, topic: str, key: Any, value: Any) -> None:
+        """Write the pair to any topic."""
+        ...
+
+    def schedule(self, processor: Processor | int, interval_ms: int | None = None) -> None:
+        """Call the processor's `punctuate` every `interval_ms` of stream time: `schedule(ms)` as the papers' interface
+        has it, or `schedule(self, ms)` as their jobs do."""
+        ...
+
+    def commit(self) -> None:
+        """Ask for a commit soon."""
+        ...
+
+    def open_store(self, builder: StoreBuilder) -> Any:
+        """Return the store that `builder` describes; what stores made in `init` call."""
+        ...
+
+
+class Processor:
+    """A node of one's own: override `process`, and the others where needed."""
+
+    def init(self, context: ProcessorContext) -> None:
+        """Prepare: keep the context, make stores, schedule punctuations."""
+
+    @abstractmethod
+    def process(self, key: Any, value: Any) -> None:
+        """Process one key and value."""
+        raise NotImplementedError(f"{type(self).__name__} must define process(self, key, value).")
+
+    def punctuate(self, stream_time_ms: int) -> None:
+        """Do what is due at the scheduled time; may be defined without the argument."""
+
+    def close(self) -> None:
+        """Release what `init` took."""
+
+
+class KafkaProcessor(Processor):
+    """A processor with a name that forwards by itself (first draft)."""
+
+    _context: ProcessorContext
+
+    def __init__(self, name: str) -> None:
+        """Name the node `name`."""
+        self.name = name
+
+    def forward(self, key: Any, value: Any) -> None:
+        """Hand the pair to the chained processors."""
+        self._context.forward(key, value)
+
+
+class ProcessorDef:
+    """Makes processors: override `instance`. Wherever one is expected, a class or a function without arguments that
+    returns a new processor will do."""
+
+    @abstractmethod
+    def instance(self) -> Processor:
+        """Return a new processor."""
+        raise NotImplementedError(f"{type(self).__name__} must define instance(self).")
+
+
+ProcessorDefLike = ProcessorDef | Callable[[], Processor]
+
+
+class InMemoryKeyValueStore:
+    """A store that a processor makes in its `init`; its entries are kept like those of any other store.
+
+    Serdes of None are the defaults of the configuration.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        context: ProcessorContext,
+        key_serde: Serde | None = None,
+        value_serde: Serde | None = None,
+    ) -> None:
+        """Open the store `name` of the task of `context`."""
+        supplier = Stores.in_memory_key_value_store(name)
+        self._store = context.open_store(Stores.key_value_store_builder(supplier, key_serde, value_serde))
+
+    def get(self, key: Any) -> Any:
+        """Return the value of `key`, None if there is none."""
+        return self._store.get(key)
+
+    def put(self, key: Any, value: Any) -> None:
+        """Store `value` under `key`; None deletes."""
+        self._store.put(key, value)
+
+    def delete(self, key: Any) -> Any:
+        """Remove `key`; return the value that was there."""
+        return self._store.delete(key)
+
+    def all(self) -> Iterator[KeyValue]:
+        """Return all entries, each with `key` and `value`, in the byte order of the keys; the store may be changed
+        while they are gone through."""
+        with self._store.all() as entries:
+            return iter([KeyValue(key, value) for key, value in entries])
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        self._store.clear()
+
+    def close(self) -> None:
+        """Do nothing: the task closes its stores."""
+
+
+class _EmptyStore:
+    """Stands for a store while `init` runs only to learn which stores there are."""
+
+    def get(self, key: Any) -> None:
+        return None
+
+    def put(self, key: Any, value: Any) -> None:
+        return None
+
+    def delete(self, key: Any) -> None:
+        return None
+
+    def all(self) -> AbstractContextManager[tuple[()]]:
+        return nullcontext(())
+
+    def clear(self) -> None:
+        return None
+
+
+class _StoreDiscovery:
+    """The context of the `init` that runs when the topology is built: notes stores, does nothing else."""
+
+    topic, partition, offset = None, -1, -1
+
+    def __init__(self) -> None:
+        self.builders: list[StoreBuilder] = []
+
+    def open_store(self, builder: StoreBuilder) -> _EmptyStore:
+        self.builders.append(builder)
+        return _EmptyStore()
+
+    def forward(self, key: Any, value: Any) -> None:
+        raise StreamsError("Nothing can be forwarded in init: there is no record to take the timestamp from.")
+
+    def send(self, topic: str, key: Any, value: Any) -> None:
+        raise StreamsError(f"Nothing can be sent to {topic!r} in init: there is no record to take the timestamp from.")
+
+    def schedule(self, processor: Processor | int, interval_ms: int | None = None) -> None:
+        _interval(processor, interval_ms)
+
+    def commit(self) -> None:
+        return None
+
+
+class _TaskContext:
+    """The context of a processor in a task."""
+
+    def __init__(self, context: penstock.ProcessorContext, processor: Processor) -> None:
+        self._context = context
+        self._processor = processor
+        self.template: Record[Any, Any] | None = None
+        """Gives timestamp and headers to what is forwarded."""
+
+    @property
+    def topic(self) -> str | None:
+        return self._context.topic
+
+    @property
+    def partition(self) -> int:
+        return self._context.partition
+
+    @property
+    def offset(self) -> int:
+        return self._context.offset
+
+    def open_store(self, builder: StoreBuilder) -> Any:
+        return self._context.get_state_store(builder.name)
+
+    def forward(self, key: Any, value: Any) -> None:
+        if self.template is None:
+            raise StreamsError("Nothing can be forwarded in init: there is no record to take the timestamp from.")
+        self._context.forward(self.template.with_key(key).with_value(value))
+
+    def send(self, topic: str, key: Any, value: Any) -> None:
+        self._context.send(topic, key, value)
+
+    def schedule(self, processor: Processor | int, interval_ms: int | None = None) -> None:
+        interval = _interval(processor, interval_ms)
+        self._context.schedule(interval, PunctuationType.STREAM_TIME, self._punctuate)
+
+    def _punctuate(self, stream_time_ms: int) -> None:
+        self.template = Record(None, None, stream_time_ms)
+        punctuate: Callable[..., None] = self._processor.punctuate
+        punctuate(*(stream_time_ms,) * len(inspect.signature(punctuate).parameters))
+
+    def commit(self) -> None:
+        self._context.commit()
+
+
+class _Adapter(penstock.Processor):
+    """Runs a processor of the papers as one of today."""
+
+    def __init__(self, processor: Processor) -> None:
+        self._processor = processor
+
+    def init(self, context: penstock.ProcessorContext) -> None:
+        super().init(context)
+        self._own_context = _TaskContext(context, self._processor)
+        _initialise(self._processor, self._own_context)
+
+    def process(self, record: Record[Any, Any]) -> None:
+        self._own_context.template = record
+        self._processor.process(record.key, record.value)
+
+    def close(self) -> None:
+        self._processor.close()
+
+
+def _interval(processor: Processor | int, interval_ms: int | None) -> int:
+    """Return the interval that a call of `schedule` gives in either form."""
+    interval = processor if isinstance(processor, int) else interval_ms
+    if interval is None:
+        raise TypeError("schedule needs an interval in ms: schedule(ms) or schedule(processor, ms).")
+    return interval
+
+
+def _initialise(processor: Processor, context: ProcessorContext) -> None:
+    if isinstance(processor, KafkaProcessor):
+        processor._context = context
+    processor.init(context)
+
+
+class AdaptedSupplier(ProcessorSupplier):
+    """Makes processors of today out of those of the papers, and knows the stores that their `init` makes."""
+
+    def __init__(self, make: Callable[[], Processor]) -> None:
+        """Call `make` for each processor, and once at once to learn its stores."""
+        discovery = _StoreDiscovery()
+        processor = make()
+        _initialise(processor, discovery)
+        processor.close()
+        self._make = make
+        self._stores = tuple(discovery.builders)
+
+    def get(self) -> penstock.Processor:
+        """Return a new processor."""
+        return _Adapter(self._make())
+
+    def stores(self) -> Sequence[StoreBuilder]:
+        """Return the stores that `init` makes."""
+        return self._stores
+
+
+def adapted(definition: ProcessorDefLike) -> AdaptedSupplier:
+    """Return what makes the processors of `definition` for a topology of today."""
+    return AdaptedSupplier(definition.instance if isinstance(definition, ProcessorDef) else definition)

@@ -1,0 +1,120 @@
+"""Topologies in the shapes of the papers: a builder of nodes by name (second draft), and classes whose `build` makes
+the nodes or the streams (first draft)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import partial
+
+from penstock import Topology
+from penstock.kip28.processors import AdaptedSupplier, KafkaProcessor, ProcessorDefLike, adapted
+from penstock.kip28.streams import KStream, KStreamBuilder
+from penstock.serdes import Serde
+
+
+class TopologyBuilder:
+    """Sources, processors and sinks by name; every method returns the builder (second draft)."""
+
+    def __init__(self) -> None:
+        """Start without nodes."""
+        self._topology = Topology()
+
+    def add_source(self, name: str, *topics: str) -> TopologyBuilder:
+        """Add a source of the records of `topics`."""
+        self._topology.add_source(name, *topics)
+        return self
+
+    def add_processor(self, name: str, definition: ProcessorDefLike, *parents: str) -> TopologyBuilder:
+        """Add a processor that `definition` makes, below `parents`."""
+        self._topology.add_processor(name, adapted(definition), *parents)
+        return self
+
+    def add_sink(self, name: str, topic: str, *parents: str) -> TopologyBuilder:
+        """Add a sink that writes what `parents` forward to `topic`."""
+        self._topology.add_sink(name, topic, *parents)
+        return self
+
+    def build(self) -> Topology:
+        """Return the topology."""
+        return self._topology
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source of a PTopology, to be named as a parent."""
+
+    name: str
+
+
+class PTopology:
+    """A topology as a class: override `build`, which calls `add_source` and `add_processor` (first draft).
+
+    The class is made anew for each processor of each task, so `build` must do the same each time, and its processors
+    cannot share objects.
+    """
+
+    def __init__(self) -> None:
+        """Start without nodes."""
+        self._sources: dict[str, tuple[Serde | None, Serde | None, tuple[str, ...]]] = {}
+        self._processors: dict[str, tuple[KafkaProcessor, tuple[str, ...]]] = {}
+
+    @abstractmethod
+    def build(self) -> None:
+        """Add the sources and processors."""
+        raise NotImplementedError(f"{type(self).__name__} must define build(self).")
+
+    def add_source(self, key_serde: Serde | None, value_serde: Serde | None, *topics: str) -> Source:
+        """Add a source of `topics`; returns what stands for it as a parent."""
+        name = f"source-{len(self._sources)}"
+        self._sources[name] = (key_serde, value_serde, topics)
+        return Source(name)
+
+    def add_processor(self, processor: KafkaProcessor, *parents: KafkaProcessor | Source) -> None:
+        """Add `processor` below `parents`."""
+        self._processors[processor.name] = (processor, tuple(parent.name for parent in parents))
+
+    @classmethod
+    def topology(cls) -> Topology:
+        """Return the topology that `build` makes."""
+        plan = cls._built()
+        topology = Topology()
+        for name, (key_serde, value_serde, topics) in plan._sources.items():
+            topology.add_source(name, *topics, key_serde=key_serde, value_serde=value_serde)
+        for name, (_, parents) in plan._processors.items():
+            topology.add_processor(name, AdaptedSupplier(partial(cls._processor, name)), *parents)
+        return topology
+
+    @classmethod
+    def _processor(cls, name: str) -> KafkaProcessor:
+        return cls._built()._processors[name][0]
+
+    @classmethod
+    def _built(cls) -> PTopology:
+        plan = cls()
+        plan.build()
+        return plan
+
+
+class KStreamTopology:
+    """A topology of streams as a class: override `build`, which calls `from_` (first draft)."""
+
+    def __init__(self) -> None:
+        """Start with an empty program."""
+        self._builder = KStreamBuilder()
+
+    @abstractmethod
+    def build(self) -> None:
+        """Make the streams."""
+        raise NotImplementedError(f"{type(self).__name__} must define build(self).")
+
+    def from_(self, key_serde: Serde | None, value_serde: Serde | None, topic: str) -> KStream:
+        """Return the stream of `topic`."""
+        return self._builder.from_(topic, key_serde, value_serde)
+
+    @classmethod
+    def topology(cls) -> Topology:
+        """Return the topology that `build` makes."""
+        plan = cls()
+        plan.build()
+        return plan._builder.build()
