@@ -51,6 +51,31 @@ def test_mappers_do_not_see_deletes_but_transformers_do() -> None:
     assert [value for _, value, _ in transformed] == ["a=x", "a=y", "b=x", "a=None", "c=None"]
 
 
+def test_transformers_are_closed_also_those_by_which_others_read_a_table() -> None:
+    living: list[ValueTransformerWithKey] = []
+
+    class Counted(ValueTransformerWithKey):
+        def init(self, context: ValueTransformerContext) -> None:
+            super().init(context)
+            living.append(self)
+
+        def transform(self, key: Any, value: Any) -> Any:
+            return value
+
+        def close(self) -> None:
+            living.remove(self)
+
+    builder = StreamsBuilder()
+    table = builder.table("in").transform_values(Counted)
+    other = builder.table("other")
+    both = table.outer_join(other, lambda one, two: f"{one}{two}")
+    both.join(other, lambda one, two: one, foreign_key_extractor=lambda value: value).to_stream().to("out")
+    builder.stream("stream").join(table, lambda one, two: one).to("out")
+    with TopologyTestDriver(builder.build(), {**UNCACHED, "application.id": "test"}):
+        assert len(living) > 2
+    assert living == []
+
+
 def test_a_transformer_cannot_forward() -> None:
     class Forwards(ValueTransformerWithKey):
         def init(self, context: ValueTransformerContext) -> None:

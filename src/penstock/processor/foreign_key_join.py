@@ -177,6 +177,10 @@ class SubscriptionJoin(Processor):
         response = SubscriptionResponseWrapper(hash, None if deleted else cast(Any, found).value, partition)
         self.context.forward(Record(primary_key, response, timestamp, record.headers))
 
+    def close(self) -> None:
+        """Close the look-up."""
+        self._foreign_table.close()
+
 
 class ForeignTableJoin(Processor):
     """Answers all subscriptions to a key of the foreign table when its value changes (Kafka class:
@@ -252,6 +256,10 @@ class ResponseJoin(Processor):
         else:
             result = self._joiner(found.value, foreign_value)
         self.context.forward(Record(record.key, result, record.timestamp, record.headers))
+
+    def close(self) -> None:
+        """Close the look-up."""
+        self._primary_table.close()
 
 
 # ---------- where subscriptions and answers go

@@ -47,6 +47,10 @@ class StreamTableJoin(Processor):
             return
         self._join(record, record.key)
 
+    def close(self) -> None:
+        """Close the look-up."""
+        self._table.close()
+
     def _join(self, record: Record[Any, Any], table_key: Any) -> None:
         """Join `record` with the value of `table_key`."""
         found = None

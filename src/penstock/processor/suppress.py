@@ -123,3 +123,7 @@ class SuppressedValueGetter:
     def get_as_of(self, key: Any, timestamp_ms: int) -> ValueAndTimestamp | None:
         """Raise TypeError: the table has no versions."""
         raise TypeError(f"The suppressed table of {self._store_name!r} has no versions to be asked for.")
+
+    def close(self) -> None:
+        """Close the parent."""
+        self._parent.close()

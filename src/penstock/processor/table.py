@@ -45,6 +45,10 @@ class ValueGetter(Protocol):
         """Return the value that `key` had at `timestamp_ms`; raises TypeError for a table without versions."""
         ...
 
+    def close(self) -> None:
+        """Release what `init` took."""
+        ...
+
 
 class ValueGetterSupplier(Protocol):
     """Makes the value getters of one table; picklable (Kafka class: KTableValueGetterSupplier)."""
@@ -98,6 +102,9 @@ class StoreValueGetter:
         """Return the value that `key` had at `timestamp_ms`."""
         return self._store.get_as_of(key, timestamp_ms)
 
+    def close(self) -> None:
+        """Do nothing: the task closes its stores."""
+
 
 @dataclass(frozen=True)
 class ComputedValueGetterSupplier:
@@ -140,6 +147,11 @@ class ComputedValueGetter:
     def get_as_of(self, key: Any, timestamp_ms: int) -> ValueAndTimestamp | None:
         """Return the value that `key` had at `timestamp_ms`."""
         return self._computation.entry(key, self._parent.get_as_of(key, timestamp_ms))
+
+    def close(self) -> None:
+        """Close the parent, then the computation."""
+        self._parent.close()
+        self._computation.close()
 
 
 # ---------- how the value of an entry follows from that of its parent

@@ -68,6 +68,10 @@ class TableTableJoin(Processor):
         if change is not None:
             self.context.forward(Record(record.key, change, timestamp, record.headers))
 
+    def close(self) -> None:
+        """Close the look-up."""
+        self._other.close()
+
     def _joined(self, change: Change, other: Any) -> Change | None:
         """Return the update of the result that follows from `change` of this side, where the other side has the value
         `other`; None if there is none."""
@@ -218,3 +222,8 @@ class JoinedValueGetter:
     def get_as_of(self, key: Any, timestamp_ms: int) -> ValueAndTimestamp | None:
         """Raise TypeError: the join of two tables has no versions (KIP-914)."""
         raise TypeError("The join of two tables has no versions, so it cannot be read as of a time.")
+
+    def close(self) -> None:
+        """Close both getters."""
+        self._this.close()
+        self._other.close()

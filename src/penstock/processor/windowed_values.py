@@ -24,6 +24,9 @@ class _WindowedValueGetter:
         """Raise TypeError: windowed tables keep no versions."""
         raise TypeError(f"Store {self._store_name!r} keeps windows, not versions: read it with get(key).")
 
+    def close(self) -> None:
+        """Do nothing: the task closes its stores."""
+
 
 class WindowStoreValueGetter(_WindowedValueGetter):
     """Reads the results of time windows (implements ValueGetter)."""
