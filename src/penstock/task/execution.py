@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby
+from itertools import groupby, repeat
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -41,6 +41,8 @@ MAXIMUM_ROWS = 1 << 18
 """Rows that run through the columns at once, after operators that multiply them: bounds the memory of a run."""
 MAXIMUM_SERIALIZED_ROWS = 1 << 20
 """Rows that are counted at once: bounds how far the record cache is over its bound in between."""
+MAXIMUM_MIXED_ROWS = 1 << 14
+"""Rows of a mixed run that are processed before the record cache is brought within its bound."""
 FIRST_ROWS = 1 << 12
 """Input rows of the first run, before it is known how far they multiply."""
 _STREAM_TIME = PunctuationType.STREAM_TIME
@@ -181,6 +183,20 @@ class Execution:
         self._run_between_punctuations(self._plans[source.name], partition, batch, stream_times)
         self._expansion[source.name] = max(self._expansion.get(source.name, 1.0), self._most_rows / len(batch))
 
+    def run_mixed(
+        self,
+        sources: Sequence[SourceNode],
+        partitions: Sequence[TopicPartition],
+        numbers: Int64Array,
+        batch: RecordBatch,
+        stream_times: Int64Array,
+    ) -> None:
+        """As `run`, record by record, for records of several `partitions`, each of which the source at its place reads;
+        `numbers` has for each record the place of its partition."""
+        places = numbers.tolist()
+        own_sources, own_partitions = map(sources.__getitem__, places), map(partitions.__getitem__, places)
+        self._run_each(own_sources, own_partitions, batch, stream_times)
+
     def _run_between_punctuations(
         self, plan: ColumnPlan, partition: TopicPartition, batch: RecordBatch, stream_times: Int64Array
     ) -> None:
@@ -212,7 +228,7 @@ class Execution:
     def _run(self, plan: ColumnPlan, entering: Input) -> None:
         self._task.source = entering.partition
         if not plan.nodes and plan.islands:
-            self._run_records(plan.entry, entering)
+            self._run_each(repeat(plan.entry), repeat(entering.partition), entering.batch, entering.stream_times)
             return
         flow = _Flow()
         positions = np.arange(len(entering.batch), dtype=np.int64) if plan.positions else None
@@ -350,24 +366,31 @@ class Execution:
                 self._punctuate()
         task.stream_time = int(stream_times[stop - 1])
 
-    def _run_records(self, entry: Entry, entering: Input) -> None:
-        """Run a batch record by record from the start."""
-        task, batch, stream_times = self._task, entering.batch, entering.stream_times
-        topic, partition = entering.partition
-        times = None if stream_times is None else stream_times.tolist()
-        headers = batch.headers or [()] * len(batch)
-        for row, (key, value, timestamp, offset, header) in enumerate(
-            zip(batch.keys, batch.values, batch.timestamps.tolist(), batch.offsets.tolist(), headers, strict=True)
+    def _run_each(
+        self,
+        entries: Iterable[Entry],
+        partitions: Iterable[TopicPartition],
+        batch: RecordBatch,
+        stream_times: Int64Array | None,
+    ) -> None:
+        """Run a batch record by record from the start; each row is of the partition, and goes to the children of the
+        entry, at its place."""
+        task = self._task
+        times: Iterable[int | None] = repeat(None) if stream_times is None else stream_times.tolist()
+        headers = repeat(()) if batch.headers is None else batch.headers
+        timestamps, offsets = batch.timestamps.tolist(), batch.offsets.tolist()
+        for entry, (topic, partition), key, value, timestamp, offset, header, time in zip(
+            entries, partitions, batch.keys, batch.values, timestamps, offsets, headers, times, strict=False
         ):
             task.metadata = RecordMetadata(topic, partition, offset)
-            if times is not None:
-                task.stream_time = times[row]
+            if time is not None:
+                task.stream_time = time
             record = Record(key, value, timestamp, header)
             for child in entry.children:
                 _enter(child, entry, record)
-            if times is not None:
+            if time is not None:
                 due = task.schedules.next_time(_STREAM_TIME)
-                if due is not None and due <= task.stream_time:
+                if due is not None and due <= time:
                     self._punctuate()
 
 
@@ -411,10 +434,15 @@ def _column_nodes(topology: ProcessorTopology, errors: ErrorHandling) -> frozens
 
 
 def _plan(entry: Entry, topology: ProcessorTopology, able: frozenset[str], errors: ErrorHandling) -> ColumnPlan:
-    """Return the plan behind `entry`. Without islands only what follows from the batch can use a store meanwhile;
-    islands let stream time move between the rows, and so any punctuation."""
-    plan = _plan_of(entry, topology, able - _sharing(_below(entry)), errors)
-    return _plan_of(entry, topology, able - _sharing(topology.processors), errors) if plan.islands else plan
+    """Return the plan behind `entry`.
+
+    Without islands only what follows from the batch can use a key-value store meanwhile; islands let stream time move
+    between the rows, and so any punctuation. Where entries expire or are dropped it matters what others did before.
+    """
+    sharing = _sharing(topology.processors)
+    others = {node.name for node in topology.processors if not topology.key_value_stores.issuperset(node.stores)}
+    plan = _plan_of(entry, topology, able - _sharing(_below(entry)) - (sharing & others), errors)
+    return _plan_of(entry, topology, able - sharing, errors) if plan.islands else plan
 
 
 def _below(entry: Entry) -> list[ProcessorNode]:

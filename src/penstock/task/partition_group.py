@@ -36,6 +36,27 @@ class Run(NamedTuple):
     source_records: RecordBatch | None
 
 
+class MixedRun(NamedTuple):
+    """Consecutive records of several partitions that take turns too often to be worth a run each, deserialised: the
+    record in row i is one of `partitions[numbers[i]]`, which `sources[numbers[i]]` reads. lanes: as in Run."""
+
+    sources: list[SourceNode]
+    partitions: list[TopicPartition]
+    numbers: Int64Array
+    lanes: Int64Array
+    batch: RecordBatch
+
+    def turns(self) -> Iterator[tuple[int, int, int]]:
+        """Yield the number of the partition, the first row, and the row after the last one of each turn."""
+        cuts = [0, *(np.flatnonzero(self.numbers[1:] != self.numbers[:-1]) + 1).tolist(), len(self.numbers)]
+        for start, stop in pairwise(cuts):
+            yield int(self.numbers[start]), start, stop
+
+
+_FEW_ROWS = 8
+"""Rows of a run, on average, below which it costs less to process them one by one."""
+
+
 class Lane(NamedTuple):
     """A queue: a topic partition and, behind a shuffle, the upstream task that the records come from (0 for a topic of
     a broker)."""
@@ -56,6 +77,7 @@ class PartitionGroup:
         count_dropped: Callable[[str, int], None],
         keep_source_records: bool,
         may_follow_each_other: Callable[[Iterable[SourceNode]], bool],
+        mixes: bool,
     ) -> None:
         """Read the topics of `sources`.
 
@@ -63,8 +85,9 @@ class PartitionGroup:
         bytes. count_dropped: takes a node's
         name and a number of records. keep_source_records: whether runs carry the records as they came.
         may_follow_each_other: says whether records of the sources given, one for each partition, that take turns may as
-        well be taken one partition after the other.
+        well be taken one partition after the other. mixes: whether there may be mixed runs.
         """
+        self._mixes = mixes and not keep_source_records
         self._may_follow_each_other = may_follow_each_other
         self._sources = dict(sources)
         self._default_extractor = default_extractor
@@ -88,7 +111,7 @@ class PartitionGroup:
         if len(batch):
             self._queues.setdefault(Lane(partition, lane), []).append(batch)
 
-    def take(self) -> Iterator[Run]:
+    def take(self) -> Iterator[Run | MixedRun]:
         """Give up everything that is buffered, in the order in which it is to be processed."""
         lanes = sorted(self._queues)
         taken = {lane: RecordBatch.concat(self._queues.pop(lane)) for lane in lanes}
@@ -120,7 +143,7 @@ class PartitionGroup:
 
     def _merge(
         self, queues: list[tuple[Lane, RecordBatch]], serialized: bool, source_records: Mapping[Lane, RecordBatch]
-    ) -> Iterator[Run]:
+    ) -> Iterator[Run | MixedRun]:
         heads = np.concatenate([running_maximum(batch.timestamps) for _, batch in queues])
         order = np.argsort(heads, kind="stable")
         lengths = [len(batch) for _, batch in queues]
@@ -134,6 +157,10 @@ class PartitionGroup:
         changes = numbers[1:] != numbers[:-1]
         if source_records:  # an offset names one record of a lane, not of a partition
             changes |= lanes[1:] != lanes[:-1]
+        if self._mixes and not serialized and len(numbers) < _FEW_ROWS * (1 + np.count_nonzero(changes)):
+            sources = [self._sources[partition.topic] for partition in partitions]
+            yield MixedRun(sources, partitions, numbers, lanes, merged)
+            return
         cuts = [0, *(np.flatnonzero(changes) + 1).tolist(), len(numbers)]
         for start, stop in pairwise(cuts):
             partition = partitions[int(numbers[start])]

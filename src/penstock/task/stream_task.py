@@ -24,9 +24,9 @@ from penstock.state.cache import RecordCache
 from penstock.task.checkpoint import TaskCheckpoint
 from penstock.task.context import TaskContext
 from penstock.task.error_handling import ErrorHandling, ProcessingError, user_line
-from penstock.task.execution import Execution
+from penstock.task.execution import MAXIMUM_MIXED_ROWS, Execution
 from penstock.task.order_trace import OrderTrace, TracedCommit
-from penstock.task.partition_group import PartitionGroup
+from penstock.task.partition_group import MixedRun, PartitionGroup, Run
 from penstock.task.processor_state_manager import ProcessorStateManager
 from penstock.task.processor_topology import ProcessorTopology
 from penstock.task.punctuation import LivingSchedules, Schedule, Schedules
@@ -108,6 +108,7 @@ class StreamTask:
             self._context.count_dropped,
             self._errors.need_source_records,
             self._execution.may_follow_each_other,
+            config["stream.time.policy"] == MAXIMUM,
         )
         self._stream_time = _stream_time(spec, task_id, config, checkpoint, input_partitions)
         self._order = None if config["penstock.trace.order"] is None else OrderTrace()
@@ -160,24 +161,43 @@ class StreamTask:
         taken = 0
         try:
             for run in self._group.take():
-                batch = run.batch
-                self._context.source_records.take(run.partition, run.source_records)
-                taken += len(batch)
-                if self._order is not None:
-                    self._order.take(run.partition, run.lanes, batch.offsets)
-                current = self._context.stream_time
-                stream_times = self._stream_time.advance(run.partition, batch.timestamps, current)
-                execute = self._execution.run_serialized if run.serialized else self._execution.run
-                start = 0
-                while start < len(batch):
-                    stop = start + self._execution.rows_at_once(run.source, run.serialized)
-                    execute(run.source, run.partition, batch.slice(start, stop), stream_times[start:stop])
-                    self._state.evict()
-                    start = stop
+                taken += len(run.batch)
+                if isinstance(run, MixedRun):
+                    self._process_mixed(run)
+                else:
+                    self._process_run(run)
         except ProcessingError as failure:
             self._fail(failure)
         self._context.metadata = None
         return taken
+
+    def _process_run(self, run: Run) -> None:
+        batch = run.batch
+        self._context.source_records.take(run.partition, run.source_records)
+        if self._order is not None:
+            self._order.take(run.partition, run.lanes, batch.offsets)
+        stream_times = self._stream_time.advance(run.partition, batch.timestamps, self._context.stream_time)
+        execute = self._execution.run_serialized if run.serialized else self._execution.run
+        start = 0
+        while start < len(batch):
+            stop = start + self._execution.rows_at_once(run.source, run.serialized)
+            execute(run.source, run.partition, batch.slice(start, stop), stream_times[start:stop])
+            self._state.evict()
+            start = stop
+
+    def _process_mixed(self, run: MixedRun) -> None:
+        batch = run.batch
+        if self._order is not None:
+            for number, start, stop in run.turns():
+                self._order.take(run.partitions[number], run.lanes[start:stop], batch.offsets[start:stop])
+        current = self._context.stream_time
+        stream_times = self._stream_time.advance(run.partitions[0], batch.timestamps, current)
+        for start in range(0, len(batch), MAXIMUM_MIXED_ROWS):
+            rows = slice(start, start + MAXIMUM_MIXED_ROWS)
+            self._execution.run_mixed(
+                run.sources, run.partitions, run.numbers[rows], batch.slice(rows.start, rows.stop), stream_times[rows]
+            )
+            self._state.evict()
 
     def partitions_to_pause(self) -> frozenset[TopicPartition]:
         """Return the partitions that are ahead of the slowest of the task by more than `partition.pause.threshold.ms`:
