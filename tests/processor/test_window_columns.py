@@ -36,6 +36,7 @@ TIMES = st.lists(st.integers(0, 100), max_size=30)
         UnlimitedWindows.of().start_on(40),
         Decades(),
     ],
+    ids=["tumbling", "hopping", "all of time", "unlimited", "users' own"],
     ids=str,
 )
 @given(TIMES)
