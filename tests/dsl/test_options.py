@@ -33,6 +33,8 @@ def test_values_that_cannot_be_are_refused() -> None:
         Consumed.with_(offset_reset="newest")
     with pytest.raises(ValueError, match="expected one of in_memory, rocksdb"):
         Materialized.with_().with_store_type("disk")
+    with pytest.raises(ValueError, match="Cannot set store type when store supplier is pre-configured"):
+        Materialized.as_(Stores.lru_map("s", 3)).with_store_type("in_memory")
 
 
 def test_the_store_of_a_table_has_the_options_of_materialized() -> None:
@@ -45,6 +47,6 @@ def test_the_store_of_a_table_has_the_options_of_materialized() -> None:
 def test_a_supplier_names_the_store_and_chooses_its_base() -> None:
     options = Materialized.as_(Stores.in_memory_key_value_store("s")).with_logging_enabled({"retention.ms": "1"})
     assert options.user_store_name == "s"
-    store = options.with_store_type("rocksdb").store_builder("s", None, None)
+    store = options.store_builder("s", None, None)
     assert (store.in_memory, store.changelog_config) == (True, {"retention.ms": "1"})
     assert options.with_logging_disabled().store_builder("s", None, None).logging is False

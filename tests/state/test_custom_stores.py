@@ -242,6 +242,11 @@ def test_the_description_of_a_store_can_be_sent_to_workers() -> None:
     assert (copy.name, copy.kind, copy.logging) == ("s", "custom", False)
 
 
+def test_there_is_no_cache_before_a_store_of_a_users_own() -> None:
+    with pytest.raises(RuntimeError, match="Store 's' is of your own kind"):
+        StoreBuilder(DictStoreSupplier("s")).with_caching_enabled()
+
+
 def test_what_is_no_store_is_refused() -> None:
     config = StreamsConfig({"application.id": "a"}, environment={})
     with pytest.raises(TypeError, match=r"DictStoreSupplier.get.* of store 's' returned .*expected a new store"):

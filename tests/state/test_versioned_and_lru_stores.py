@@ -208,3 +208,10 @@ def test_stores_check_their_arguments_as_kafka_does() -> None:
         Stores.persistent_window_store(nothing, 1, 1, False)
     with pytest.raises(TypeError, match="supplier cannot be null"):
         Stores.window_store_builder(nothing, STRING, STRING)
+
+
+def test_versions_are_not_cached() -> None:
+    supplier = Stores.persistent_versioned_key_value_store("s", 100)
+    builder = Stores.versioned_key_value_store_builder(supplier, Serdes.string(), Serdes.string())
+    with pytest.raises(RuntimeError, match="Versioned stores do not support caching"):
+        builder.with_caching_enabled()

@@ -3,6 +3,7 @@ record cache."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import Any
 
@@ -255,9 +256,11 @@ def test_a_removed_session_is_gone(caching: bool) -> None:
 
 
 @pytest.mark.parametrize("in_memory", [False, True])
-def test_duplicates_are_all_kept_over_restarts(in_memory: bool) -> None:
-    task = Task(window_builder(in_memory, duplicates=True).with_caching_enabled())
+def test_duplicates_are_all_kept_over_restarts(in_memory: bool, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        task = Task(window_builder(in_memory, duplicates=True).with_caching_enabled())
     assert not task.store.cached
+    assert "Disabling caching for w " in caplog.text
     task.store.put("a", "1", 5)
     task.store.put("a", "2", 5)
     task.commit()

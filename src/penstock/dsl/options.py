@@ -320,7 +320,10 @@ class Materialized:
         return replace(self, retention_ms=retention_ms)
 
     def with_store_type(self, store_type: str) -> Materialized:
-        """Return a copy whose store is "in_memory" or on disk ("rocksdb")."""
+        """Return a copy whose store is "in_memory" or on disk ("rocksdb"); raises ValueError where there is a supplier,
+        which says that itself."""
+        if self.store_supplier is not None:
+            raise ValueError("Cannot set store type when store supplier is pre-configured.")
         return replace(self, store_type=store_type)
 
     def with_logging_enabled(self, config: Mapping[str, str]) -> Materialized:

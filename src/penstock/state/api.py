@@ -6,6 +6,7 @@ need of the task as functions and values, `FlushListener` and `RecordContext`; t
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
@@ -18,6 +19,11 @@ from penstock.state.suppliers import (
     VersionedBytesStoreSupplier,
     WindowBytesStoreSupplier,
 )
+
+_log = logging.getLogger(__name__)
+
+CUSTOM = "custom"
+"""The kind of the stores that users write."""
 
 # ---------- what users call
 
@@ -174,8 +180,23 @@ class StoreBuilder:
         return ", ".join(parts)
 
     def with_caching_enabled(self) -> StoreBuilder:
-        """Return a copy whose store has a record cache."""
-        return replace(self, caching=True)
+        """Return a copy whose store has a record cache; a store that keeps duplicates stays without, which is logged.
+
+        Raises RuntimeError for a versioned store, and for one of a user's own.
+        """
+        match self.supplier:
+            case VersionedBytesStoreSupplier():
+                raise RuntimeError("Versioned stores do not support caching")
+            case WindowBytesStoreSupplier(retain_duplicates=True):
+                _log.warning("Disabling caching for %s since store was configured to retain duplicates", self.name)
+                return self
+            case supplier if supplier.kind == CUSTOM:
+                raise RuntimeError(
+                    f"Store {self.name!r} is of your own kind, before which there is no record cache: hold updates "
+                    "back in the store itself, until `flush`."
+                )
+            case _:
+                return replace(self, caching=True)
 
     def with_caching_disabled(self) -> StoreBuilder:
         """Return a copy whose store has no record cache."""

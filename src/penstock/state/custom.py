@@ -20,7 +20,7 @@ import numpy as np
 from penstock.config import StreamsConfig
 from penstock.record import NO_TIMESTAMP, Int64Array
 from penstock.serdes import Serde, Serdes
-from penstock.state.api import BaseView, FlushListener, StateStore
+from penstock.state.api import CUSTOM, BaseView, FlushListener, StateStore
 from penstock.state.uncommitted import UncommittedStore
 
 Restore = Callable[[Iterable[tuple[bytes, bytes]]], None]
@@ -85,7 +85,7 @@ class CustomStateStore(StateStore, Protocol):
 class CustomStoreSupplier(ABC):
     """Makes the stores of a user's own kind, for `StoreBuilder(supplier)`; has to be picklable."""
 
-    kind = "custom"
+    kind = CUSTOM
     in_memory = None
 
     def __init__(self, name: str) -> None:
