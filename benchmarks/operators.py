@@ -26,7 +26,7 @@ from typing import Final
 
 import numpy as np
 
-if __package__ is None:  # run as a script: the root of the repository is not on the path
+if not __package__:  # run as a script: the root of the repository is not on the path
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.families import FAMILIES, KEYS, Family, key_of, value_of

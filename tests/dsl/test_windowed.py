@@ -92,8 +92,8 @@ def test_final_results_are_kept_in_the_order_of_time(windows: Any, caching: bool
         (
             SESSION,
             (
-                "The retention period of the session store s must be no smaller than the session inactivity gap plus the "
-                "grace period. Got gap=[10], grace=[5], retention=[14]"
+                "The retention period of the session store s must be no smaller than the session inactivity gap plus "
+                "the grace period. Got gap=[10], grace=[5], retention=[14]"
             ),
         ),
     ],

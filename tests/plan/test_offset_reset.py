@@ -24,7 +24,7 @@ def test_other_texts_are_refused(value: str) -> None:
 
 
 def test_a_duration_is_not_negative() -> None:
-    with pytest.raises(ValueError, match="^Duration cannot be negative$"):
+    with pytest.raises(ValueError, match=r"^Duration cannot be negative$"):
         AutoOffsetReset.by_duration(-1)
 
 

@@ -15,8 +15,8 @@ from penstock.processor.api import Processor, ProcessorContext, PunctuationType
 from penstock.processor.table import TableToStream
 from penstock.record import Record, TopicPartition
 from penstock.state.api import StoreBuilder
-from penstock.state.suppliers import KeyValueBytesStoreSupplier
 from penstock.state.memory import MemoryBase
+from penstock.state.suppliers import KeyValueBytesStoreSupplier
 from penstock.task.checkpoint import ScheduleState, TaskCheckpoint
 from penstock.task.order_trace import TracedCommit, TracedRange
 from penstock.task.punctuation import EpochSchedules

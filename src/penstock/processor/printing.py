@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +27,11 @@ class StreamPrint(Processor):
     def process(self, record: Record[Any, Any]) -> None:
         """Write the line of the record."""
         line = f"[{self._label}]: {self._mapper(record.key, record.value)}\n"
-        target = nullcontext(sys.stdout) if self._path is None else Path(self._path).open("a", encoding="utf-8")
-        with target as output:
-            output.write(line)
+        if self._path is None:
+            sys.stdout.write(line)
+            return
+        with Path(self._path).open("a", encoding="utf-8") as file:
+            file.write(line)
 
 
 def _key_and_value(key: Any, value: Any) -> str:
