@@ -37,7 +37,6 @@ TIMES = st.lists(st.integers(0, 100), max_size=30)
         Decades(),
     ],
     ids=["tumbling", "hopping", "all of time", "unlimited", "users' own"],
-    ids=str,
 )
 @given(TIMES)
 def test_columns_have_the_windows_of_each_row(windows: Windows, times: list[int]) -> None:
