@@ -43,10 +43,17 @@ if TYPE_CHECKING:
         FixedKeyProcessorSupplier,
         FixedKeyRecord,
     )
+    from penstock.processor.timestamps import (
+        fail_on_invalid_timestamp,
+        log_and_skip_on_invalid_timestamp,
+        use_partition_time_on_invalid_timestamp,
+        wallclock_timestamp_extractor,
+    )
     from penstock.processor.value_transformer import ValueTransformerWithKey, ValueTransformerWithKeySupplier
     from penstock.processor.wrapper import ProcessorWrapper
     from penstock.record import (
         AggregationWithHeaders,
+        ConsumerRecord,
         Headers,
         KeyValue,
         Record,
@@ -56,8 +63,9 @@ if TYPE_CHECKING:
     )
     from penstock.serdes import Serde, Serdes
     from penstock.serdes.windowed import WindowedSerdes
-    from penstock.state.api import KeyValueStore, ReadOnlyKeyValueStore, StateStore, StoreBuilder
+    from penstock.state.api import KeyValueIterator, KeyValueStore, ReadOnlyKeyValueStore, StateStore, StoreBuilder
     from penstock.state.custom import CustomStateStore, CustomStoreSupplier, StateStoreContext
+    from penstock.state.rocksdb import RocksDBConfigSetter
     from penstock.state.stores import Stores
     from penstock.state.versioned_api import (
         PUT_RETURN_CODE_NOT_PUT,
@@ -123,10 +131,17 @@ _MODULES = {
         "FixedKeyProcessorSupplier",
         "FixedKeyRecord",
     ),
+    "penstock.processor.timestamps": (
+        "fail_on_invalid_timestamp",
+        "log_and_skip_on_invalid_timestamp",
+        "use_partition_time_on_invalid_timestamp",
+        "wallclock_timestamp_extractor",
+    ),
     "penstock.processor.wrapper": ("ProcessorWrapper",),
     "penstock.processor.value_transformer": ("ValueTransformerWithKey", "ValueTransformerWithKeySupplier"),
     "penstock.record": (
         "AggregationWithHeaders",
+        "ConsumerRecord",
         "Headers",
         "KeyValue",
         "Record",
@@ -136,8 +151,9 @@ _MODULES = {
     ),
     "penstock.serdes": ("Serde", "Serdes"),
     "penstock.serdes.windowed": ("WindowedSerdes",),
-    "penstock.state.api": ("KeyValueStore", "ReadOnlyKeyValueStore", "StateStore", "StoreBuilder"),
+    "penstock.state.api": ("KeyValueIterator", "KeyValueStore", "ReadOnlyKeyValueStore", "StateStore", "StoreBuilder"),
     "penstock.state.custom": ("CustomStateStore", "CustomStoreSupplier", "StateStoreContext"),
+    "penstock.state.rocksdb": ("RocksDBConfigSetter",),
     "penstock.state.stores": ("Stores",),
     "penstock.state.versioned_api": (
         "PUT_RETURN_CODE_NOT_PUT",
@@ -175,6 +191,7 @@ __all__ = [
     "Cancellable",
     "CogroupedKStream",
     "Consumed",
+    "ConsumerRecord",
     "CustomStateStore",
     "CustomStoreSupplier",
     "EagerBufferConfig",
@@ -194,6 +211,7 @@ __all__ = [
     "KTable",
     "KafkaStreams",
     "KeyValue",
+    "KeyValueIterator",
     "KeyValueStore",
     "Materialized",
     "Named",
@@ -211,6 +229,7 @@ __all__ = [
     "Record",
     "RecordMetadata",
     "Repartitioned",
+    "RocksDBConfigSetter",
     "Serde",
     "Serdes",
     "SessionStore",
@@ -252,6 +271,10 @@ __all__ = [
     "Windowed",
     "WindowedSerdes",
     "Windows",
+    "fail_on_invalid_timestamp",
+    "log_and_skip_on_invalid_timestamp",
+    "use_partition_time_on_invalid_timestamp",
+    "wallclock_timestamp_extractor",
 ]
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from penstock.record import Headers, Record
+from penstock.record import ConsumerRecord, Headers, Record
 
 DEAD_LETTER_QUEUE_TOPIC = "errors.dead.letter.queue.topic.name"
 
@@ -28,18 +28,6 @@ HEADER_ERRORS_PARTITION = "__streams.errors.partition"
 HEADER_ERRORS_OFFSET = "__streams.errors.offset"
 
 _log = logging.getLogger(__name__)
-
-
-class ConsumerRecord(NamedTuple):
-    """A record as it was read from a topic, key and value as bytes; timestamp in ms (Kafka class: ConsumerRecord)."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers = ()
 
 
 class ProducerRecord(NamedTuple):

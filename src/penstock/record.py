@@ -151,6 +151,19 @@ class AggregationWithHeaders(NamedTuple):
     headers: Headers = ()
 
 
+class ConsumerRecord(NamedTuple):
+    """A record as it was read from a topic: key and value are bytes where a handler sees it that could not be read, and
+    objects where a timestamp extractor does; timestamp in ms (Kafka class: ConsumerRecord)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: Any
+    value: Any
+    headers: Headers = ()
+
+
 class KeyValue(NamedTuple):
     """A key and a value (Kafka class: KeyValue)."""
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from penstock import Materialized, StreamsBuilder
 from penstock.errors import SerializationError, StreamsError
 from penstock.exception_handlers import (
-    ConsumerRecord,
     DeserializationExceptionHandler,
     ErrorHandlerContext,
     LogAndContinueExceptionHandler,
@@ -27,7 +26,7 @@ from penstock.exception_handlers import (
 from penstock.plan.topology import Topology
 from penstock.processor.api import Processor, ProcessorContext, PunctuationType
 from penstock.processor.stateless import StreamFlatMapValues, StreamForeach, StreamMapValues, StreamPeek
-from penstock.record import Headers, Record
+from penstock.record import ConsumerRecord, Headers, Record
 from penstock.serdes import Serde
 from penstock.task.stream_task import StreamTask
 from tests.task.topologies import batch_of, sent, supplier, task_of

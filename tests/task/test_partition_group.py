@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from penstock.errors import StreamsError
 from penstock.plan.topology import Topology
-from penstock.processor.timestamps import ConsumedRecord, use_partition_time_on_invalid_timestamp
+from penstock.processor.timestamps import use_partition_time_on_invalid_timestamp, wallclock_timestamp_extractor
+from penstock.record import ConsumerRecord
 from tests.task.topologies import batch_of, sent, task_of
 
 Lanes = dict[tuple[str, int], list[int]]
@@ -57,7 +58,7 @@ def test_a_topic_without_a_source_is_refused_by_name() -> None:
 def test_a_dropped_record_is_counted_at_its_source_and_the_partition_time_goes_on() -> None:
     seen: list[int] = []
 
-    def extractor(record: ConsumedRecord, partition_time: int) -> int:
+    def extractor(record: ConsumerRecord, partition_time: int) -> int:
         seen.append(partition_time)
         return -1 if record.value == "drop" else record.timestamp
 
@@ -92,3 +93,15 @@ def test_the_partition_time_stands_in_for_a_negative_timestamp() -> None:
     task.add_records("a", 0, batch)
     task.process()
     assert [(value, time) for _, _, value, time in sent(task)] == [("v", 7), ("w", 7)]
+
+
+def test_the_wall_clock_is_that_of_the_task() -> None:
+    topology = Topology()
+    topology.add_source("A", "a", timestamp_extractor=wallclock_timestamp_extractor)
+    topology.add_sink("K", "out", "A")
+    task = task_of(topology)
+    for now in (50, 70):
+        task.advance_wall_clock(now)
+        task.add_records("a", 0, batch_of(("k", "v", 7)))
+        task.process()
+    assert [time for _, _, _, time in sent(task)] == [50, 70]

@@ -4,30 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, NamedTuple
 
+from penstock.clock import SystemClock
 from penstock.errors import StreamsError
+from penstock.record import ConsumerRecord
 
 _log = logging.getLogger(__name__)
 
 
-class ConsumedRecord(NamedTuple):
-    """An input record as a timestamp extractor sees it; timestamp in ms (Kafka class: ConsumerRecord)."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: Any
-    value: Any
-
-
-TimestampExtractor = Callable[[ConsumedRecord, int], int]
+TimestampExtractor = Callable[[ConsumerRecord, int], int]
 """Called with the record and the partition time (ms, -1 if unknown); returns the record's timestamp in ms, negative to
 drop it (Kafka class: TimestampExtractor)."""
 
 
-def fail_on_invalid_timestamp(record: ConsumedRecord, partition_time: int) -> int:
+def fail_on_invalid_timestamp(record: ConsumerRecord, partition_time: int) -> int:
     """Return the record's own timestamp; raises StreamsError if it is negative (Kafka class:
     FailOnInvalidTimestamp)."""
     if record.timestamp < 0:
@@ -39,7 +29,7 @@ def fail_on_invalid_timestamp(record: ConsumedRecord, partition_time: int) -> in
     return record.timestamp
 
 
-def log_and_skip_on_invalid_timestamp(record: ConsumedRecord, partition_time: int) -> int:
+def log_and_skip_on_invalid_timestamp(record: ConsumerRecord, partition_time: int) -> int:
     """Return the record's own timestamp; a negative one is logged, and the record dropped (Kafka class:
     LogAndSkipOnInvalidTimestamp)."""
     if record.timestamp < 0:
@@ -50,7 +40,7 @@ def log_and_skip_on_invalid_timestamp(record: ConsumedRecord, partition_time: in
     return record.timestamp
 
 
-def use_partition_time_on_invalid_timestamp(record: ConsumedRecord, partition_time: int) -> int:
+def use_partition_time_on_invalid_timestamp(record: ConsumerRecord, partition_time: int) -> int:
     """Return the record's own timestamp, the partition time instead of a negative one; raises StreamsError if there is
     none yet (Kafka class: UsePartitionTimeOnInvalidTimestamp)."""
     if record.timestamp >= 0:
@@ -61,3 +51,9 @@ def use_partition_time_on_invalid_timestamp(record: ConsumedRecord, partition_ti
             f"{record.offset} because partition time is unknown."
         )
     return partition_time
+
+
+def wallclock_timestamp_extractor(record: ConsumerRecord, partition_time: int) -> int:
+    """Return the wall-clock time (Kafka class: WallclockTimestampExtractor). A task takes its own for it, which is that
+    of the test driver's clock, or on Spark the planned time of the epoch, so that a replay gives the same."""
+    return SystemClock().milliseconds()

@@ -15,7 +15,6 @@ from typing import Any
 from penstock.errors import SerializationError, StreamsError
 from penstock.exception_handlers import (
     DEAD_LETTER_QUEUE_TOPIC,
-    ConsumerRecord,
     DefaultProductionExceptionHandler,
     DeserializationExceptionHandler,
     ErrorHandlerContext,
@@ -28,7 +27,7 @@ from penstock.exception_handlers import (
     Result,
     SerializationExceptionOrigin,
 )
-from penstock.record import NO_METADATA, Record
+from penstock.record import NO_METADATA, ConsumerRecord, Record
 from penstock.task.context import TaskContext
 from penstock.task.record_sender import RecordSender
 

@@ -18,8 +18,12 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.errors import StreamsError
-from penstock.processor.timestamps import ConsumedRecord, TimestampExtractor, fail_on_invalid_timestamp
-from penstock.record import NO_TIMESTAMP, Int64Array, RecordBatch, TopicPartition, running_maximum
+from penstock.processor.timestamps import (
+    TimestampExtractor,
+    fail_on_invalid_timestamp,
+    wallclock_timestamp_extractor,
+)
+from penstock.record import NO_TIMESTAMP, ConsumerRecord, Int64Array, RecordBatch, TopicPartition, running_maximum
 from penstock.task.processor_topology import SourceNode
 
 
@@ -78,6 +82,7 @@ class PartitionGroup:
         keep_source_records: bool,
         may_follow_each_other: Callable[[Iterable[SourceNode]], bool],
         mixes: bool,
+        wall_clock: Callable[[], int],
     ) -> None:
         """Read the topics of `sources`.
 
@@ -86,7 +91,9 @@ class PartitionGroup:
         name and a number of records. keep_source_records: whether runs carry the records as they came.
         may_follow_each_other: says whether records of the sources given, one for each partition, that take turns may as
         well be taken one partition after the other. mixes: whether there may be mixed runs.
+        wall_clock: tells the task's wall-clock time (ms).
         """
+        self._wall_clock = wall_clock
         self._mixes = mixes and not keep_source_records
         self._may_follow_each_other = may_follow_each_other
         self._sources = dict(sources)
@@ -135,11 +142,14 @@ class PartitionGroup:
         return plain and self._takes_serialized(source) and source.is_canonical(batch)
 
     def _extractor(self, source: SourceNode) -> TimestampExtractor:
-        return (
-            fail_on_invalid_timestamp
-            if source.spec.repartition
-            else source.spec.timestamp_extractor or self._default_extractor
-        )
+        if source.spec.repartition:
+            return fail_on_invalid_timestamp
+        chosen = source.spec.timestamp_extractor or self._default_extractor
+        return self._now if chosen is wallclock_timestamp_extractor else chosen
+
+    def _now(self, record: ConsumerRecord, partition_time: int) -> int:
+        """Return the wall-clock time of the task (implements TimestampExtractor)."""
+        return self._wall_clock()
 
     def _merge(
         self, queues: list[tuple[Lane, RecordBatch]], serialized: bool, source_records: Mapping[Lane, RecordBatch]
@@ -194,7 +204,7 @@ class PartitionGroup:
         for key, value, timestamp, offset in zip(
             batch.keys, batch.values, batch.timestamps.tolist(), batch.offsets.tolist(), strict=True
         ):
-            record = ConsumedRecord(partition.topic, partition.partition, offset, timestamp, key, value)
+            record = ConsumerRecord(partition.topic, partition.partition, offset, timestamp, key, value)
             try:
                 time = extractor(record, partition_time)
             except StreamsError:

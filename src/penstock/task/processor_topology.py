@@ -17,11 +17,11 @@ import numpy as np
 
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, StreamsError, TaskCorruptedError, TaskMigratedError
-from penstock.exception_handlers import ConsumerRecord, ProducerRecord, SerializationExceptionOrigin
+from penstock.exception_handlers import ProducerRecord, SerializationExceptionOrigin
 from penstock.plan.partitioning import partition_column
 from penstock.plan.subtopology import ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
 from penstock.processor.api import Processor
-from penstock.record import NO_METADATA, Int64Array, Record, RecordBatch, RecordMetadata, take_from
+from penstock.record import NO_METADATA, ConsumerRecord, Int64Array, Record, RecordBatch, RecordMetadata, take_from
 from penstock.serdes import BytesSerde, Serde, StringSerde
 from penstock.serdes.api import missing_serde
 from penstock.state.api import RecordContext

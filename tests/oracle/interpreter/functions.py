@@ -10,11 +10,11 @@ from typing import Any
 
 from penstock import RecordMetadata
 from penstock.processor.timestamps import (
-    ConsumedRecord,
     fail_on_invalid_timestamp,
     log_and_skip_on_invalid_timestamp,
     use_partition_time_on_invalid_timestamp,
 )
+from penstock.record import ConsumerRecord
 from tests.oracle.interpreter.values import long, number, text
 from tests.oracle.interpreter.vocabulary import Words
 
@@ -252,7 +252,7 @@ TOPIC_EXTRACTORS = Words(
 )
 
 
-def _after_at(record: ConsumedRecord, partition_time: int) -> int:
+def _after_at(record: ConsumerRecord, partition_time: int) -> int:
     _, at, time = text(record.value).partition("@")
     return int(time) if at else record.timestamp
 
