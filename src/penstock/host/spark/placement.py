@@ -220,9 +220,9 @@ def _levels(topology: BuiltTopology) -> dict[int, int]:
         if not ready:
             cycle = sorted(s for s in feeders if s not in levels)
             raise TopologyError(
-                f"the sub-topologies {cycle} feed themselves through repartition topics, which the Spark host cannot "
-                "run in one epoch; "
-                "write to a topic of your own and read that instead."
+                f"the sub-topologies {cycle} feed themselves through repartition topics, as those of a join by foreign "
+                "key do; the Spark host cannot run that in one epoch. Write what goes back to a topic of your own and "
+                "read that, or group a table by the foreign key and join by keys."
             )
         for subtopology in ready:
             levels[subtopology] = 1 + max((levels[f] for f in feeders[subtopology]), default=-1)
