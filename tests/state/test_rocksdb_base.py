@@ -55,6 +55,21 @@ def test_two_cannot_have_it_open_and_a_closed_one_says_so(tmp_path: Path) -> Non
         base.stamp()
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_iterators_show_the_store_as_it_was_and_do_not_keep_it_open(tmp_path: Path, reverse: bool) -> None:
+    base = RocksDBBase(tmp_path / "base")
+    base.apply({"s": {b"a": b"1", b"b": b"2"}}, b"one")
+    begun, new = (base.view("s").range(None, None, reverse) for _ in range(2))
+    next(begun)
+    base.apply({"s": {b"a": b"3", b"b": b"3"}}, b"two")
+    assert list(new) == sorted([(b"a", b"1"), (b"b", b"2")], reverse=reverse)
+    base.rebuild(lambda: iter([{"s": {b"c": b"4"}}]), b"three")
+    left = base.view("s").range(None, None, reverse)
+    base.close()
+    assert [*begun, *left] == []
+    assert entries(RocksDBBase(tmp_path / "base")) == [(b"c", b"4")]
+
+
 class Setter(RocksDBConfigSetter):
     """Notes what it is asked."""
 

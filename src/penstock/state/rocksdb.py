@@ -7,6 +7,7 @@ Rules:
 - There is no write-ahead log, as in Kafka: a base is a copy. After a crash it is what some commit left, and its stamp
   says which. `close` writes all that is in memory.
 - A rebuild fills a new database beside the old one and takes its place.
+- A database stays open as long as an iterator over it lives, so the base ends those that are left when it closes.
 - Options are Kafka's; `rocksdb.config.setter` may change them.
 - Open it after a fork, never before.
 """
@@ -16,9 +17,10 @@ from __future__ import annotations
 import os
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import rocksdict
 
@@ -35,6 +37,8 @@ BLOOM_FILTER_BITS = 10
 
 _Database = Any
 """A rocksdict.Rdict in raw mode, where keys and values are bytes; its own types are those of all modes."""
+
+_Entries = Generator[tuple[bytes, bytes], None, None]
 
 _STORE_SIZE = 2
 _META = bytes(_STORE_SIZE)
@@ -73,6 +77,7 @@ class RocksDBBase:
         self._no_log = rocksdict.WriteOptions()
         self._no_log.disable_wal = True  # type: ignore[method-assign, assignment]  # the stubs say that it is a method
         self._database: _Database | None = self._open(self._path)
+        self._iterators: WeakSet[_Entries] = WeakSet()
         self._numbers: dict[str, bytes] = {}
         self._read_numbers()
 
@@ -107,7 +112,7 @@ class RocksDBBase:
             raise
         database.flush()
         database.close()
-        self.database().close()
+        self._close_database()
         shutil.rmtree(self._path)
         beside.rename(self._path)
         self._database = self._open(self._path)
@@ -123,8 +128,7 @@ class RocksDBBase:
         """Write what is in memory and close the database; later calls raise InvalidStateStoreError."""
         if self._database is not None:
             self._database.flush()
-            self._database.close()
-            self._database = None
+            self._close_database()
             if self._setter is not None:
                 self._setter.close(self._path.name, self._options)
 
@@ -138,6 +142,11 @@ class RocksDBBase:
             )
         return self._database
 
+    def kept(self, entries: _Entries) -> _Entries:
+        """Return `entries`, which end when the database is closed."""
+        self._iterators.add(entries)
+        return entries
+
     def number(self, store_name: str) -> bytes | None:
         """Return the two bytes that stand before the keys of a store, None if it never had an entry."""
         self.database()
@@ -148,6 +157,12 @@ class RocksDBBase:
         return int.from_bytes(self.database().get(_COUNT + number) or b"", "big")
 
     # ---------- helpers
+
+    def _close_database(self) -> None:
+        for entries in list(self._iterators):
+            entries.close()
+        self.database().close()
+        self._database = None
 
     def _make_options(self) -> rocksdict.Options:
         table = rocksdict.BlockBasedOptions()
@@ -240,24 +255,22 @@ class _RocksDBView:
         last = after_prefix(number) if to_key is None else number + to_key
         database = self._base.database()
         if reverse:
-            return _backward(database.items(backwards=True, from_key=last), first, last)
-        return _forward(database.items(from_key=first), last)
+            return self._base.kept(_backward(database.items(backwards=True, from_key=last), first, last))
+        return self._base.kept(_forward(database.items(from_key=first), last))
 
     def approximate_num_entries(self) -> int:
         number = self._base.number(self._store_name)
         return 0 if number is None else self._base.count(number)
 
 
-def _forward(entries: Iterable[tuple[bytes, bytes]], last: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+def _forward(entries: Iterable[tuple[bytes, bytes]], last: bytes | None) -> _Entries:
     for key, value in entries:
         if last is not None and key >= last:
             return
         yield key[_STORE_SIZE:], value
 
 
-def _backward(
-    entries: Iterable[tuple[bytes, bytes]], first: bytes, last: bytes | None
-) -> Iterator[tuple[bytes, bytes]]:
+def _backward(entries: Iterable[tuple[bytes, bytes]], first: bytes, last: bytes | None) -> _Entries:
     for key, value in entries:
         if key < first:
             return
