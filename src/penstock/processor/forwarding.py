@@ -6,6 +6,7 @@ With a record cache an update is forwarded when it leaves the cache, without one
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import repeat
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ from penstock.record import (
     NO_METADATA,
     NO_TIMESTAMP,
     Change,
+    Headers,
     Int64Array,
     Record,
     RecordBatch,
@@ -24,7 +26,7 @@ from penstock.record import (
     take_from,
 )
 from penstock.serdes.columns import distinct
-from penstock.state.api import EngineStore, EngineTimestampedKeyValueStore, FlushedEntries
+from penstock.state.api import EngineStore, EngineTimestampedKeyValueStore, FlushedEntries, RecordContext
 from penstock.state.versioned_api import (
     PUT_RETURN_CODE_NOT_PUT,
     PUT_RETURN_CODE_VALID_TO_UNDEFINED,
@@ -102,24 +104,50 @@ class TimestampedTupleForwarder:
         self._context.forward(record)
 
     def _forward_flushed(self, entries: FlushedEntries) -> None:
-        """Forward what leaves the cache, each with the timestamp of its value or, for a delete, of the record that
-        caused it."""
+        """Forward what leaves the cache."""
         store, contexts = self._store, entries.contexts
+        keys = store.deserialize_keys(entries.keys)
         new, timestamps = store.deserialize_columns(entries.new_values)
         old = repeat(None) if entries.old_values is None else store.deserialize_columns(entries.old_values)[0]
-        if None in entries.new_values:
-            caused = np.fromiter((context.timestamp for context in contexts), np.int64, len(contexts))
-            timestamps = np.where(timestamps == NO_TIMESTAMP, caused, timestamps)
         offsets = np.fromiter(((context[2] or NO_METADATA)[2] for context in contexts), np.int64, len(contexts))
-        headers = [context[1] for context in contexts]
+        headers = self._headers(contexts)
         flushed = RecordBatch(
-            store.deserialize_keys(entries.keys),
+            keys,
             list(map(Change, new, old)),
-            timestamps,
+            self._timestamps(keys, timestamps, entries),
             offsets,
             headers if any(headers) else None,
         )
         self._context.forward_flushed(flushed, contexts)
+
+    def _timestamps(self, keys: list[Any], timestamps: Int64Array, entries: FlushedEntries) -> Int64Array:
+        """Return the timestamp (ms) of each update that leaves the cache: that of its value or, for a delete, of the
+        record that caused it."""
+        if None not in entries.new_values:
+            return timestamps
+        contexts = entries.contexts
+        caused = np.fromiter((context.timestamp for context in contexts), np.int64, len(contexts))
+        return np.where(timestamps == NO_TIMESTAMP, caused, timestamps)
+
+    def _headers(self, contexts: Sequence[RecordContext]) -> list[Headers]:
+        """Return the headers of each update that leaves the cache: those of the record that caused it."""
+        return [context[1] for context in contexts]
+
+
+class SessionTupleForwarder(TimestampedTupleForwarder):
+    """Forwards the updates of a session store, each with the end of its session as timestamp (Kafka class:
+    SessionTupleForwarder). As in Kafka, no headers are forwarded without a cache, nor where the store keeps headers:
+    those that it holds are none."""
+
+    def maybe_forward(self, record: Record[Any, Change]) -> None:
+        """Forward an update that was just written, unless the cache holds it back."""
+        super().maybe_forward(record.with_headers(()))
+
+    def _timestamps(self, keys: list[Any], timestamps: Int64Array, entries: FlushedEntries) -> Int64Array:
+        return np.fromiter((window.end for _, window in keys), np.int64, len(keys))
+
+    def _headers(self, contexts: Sequence[RecordContext]) -> list[Headers]:
+        return [] if self._store.with_headers else super()._headers(contexts)
 
 
 class TableWriter:

@@ -17,11 +17,12 @@ import numpy as np
 from penstock.processor.aggregate import Aggregator, Initializer
 from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, Processor, ProcessorContext, RowOrigin
 from penstock.processor.cached_columns import CachedSessions
+from penstock.processor.forwarding import SessionTupleForwarder
 from penstock.processor.operator_time import ObservedStreamTime
 from penstock.processor.window_emission import (
     CollectedUpdates,
+    EmitOnUpdate,
     EmitSessionsOnClose,
-    EmitSessionsOnUpdate,
     WindowEmission,
 )
 from penstock.record import Change, Record, RecordBatch
@@ -153,7 +154,7 @@ class SessionWindowAggregate(_SessionAggregation, BatchProcessor):
         self._send_old_values = send_old_values
 
     def _emission(self, store: EngineSessionStore, context: EngineContext) -> WindowEmission:
-        return EmitSessionsOnUpdate(store, context, self._send_old_values)
+        return EmitOnUpdate(SessionTupleForwarder(store, context, self._send_old_values))
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Merge all rows: behind a cache with one look at the sessions of each key, and one write of what has become of

@@ -19,6 +19,7 @@ import numpy as np
 from penstock.processor.aggregate import Aggregator, Initializer
 from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, Processor, ProcessorContext, RowOrigin
 from penstock.processor.cached_columns import CachedWindows
+from penstock.processor.forwarding import TimestampedTupleForwarder
 from penstock.processor.operator_time import ObservedStreamTime
 from penstock.processor.window_emission import (
     CollectedUpdates,
@@ -226,7 +227,7 @@ class SlidingWindowAggregate(_SlidingAggregation, BatchProcessor):
         self._send_old_values = send_old_values
 
     def _emission(self, store: EngineWindowStore, context: EngineContext) -> WindowEmission:
-        return EmitOnUpdate(store, context, self._send_old_values)
+        return EmitOnUpdate(TimestampedTupleForwarder(store, context, self._send_old_values))
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Add all rows: behind a cache with one look at the windows of each key, and one write of what has become of

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from itertools import repeat
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,8 +15,7 @@ import numpy as np
 from penstock.processor.api import EngineContext
 from penstock.processor.forwarding import TimestampedTupleForwarder
 from penstock.processor.operator_time import FinalEmission
-from penstock.record import NO_METADATA, NO_TIMESTAMP, Change, Int64Array, Record, RecordBatch, take_from
-from penstock.state.api import FlushedEntries
+from penstock.record import NO_TIMESTAMP, Change, Int64Array, Record, RecordBatch, take_from
 from penstock.state.windowed_api import EngineSessionStore, EngineWindowStore
 from penstock.windows import SlidingWindows, TimeWindows, Windowed
 
@@ -38,11 +36,11 @@ class WindowEmission(Protocol):
 
 
 class EmitOnUpdate:
-    """Forwards every update of a window store, when it leaves the cache or at once (implements WindowEmission)."""
+    """Forwards every update of the results, when it leaves the cache or at once (implements WindowEmission)."""
 
-    def __init__(self, store: EngineWindowStore, context: EngineContext, send_old_values: bool) -> None:
-        """Forward by `context`; if `send_old_values`, with the result before."""
-        self._forwarder = TimestampedTupleForwarder(store, context, send_old_values)
+    def __init__(self, forwarder: TimestampedTupleForwarder) -> None:
+        """Forward by `forwarder`."""
+        self._forwarder = forwarder
 
     def updated(self, record: Record[Any, Any], key: Windowed[Any], change: Change, timestamp: int) -> None:
         """Forward the update, unless the cache holds it back."""
@@ -50,44 +48,6 @@ class EmitOnUpdate:
 
     def time_passed(self, record: Record[Any, Any], close_time: int) -> None:
         """Do nothing: the result has left."""
-
-
-class EmitSessionsOnUpdate:
-    """Forwards every update of a session store with the end of its session as timestamp, when it leaves the cache or at
-    once (implements WindowEmission). Without a cache no headers are forwarded, as in Kafka."""
-
-    def __init__(self, store: EngineSessionStore, context: EngineContext, send_old_values: bool) -> None:
-        """Forward by `context`; if `send_old_values`, with the result before."""
-        self._store = store
-        self._context = context
-        self._send_old_values = send_old_values
-        self._cached = store.cached
-        if store.cached:
-            store.set_flush_listener(self._forward_flushed, send_old_values)
-
-    def updated(self, record: Record[Any, Any], key: Windowed[Any], change: Change, timestamp: int) -> None:
-        """Forward the update, unless the cache holds it back."""
-        if not self._cached:
-            kept = change if self._send_old_values else Change(change.new_value, None)
-            self._context.forward(Record(key, kept, timestamp))
-
-    def time_passed(self, record: Record[Any, Any], close_time: int) -> None:
-        """Do nothing: the result has left."""
-
-    def _forward_flushed(self, entries: FlushedEntries) -> None:
-        store, contexts = self._store, entries.contexts
-        keys = store.deserialize_keys(entries.keys)
-        old = repeat(None) if entries.old_values is None else store.deserialize_columns(entries.old_values)[0]
-        # as in Kafka, a store that keeps headers forwards those that it holds: none
-        headers = [] if store.with_headers else [context.headers for context in contexts]
-        flushed = RecordBatch(
-            keys,
-            list(map(Change, store.deserialize_columns(entries.new_values)[0], old)),
-            np.fromiter((window.end for _, window in keys), np.int64, len(keys)),
-            np.fromiter(((context.metadata or NO_METADATA).offset for context in contexts), np.int64, len(contexts)),
-            headers if any(headers) else None,
-        )
-        self._context.forward_flushed(flushed, contexts)
 
 
 class CollectedUpdates:

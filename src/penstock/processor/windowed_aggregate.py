@@ -24,6 +24,7 @@ from penstock.processor.api import (
     SerializedBatchProcessor,
 )
 from penstock.processor.columns import write_contexts
+from penstock.processor.forwarding import TimestampedTupleForwarder
 from penstock.processor.operator_time import ObservedStreamTime
 from penstock.processor.reduction import counted, initial_count
 from penstock.processor.window_columns import WindowColumns, grouped, window_columns
@@ -120,7 +121,7 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
         self._send_old_values = send_old_values
 
     def _emission(self, store: EngineWindowStore, context: EngineContext) -> WindowEmission:
-        return EmitOnUpdate(store, context, self._send_old_values)
+        return EmitOnUpdate(TimestampedTupleForwarder(store, context, self._send_old_values))
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Update the windows of all rows: reads each once, writes each once; returns the updates if there is no
