@@ -70,7 +70,7 @@ class StreamJoinStores:
         options, windows = self._options, self._windows
         if supplier is not None:
             self._check(supplier)
-            return StoreBuilder(supplier, options.key_serde, value_serde)
+            return StoreBuilder(supplier, options.key_serde, value_serde, logs_headers=True)
         base = generated if options.store_name is None else options.store_name + suffix
         return StoreBuilder(
             WindowBytesStoreSupplier(
@@ -81,6 +81,7 @@ class StreamJoinStores:
             logging=options.logging,
             # duplicates have keys of their own, so that there is nothing to compact
             changelog_config={**options.changelog_config, "cleanup.policy": "delete"} if options.logging else {},
+            logs_headers=True,
         )
 
     def _check(self, supplier: WindowBytesStoreSupplier) -> None:

@@ -22,7 +22,7 @@ from penstock.processor.joiner import JoinType
 from penstock.serdes import Serde
 from penstock.serdes.buffer import BufferKeySerde, BufferValueSerde
 from penstock.state.api import StoreBuilder
-from penstock.state.suppliers import KeyValueBytesStoreSupplier
+from penstock.state.suppliers import TimeOrderedKeyValueBytesStoreSupplier
 from penstock.windows import JoinWindows
 
 if TYPE_CHECKING:
@@ -274,7 +274,7 @@ class StreamJoins(Generic[K, V]):
         if options.grace_period_ms is not None:
             if not may_be_versioned(self._graph.node(table._id)):
                 raise ValueError(NOT_VERSIONED)
-            supplier = KeyValueBytesStoreSupplier(f"{name}-Buffer", in_memory=False)
+            supplier = TimeOrderedKeyValueBytesStoreSupplier(f"{name}-Buffer", in_memory=False)
             serdes = _first(options.key_serde, self._key_serde), _first(options.value_serde, self._value_serde)
             buffer = StoreBuilder(supplier, BufferKeySerde(serdes[0]), BufferValueSerde(serdes[1]))
         join = nodes.StreamTableJoin(

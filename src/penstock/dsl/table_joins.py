@@ -202,6 +202,7 @@ class TableJoins(Generic[K, V]):
             BytesSerde(),
             SubscriptionWrapperSerde(self._key_serde),
             timestamped=True,
+            logs_headers=True,
         )
         subscription = self._graph.add(
             nodes.ForeignKeySubscription(

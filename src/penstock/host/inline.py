@@ -3,8 +3,8 @@
 Rules, those of Kafka's TopologyTestDriver: every topic has one partition, and all sub-topologies are one task, `0_0`,
 so that they share stream time and record cache; global stores have a task of their own. A record is processed
 completely before the next: the record, stream-time punctuation, a commit (which flushes caches); then the records that
-this wrote to topics that the topology reads join the queues, from which the smallest timestamp is taken next. Bytes go
-in and come out: no serdes here.
+this wrote to topics that the topology reads join the queues, from which the smallest timestamp is taken next. A commit
+also writes to the changelog topics, for each key that changed one record. Bytes go in and come out: no serdes here.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from penstock.exception_handlers import LogAndContinueExceptionHandler
 from penstock.plan.subtopology import BuiltTopology, SourceSpec, SubtopologySpec, TaskId
 from penstock.record import Headers, RecordBatch
 from penstock.state.api import StateStore
+from penstock.state.change_log import ChangeLog
 from penstock.state.memory import MemoryBase
 from penstock.task.global_task import GlobalStateUpdateTask
 from penstock.task.priority_queue import PriorityQueue
@@ -108,6 +109,7 @@ class InlineHost:
         self._produced = 0
         self._commits = 0
         self._closed = False
+        self._change_log = ChangeLog(_changelog_topics(spec))
         self._task = StreamTask(
             spec,
             TaskId(0, PARTITION),
@@ -117,6 +119,7 @@ class InlineHost:
             wall_clock_ms=clock.milliseconds(),
             state_log_prefix="topology-test-driver ",
             global_stores={} if self._global_task is None else self._global_task.read_only_stores(),
+            change_log=self._change_log,
         )
         self._task.initialize()
         self._stores = {name: self._task.store(name) for name in spec.stores}
@@ -224,13 +227,19 @@ class InlineHost:
 
     def _commit(self) -> None:
         self._task.flush()
+        changes = self._task.changes()
+        for topic, change in self._change_log.take():
+            timestamp = self._clock.milliseconds() if change.timestamp is None else max(change.timestamp, 0)
+            self._produce(topic, (change.key, change.value, timestamp, change.headers))
         for sent in self._task.drain_in_order():
-            record = (sent.key, sent.value, sent.timestamp, sent.headers)
-            self._output.append(ProducedRecord(self._produced, sent.topic, *record))
-            self._produced += 1
-            self._accept(sent.topic, record)
+            self._produce(sent.topic, (sent.key, sent.value, sent.timestamp, sent.headers))
         self._commits += 1
-        self._task.committed(self._task.changes(), self._commits.to_bytes(8, "big"))
+        self._task.committed(changes, self._commits.to_bytes(8, "big"))
+
+    def _produce(self, topic: str, record: _Record) -> None:
+        self._output.append(ProducedRecord(self._produced, topic, *record))
+        self._produced += 1
+        self._accept(topic, record)
 
 
 def _global_task(topology: BuiltTopology, config: StreamsConfig, clock: Clock) -> GlobalStateUpdateTask | None:
@@ -245,6 +254,11 @@ def _global_task(topology: BuiltTopology, config: StreamsConfig, clock: Clock) -
     )
     task.initialize()
     return task
+
+
+def _changelog_topics(spec: SubtopologySpec) -> dict[str, str]:
+    """Return the changelog topic of each store that has one of its own, and is not kept from a topic that is read."""
+    return {name: topic for name, (topic, _) in spec.changelogs.items() if topic not in spec.source_topics}
 
 
 def whole_topology(topology: BuiltTopology) -> SubtopologySpec:

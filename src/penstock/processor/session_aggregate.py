@@ -17,6 +17,7 @@ import numpy as np
 from penstock.processor.aggregate import Aggregator, Initializer
 from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, Processor, ProcessorContext, RowOrigin
 from penstock.processor.cached_columns import CachedSessions
+from penstock.processor.columns import write_contexts
 from penstock.processor.forwarding import SessionTupleForwarder
 from penstock.processor.operator_time import ObservedStreamTime
 from penstock.processor.window_emission import (
@@ -179,13 +180,15 @@ class SessionWindowAggregate(_SessionAggregation, BatchProcessor):
 
     def _process_rows(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         updates = CollectedUpdates(self._send_old_values)
+        contexts = write_contexts(self._engine.source_partition(), batch, np.arange(len(batch)))
         for row, (key, value, time) in enumerate(zip(batch.keys, batch.values, batch.timestamps.tolist(), strict=True)):
             if key is None:
                 self._engine.count_dropped(1)
                 continue
             updates.row = row
             try:
-                self._add(key, value, time, _StoredSessions(self._store, updates, Record(key, value, time)))
+                with self._engine.in_record_context(contexts[row]):
+                    self._add(key, value, time, _StoredSessions(self._store, updates, Record(key, value, time)))
             except Exception as error:
                 failures(row, error)
         result, rows = updates.as_batch(batch)

@@ -19,6 +19,7 @@ import numpy as np
 from penstock.processor.aggregate import Aggregator, Initializer
 from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, Processor, ProcessorContext, RowOrigin
 from penstock.processor.cached_columns import CachedWindows
+from penstock.processor.columns import write_contexts
 from penstock.processor.forwarding import TimestampedTupleForwarder
 from penstock.processor.operator_time import ObservedStreamTime
 from penstock.processor.window_emission import (
@@ -236,10 +237,12 @@ class SlidingWindowAggregate(_SlidingAggregation, BatchProcessor):
         records = [Record(key, value, timestamp) for key, value, timestamp in rows]
         if not self._store.cached:
             updates = CollectedUpdates(self._send_old_values)
+            contexts = write_contexts(self._engine.source_partition(), batch, np.arange(len(batch)))
             for row, record in enumerate(records):
                 updates.row = row
                 try:
-                    self._add(record, _StoredWindows(self._store, updates, record))
+                    with self._engine.in_record_context(contexts[row]):
+                        self._add(record, _StoredWindows(self._store, updates, record))
                 except Exception as error:
                     failures(row, error)
             return updates.as_batch(batch)

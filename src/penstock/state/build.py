@@ -11,6 +11,8 @@ from penstock.serdes import Serde
 from penstock.state.api import BaseView, BufferedBytesStore, EngineStore, RecordContext, StoreBuilder
 from penstock.state.cache import RecordCache
 from penstock.state.caching import CachingKeyValueStore
+from penstock.state.change_log import ChangeLog, ChangeLoggingStore, StoreChangeLog
+from penstock.state.changelog import ChangelogFormat, ChangelogValues, changelog_format
 from penstock.state.custom import CustomStore, CustomStoreSupplier
 from penstock.state.key_value_store import MeteredKeyValueStore, MeteredTimestampedKeyValueStore
 from penstock.state.layouts import SESSION_SUFFIX_SIZE, VERSION_SUFFIX_SIZE, WINDOW_SUFFIX_SIZE
@@ -56,6 +58,7 @@ class _Build:
     context: Callable[[], RecordContext]
     metadata: MutableMapping[str, int]
     count_dropped: Callable[[int], None]
+    change_log: ChangeLog | None
 
     @property
     def in_memory(self) -> bool:
@@ -75,6 +78,7 @@ class _Build:
         suffix_size: int,
         retention_ms: int,
         segment_interval_ms: int,
+        log: StoreChangeLog | None,
         on_disk: type[SegmentedStore] = SegmentedStore,
     ) -> SegmentedStore:
         return (InMemorySegmentedStore if self.in_memory else on_disk)(
@@ -86,10 +90,32 @@ class _Build:
             segment_interval_ms,
             self.metadata,
             self.count_dropped,
+            log,
         )
 
     def caching_segmented(self, buffer: SegmentedStore) -> CachingSegmentedStore | None:
         return CachingSegmentedStore(self.builder.name, buffer, self.cache, self.context) if self.cached else None
+
+    def format(self) -> ChangelogFormat:
+        kind = self._kind_of_serdes()
+        values = ChangelogValues(kind.timestamped, kind.with_headers, self.builder.logs_headers)
+        return changelog_format(self.builder.supplier, values)
+
+    def log(self) -> StoreChangeLog | None:
+        name, change_log = self.builder.name, self.change_log
+        if change_log is None or not change_log.logs(name):
+            return None
+        return StoreChangeLog(name, self.format(), self.context, change_log)
+
+    def logging(self, below: BufferedBytesStore) -> BufferedBytesStore:
+        log = self.log()
+        return below if log is None else ChangeLoggingStore(below, log)
+
+    def lru(self, buffer: UncommittedStore, max_entries: int) -> LruStore:
+        """Return a store that tells what it drops to its changelog; one of timestamped values does not, as in Kafka,
+        where another layer is in between."""
+        log = None if self.builder.timestamped else self.log()
+        return LruStore(buffer, max_entries, lambda key: None if log is None else log.put(key, None))
 
     def serdes(self) -> StateSerdes:
         builder = self.builder
@@ -129,15 +155,17 @@ def build_store(
     context: Callable[[], RecordContext],
     metadata: MutableMapping[str, int],
     count_dropped: Callable[[int], None] = lambda records: None,
+    change_log: ChangeLog | None = None,
 ) -> EngineStore:
-    """Put the layers of one store of a task together: metered, cached, uncommitted writes, base.
+    """Put the layers of one store of a task together: metered, cached, logged, uncommitted writes, base.
 
     view: the committed entries. cache: the record cache of the task; one of 0 bytes leaves the layer out, as in Kafka.
     context: gives the record that causes a write. metadata: what stores remember besides entries. count_dropped: takes
-    the number of writes that a store refused. Raises ConfigError if a serde is neither given nor a default, or the kind
+    the number of writes that a store refused. change_log: takes the changelog records of the stores that it names; None
+    leaves the layer out. Raises ConfigError if a serde is neither given nor a default, or the kind
     of the store is unknown.
     """
-    build = _Build(builder, config, view, cache, context, metadata, count_dropped)
+    build = _Build(builder, config, view, cache, context, metadata, count_dropped, change_log)
     match builder.supplier:
         case KeyValueBytesStoreSupplier(keeps_timestamps=keeps_timestamps):
             loses_timestamps = builder.timestamped and not keeps_timestamps
@@ -149,11 +177,11 @@ def build_store(
         case VersionedBytesStoreSupplier() as supplier:
             return _versioned(build, supplier)
         case LruMapBytesStoreSupplier(max_entries=max_entries):
-            return _key_value(build, LruStore(build.buffer(), max_entries))
+            return _key_value(build, build.lru(build.buffer(), max_entries))
         case TimeOrderedBufferBytesStoreSupplier():
             return TimeOrderedChangeBuffer(build.serdes(), build.buffer(), metadata)
         case CustomStoreSupplier() as supplier:
-            return CustomStore(supplier, config, view)
+            return CustomStore(supplier, config, view, build.log())
         case _:
             raise ConfigError(
                 f"Store {builder.name!r} is of unknown kind {builder.kind!r}: use a supplier of `Stores`, or derive "
@@ -162,6 +190,7 @@ def build_store(
 
 
 def _key_value(build: _Build, buffer: BufferedBytesStore) -> MeteredStore:
+    buffer = build.logging(buffer)
     cached = CachingKeyValueStore(build.builder.name, buffer, build.cache, build.context) if build.cached else None
     make = MeteredTimestampedKeyValueStore if build.builder.timestamped else MeteredKeyValueStore
     return make(build.serdes(), buffer, cached, persistent=not build.in_memory)
@@ -169,21 +198,26 @@ def _key_value(build: _Build, buffer: BufferedBytesStore) -> MeteredStore:
 
 def _window(build: _Build, supplier: WindowBytesStoreSupplier) -> MeteredStore:
     on_disk = TimeOrderedSegmentedStore if supplier.time_ordered else SegmentedStore
+    log, duplicates_log = (None, build.log()) if supplier.retain_duplicates else (build.log(), None)
     buffer = build.segmented(
-        build.buffer(), WINDOW_SUFFIX_SIZE, supplier.retention_ms, supplier.segment_interval_ms, on_disk
+        build.buffer(), WINDOW_SUFFIX_SIZE, supplier.retention_ms, supplier.segment_interval_ms, log, on_disk
     )
     cached = None if supplier.retain_duplicates else build.caching_segmented(buffer)
     make = MeteredTimestampedWindowStore if build.builder.timestamped else MeteredWindowStore
-    return make(build.serdes(), supplier, buffer, cached, not build.in_memory, build.metadata)
+    return make(build.serdes(), supplier, buffer, cached, not build.in_memory, build.metadata, duplicates_log)
 
 
 def _session(build: _Build, supplier: SessionBytesStoreSupplier) -> MeteredStore:
-    buffer = build.segmented(build.buffer(), SESSION_SUFFIX_SIZE, supplier.retention_ms, supplier.segment_interval_ms)
+    buffer = build.segmented(
+        build.buffer(), SESSION_SUFFIX_SIZE, supplier.retention_ms, supplier.segment_interval_ms, build.log()
+    )
     cached = build.caching_segmented(buffer)
     return MeteredSessionStore(build.serdes(), supplier, buffer, cached, not build.in_memory)
 
 
 def _versioned(build: _Build, supplier: VersionedBytesStoreSupplier) -> MeteredStore:
     latest = build.buffer()
-    history = build.segmented(latest, VERSION_SUFFIX_SIZE, supplier.history_retention_ms, supplier.segment_interval_ms)
-    return MeteredVersionedKeyValueStore(build.serdes(), supplier, latest, history)
+    history = build.segmented(
+        latest, VERSION_SUFFIX_SIZE, supplier.history_retention_ms, supplier.segment_interval_ms, None
+    )
+    return MeteredVersionedKeyValueStore(build.serdes(), supplier, latest, history, build.log())

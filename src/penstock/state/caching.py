@@ -87,7 +87,7 @@ class CachingKeyValueStore:
     def _write_below(self, keys: list[bytes], values: list[bytes | None], contexts: list[RecordContext]) -> None:
         below, listener, send_old = self._below, self._listener, self._send_old_values
         if listener is None:
-            below.put_many(keys, values)
+            below.put_many(keys, values, contexts)
             return
         old: dict[bytes, bytes | None] = {}
         if send_old or None in values:
@@ -98,5 +98,5 @@ class CachingKeyValueStore:
             contexts = list(compress(contexts, there))
         if not keys:
             return
-        below.put_many(keys, values)
+        below.put_many(keys, values, contexts)
         listener(FlushedEntries(keys, values, [old[key] for key in keys] if send_old else None, contexts))

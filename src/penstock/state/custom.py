@@ -20,7 +20,8 @@ import numpy as np
 from penstock.config import StreamsConfig
 from penstock.record import NO_TIMESTAMP, Int64Array
 from penstock.serdes import Serde, Serdes
-from penstock.state.api import CUSTOM, BaseView, FlushListener, StateStore
+from penstock.state.api import CUSTOM, BaseView, BufferedBytesStore, FlushListener, StateStore
+from penstock.state.change_log import ChangeLoggingStore, StoreChangeLog
 from penstock.state.uncommitted import UncommittedStore
 
 Restore = Callable[[Iterable[tuple[bytes, bytes]]], None]
@@ -30,7 +31,7 @@ Restore = Callable[[Iterable[tuple[bytes, bytes]]], None]
 class StateStoreContext:
     """What a store of a user may ask of its task (Kafka class: StateStoreContext)."""
 
-    def __init__(self, name: str, config: StreamsConfig, buffer: UncommittedStore) -> None:
+    def __init__(self, name: str, config: StreamsConfig, buffer: BufferedBytesStore) -> None:
         """Serve the store `name`; its changes go to `buffer`."""
         self._name = name
         self._config = config
@@ -105,12 +106,20 @@ class CustomStore:
     timestamped = False
     with_headers = False
 
-    def __init__(self, supplier: CustomStoreSupplier, config: StreamsConfig, view: BaseView) -> None:
-        """Make the store and restore it from `view`, its committed entries; raises TypeError if what the supplier
-        makes is no store."""
+    def __init__(
+        self,
+        supplier: CustomStoreSupplier,
+        config: StreamsConfig,
+        view: BaseView,
+        log: StoreChangeLog | None = None,
+    ) -> None:
+        """Make the store and restore it from `view`, its committed entries; `log` is told its changes. Raises TypeError
+        if what the supplier makes is no store."""
         self._store = supplier.get()
         self._name = supplier.name
-        self._buffer = UncommittedStore(view)
+        self._buffer: BufferedBytesStore = UncommittedStore(view)
+        if log is not None:
+            self._buffer = ChangeLoggingStore(self._buffer, log)
         context = StateStoreContext(supplier.name, config, self._buffer)
         if not isinstance(self._store, CustomStateStore):
             raise TypeError(

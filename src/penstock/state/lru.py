@@ -8,7 +8,7 @@ on when a task was last restarted. So reads are writes here; ranges are no use.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from penstock.state.api import RecordContext
 from penstock.state.layouts import TIMESTAMP_SIZE, pack_timestamp, timestamp_of
@@ -18,8 +18,10 @@ from penstock.state.uncommitted import UncommittedStore
 class LruStore:
     """The keys used last over uncommitted writes (implements BufferedBytesStore)."""
 
-    def __init__(self, buffer: UncommittedStore, max_entries: int) -> None:
-        """Keep at most `max_entries` keys in `buffer`; their order of use is read from there."""
+    def __init__(self, buffer: UncommittedStore, max_entries: int, dropped: Callable[[bytes], None]) -> None:
+        """Keep at most `max_entries` keys in `buffer`; their order of use is read from there. dropped: is told a key
+        that went because there were too many."""
+        self._dropped = dropped
         self._buffer = buffer
         self._max_entries = max_entries
         used = sorted((timestamp_of(value), key) for key, value in buffer.range(None, None, False))
@@ -49,6 +51,7 @@ class LruStore:
         if len(self._keys) > self._max_entries:
             eldest, _ = self._keys.popitem(last=False)
             self._buffer.put(eldest, None)
+            self._dropped(eldest)
 
     def put_many(
         self, keys: Sequence[bytes], values: Sequence[bytes | None], contexts: Sequence[RecordContext] | None = None

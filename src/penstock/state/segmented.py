@@ -22,6 +22,7 @@ from penstock.record import NO_TIMESTAMP
 from penstock.state.api import BaseView, RecordContext
 from penstock.state.cache import RecordCache
 from penstock.state.caching import CachingKeyValueStore
+from penstock.state.change_log import StoreChangeLog
 from penstock.state.layouts import AFTER_SEGMENTS, SEGMENT_SIZE, pack_segment, times_of
 from penstock.state.uncommitted import UncommittedStore
 
@@ -44,12 +45,15 @@ class SegmentedStore:
         segment_interval_ms: int,
         metadata: MutableMapping[str, int],
         count_dropped: Callable[[int], None],
+        log: StoreChangeLog | None = None,
     ) -> None:
         """Keep the store `name` in `buffer`, which is over `view`.
 
         suffix_size: bytes of a key behind the user's key. metadata: where the clock of the store is kept.
-        count_dropped: takes the number of writes that came too late.
+        count_dropped: takes the number of writes that came too late. log: is told every write, as Kafka's is: those
+        that came too late, too, and not what is removed because it has expired.
         """
+        self._log = log
         self.segment_interval_ms = segment_interval_ms
         self.suffix_size = suffix_size
         self._view = view
@@ -188,6 +192,11 @@ class SegmentedStore:
 
     def put_at(self, time: int, key: bytes, value: bytes | None) -> None:
         """As `put`, by who knows that `key` is of `time` (ms)."""
+        self._write(time, key, value)
+        if self._log is not None:
+            self._log.put(key, value)
+
+    def _write(self, time: int, key: bytes, value: bytes | None) -> None:
         if self.accepts(time):
             self._segments.add(key[:SEGMENT_SIZE])
             self._buffer.put(key, value)
@@ -198,11 +207,13 @@ class SegmentedStore:
         """Write each of `values` under the key at its place, in turn, unless it comes too late."""
         if not keys:
             return
+        if self._log is not None:
+            self._log.put_many(keys, values, contexts)
         times = times_of(keys, self.suffix_size)
         newest = max(int(times.max()), self._observed)
         if int(times.min()) < self._accepted_at(newest):
-            for key, value in zip(keys, values, strict=True):
-                self.put(key, value)
+            for key, value, time in zip(keys, values, times.tolist(), strict=True):
+                self._write(time, key, value)
             return
         self.observe(newest)
         self._segments.update({key[:SEGMENT_SIZE] for key in keys})
@@ -212,8 +223,13 @@ class SegmentedStore:
         """Delete `key`; one that has expired is not counted as dropped."""
         time = self._time(key)
         self.observe(time)
+        self._delete(time, key)
+
+    def _delete(self, time: int, key: bytes) -> None:
         if time >= self._oldest_accepted:
             self._buffer.put(key, None)
+        if self._log is not None:
+            self._log.put(key, None)
 
     # ---------- the commit
 
@@ -256,8 +272,7 @@ class InMemorySegmentedStore(SegmentedStore):
 
     def remove(self, key: bytes) -> None:
         """Delete `key`, which does not set the clock; one that has expired is not counted as dropped."""
-        if self._time(key) >= self._oldest_accepted:
-            self._buffer.put(key, None)
+        self._delete(self._time(key), key)
 
 
 class CachingSegmentedStore(CachingKeyValueStore):

@@ -50,6 +50,12 @@ class KeyValueBytesStoreSupplier:
 
 
 @dataclass(frozen=True)
+class TimeOrderedKeyValueBytesStoreSupplier(KeyValueBytesStoreSupplier):
+    """A store whose keys begin with the time that its records wait for: of a join with a table that is looked up as of
+    a time (Kafka class: RocksDBTimeOrderedKeyValueBytesStoreSupplier)."""
+
+
+@dataclass(frozen=True)
 class LruMapBytesStoreSupplier:
     """A store in memory of the `max_entries` keys that were used last (Kafka class: MemoryNavigableLRUCache)."""
 
@@ -148,9 +154,8 @@ class VersionedBytesStoreSupplier:
 
 @dataclass(frozen=True)
 class TimeOrderedBufferBytesStoreSupplier:
-    """A store of records that wait for their time, in the order of it: of suppress, and of a join with a table that is
-    looked up as of a time (Kafka classes: InMemoryTimeOrderedKeyValueChangeBuffer, RocksDBTimeOrderedKeyValueBuffer).
-    """
+    """A store of updates that wait for their time, in the order of it: of suppress (Kafka class:
+    InMemoryTimeOrderedKeyValueChangeBuffer)."""
 
     name: str
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from penstock.state.change_log import StoreChangeLog
 from penstock.state.layouts import (
     LATEST_PREFIX,
     SEGMENT_SIZE,
@@ -56,9 +57,12 @@ class MeteredVersionedKeyValueStore(MeteredStore):
         supplier: VersionedBytesStoreSupplier,
         latest: UncommittedStore,
         history: SegmentedStore,
+        log: StoreChangeLog | None,
     ) -> None:
-        """Hold the store over `history`, its uncommitted writes, which has `latest` below."""
+        """Hold the store over `history`, its uncommitted writes, which has `latest` below. log: is told every version,
+        also one that comes too late, as Kafka's is."""
         super().__init__(serdes, history, None, persistent=True)
+        self._log = log
         self._latest = latest
         self._history = history
         self._history_retention = supplier.history_retention_ms
@@ -72,16 +76,20 @@ class MeteredVersionedKeyValueStore(MeteredStore):
         Returns until when it is valid, PUT_RETURN_CODE_VALID_TO_UNDEFINED for the latest, PUT_RETURN_CODE_NOT_PUT if it
         is older than the history. Raises TypeError for a None key.
         """
-        serialized = self._serialize_key(key)
-        data = self._serdes.serialize_value(value)
-        if not self._accepts(timestamp):
-            return PUT_RETURN_CODE_NOT_PUT
-        return self._put(serialized, data, timestamp)
+        return self.put_serialized(self._serialize_key(key), self._serdes.serialize_value(value), timestamp)
+
+    def put_serialized(self, key: bytes, data: bytes | None, timestamp: int) -> int:
+        """As `put`, key and value as bytes."""
+        if self._log is not None:
+            self._log.put_version(key, data, timestamp)
+        return self._put(key, data, timestamp) if self._accepts(timestamp) else PUT_RETURN_CODE_NOT_PUT
 
     def delete(self, key: Any, timestamp: int) -> VersionedRecord | None:
         """Say that `key` has no value from `timestamp` (ms) on; return the version that was valid then, None if there
         was none or the delete came too late."""
         serialized = self._serialize_key(key)
+        if self._log is not None:
+            self._log.put_version(serialized, None, timestamp)
         if not self._accepts(timestamp):
             return None
         before = self.get(key, timestamp)

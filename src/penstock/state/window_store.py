@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from penstock.record import Int64Array
 from penstock.state.api import RecordContext
+from penstock.state.change_log import StoreChangeLog
 from penstock.state.duplicates import RecentDuplicates
 from penstock.state.layouts import (
     MAX_SEQUENCE,
@@ -47,9 +48,10 @@ class MeteredWindowStore(MeteredStore):
         cache: CachingSegmentedStore | None,
         persistent: bool,
         metadata: MutableMapping[str, int],
+        duplicates_log: StoreChangeLog | None,
     ) -> None:
         """Hold the store over `buffer`, its uncommitted writes, through `cache` if it has one. metadata: where the
-        sequence number of the last duplicate is kept."""
+        sequence numbers of the last duplicate are kept. duplicates_log: is told the writes of duplicates."""
         super().__init__(serdes, buffer, cache, persistent)
         self._uncommitted = buffer
         self._windows: SegmentedStore | CachingSegmentedStore = buffer if cache is None else cache
@@ -60,6 +62,7 @@ class MeteredWindowStore(MeteredStore):
         self._metadata = metadata
         self._sequence_name = f"{self._name}/sequence"
         self._sequence = metadata.get(self._sequence_name, 0)
+        self._duplicates_log = duplicates_log
         self._recent = RecentDuplicates(self._all_of)
 
     # ---------- what users call
@@ -70,6 +73,8 @@ class MeteredWindowStore(MeteredStore):
         serialized = self._serialize_key(key)
         data = self._serdes.serialize_value(value)
         if self._duplicates:
+            if self._duplicates_log is not None:
+                self._log_duplicate(self._duplicates_log, serialized, data, window_start)
             if data is None:
                 if not self._persistent:  # Kafka's store in memory looks at the time first
                     self._uncommitted.accepts(window_start)
@@ -172,6 +177,12 @@ class MeteredWindowStore(MeteredStore):
         return [(start, deserialize(data)) for start, _, data in found]
 
     # ---------- helpers
+
+    def _log_duplicate(self, log: StoreChangeLog, key: bytes, data: bytes | None, window_start: int) -> None:
+        """Tell a write to the changelog, which counts those of None too, as Kafka's does."""
+        name = f"{self._name}/logged_sequence"
+        sequence = self._metadata[name] = (self._metadata.get(name, 0) + 1) & MAX_SEQUENCE
+        log.put(pack_segment(window_start // self._interval) + key + pack_window(window_start, sequence), data)
 
     def _all_of(self, key: bytes) -> Iterator[tuple[int, int, bytes]]:
         """Return start, sequence number and value of all duplicates of `key` (bytes) that have not expired."""

@@ -12,6 +12,7 @@ from penstock.plan.subtopology import SubtopologySpec
 from penstock.state.api import Base, Changes, EngineStore, RecordContext
 from penstock.state.build import build_store
 from penstock.state.cache import RecordCache
+from penstock.state.change_log import ChangeLog
 from penstock.task.error_handling import ProcessingError, WrongTypeError
 
 
@@ -28,16 +29,26 @@ class ProcessorStateManager:
         context: Callable[[], RecordContext],
         metadata: MutableMapping[str, int],
         count_dropped: Callable[[str, int], None],
+        change_log: ChangeLog | None = None,
     ) -> None:
         """Build each store of `spec` over `base`, behind `cache` where it is to be cached; `context` gives the record
         that causes a write. log_prefix: begins the texts of errors, and says whose stores they are. metadata: what
         stores remember besides entries, such as their clocks. count_dropped: takes a store's name and the number of
-        writes that it refused."""
+        writes that it refused. change_log: takes the changelog records of the stores that it names."""
         self._log_prefix = log_prefix
         self._base = base
         self._cache = cache
         self.stores: dict[str, EngineStore] = {
-            name: build_store(builder, config, base.view(name), cache, context, metadata, partial(count_dropped, name))
+            name: build_store(
+                builder,
+                config,
+                base.view(name),
+                cache,
+                context,
+                metadata,
+                partial(count_dropped, name),
+                change_log,
+            )
             for name, builder in spec.stores.items()
         }
 

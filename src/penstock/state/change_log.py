@@ -1,0 +1,125 @@
+"""Who collects the changelog records of a task's stores, for hosts that write them: one a key and commit, the last.
+
+The records are made as a store is written, below its cache, for only then is the record known that causes the write;
+what a commit removes because it has expired never comes here, since a changelog topic lets such records expire by
+itself. Their bytes are the business of `changelog`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from penstock.state.api import BufferedBytesStore, RecordContext
+from penstock.state.changelog import ChangelogFormat, ChangelogRecord
+
+
+class ChangeLog:
+    """The changelog records of a task since its last commit."""
+
+    def __init__(self, topics: Mapping[str, str]) -> None:
+        """Collect those of the stores in `topics`, which names the changelog topic of each."""
+        self._topics = topics
+        self._records: dict[tuple[str, bytes, int | None], ChangelogRecord] = {}
+
+    def logs(self, store_name: str) -> bool:
+        """Return whether the changes of a store are collected."""
+        return store_name in self._topics
+
+    def add(self, store_name: str, record: ChangelogRecord, version: int | None = None) -> None:
+        """Take a record of a store, in the place of the one that has the same key, and the same `version` (ms) in a
+        versioned store."""
+        place = store_name, record.key, version
+        self._records.pop(place, None)
+        self._records[place] = record
+
+    def take(self) -> list[tuple[str, ChangelogRecord]]:
+        """Give up topic and record of all changes, in the order of the last writes."""
+        taken = [(self._topics[place[0]], record) for place, record in self._records.items()]
+        self._records.clear()
+        return taken
+
+
+class StoreChangeLog:
+    """Puts the changes of one store into the log of its task."""
+
+    def __init__(
+        self, name: str, format: ChangelogFormat, context: Callable[[], RecordContext], change_log: ChangeLog
+    ) -> None:
+        """Serve the store `name`, whose changelog has `format`; `context` gives the record that causes a write."""
+        self._name = name
+        self._format = format
+        self._context = context
+        self._change_log = change_log
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Note the write of `value` under `key` (None deletes) with the context of now."""
+        self._add(key, value, self._context())
+
+    def put_many(
+        self, keys: Sequence[bytes], values: Sequence[bytes | None], contexts: Sequence[RecordContext] | None
+    ) -> None:
+        """Note a write for each of `keys`, with the context at its place or, without contexts, that of now."""
+        given = [self._context()] * len(keys) if contexts is None else contexts
+        for key, value, context in zip(keys, values, given, strict=True):
+            self._add(key, value, context)
+
+    def put_version(self, key: bytes, value: bytes | None, valid_from: int) -> None:
+        """Note a version that is valid from `valid_from` (ms)."""
+        record = self._format.record(key, value, RecordContext(valid_from, (), None))
+        if record is not None:
+            self._change_log.add(self._name, record, valid_from)
+
+    def _add(self, key: bytes, value: bytes | None, context: RecordContext) -> None:
+        record = self._format.record(key, value, context)
+        if record is not None:
+            self._change_log.add(self._name, record)
+
+
+class ChangeLoggingStore:
+    """Tells every write of the store below to its changelog (implements BufferedBytesStore; Kafka class:
+    ChangeLoggingKeyValueBytesStore)."""
+
+    def __init__(self, below: BufferedBytesStore, log: StoreChangeLog) -> None:
+        """Write to `below` first, then to `log`."""
+        self._below = below
+        self._log = log
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of `key`, None if there is none."""
+        return self._below.get(key)
+
+    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the value of each of `keys`, None where there is none."""
+        return self._below.multi_get(keys)
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Write `value` under `key`; None deletes."""
+        self._below.put(key, value)
+        self._log.put(key, value)
+
+    def put_many(
+        self, keys: Sequence[bytes], values: Sequence[bytes | None], contexts: Sequence[RecordContext] | None = None
+    ) -> None:
+        """Write each of `values` under the key at its place; None deletes."""
+        self._below.put_many(keys, values, contexts)
+        self._log.put_many(keys, values, contexts)
+
+    def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+        """Return an iterator over the entries with from_key <= key < to_key in byte order, or reversed."""
+        return self._below.range(from_key, to_key, reverse)
+
+    def approximate_num_entries(self) -> int:
+        """Return about how many entries there are."""
+        return self._below.approximate_num_entries()
+
+    def flush(self) -> None:
+        """Flush what is below."""
+        self._below.flush()
+
+    def changes(self) -> dict[bytes, bytes | None]:
+        """Return the uncommitted writes in key order, None for a delete."""
+        return self._below.changes()
+
+    def clear(self) -> None:
+        """Forget the uncommitted writes: they are in the base now, or void."""
+        self._below.clear()

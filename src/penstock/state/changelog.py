@@ -1,0 +1,219 @@
+"""What changelog topics of Kafka Streams hold: the record that a change of a store is there, and the entry that such a
+record stands for, byte for byte.
+
+A change is key and value as the layers of a store have them, and the context of the record that caused it. Most of the
+differences are small: the segment before a key of a window or session is ours alone; a timestamp and the headers that
+are kept with a value stand in the record, not in its value; a buffer says in the value of its records when they are
+due. No I/O, no serdes. Who collects the changes is `change_log`; who applies the entries is `build.restore_store`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from penstock.errors import ProcessorStateError
+from penstock.record import Headers
+from penstock.state.api import RecordContext
+from penstock.state.headers_layout import pack_headers, unpack_headers
+from penstock.state.layouts import (
+    AFTER_SEGMENTS,
+    SEGMENT_SIZE,
+    SESSION_SUFFIX_SIZE,
+    TIMESTAMP_SIZE,
+    WINDOW_SUFFIX_SIZE,
+    pack_segment,
+    pack_timestamp,
+    session_of,
+    timestamp_of,
+    window_start_of,
+)
+from penstock.state.suppliers import (
+    SessionBytesStoreSupplier,
+    StoreSupplier,
+    TimeOrderedBufferBytesStoreSupplier,
+    TimeOrderedKeyValueBytesStoreSupplier,
+    WindowBytesStoreSupplier,
+)
+
+BUFFER_HEADERS: Headers = (("v", b"\x03"),)
+"""Says how the values of a buffer of `suppress` are laid out: its third version."""
+
+_TIME_FIRST = b"\x00"
+_NO_TIME = bytes(TIMESTAMP_SIZE)
+
+
+class ChangelogRecord(NamedTuple):
+    """A record of a changelog topic. value of None: the key is deleted. timestamp: ms, None for the time of writing."""
+
+    key: bytes
+    value: bytes | None
+    timestamp: int | None
+    headers: Headers = ()
+
+
+class ChangelogFormat(Protocol):
+    """How the changes of one kind of store are written to a changelog topic, and read from it."""
+
+    def record(self, key: bytes, value: bytes | None, context: RecordContext) -> ChangelogRecord | None:
+        """Return the record of a change (value of None: a delete) that the record of `context` caused, None for one
+        that Kafka does not write."""
+        ...
+
+    def entry(self, record: ChangelogRecord) -> tuple[bytes, bytes | None]:
+        """Return key and value that `record` stands for, None for a delete; raises ProcessorStateError for a record
+        that cannot be of such a store."""
+        ...
+
+
+@dataclass(frozen=True)
+class ChangelogValues:
+    """What the values of a store begin with, which stands in the record besides its value.
+
+    timestamped: a timestamp (ms). with_headers: headers, before all. logs_headers: the headers of the record that
+    causes a change are written, though the store does not keep them.
+    """
+
+    timestamped: bool = False
+    with_headers: bool = False
+    logs_headers: bool = False
+
+    def record(self, key: bytes, value: bytes | None, context: RecordContext) -> ChangelogRecord:
+        """Return the record of a value under `key`, which is as the changelog has it."""
+        timestamp, headers = context.timestamp, ()
+        if self.logs_headers or (self.with_headers and value is None):
+            headers = context.headers
+        if value is not None and self.with_headers:
+            headers, at = unpack_headers(value)
+            value = value[at:]
+        if value is not None and self.timestamped:
+            timestamp, value = timestamp_of(value), value[TIMESTAMP_SIZE:]
+        return ChangelogRecord(key, value, timestamp, headers)
+
+    def value(self, record: ChangelogRecord) -> bytes | None:
+        """Return the value of the entry that `record` stands for."""
+        value = record.value
+        if value is None:
+            return None
+        if self.timestamped:
+            if record.timestamp is None:
+                raise _unfit(record, "a timestamp")
+            value = pack_timestamp(record.timestamp) + value
+        return pack_headers(record.headers) + value if self.with_headers else value
+
+
+@dataclass(frozen=True)
+class KeyValueFormat:
+    """Keys are the same in both (Kafka classes: ChangeLoggingKeyValueBytesStore and those that extend it).
+
+    So is it for versioned stores, whose changes are versions: the time of the record is that from which it is valid.
+    """
+
+    values: ChangelogValues
+
+    def record(self, key: bytes, value: bytes | None, context: RecordContext) -> ChangelogRecord:
+        """Return the record of a change."""
+        return self.values.record(key, value, context)
+
+    def entry(self, record: ChangelogRecord) -> tuple[bytes, bytes | None]:
+        """Return key and value that `record` stands for."""
+        return record.key, self.values.value(record)
+
+
+@dataclass(frozen=True)
+class SegmentedFormat:
+    """An entry's key is a segment and the key of the record (Kafka classes: ChangeLoggingWindowBytesStore,
+    ChangeLoggingSessionBytesStore and those that extend them).
+
+    suffix_size: bytes of a key behind the user's key. time_of: gives the time (ms) that says the segment.
+    """
+
+    values: ChangelogValues
+    suffix_size: int
+    segment_interval_ms: int
+    time_of: Callable[[bytes], int]
+
+    def record(self, key: bytes, value: bytes | None, context: RecordContext) -> ChangelogRecord:
+        """Return the record of a change."""
+        return self.values.record(key[SEGMENT_SIZE:], value, context)
+
+    def entry(self, record: ChangelogRecord) -> tuple[bytes, bytes | None]:
+        """Return key and value that `record` stands for."""
+        if len(record.key) < self.suffix_size:
+            raise _unfit(record, f"a key that ends in {self.suffix_size} bytes of window or session")
+        segment = pack_segment(self.time_of(record.key) // self.segment_interval_ms)
+        return segment + record.key, self.values.value(record)
+
+
+@dataclass(frozen=True)
+class ChangeBufferFormat:
+    """The buffer of `suppress`: in the record the time of an update stands behind its value, in the entry before its
+    key (Kafka class: InMemoryTimeOrderedKeyValueChangeBuffer). A delete has no time: its entry's key is the user's."""
+
+    def record(self, key: bytes, value: bytes | None, context: RecordContext) -> ChangelogRecord | None:
+        """Return the record of a change, None for one of the index, which begins as no entry does."""
+        if key >= AFTER_SEGMENTS:
+            return None
+        time, plain = key[:TIMESTAMP_SIZE], key[TIMESTAMP_SIZE:]
+        if value is None:
+            return ChangelogRecord(plain, None, None)
+        return ChangelogRecord(plain, value + time, None, BUFFER_HEADERS)
+
+    def entry(self, record: ChangelogRecord) -> tuple[bytes, bytes | None]:
+        """Return key and value that `record` stands for."""
+        if record.value is None:
+            return record.key, None
+        if record.headers != BUFFER_HEADERS:
+            raise _unfit(record, "the header v=3: another version of Kafka Streams wrote it")
+        value, time = _split_time(record)
+        return time + record.key, value
+
+
+@dataclass(frozen=True)
+class RecordBufferFormat:
+    """The buffer of a join with a table as of a time: a byte before the key says that it begins with the time, and the
+    value has a time behind it that is always 0 (Kafka class: RocksDBTimeOrderedKeyValueBuffer)."""
+
+    def record(self, key: bytes, value: bytes | None, context: RecordContext) -> ChangelogRecord:
+        """Return the record of a change."""
+        return ChangelogRecord(_TIME_FIRST + key, None if value is None else value + _NO_TIME, None)
+
+    def entry(self, record: ChangelogRecord) -> tuple[bytes, bytes | None]:
+        """Return key and value that `record` stands for."""
+        if not record.key.startswith(_TIME_FIRST):
+            raise _unfit(record, "a key that begins with a byte of 0 and the time")
+        return record.key[len(_TIME_FIRST) :], None if record.value is None else _split_time(record)[0]
+
+
+def changelog_format(supplier: StoreSupplier, values: ChangelogValues) -> ChangelogFormat:
+    """Return how the changes of a store of `supplier` are written, whose values begin with what `values` says."""
+    match supplier:
+        case WindowBytesStoreSupplier(segment_interval_ms=interval):
+            return SegmentedFormat(values, WINDOW_SUFFIX_SIZE, interval, window_start_of)
+        case SessionBytesStoreSupplier(segment_interval_ms=interval):
+            return SegmentedFormat(values, SESSION_SUFFIX_SIZE, interval, _session_end)
+        case TimeOrderedBufferBytesStoreSupplier():
+            return ChangeBufferFormat()
+        case TimeOrderedKeyValueBytesStoreSupplier():
+            return RecordBufferFormat()
+        case _:
+            return KeyValueFormat(values)
+
+
+def _session_end(key: bytes) -> int:
+    return session_of(key)[0]
+
+
+def _split_time(record: ChangelogRecord) -> tuple[bytes, bytes]:
+    value = record.value or b""
+    if len(value) < TIMESTAMP_SIZE:
+        raise _unfit(record, f"a value that ends in {TIMESTAMP_SIZE} bytes of time")
+    return value[:-TIMESTAMP_SIZE], value[-TIMESTAMP_SIZE:]
+
+
+def _unfit(record: ChangelogRecord, expected: str) -> ProcessorStateError:
+    return ProcessorStateError(
+        f"Cannot restore from the changelog record with key {record.key!r:.100}: expected {expected}. Is it the "
+        "changelog topic of this store, and was it written by Kafka Streams 4 or by Penstock?"
+    )
