@@ -21,6 +21,7 @@ from penstock.processor.timestamps import fail_on_invalid_timestamp
 from penstock.record import NO_METADATA, RecordBatch, TopicPartition
 from penstock.state.api import Base, Changes, StateStore
 from penstock.state.cache import RecordCache
+from penstock.state.change_log import ChangeLog
 from penstock.task.checkpoint import TaskCheckpoint
 from penstock.task.context import TaskContext
 from penstock.task.error_handling import ErrorHandling, ProcessingError, user_line
@@ -67,6 +68,7 @@ class StreamTask:
         state_log_prefix: str | None = None,
         global_stores: Mapping[str, StateStore] | None = None,
         input_partitions: Collection[TopicPartition] | None = None,
+        change_log: ChangeLog | None = None,
     ) -> None:
         """Make the task's nodes and stores; nothing of the user's runs before `initialize`.
 
@@ -74,7 +76,8 @@ class StreamTask:
         that of the last commit, None for a new task. schedules: their lifetime on this host, LivingSchedules if not
         given. state_log_prefix: begins the texts of errors of the stores, naming the task if not given.
         global_stores: by name, to be read by every processor. input_partitions: all that the task reads; that of its
-        own number of every topic if not given.
+        own number of every topic if not given. change_log: takes the changelog records of the stores that it names, for
+        a host that writes them.
         """
         self.task_id = task_id
         checkpoint = checkpoint or TaskCheckpoint()
@@ -96,6 +99,7 @@ class StreamTask:
             self._context.record_context,
             self._context.processor_metadata,
             self._context.count_dropped,
+            change_log,
         )
         self._context.stores = self._state.stores
         self._context.global_stores = global_stores or {}
