@@ -4,6 +4,7 @@ commits and restarts."""
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from penstock.config import StreamsConfig
 from penstock.record import Change, RecordMetadata, ValueAndTimestamp
 from penstock.serdes import Serdes
+from penstock.state import time_ordered_buffer
 from penstock.state.api import RecordContext, StoreBuilder
 from penstock.state.build import build_store
 from penstock.state.cache import RecordCache
@@ -36,11 +38,18 @@ def context(offset: int) -> RecordContext:
 
 VALUES = st.none() | st.sampled_from(["", "x", "long value"])
 PUTS = st.tuples(st.just("put"), st.integers(0, 9), st.sampled_from(["a", "ab", "b"]), VALUES, VALUES)
-STEPS = st.lists(PUTS | st.tuples(st.just("evict"), st.integers(0, 3)) | st.tuples(st.just("commit")), max_size=30)
+LEAVES = st.tuples(st.sampled_from(["evict", "take"]), st.integers(0, 3))
+STEPS = st.lists(PUTS | LEAVES | st.tuples(st.just("commit")), max_size=30)
 
 
-@given(STEPS)
-def test_updates_leave_in_the_order_of_their_first_time_and_key(steps: list[Any]) -> None:
+@given(STEPS, st.sampled_from([1, 2, 4096]))
+def test_updates_leave_in_the_order_of_their_first_time_and_key(steps: list[Any], chunk: int) -> None:
+    with patch.object(time_ordered_buffer, "_CHUNK", chunk):  # however many keys are read at once
+        follow(steps)
+
+
+def follow(steps: list[Any]) -> None:
+    """Do `steps` to a buffer and to the model, and compare."""
     base, metadata = MemoryBase(), dict[str, int]()
     store = build(base, metadata)
     model: dict[str, tuple[int, str | None, Change, RecordContext]] = {}
@@ -61,6 +70,16 @@ def test_updates_leave_in_the_order_of_their_first_time_and_key(steps: list[Any]
                 store.evict_while(wanted, evicted.append)
                 expected = sorted(model.items(), key=lambda item: (item[1][0], item[0]))[:count]
                 assert evicted == [Eviction(key, change, origin) for key, (_, _, change, origin) in expected]
+                for key, _ in expected:
+                    del model[key]
+            case ("take", until):
+                taken = list(store.take_until(until))
+                expected = sorted(model.items(), key=lambda item: (item[1][0], item[0]))
+                expected = [(key, held) for key, held in expected if held[0] <= until]
+                keys, changes = store.deserialize_changes(taken)
+                assert keys == [key for key, _ in expected]
+                assert changes == [change for _, (_, _, change, _) in expected]
+                assert [update.change.context for update in taken] == [origin for _, (*_, origin) in expected]
                 for key, _ in expected:
                     del model[key]
             case _:

@@ -214,6 +214,12 @@ class BatchProcessor(Processor):
         """Whether `process_batch` returns no rows, since all that is forwarded leaves when a cache is flushed."""
         return False
 
+    @property
+    def forwards_itself(self) -> bool:
+        """Whether `process_batch` returns no rows, since it forwards by `EngineContext.forward_flushed`, each row in a
+        context of its own: then nothing else may follow from the batch."""
+        return False
+
     @abstractmethod
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Process all rows of `batch`.

@@ -7,15 +7,20 @@ Nothing but the arrival of records moves it on. What is emitted has the context 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, cast
 
+import numpy as np
+
 from penstock.errors import StreamsError
-from penstock.processor.api import EngineContext, Processor, ProcessorContext
+from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, ProcessorContext, RowOrigin
+from penstock.processor.columns import write_contexts
 from penstock.processor.operator_time import ObservedStreamTime
 from penstock.processor.table import ValueGetter, ValueGetterSupplier
-from penstock.record import Change, Record, ValueAndTimestamp
+from penstock.record import NO_METADATA, Change, Record, RecordBatch, ValueAndTimestamp, running_maximum
 from penstock.state.api import RecordContext
-from penstock.state.time_ordered_buffer import Eviction, TimeOrderedChangeBuffer
+from penstock.state.time_ordered_buffer import Eviction, TimeOrderedChangeBuffer, WaitingUpdate
+from penstock.windows import LONG_MAX
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ class SuppressConstraints:
     shut_down: bool
 
 
-class TableSuppress(Processor):
+class TableSuppress(BatchProcessor):
     """Holds updates back and emits the last one of each key (Kafka class: KTableSuppressProcessorSupplier)."""
 
     def __init__(self, name: str, store_name: str, constraints: SuppressConstraints) -> None:
@@ -64,6 +69,64 @@ class TableSuppress(Processor):
             if self._constraints.shut_down:
                 self._fail()
             buffer.evict_while(self._is_over_capacity, self._emit)
+
+    @property
+    def forwards_itself(self) -> bool:
+        """Always: what leaves was caused by other records than those that come."""
+        return True
+
+    def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
+        """Hold the updates and forward those that leave, all at the end; raises as `process`."""
+        limits, buffer = self._constraints, self._buffer
+        leaving: list[WaitingUpdate] = []
+        keys, new, old = self._serialized(batch, failures)
+        rows = np.arange(len(batch), dtype=np.int64)
+        contexts = write_contexts(self._engine.source_partition(), batch, rows)
+        times = [key.window.end for key in batch.keys] if limits.until_window_closes else batch.timestamps.tolist()
+        observed = np.maximum(running_maximum(batch.timestamps), self._stream_time.ms)
+        self._stream_time.advance(int(observed[-1]))
+        least = buffer.min_timestamp  # or less: the time of an update of a key that waits already does not count
+        for time, due, key, new_value, old_value, context in zip(
+            times, (observed - limits.wait_ms).tolist(), keys, new, old, contexts, strict=True
+        ):
+            buffer.put_serialized(time, key, new_value, old_value, context)
+            least = min(least, time)
+            if least <= due:
+                leaving += buffer.take_until(due)
+                least = buffer.min_timestamp
+            while self._is_over_capacity() and buffer.min_timestamp < LONG_MAX:
+                if limits.shut_down:
+                    self._fail()
+                leaving += islice(buffer.take_until(LONG_MAX - 1), 1)
+        if limits.until_window_closes:
+            leaving = [update for update in leaving if update.change.new_value is not None]
+        if leaving:
+            self._forward(leaving)
+        return batch.slice(0, 0), np.empty(0, np.int64)
+
+    def _serialized(
+        self, batch: RecordBatch, failures: FailureHandler
+    ) -> tuple[list[bytes], list[bytes | None], list[bytes | None]]:
+        try:
+            return self._buffer.serialize_changes(batch.keys, batch.values)
+        except Exception:
+            for row, (key, change) in enumerate(zip(batch.keys, batch.values, strict=True)):
+                try:
+                    self._buffer.serialize_change(key, change)
+                except Exception as error:
+                    failures(row, error)
+            raise
+
+    def _forward(self, updates: list[WaitingUpdate]) -> None:
+        keys, changes = self._buffer.deserialize_changes(updates)
+        contexts = [update.change.context for update in updates]
+        timestamps = np.fromiter((context.timestamp for context in contexts), np.int64, len(contexts))
+        offsets = np.fromiter(
+            ((context.metadata or NO_METADATA).offset for context in contexts), np.int64, len(contexts)
+        )
+        headers = [context.headers for context in contexts]
+        batch = RecordBatch(keys, changes, timestamps, offsets, headers if any(headers) else None)
+        self._engine.forward_flushed(batch, contexts)
 
     def _is_over_capacity(self) -> bool:
         limits, buffer = self._constraints, self._buffer

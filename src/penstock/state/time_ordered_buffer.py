@@ -3,15 +3,18 @@
 
 An update is kept with the context of its record and the value that the key had before the first update. Entries are
 ordered by time and serialised key; an index says the time of a key. How many there are and how many bytes they count
-for are processor metadata. In memory are only the keys of what comes out next.
+for are processor metadata. In memory are only the keys of what comes out next, and the updates since the last commit:
+most leave before the next one, and are never laid out as bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from heapq import heappop, heappush
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
+
+import numpy as np
 
 from penstock.errors import ProcessorStateError
 from penstock.record import NO_TIMESTAMP, Change, ValueAndTimestamp
@@ -41,6 +44,21 @@ class Eviction(NamedTuple):
     context: RecordContext
 
 
+class WaitingUpdate(NamedTuple):
+    """An update in the buffer. entry_key: its time and its serialised key; size: the bytes that it counts for; stored:
+    whether the store below has it, or one before it."""
+
+    entry_key: bytes
+    change: BufferedChange
+    size: int
+    stored: bool
+
+    @property
+    def key(self) -> bytes:
+        """The serialised key."""
+        return self.entry_key[TIMESTAMP_SIZE:]
+
+
 class TimeOrderedChangeBuffer(MeteredStore):
     """Updates that wait for their time (implements EngineStore)."""
 
@@ -49,19 +67,22 @@ class TimeOrderedChangeBuffer(MeteredStore):
         super().__init__(serdes, buffer, None, persistent=False)
         self._entries = buffer
         self._metadata = metadata
-        self._records, self._bytes = f"{self._name}/records", f"{self._name}/bytes"
-        self._next: list[bytes] = []  # a heap of the keys of all entries before the horizon
-        self._horizon: bytes | None = b""  # None: no entry is behind it
+        self._records_name, self._bytes_name = f"{self._name}/records", f"{self._name}/bytes"
+        self._records, self._bytes = metadata.get(self._records_name, 0), metadata.get(self._bytes_name, 0)
+        self._fresh: dict[bytes, WaitingUpdate] = {}  # by key, those that the store below does not have yet
+        self._stored_records = self._records  # keys of which the store below has an update
+        self._next: list[bytes] = []  # a heap of the entry keys of all updates before the horizon
+        self._horizon: bytes | None = b""  # None: no update is behind it
 
     @property
     def num_records(self) -> int:
         """How many keys wait."""
-        return self._metadata.get(self._records, 0)
+        return self._records
 
     @property
     def buffer_size(self) -> int:
         """How many bytes the updates count for, as Kafka estimates them."""
-        return self._metadata.get(self._bytes, 0)
+        return self._bytes
 
     @property
     def min_timestamp(self) -> int:
@@ -73,34 +94,64 @@ class TimeOrderedChangeBuffer(MeteredStore):
     def put(self, time: int, key: Any, change: Change, context: RecordContext) -> None:
         """Keep `change` of `key`, which came with the record of `context`; one that waits already keeps its time, else
         it is `time` (ms). Raises TypeError for a None key."""
-        serialized = self._serialize_key(key)
-        new, old = self._serdes.serialize_value(change.new_value), self._serdes.serialize_value(change.old_value)
-        index_key = _INDEX_PREFIX + serialized
-        known = self._entries.get(index_key)
-        before = None if known is None else self._entries.get(known + serialized)
-        if known is None or before is None:
-            known = pack_timestamp(time)
-            self._entries.put(index_key, known)
-            self._count(1, _size(serialized, added := BufferedChange(old, old, new, context)))
-            if self._horizon is None or known + serialized < self._horizon:
-                heappush(self._next, known + serialized)
+        self.put_serialized(time, *self.serialize_change(key, change), context)
+
+    def put_serialized(
+        self, time: int, key: bytes, new: bytes | None, old: bytes | None, context: RecordContext
+    ) -> None:
+        """As `put`, key and values as bytes."""
+        before = self._waiting(key)
+        if before is None:
+            if self._horizon == b"":
+                self._read_next(b"")
+            entry_key = pack_timestamp(time) + key
+            added = BufferedChange(old, old, new, context)
+            size = _size(key, added)
+            self._count(1, size)
+            if self._horizon is None or entry_key < self._horizon:
+                heappush(self._next, entry_key)
+            self._fresh[key] = WaitingUpdate(entry_key, added, size, False)
         else:
-            replaced = unpack_change(before)
-            added = BufferedChange(replaced.prior_value, old, new, context)
-            self._count(0, _size(serialized, added) - _size(serialized, replaced))
-        self._entries.put(known + serialized, pack_change(added))
+            added = BufferedChange(before.change.prior_value, old, new, context)
+            size = _size(key, added)
+            self._count(0, size - before.size)
+            self._fresh[key] = WaitingUpdate(before.entry_key, added, size, before.stored)
+
+    def serialize_change(self, key: Any, change: Change) -> tuple[bytes, bytes | None, bytes | None]:
+        """Return key, new value and old value as bytes, for `put_serialized`; raises TypeError for a None key,
+        SerializationError."""
+        serialize = self._serdes.serialize_value
+        return self._serialize_key(key), serialize(change.new_value), serialize(change.old_value)
+
+    def serialize_changes(
+        self, keys: list[Any], changes: list[Change]
+    ) -> tuple[list[bytes], list[bytes | None], list[bytes | None]]:
+        """Return keys, new values and old values as bytes, for `put_serialized`; raises TypeError for a None key,
+        SerializationError."""
+        self._check_open()
+        serialized = self._serdes.serialize_keys(keys)
+        if None in serialized:
+            self._refuse()
+        no_times = np.full(len(changes), NO_TIMESTAMP, np.int64)
+        new, old = (self._serdes.serialize_values([change[place] for change in changes], no_times) for place in (0, 1))
+        return cast("list[bytes]", serialized), new, old
+
+    def deserialize_changes(self, updates: Sequence[WaitingUpdate]) -> tuple[list[Any], list[Change]]:
+        """Return the keys and the changes of `updates`."""
+        keys = self._serdes.deserialize_keys([update.key for update in updates])
+        new, _ = self._serdes.deserialize_values([update.change.new_value for update in updates])
+        old, _ = self._serdes.deserialize_values([update.change.old_value for update in updates])
+        return keys, list(map(Change, new, old))
 
     def buffers(self, key: Any) -> bool:
         """Return whether an update of `key` waits."""
-        return self._entries.get(_INDEX_PREFIX + self._serialize_key(key)) is not None
+        return self._waiting(self._serialize_key(key)) is not None
 
     def prior_value(self, key: Any) -> ValueAndTimestamp | None:
         """Return the value that a waiting `key` had before its first update, with NO_TIMESTAMP, None if it had none or
         does not wait."""
-        serialized = self._serialize_key(key)
-        time = self._entries.get(_INDEX_PREFIX + serialized)
-        data = None if time is None else self._entries.get(time + serialized)
-        value = None if data is None else self._serdes.deserialize_value(unpack_change(data).prior_value)
+        update = self._waiting(self._serialize_key(key))
+        value = None if update is None else self._serdes.deserialize_value(update.change.prior_value)
         return None if value is None else ValueAndTimestamp(value, NO_TIMESTAMP)
 
     def evict_while(self, predicate: Callable[[], bool], callback: Callable[[Eviction], None]) -> int:
@@ -109,29 +160,83 @@ class TimeOrderedChangeBuffer(MeteredStore):
         evicted = 0
         read = self._serdes.deserialize_value
         while self.min_timestamp != LONG_MAX and predicate():
-            entry_key = heappop(self._next)
-            serialized, data = entry_key[TIMESTAMP_SIZE:], self._entries.get(entry_key)
-            if data is None:
-                raise ProcessorStateError(f"Store {self._name!r} has lost an update of {timestamp_of(entry_key)} ms.")
-            buffered = unpack_change(data)
+            update = self._eldest()
+            buffered = update.change
             change = Change(read(buffered.new_value), read(buffered.old_value))
-            callback(Eviction(self._serdes.deserialize_key(serialized), change, buffered.context))
-            self._entries.put(entry_key, None)
-            self._entries.put(_INDEX_PREFIX + serialized, None)
-            self._count(-1, -_size(serialized, buffered))
+            callback(Eviction(self._serdes.deserialize_key(update.key), change, buffered.context))
+            self._remove(update)
             evicted += 1
         return evicted
 
+    def take_until(self, time: int) -> Iterator[WaitingUpdate]:
+        """Remove and yield the updates of up to `time` (ms), the eldest first."""
+        while self.min_timestamp <= time:
+            update = self._eldest()
+            self._remove(update)
+            yield update
+
+    def changes(self) -> dict[bytes, bytes | None]:
+        """Return the uncommitted writes in key order, None for a delete."""
+        self._store_fresh()
+        return super().changes()
+
+    def close(self) -> None:
+        """Close the store; what is uncommitted is void."""
+        self._fresh.clear()
+        super().close()
+
+    def _waiting(self, key: bytes) -> WaitingUpdate | None:
+        return self._fresh.get(key) or self._stored(key)
+
+    def _stored(self, key: bytes) -> WaitingUpdate | None:
+        """Return the update of `key` that the store below has, None if there is none."""
+        if not self._stored_records:
+            return None
+        time = self._entries.get(_INDEX_PREFIX + key)
+        data = None if time is None else self._entries.get(time + key)
+        if time is None or data is None:
+            return None
+        change = unpack_change(data)
+        return WaitingUpdate(time + key, change, _size(key, change), True)
+
+    def _eldest(self) -> WaitingUpdate:
+        """Return the eldest update; it must be removed before the next is asked for."""
+        entry_key = heappop(self._next)
+        update = self._waiting(entry_key[TIMESTAMP_SIZE:])
+        if update is None:
+            raise ProcessorStateError(f"Store {self._name!r} has lost an update of {timestamp_of(entry_key)} ms.")
+        return update
+
+    def _remove(self, update: WaitingUpdate) -> None:
+        key = update.key
+        self._fresh.pop(key, None)
+        if update.stored:
+            self._stored_records -= 1
+            self._entries.put(update.entry_key, None)
+            self._entries.put(_INDEX_PREFIX + key, None)
+        self._count(-1, -update.size)
+
+    def _store_fresh(self) -> None:
+        """Write the updates that the store below does not have yet."""
+        for key, update in self._fresh.items():
+            if not update.stored:
+                self._entries.put(_INDEX_PREFIX + key, update.entry_key[:TIMESTAMP_SIZE])
+            self._entries.put(update.entry_key, pack_change(update.change))
+        self._fresh.clear()
+        self._stored_records = self._records
+
     def _read_next(self, horizon: bytes) -> None:
         """Read the keys of the next entries, from `horizon` on: they are in order, and so a heap."""
+        self._store_fresh()
         keys = [key for key, _ in islice(self._entries.range(horizon, AFTER_SEGMENTS, False), _CHUNK + 1)]
         self._horizon = keys.pop() if len(keys) > _CHUNK else None
         self._next = keys
 
     def _count(self, records: int, size: int) -> None:
-        metadata = self._metadata
-        metadata[self._records] = metadata.get(self._records, 0) + records
-        metadata[self._bytes] = metadata.get(self._bytes, 0) + size
+        self._records += records
+        self._bytes += size
+        self._metadata[self._records_name] = self._records
+        self._metadata[self._bytes_name] = self._bytes
 
 
 def _size(key: bytes, change: BufferedChange) -> int:

@@ -12,7 +12,6 @@ one run are unique.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,14 +25,12 @@ from penstock.exception_handlers import ProducerRecord
 from penstock.processor.api import BatchProcessor, PunctuationType, SerializedBatchProcessor
 from penstock.record import NO_METADATA, Int64Array, Record, RecordBatch, RecordMetadata, TopicPartition
 from penstock.state.api import RecordContext
+from penstock.task.column_plan import Child, ColumnPlan, Entry, column_nodes, column_plan, sharing
 from penstock.task.context import TaskContext
 from penstock.task.error_handling import ErrorHandling, ProcessingError
-from penstock.task.processor_topology import ProcessorNode, ProcessorTopology, SinkNode, SourceNode
+from penstock.task.processor_topology import ProcessorNode, ProcessorTopology, SourceNode
 from penstock.task.record_collector import RecordCollector
 from penstock.task.record_sender import DeadLetterSink
-
-Entry = SourceNode | ProcessorNode
-Child = ProcessorNode | SinkNode | DeadLetterSink
 
 MAXIMUM_SCALE = 1 << 40
 
@@ -46,20 +43,6 @@ MAXIMUM_MIXED_ROWS = 1 << 14
 FIRST_ROWS = 1 << 12
 """Input rows of the first run, before it is known how far they multiply."""
 _STREAM_TIME = PunctuationType.STREAM_TIME
-
-
-@dataclass(frozen=True)
-class ColumnPlan:
-    """Which nodes run column by column behind one entry.
-
-    nodes: in topological order. positions: whether rows need positions. islands: whether a way leads into nodes that
-    run record by record.
-    """
-
-    entry: Entry
-    nodes: tuple[ProcessorNode, ...]
-    positions: bool
-    islands: bool
 
 
 class Input(NamedTuple):
@@ -119,8 +102,8 @@ class Execution:
         self._errors = errors
         self._punctuate = punctuate_stream_time
         entries: list[Entry] = [*topology.sources, *(node for node in topology.processors if node.stores)]
-        able = _column_nodes(topology, errors) if column_by_column else frozenset()
-        self._plans = {entry.name: _plan(entry, topology, able, errors) for entry in entries}
+        able = column_nodes(topology, errors) if column_by_column else frozenset()
+        self._plans = {entry.name: column_plan(entry, topology, able, errors) for entry in entries}
         self._expansion: dict[str, float] = {}
         self._most_rows = 0
         for node in topology.processors:
@@ -160,7 +143,7 @@ class Execution:
                 reached.append(node)
                 if not (isinstance(node.processor, BatchProcessor) and node.processor.holds_back):
                     below.extend(node.children)
-        return not _sharing(reached)
+        return not sharing(reached)
 
     def run_serialized(
         self, source: SourceNode, partition: TopicPartition, batch: RecordBatch, stream_times: Int64Array
@@ -414,76 +397,6 @@ def _raise_at_sink(parent: Entry, error: Exception) -> NoReturn:
     if isinstance(parent, SourceNode) and isinstance(error, StreamsError):
         raise error
     raise ProcessingError(parent.name, error) from error
-
-
-def _column_nodes(topology: ProcessorTopology, errors: ErrorHandling) -> frozenset[str]:
-    """Return the names of the nodes that can work on columns if no other node uses their stores meanwhile.
-
-    Where the task may go on after an error they are those in which only a user's function can fail, which concerns one
-    row: no stores, and no sinks below, whose errors are their parent's. A handler of a user's own is asked in the order
-    of the records, so nothing works on columns then.
-    """
-    if errors.ask_in_order:
-        return frozenset()
-    return frozenset(
-        node.name
-        for node in topology.processors
-        if isinstance(node.processor, BatchProcessor)
-        and not (errors.may_resume and (node.stores or any(isinstance(child, SinkNode) for child in node.children)))
-    )
-
-
-def _plan(entry: Entry, topology: ProcessorTopology, able: frozenset[str], errors: ErrorHandling) -> ColumnPlan:
-    """Return the plan behind `entry`.
-
-    Without islands only what follows from the batch can use a key-value store meanwhile; islands let stream time move
-    between the rows, and so any punctuation. Where entries expire or are dropped it matters what others did before.
-    """
-    sharing = _sharing(topology.processors)
-    others = {node.name for node in topology.processors if not topology.key_value_stores.issuperset(node.stores)}
-    plan = _plan_of(entry, topology, able - _sharing(_below(entry)) - (sharing & others), errors)
-    return _plan_of(entry, topology, able - sharing, errors) if plan.islands else plan
-
-
-def _below(entry: Entry) -> list[ProcessorNode]:
-    """Return the processors that can be reached from `entry`, through caches, too."""
-    found: dict[str, ProcessorNode] = {}
-    below: list[Child] = [*entry.children]
-    while below:
-        node = below.pop()
-        if isinstance(node, ProcessorNode) and node.name not in found:
-            found[node.name] = node
-            below.extend(node.children)
-    return list(found.values())
-
-
-def _sharing(nodes: Sequence[ProcessorNode]) -> set[str]:
-    """Return the names of those of `nodes` that use a store which another of them uses."""
-    users = Counter(store for node in nodes for store in node.stores)
-    return {node.name for node in nodes if any(users[store] > 1 for store in node.stores)}
-
-
-def _plan_of(entry: Entry, topology: ProcessorTopology, able: frozenset[str], errors: ErrorHandling) -> ColumnPlan:
-    unable: set[str] = set()
-    reached: set[str] = set()
-    below: list[tuple[Child, bool]] = [(child, False) for child in entry.children]
-    while below:  # a node below an island belongs to it, whichever other way leads there
-        node, in_island = below.pop()
-        in_island = in_island or (isinstance(node, ProcessorNode) and node.name not in able)
-        if node.name in reached and (node.name in unable or not in_island):
-            continue
-        reached.add(node.name)
-        if in_island:
-            unable.add(node.name)
-        below.extend((child, in_island) for child in node.children)
-    nodes = tuple(node for node in topology.processors if node.name in reached - unable)
-    inner = {node.name for node in nodes}
-    edges = [child for start in (entry, *nodes) for child in start.children]
-    leaving = [child for child in edges if child.name not in inner]
-    entered = [child.name for child in edges if child.name in inner]
-    islands = errors.ask_in_order or any(isinstance(child, ProcessorNode) for child in leaving)
-    positions = islands or errors.writes_dead_letters or len(leaving) > 1 or len(entered) > len(set(entered))
-    return ColumnPlan(entry, nodes, positions, islands)
 
 
 def _merged(parts: list[Part]) -> Part:

@@ -1,0 +1,120 @@
+"""Which nodes of a task run column by column behind each place where a batch enters; `execution` runs them.
+
+They are the nodes that can work on columns, whose store no other node uses meanwhile, and that cannot be reached
+through a node that cannot.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.processor.api import BatchProcessor
+from penstock.task.error_handling import ErrorHandling
+from penstock.task.processor_topology import ProcessorNode, ProcessorTopology, SinkNode, SourceNode
+from penstock.task.record_sender import DeadLetterSink
+
+Entry = SourceNode | ProcessorNode
+Child = ProcessorNode | SinkNode | DeadLetterSink
+
+
+@dataclass(frozen=True)
+class ColumnPlan:
+    """Which nodes run column by column behind one entry.
+
+    nodes: in topological order. positions: whether rows need positions. islands: whether a way leads into nodes that
+    run record by record.
+    """
+
+    entry: Entry
+    nodes: tuple[ProcessorNode, ...]
+    positions: bool
+    islands: bool
+
+
+def column_nodes(topology: ProcessorTopology, errors: ErrorHandling) -> frozenset[str]:
+    """Return the names of the nodes that can work on columns if no other node uses their stores meanwhile.
+
+    Where the task may go on after an error they are those in which only a user's function can fail, which concerns one
+    row: no stores, and no sinks below, whose errors are their parent's. A handler of a user's own is asked in the order
+    of the records, so nothing works on columns then.
+    """
+    if errors.ask_in_order:
+        return frozenset()
+    return frozenset(
+        node.name
+        for node in topology.processors
+        if isinstance(node.processor, BatchProcessor)
+        and not (errors.may_resume and (node.stores or any(isinstance(child, SinkNode) for child in node.children)))
+    )
+
+
+def column_plan(entry: Entry, topology: ProcessorTopology, able: frozenset[str], errors: ErrorHandling) -> ColumnPlan:
+    """Return the plan behind `entry`.
+
+    Without islands only what follows from the batch can use a key-value store meanwhile; islands let stream time move
+    between the rows, and so any punctuation. Where entries expire or are dropped it matters what others did before. A
+    node that forwards itself does so when nothing else is on its way.
+    """
+    sharing_ever = sharing(topology.processors)
+    others = {node.name for node in topology.processors if not topology.key_value_stores.issuperset(node.stores)}
+    able -= sharing(_below(entry)) | (sharing_ever & others)
+    plan = _plan_of(entry, topology, able, errors)
+    if any(len(node.children) > 1 for node in (entry, *plan.nodes[:-1])):
+        able -= {node.name for node in plan.nodes if _forwards_itself(node)}
+        plan = _plan_of(entry, topology, able, errors)
+    return _plan_of(entry, topology, able - sharing_ever, errors) if plan.islands else plan
+
+
+def _forwards_itself(node: Child | Entry) -> bool:
+    """Return whether what leaves `node`, if it works on columns, is no matter of the plan that it is part of."""
+    return (
+        isinstance(node, ProcessorNode)
+        and isinstance(node.processor, BatchProcessor)
+        and node.processor.forwards_itself
+    )
+
+
+def _below(entry: Entry) -> list[ProcessorNode]:
+    """Return the processors that can be reached from `entry`, through caches, too."""
+    found: dict[str, ProcessorNode] = {}
+    below: list[Child] = [*entry.children]
+    while below:
+        node = below.pop()
+        if isinstance(node, ProcessorNode) and node.name not in found:
+            found[node.name] = node
+            below.extend(node.children)
+    return list(found.values())
+
+
+def sharing(nodes: Sequence[ProcessorNode]) -> set[str]:
+    """Return the names of those of `nodes` that use a store which another of them uses."""
+    users = Counter(store for node in nodes for store in node.stores)
+    return {node.name for node in nodes if any(users[store] > 1 for store in node.stores)}
+
+
+def _plan_of(entry: Entry, topology: ProcessorTopology, able: frozenset[str], errors: ErrorHandling) -> ColumnPlan:
+    unable: set[str] = set()
+    reached: set[str] = set()
+    below: list[tuple[Child, bool]] = [(child, False) for child in entry.children]
+    while below:  # a node below an island belongs to it, whichever other way leads there
+        node, in_island = below.pop()
+        in_island = in_island or (isinstance(node, ProcessorNode) and node.name not in able)
+        if node.name in reached and (node.name in unable or not in_island):
+            continue
+        reached.add(node.name)
+        if in_island:
+            unable.add(node.name)
+        if in_island or not _forwards_itself(node):
+            below.extend((child, in_island) for child in node.children)
+    nodes = tuple(node for node in topology.processors if node.name in reached - unable)
+    inner = {node.name for node in nodes}
+    edges = [
+        child for start in (entry, *(node for node in nodes if not _forwards_itself(node))) for child in start.children
+    ]
+    leaving = [child for child in edges if child.name not in inner]
+    entered = [child.name for child in edges if child.name in inner]
+    islands = errors.ask_in_order or any(isinstance(child, ProcessorNode) for child in leaving)
+    positions = islands or errors.writes_dead_letters or len(leaving) > 1 or len(entered) > len(set(entered))
+    return ColumnPlan(entry, nodes, positions, islands)
