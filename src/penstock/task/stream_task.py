@@ -104,17 +104,7 @@ class StreamTask:
         self._context.stores = self._state.stores
         self._context.global_stores = global_stores or {}
         self._make_nodes(spec, config, RecordSender(self._collector, partitions, str(task_id), task_id.partition))
-        self._group = PartitionGroup(
-            {topic: source for source in self._topology.sources for topic in source.spec.topics},
-            config["default.timestamp.extractor"] or fail_on_invalid_timestamp,
-            checkpoint.partition_times,
-            self._execution.takes_serialized,
-            self._context.count_dropped,
-            self._errors.need_source_records,
-            self._execution.may_follow_each_other,
-            config["stream.time.policy"] == MAXIMUM,
-            lambda: self._context.wall_clock,
-        )
+        self._group = self._make_group(config, checkpoint)
         self._stream_time = _stream_time(spec, task_id, config, checkpoint, input_partitions)
         self._order = None if config["penstock.trace.order"] is None else OrderTrace()
 
@@ -132,6 +122,19 @@ class StreamTask:
             self._errors,
             config["penstock.execution"] == "auto",
             self._punctuate_stream_time,
+        )
+
+    def _make_group(self, config: StreamsConfig, checkpoint: TaskCheckpoint) -> PartitionGroup:
+        return PartitionGroup(
+            {topic: source for source in self._topology.sources for topic in source.spec.topics},
+            config["default.timestamp.extractor"] or fail_on_invalid_timestamp,
+            checkpoint.partition_times,
+            self._execution.takes_serialized,
+            self._context.count_dropped,
+            self._errors.need_source_records,
+            self._execution.may_follow_each_other,
+            config["stream.time.policy"] == MAXIMUM,
+            lambda: self._context.wall_clock,
         )
 
     def initialize(self) -> None:

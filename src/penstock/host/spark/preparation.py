@@ -70,9 +70,7 @@ def prepare(
         ConfigError: exactly_once_v2 is asked for, and the brokers do not serve transactions.
         StreamsError: a topic that a sink writes to does not exist, or the topology has a global store.
     """
-    for key in _WITHOUT_MEANING:
-        if key in config.given():
-            warn_without_meaning(key)
+    _warn_of_keys(config)
     _check_no_global_stores(built)
     application_id = str(config.required("application.id"))
     topics = admin.topics()
@@ -119,6 +117,12 @@ def _new_metadata(
         placement.sink_partitions,
         shape(topology, placement),
     )
+
+
+def _warn_of_keys(config: StreamsConfig) -> None:
+    for key in _WITHOUT_MEANING:
+        if key in config.given():
+            warn_without_meaning(key)
 
 
 def _check_no_global_stores(topology: BuiltTopology) -> None:
