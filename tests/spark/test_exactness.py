@@ -146,10 +146,10 @@ def test_an_older_driver_cannot_commit(spark_runner: SparkRunner, application: s
 
 
 def failing_in_the_second_level(source_topic: str, target: str) -> Topology:
-    def fail(_: str, count: int) -> int:
+    def fail(_: str, count: int) -> str:
         if count == 3:
             raise ValueError("three")
-        return count
+        return str(count)
 
     builder = StreamsBuilder()
     words = builder.stream(source_topic, consumed=TEXT).group_by(lambda _, value: value)

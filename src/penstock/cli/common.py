@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Annotated, Any, Final, NoReturn
@@ -21,7 +21,7 @@ from penstock.errors import StreamsError
 
 DEFAULT_PORT: Final = 9092
 DEFAULT_SERVERS: Final = f"localhost:{DEFAULT_PORT}"
-FAILED, TERMINATED = 1, 143
+FAILED, INTERRUPTED, TERMINATED = 1, 130, 143
 TIMEOUT_MS: Final = 5_000
 """How long a command waits for an answer of a broker."""
 
@@ -110,3 +110,19 @@ def terminating() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Let Ctrl-C only set what the function given returns: an exception may get lost between C and Python."""
+    pressed = False
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        pressed = True
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: pressed
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -9,7 +9,7 @@ from typing import Annotated, TextIO
 
 import typer
 
-from penstock.cli.common import TIMEOUT_MS, Servers, Settings, client_config, err
+from penstock.cli.common import INTERRUPTED, TIMEOUT_MS, Servers, Settings, client_config, err, interruptible
 from penstock.cli.serdes import NULL, SerdeName, from_text, to_text
 from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, ConfluentProducer
 from penstock.config import StreamsConfig
@@ -96,16 +96,19 @@ def consume(
     try:
         consumer.assign(positions)
         quiet_since = time.monotonic()
-        while max_messages is None or shown < max_messages:
-            most = _POLL_RECORDS if max_messages is None else min(_POLL_RECORDS, max_messages - shown)
-            arrived = consumer.poll(_POLL_MS, most)
-            for _, batch in arrived:
-                _show(topic, batch, key_serde, value_serde, separator)
-                shown += len(batch)
-            if arrived:
-                quiet_since = time.monotonic()
-            elif timeout_ms is not None and (time.monotonic() - quiet_since) * 1000 >= timeout_ms:
-                break
+        with interruptible() as interrupted:
+            while max_messages is None or shown < max_messages:
+                most = _POLL_RECORDS if max_messages is None else min(_POLL_RECORDS, max_messages - shown)
+                arrived = consumer.poll(_POLL_MS, most)
+                for _, batch in arrived:
+                    _show(topic, batch, key_serde, value_serde, separator)
+                    shown += len(batch)
+                if interrupted():
+                    raise typer.Exit(INTERRUPTED)
+                if arrived:
+                    quiet_since = time.monotonic()
+                elif timeout_ms is not None and (time.monotonic() - quiet_since) * 1000 >= timeout_ms:
+                    break
     finally:
         consumer.close()
         err.print(f"{shown:,} record{'' if shown == 1 else 's'} of {topic}.")
