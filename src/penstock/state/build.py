@@ -179,7 +179,7 @@ def build_store(
         case LruMapBytesStoreSupplier(max_entries=max_entries):
             return _key_value(build, build.lru(build.buffer(), max_entries))
         case TimeOrderedBufferBytesStoreSupplier():
-            return TimeOrderedChangeBuffer(build.serdes(), build.buffer(), metadata)
+            return TimeOrderedChangeBuffer(build.serdes(), build.buffer(), metadata, build.log())
         case CustomStoreSupplier() as supplier:
             return CustomStore(supplier, config, view, build.log())
         case _:

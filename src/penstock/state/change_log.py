@@ -66,13 +66,10 @@ class StoreChangeLog:
     def put_version(self, key: bytes, value: bytes | None, valid_from: int) -> None:
         """Note a version that is valid from `valid_from` (ms)."""
         record = self._format.record(key, value, RecordContext(valid_from, (), None))
-        if record is not None:
-            self._change_log.add(self._name, record, valid_from)
+        self._change_log.add(self._name, record, valid_from)
 
     def _add(self, key: bytes, value: bytes | None, context: RecordContext) -> None:
-        record = self._format.record(key, value, context)
-        if record is not None:
-            self._change_log.add(self._name, record)
+        self._change_log.add(self._name, self._format.record(key, value, context))
 
 
 class ChangeLoggingStore:

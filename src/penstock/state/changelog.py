@@ -18,7 +18,6 @@ from penstock.record import Headers
 from penstock.state.api import RecordContext
 from penstock.state.headers_layout import pack_headers, unpack_headers
 from penstock.state.layouts import (
-    AFTER_SEGMENTS,
     SEGMENT_SIZE,
     SESSION_SUFFIX_SIZE,
     TIMESTAMP_SIZE,
@@ -56,9 +55,8 @@ class ChangelogRecord(NamedTuple):
 class ChangelogFormat(Protocol):
     """How the changes of one kind of store are written to a changelog topic, and read from it."""
 
-    def record(self, key: bytes, value: bytes | None, context: RecordContext) -> ChangelogRecord | None:
-        """Return the record of a change (value of None: a delete) that the record of `context` caused, None for one
-        that Kafka does not write."""
+    def record(self, key: bytes, value: bytes | None, context: RecordContext) -> ChangelogRecord:
+        """Return the record of a change (value of None: a delete) that the record of `context` caused."""
         ...
 
     def entry(self, record: ChangelogRecord) -> tuple[bytes, bytes | None]:
@@ -151,10 +149,8 @@ class ChangeBufferFormat:
     """The buffer of `suppress`: in the record the time of an update stands behind its value, in the entry before its
     key (Kafka class: InMemoryTimeOrderedKeyValueChangeBuffer). A delete has no time: its entry's key is the user's."""
 
-    def record(self, key: bytes, value: bytes | None, context: RecordContext) -> ChangelogRecord | None:
-        """Return the record of a change, None for one of the index, which begins as no entry does."""
-        if key >= AFTER_SEGMENTS:
-            return None
+    def record(self, key: bytes, value: bytes | None, context: RecordContext) -> ChangelogRecord:
+        """Return the record of a change."""
         time, plain = key[:TIMESTAMP_SIZE], key[TIMESTAMP_SIZE:]
         if value is None:
             return ChangelogRecord(plain, None, None)

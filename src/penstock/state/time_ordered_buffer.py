@@ -21,6 +21,7 @@ from penstock.record import NO_TIMESTAMP, Change, ValueAndTimestamp
 from penstock.state.api import RecordContext
 from penstock.state.cache import context_size
 from penstock.state.change_layout import BufferedChange, pack_change, unpack_change
+from penstock.state.change_log import StoreChangeLog
 from penstock.state.layouts import AFTER_SEGMENTS, TIMESTAMP_SIZE, pack_timestamp, timestamp_of
 from penstock.state.metered import MeteredStore
 from penstock.state.state_serdes import StateSerdes
@@ -62,10 +63,18 @@ class WaitingUpdate(NamedTuple):
 class TimeOrderedChangeBuffer(MeteredStore):
     """Updates that wait for their time (implements EngineStore)."""
 
-    def __init__(self, serdes: StateSerdes, buffer: UncommittedStore, metadata: MutableMapping[str, int]) -> None:
-        """Keep the updates in `buffer`, uncommitted writes, and the counts in `metadata`."""
+    def __init__(
+        self,
+        serdes: StateSerdes,
+        buffer: UncommittedStore,
+        metadata: MutableMapping[str, int],
+        log: StoreChangeLog | None = None,
+    ) -> None:
+        """Keep the updates in `buffer`, uncommitted writes, and the counts in `metadata`. log: is told what a commit
+        finds changed, also a key that came and went since the last one."""
         super().__init__(serdes, buffer, None, persistent=False)
         self._entries = buffer
+        self._log = log
         self._metadata = metadata
         self._records_name, self._bytes_name = f"{self._name}/records", f"{self._name}/bytes"
         self._records, self._bytes = metadata.get(self._records_name, 0), metadata.get(self._bytes_name, 0)
@@ -214,6 +223,8 @@ class TimeOrderedChangeBuffer(MeteredStore):
             self._stored_records -= 1
             self._entries.put(update.entry_key, None)
             self._entries.put(_INDEX_PREFIX + key, None)
+        if self._log is not None:
+            self._log.put(update.entry_key, None)
         self._count(-1, -update.size)
 
     def _store_fresh(self) -> None:
@@ -221,7 +232,10 @@ class TimeOrderedChangeBuffer(MeteredStore):
         for key, update in self._fresh.items():
             if not update.stored:
                 self._entries.put(_INDEX_PREFIX + key, update.entry_key[:TIMESTAMP_SIZE])
-            self._entries.put(update.entry_key, pack_change(update.change))
+            data = pack_change(update.change)
+            self._entries.put(update.entry_key, data)
+            if self._log is not None:
+                self._log.put(update.entry_key, data)
         self._fresh.clear()
         self._stored_records = self._records
 
