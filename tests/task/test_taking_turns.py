@@ -1,0 +1,124 @@
+"""Records of two partitions that take turns: however they are taken, what comes out is what comes out record by record,
+in the order of the records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock import JoinWindows, Materialized, StreamsBuilder
+from penstock.config import StreamsConfig
+from penstock.plan.subtopology import TaskId
+from penstock.state.memory import MemoryBase
+from penstock.task.stream_task import StreamTask
+from tests.task.topologies import STRING, AnyTopic, batch_of, sent
+
+Program = Callable[[StreamsBuilder], None]
+
+
+def joined(one: str | None, other: str | None) -> str:
+    return f"{one}/{other}"
+
+
+def join(builder: StreamsBuilder) -> None:
+    builder.table("a").join(builder.table("b"), joined).to_stream().to("out")
+
+
+def outer_join(builder: StreamsBuilder) -> None:
+    builder.table("a").outer_join(builder.table("b"), joined).to_stream().to("out")
+
+
+def join_of_counts(builder: StreamsBuilder) -> None:
+    counts = (builder.stream(topic).group_by_key().count() for topic in "ab")
+    next(counts).left_join(next(counts), joined).to_stream().to("out")
+
+
+def stored_join(builder: StreamsBuilder) -> None:
+    table = builder.table("a").left_join(builder.table("b"), joined).filter(lambda key, value: "x" in value)
+    table.to_stream().to("out")
+    table.group_by(lambda key, value: (value, key)).count().to_stream().to("counts")
+
+
+def join_of_one_with_itself(builder: StreamsBuilder) -> None:
+    table = builder.table("a")
+    table.join(table, joined).outer_join(builder.table("b"), joined).to_stream().to("out")
+
+
+def join_where_one_side_has_no_cache(builder: StreamsBuilder) -> None:
+    other = builder.table("b", materialized=Materialized.as_("b").with_caching_disabled())
+    builder.table("a").join(other, joined, materialized=Materialized.as_("joined")).to_stream().to("out")
+
+
+def stream_table_join(builder: StreamsBuilder) -> None:
+    builder.stream("a").left_join(builder.table("b"), joined).to("out")
+
+
+def stream_stream_join(builder: StreamsBuilder) -> None:
+    windows = JoinWindows.of_time_difference_and_grace(5, 3)
+    builder.stream("a").outer_join(builder.stream("b"), joined, windows).to("out")
+
+
+def merge(builder: StreamsBuilder) -> None:
+    builder.stream("a").merge(builder.stream("b")).to("out")
+
+
+def one_store_of_two(builder: StreamsBuilder) -> None:
+    streams = builder.stream("a").merge(builder.stream("b"))
+    streams.group_by_key().reduce(lambda total, value: total + value).to_stream().to("out")
+
+
+PROGRAMS: list[Program] = [
+    join,
+    outer_join,
+    join_of_counts,
+    stored_join,
+    join_of_one_with_itself,
+    join_where_one_side_has_no_cache,
+    stream_table_join,
+    stream_stream_join,
+    merge,
+    one_store_of_two,
+]
+
+ROWS = st.lists(
+    st.tuples(st.sampled_from("ab"), st.sampled_from(["k", "l", None]), st.sampled_from(["x", "y", None])), max_size=40
+)
+
+
+def outcome(program: Program, execution: str, cache_bytes: int, batches: list[Any]) -> tuple[Any, ...]:
+    """Return what the first sub-topology sends, what its stores change, and its dropped records."""
+    builder = StreamsBuilder()
+    program(builder)
+    part = builder.build().build("test").subtopologies[0]
+    settings = {
+        "application.id": "test",
+        "default.key.serde": STRING,
+        "default.value.serde": STRING,
+        "penstock.execution": execution,
+        "statestore.cache.max.bytes": cache_bytes,
+    }
+    task = StreamTask(part, TaskId(0, 0), StreamsConfig(settings, environment={}), MemoryBase(), AnyTopic(1))
+    task.initialize()
+    for rows in batches:
+        for topic in "ab":
+            own = [(key, value, time) for time, (name, key, value) in rows if name == topic]
+            task.add_records(topic, 0, batch_of(*own))
+        task.process()
+    task.flush()
+    return sent(task), task.changes(), task.dropped_records
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@given(rows=ROWS, cut=st.integers(0, 40), cache_bytes=st.sampled_from([0, 1 << 20]), stretch=st.sampled_from([1, 12]))
+def test_taking_turns_changes_nothing(
+    program: Program, rows: list[Any], cut: int, cache_bytes: int, stretch: int
+) -> None:
+    longer = [row for row in rows for _ in range(stretch)]  # few turns of many records, or many of few
+    timed = list(enumerate(longer))
+    batches = [timed[:cut], timed[cut:]]
+    expected = outcome(program, "record", cache_bytes, batches)
+    assert outcome(program, "auto", cache_bytes, batches) == expected
