@@ -115,7 +115,13 @@ class _Build:
         """Return a store that tells what it drops to its changelog; one of timestamped values does not, as in Kafka,
         where another layer is in between."""
         log = None if self.builder.timestamped else self.log()
-        return LruStore(buffer, max_entries, lambda key: None if log is None else log.put(key, None))
+        return LruStore(
+            self.builder.name,
+            buffer,
+            max_entries,
+            self.metadata,
+            lambda key: None if log is None else log.put(key, None),
+        )
 
     def serdes(self) -> StateSerdes:
         builder = self.builder

@@ -2,13 +2,14 @@
 MemoryNavigableLRUCache).
 
 Which key was used when is kept beside its value, as a number that grows with every use: what is dropped must not depend
-on when a task was last restarted. So reads are writes here; ranges are no use.
+on when a task was last restarted. So reads are writes here; ranges are no use. The number of the last use is processor
+metadata.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 
 from penstock.state.api import RecordContext
 from penstock.state.layouts import TIMESTAMP_SIZE, pack_timestamp, timestamp_of
@@ -18,15 +19,24 @@ from penstock.state.uncommitted import UncommittedStore
 class LruStore:
     """The keys used last over uncommitted writes (implements BufferedBytesStore)."""
 
-    def __init__(self, buffer: UncommittedStore, max_entries: int, dropped: Callable[[bytes], None]) -> None:
-        """Keep at most `max_entries` keys in `buffer`; their order of use is read from there. dropped: is told a key
-        that went because there were too many."""
+    def __init__(
+        self,
+        name: str,
+        buffer: UncommittedStore,
+        max_entries: int,
+        metadata: MutableMapping[str, int],
+        dropped: Callable[[bytes], None],
+    ) -> None:
+        """Keep at most `max_entries` keys of the store `name` in `buffer`; their order of use is read from there.
+        metadata: has the number of the last use. dropped: is told a key that went because there were too many."""
         self._dropped = dropped
         self._buffer = buffer
         self._max_entries = max_entries
         used = sorted((timestamp_of(value), key) for key, value in buffer.range(None, None, False))
         self._keys: OrderedDict[bytes, None] = OrderedDict((key, None) for _, key in used)  # the eldest first
-        self._uses = used[-1][0] if used else 0
+        self._metadata = metadata
+        self._uses_entry = f"{name}/uses"
+        self._uses = metadata.get(self._uses_entry, 0)
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of `key` and count it as used, None if there is none."""
@@ -82,5 +92,5 @@ class LruStore:
     def _use(self, key: bytes, value: bytes) -> None:
         self._keys[key] = None
         self._keys.move_to_end(key)
-        self._uses += 1
+        self._uses = self._metadata[self._uses_entry] = self._uses + 1
         self._buffer.put(key, pack_timestamp(self._uses) + value)

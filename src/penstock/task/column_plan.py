@@ -36,7 +36,8 @@ class ColumnPlan:
 def column_nodes(topology: ProcessorTopology, errors: ErrorHandling) -> frozenset[str]:
     """Return the names of the nodes that can work on columns if no other node uses their stores meanwhile.
 
-    Where the task may go on after an error they are those in which only a user's function can fail, which concerns one
+    What a bounded store drops depends on every single read, so its nodes work record by record. Where the task may go
+    on after an error they are those in which only a user's function can fail, which concerns one
     row: no stores, and no sinks below, whose errors are their parent's. A handler of a user's own is asked in the order
     of the records, so nothing works on columns then.
     """
@@ -46,6 +47,7 @@ def column_nodes(topology: ProcessorTopology, errors: ErrorHandling) -> frozense
         node.name
         for node in topology.processors
         if isinstance(node.processor, BatchProcessor)
+        and topology.bounded_stores.isdisjoint(node.stores)
         and not (errors.may_resume and (node.stores or any(isinstance(child, SinkNode) for child in node.children)))
     )
 

@@ -25,7 +25,7 @@ from penstock.record import NO_METADATA, ConsumerRecord, Int64Array, Record, Rec
 from penstock.serdes import BytesSerde, Serde, StringSerde
 from penstock.serdes.api import missing_serde
 from penstock.state.api import RecordContext
-from penstock.state.suppliers import KeyValueBytesStoreSupplier
+from penstock.state.suppliers import KeyValueBytesStoreSupplier, LruMapBytesStoreSupplier
 from penstock.task.context import TaskContext
 from penstock.task.error_handling import ErrorHandling, ProcessingError
 from penstock.task.record_collector import RecordCollector
@@ -314,6 +314,9 @@ class ProcessorTopology:
         """Make every node of `spec` and connect it to its parents."""
         self.key_value_stores = frozenset(
             name for name, builder in spec.stores.items() if isinstance(builder.supplier, KeyValueBytesStoreSupplier)
+        )
+        self.bounded_stores = frozenset(
+            name for name, builder in spec.stores.items() if isinstance(builder.supplier, LruMapBytesStoreSupplier)
         )
         self.sources: list[SourceNode] = []
         self.processors: list[ProcessorNode] = []
