@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock import JoinWindows, Materialized, StreamsBuilder
@@ -113,6 +113,7 @@ def outcome(program: Program, execution: str, cache_bytes: int, batches: list[An
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
+@example(rows=[("a", "k", "x"), ("b", "k", "y"), ("a", "k", None)], cut=3, cache_bytes=1 << 20, stretch=1)
 @given(rows=ROWS, cut=st.integers(0, 40), cache_bytes=st.sampled_from([0, 1 << 20]), stretch=st.sampled_from([1, 12]))
 def test_taking_turns_changes_nothing(
     program: Program, rows: list[Any], cut: int, cache_bytes: int, stretch: int
