@@ -183,3 +183,19 @@ def test_names_that_are_not_legal_and_functions_that_do_not_fit_are_refused(wind
         stream.count(named="a b")
     with pytest.raises(TypeError, match=r"reducer\(aggregate, value\)"):
         stream.reduce(lambda aggregate: aggregate)
+
+
+@pytest.mark.parametrize(
+    ("supplier", "expected"),
+    [
+        (Stores.in_memory_session_store("s", 20), "KeyValueBytesStoreSupplier or .*, which `Stores` makes"),
+        (Stores.lru_map("s", 3), "expected WindowBytesStoreSupplier, which"),
+        (Stores.in_memory_window_store("s", 20, 10, False), "expected SessionBytesStoreSupplier, which"),
+    ],
+)
+def test_a_store_of_another_kind_is_refused_by_name(supplier: Any, expected: str) -> None:
+    stream, kept = grouped(StreamsBuilder()), Materialized.as_(supplier)
+    of_kind = {"session": stream.count, "lru": stream.windowed_by(TUMBLING).count}
+    make = of_kind.get(supplier.kind, stream.windowed_by(SESSION).count)
+    with pytest.raises(TypeError, match=rf"cannot be kept in store .s. of {type(supplier).__name__}.*{expected}"):
+        make(kept)

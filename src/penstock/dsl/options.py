@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Generic
+from typing import Generic, TypeVar
 
 from penstock.dsl.type_variables import KR, VR, K, V
 from penstock.plan.names import check_name
@@ -17,9 +17,16 @@ from penstock.plan.subtopology import StreamPartitioner
 from penstock.processor.timestamps import TimestampExtractor
 from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder
-from penstock.state.suppliers import KeyValueBytesStoreSupplier, StoreSupplier, VersionedBytesStoreSupplier
+from penstock.state.suppliers import (
+    KeyValueBytesStoreSupplier,
+    LruMapBytesStoreSupplier,
+    StoreSupplier,
+    VersionedBytesStoreSupplier,
+)
 
 STORE_TYPES = ("in_memory", "rocksdb")
+
+_S = TypeVar("_S", bound=StoreSupplier)
 
 
 @dataclass(frozen=True)
@@ -352,6 +359,18 @@ class Materialized:
         """Whether the store is in memory; None for what `dsl.store.suppliers.class` says."""
         return None if self.store_type is None else self.store_type == "in_memory"
 
+    def supplier_of(self, kinds: type[_S] | tuple[type[_S], ...]) -> _S | None:
+        """Return the supplier that the user gave, None if there is none; raises TypeError if it is of none of
+        `kinds`."""
+        given = self.store_supplier
+        if given is None or isinstance(given, kinds):
+            return given
+        expected = " or ".join(kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
+        raise TypeError(
+            f"The table cannot be kept in store {given.name!r} of {type(given).__name__}: expected {expected}, which "
+            "`Stores` makes. A store of your own is for processors: StreamsBuilder.add_state_store."
+        )
+
     def builder(
         self, supplier: StoreSupplier, key_serde: Serde | None, value_serde: Serde | None, *, timestamped: bool
     ) -> StoreBuilder:
@@ -369,6 +388,7 @@ class Materialized:
 
     def store_builder(self, name: str, key_serde: Serde | None, value_serde: Serde | None) -> StoreBuilder:
         """Return the store `name` with these options; serdes that the options have go before those given."""
-        supplier = self.store_supplier or KeyValueBytesStoreSupplier(name, self.in_memory)
+        kinds = KeyValueBytesStoreSupplier, LruMapBytesStoreSupplier, VersionedBytesStoreSupplier
+        supplier = self.supplier_of(kinds) or KeyValueBytesStoreSupplier(name, self.in_memory)
         timestamped = not isinstance(supplier, VersionedBytesStoreSupplier)  # versions have timestamps of their own
         return self.builder(supplier, key_serde, value_serde, timestamped=timestamped)

@@ -44,7 +44,7 @@ def window_store(
             f"grace=[{grace}], retention=[{retention}]"
         )
     final = emit_strategy is EmitStrategy.ON_WINDOW_CLOSE
-    supplier = options.store_supplier or WindowBytesStoreSupplier(
+    supplier = options.supplier_of(WindowBytesStoreSupplier) or WindowBytesStoreSupplier(
         name,
         retention_ms=min(retention, LONG_MAX),
         window_size_ms=size,
@@ -77,7 +77,7 @@ def session_store(
             f"plus the grace period. Got gap=[{gap}], grace=[{grace}], retention=[{retention}]"
         )
     final = emit_strategy is EmitStrategy.ON_WINDOW_CLOSE
-    supplier = options.store_supplier or SessionBytesStoreSupplier(
+    supplier = options.supplier_of(SessionBytesStoreSupplier) or SessionBytesStoreSupplier(
         name, retention, in_memory=options.in_memory, time_ordered=final
     )
     store = options.builder(supplier, key_serde, value_serde, timestamped=False)
