@@ -9,7 +9,7 @@ from penstock.dsl.options import Materialized
 from penstock.dsl.suppressed import BufferConfig, Suppressed
 from penstock.dsl.table import KTable
 from penstock.errors import TopologyError
-from penstock.plan.tables import TableFacts
+from penstock.plan.lower.table_facts import TableFacts
 from penstock.state.stores import Stores
 
 

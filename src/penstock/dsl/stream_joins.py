@@ -17,7 +17,7 @@ from penstock.dsl.options import Named, name_of
 from penstock.dsl.table_joins import TableJoins
 from penstock.dsl.type_variables import KO, VO, VR, K, V
 from penstock.plan import names, nodes
-from penstock.plan.tables import NOT_VERSIONED, may_be_versioned
+from penstock.plan.versions import NOT_VERSIONED, may_be_versioned
 from penstock.processor.joiner import JoinType
 from penstock.serdes import Serde
 from penstock.serdes.buffer import BufferKeySerde, BufferValueSerde

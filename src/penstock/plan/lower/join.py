@@ -11,8 +11,8 @@ from typing import assert_never
 from penstock.plan import nodes as n
 from penstock.plan.lower.lowering import Lowering
 from penstock.plan.lower.table import add_table_source
-from penstock.plan.tables import NOT_VERSIONED, is_versioned_store
 from penstock.plan.upstream import source_names
+from penstock.plan.versions import NOT_VERSIONED, is_versioned_store
 from penstock.processor.aggregate import RecordByRecord
 from penstock.processor.api import Processor
 from penstock.processor.foreign_key_join import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from penstock.plan import nodes as n
-from penstock.plan.tables import TableFacts
+from penstock.plan.lower.table_facts import TableFacts
 from penstock.plan.topology import Topology
 from penstock.plan.topology_config import TopologyConfig
 from penstock.plan.upstream import keeping_null_keys

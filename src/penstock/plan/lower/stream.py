@@ -13,8 +13,8 @@ from penstock.plan import nodes as n
 from penstock.plan.java_collections import copied_hash_order
 from penstock.plan.lower.lowering import Lowering
 from penstock.plan.partitioning import WindowedStreamPartitioner
-from penstock.plan.tables import is_versioned_store
 from penstock.plan.topology import Topology
+from penstock.plan.versions import is_versioned_store
 from penstock.processor.aggregate import RecordByRecord, StreamAggregate, StreamCount, StreamReduce
 from penstock.processor.api import Processor
 from penstock.processor.printing import StreamPrint

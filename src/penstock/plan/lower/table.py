@@ -9,7 +9,7 @@ from typing import assert_never
 from penstock.errors import TopologyError
 from penstock.plan import nodes as n
 from penstock.plan.lower.lowering import Lowering
-from penstock.plan.tables import is_versioned_store
+from penstock.plan.versions import is_versioned_store
 from penstock.processor.aggregate import RecordByRecord
 from penstock.processor.api import Processor
 from penstock.processor.suppress import TableSuppress

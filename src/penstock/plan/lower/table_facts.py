@@ -13,6 +13,7 @@ from functools import partial
 
 from penstock.errors import TopologyError
 from penstock.plan import nodes as n
+from penstock.plan.versions import own_versions
 from penstock.processor.suppress import SuppressedValueGetterSupplier
 from penstock.processor.table import (
     ComputedValueGetterSupplier,
@@ -26,9 +27,6 @@ from penstock.processor.table import (
 from penstock.processor.table_join import JoinedValueGetterSupplier
 from penstock.processor.windowed_values import SessionStoreValueGetterSupplier, WindowStoreValueGetterSupplier
 from penstock.state.api import StoreBuilder
-
-VERSIONED = "versioned"
-NOT_VERSIONED = "KTable must be versioned to use a grace period in a stream table join."
 
 
 class TableFacts:
@@ -188,38 +186,3 @@ class TableFacts:
 
     def _no_table(self, id: n.NodeId) -> TopologyError:
         return TopologyError(f"Node {self._plan[id].name} is no table.")
-
-
-def is_versioned_store(store: StoreBuilder | None) -> bool:
-    """Return whether `store` keeps versions."""
-    return store is not None and store.kind == VERSIONED
-
-
-def own_versions(node: n.GraphNode) -> bool | None:
-    """Return whether the updates of `node` carry versions, None where that follows from its parents."""
-    match node:
-        case n.TableFilter() | n.TableMapValues() | n.TableTransformValues():
-            return node.versioned
-        case n.TableSuppress():
-            return False
-        case (
-            n.TableSource()
-            | n.StreamToTable()
-            | n.Count()
-            | n.Reduce()
-            | n.Aggregate()
-            | n.TableCount()
-            | n.TableReduce()
-            | n.TableAggregate()
-            | n.WindowedTable()
-            | n.TableTableJoin()
-            | n.ForeignKeyJoin()
-        ):
-            return is_versioned_store(node.store)
-        case _:
-            return None
-
-
-def may_be_versioned(node: n.GraphNode) -> bool:
-    """Return whether the updates of `node` may carry versions: as far as can be said without its parents."""
-    return own_versions(node) is not False
