@@ -253,7 +253,8 @@ KEYS: Mapping[str, ConfigKey] = {
             _whole(0),
             None,
             "low",
-            "How far (ms) a partition may be ahead of the slowest of its task before it is paused; not set: any.",
+            "How far (ms) a partition may be ahead of the slowest of its task before a host that reads ahead pauses it; "
+            "not set: any.",
         ),
         ConfigKey(
             "partition.grouper",
@@ -267,7 +268,7 @@ KEYS: Mapping[str, ConfigKey] = {
             _anything,
             None,
             "medium",
-            "RocksDBConfigSetter, or its class, that changes the options of RocksDB.",
+            "RocksDBConfigSetter, or its class, that changes the options of bases that are RocksDB.",
         ),
         ConfigKey(
             "max.task.idle.ms",
@@ -306,7 +307,7 @@ KEYS: Mapping[str, ConfigKey] = {
             "What the stores of the DSL keep beside values: timestamps, or timestamps and headers.",
         ),
         ConfigKey(
-            "num.partitions", _whole(1), 1, "low", "Partitions of topics that the test driver and the tools create."
+            "num.partitions", _whole(1), 1, "low", "Partitions of topics that the tools create."
         ),
         ConfigKey("penstock.host", _one_of("spark"), "spark", "high", "Where tasks run."),
         ConfigKey(
