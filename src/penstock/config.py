@@ -253,7 +253,7 @@ KEYS: Mapping[str, ConfigKey] = {
             _whole(0),
             None,
             "low",
-            "How far (ms) a partition may be ahead of the slowest of its task before a host that reads ahead pauses it; "
+            "How far (ms) a partition may be ahead of the slowest of its task before hosts that read ahead pause it; "
             "not set: any.",
         ),
         ConfigKey(
@@ -306,9 +306,7 @@ KEYS: Mapping[str, ConfigKey] = {
             "low",
             "What the stores of the DSL keep beside values: timestamps, or timestamps and headers.",
         ),
-        ConfigKey(
-            "num.partitions", _whole(1), 1, "low", "Partitions of topics that the tools create."
-        ),
+        ConfigKey("num.partitions", _whole(1), 1, "low", "Partitions of topics that the tools create."),
         ConfigKey("penstock.host", _one_of("spark"), "spark", "high", "Where tasks run."),
         ConfigKey(
             "penstock.execution",
