@@ -3,7 +3,8 @@ run twice."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import repeat
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from penstock.processor.api import EngineContext, FailureHandler, RowOrigin
 from penstock.record import Int64Array, RecordBatch, RecordMetadata, TopicPartition, take_from
-from penstock.state.api import RecordContext
+from penstock.state.api import EngineStore, RecordContext
 
 NULL_NOT_ALLOWED = "The provided KeyValueMapper returned null which is not allowed."
 
@@ -95,6 +96,16 @@ def write_contexts(partition: TopicPartition, batch: RecordBatch, rows: Int64Arr
     headers = repeat(()) if batch.headers is None else take_from(batch.headers, rows)
     caused = zip(batch.timestamps[rows].tolist(), headers, map(RecordMetadata._make, positions), strict=False)
     return list(map(RecordContext._make, caused))
+
+
+def caused_by_rows(
+    context: EngineContext, store: EngineStore, batch: RecordBatch
+) -> Iterator[AbstractContextManager[None]]:
+    """Return for each row of `batch` a `with` block in which it is known to cause the writes, where `store` asks for
+    that."""
+    if not store.logged:
+        return repeat(nullcontext(), len(batch))
+    return map(context.in_record_context, write_contexts(context.source_partition(), batch, np.arange(len(batch))))
 
 
 def with_key(context: EngineContext, batch: RecordBatch) -> tuple[RecordBatch, RowOrigin]:

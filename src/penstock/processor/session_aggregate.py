@@ -17,7 +17,7 @@ import numpy as np
 from penstock.processor.aggregate import Aggregator, Initializer
 from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, Processor, ProcessorContext, RowOrigin
 from penstock.processor.cached_columns import CachedSessions
-from penstock.processor.columns import write_contexts
+from penstock.processor.columns import caused_by_rows
 from penstock.processor.forwarding import SessionTupleForwarder
 from penstock.processor.operator_time import ObservedStreamTime
 from penstock.processor.window_emission import (
@@ -180,19 +180,20 @@ class SessionWindowAggregate(_SessionAggregation, BatchProcessor):
 
     def _process_rows(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         updates = CollectedUpdates(self._send_old_values)
-        contexts = write_contexts(self._engine.source_partition(), batch, np.arange(len(batch)))
-        for row, (key, value, time) in enumerate(zip(batch.keys, batch.values, batch.timestamps.tolist(), strict=True)):
+        caused = caused_by_rows(self._engine, self._store, batch)
+        rows = zip(batch.keys, batch.values, batch.timestamps.tolist(), caused, strict=True)
+        for row, (key, value, time, caused_by_row) in enumerate(rows):
             if key is None:
                 self._engine.count_dropped(1)
                 continue
             updates.row = row
             try:
-                with self._engine.in_record_context(contexts[row]):
+                with caused_by_row:
                     self._add(key, value, time, _StoredSessions(self._store, updates, Record(key, value, time)))
             except Exception as error:
                 failures(row, error)
-        result, rows = updates.as_batch(batch)
-        return replace(result, headers=None), rows  # as Kafka, without a cache
+        result, origin = updates.as_batch(batch)
+        return replace(result, headers=None), origin  # as Kafka, without a cache
 
 
 class FinalSessionWindowAggregate(_SessionAggregation):

@@ -19,7 +19,7 @@ import numpy as np
 from penstock.processor.aggregate import Aggregator, Initializer
 from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, Processor, ProcessorContext, RowOrigin
 from penstock.processor.cached_columns import CachedWindows
-from penstock.processor.columns import write_contexts
+from penstock.processor.columns import caused_by_rows
 from penstock.processor.forwarding import TimestampedTupleForwarder
 from penstock.processor.operator_time import ObservedStreamTime
 from penstock.processor.window_emission import (
@@ -237,11 +237,11 @@ class SlidingWindowAggregate(_SlidingAggregation, BatchProcessor):
         records = [Record(key, value, timestamp) for key, value, timestamp in rows]
         if not self._store.cached:
             updates = CollectedUpdates(self._send_old_values)
-            contexts = write_contexts(self._engine.source_partition(), batch, np.arange(len(batch)))
-            for row, record in enumerate(records):
+            caused = caused_by_rows(self._engine, self._store, batch)
+            for row, (record, caused_by_row) in enumerate(zip(records, caused, strict=True)):
                 updates.row = row
                 try:
-                    with self._engine.in_record_context(contexts[row]):
+                    with caused_by_row:
                         self._add(record, _StoredWindows(self._store, updates, record))
                 except Exception as error:
                     failures(row, error)

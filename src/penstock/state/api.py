@@ -323,6 +323,11 @@ class EngineStore(StateStore, Protocol):
         """Whether a record cache stands before the store."""
         ...
 
+    @property
+    def logged(self) -> bool:
+        """Whether writes are told to a changelog, so that the record that causes one must be known."""
+        ...
+
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> None:
         """Have `listener` called for what leaves the cache, with old values if `send_old_values`."""
         ...
@@ -333,6 +338,10 @@ class EngineStore(StateStore, Protocol):
 
     def clear_changes(self) -> None:
         """Forget the uncommitted changes: they are in the base now."""
+        ...
+
+    def restore(self, key: bytes, value: bytes | None, timestamp: int) -> None:
+        """Write an entry that a changelog record of `timestamp` (ms) stands for; None deletes."""
         ...
 
     def deserialize_keys(self, keys: list[bytes]) -> list[Any]:

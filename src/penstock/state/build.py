@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
+from penstock.record import NO_TIMESTAMP
 from penstock.serdes import Serde
 from penstock.state.api import BaseView, BufferedBytesStore, EngineStore, RecordContext, StoreBuilder
 from penstock.state.cache import RecordCache
 from penstock.state.caching import CachingKeyValueStore
 from penstock.state.change_log import ChangeLog, ChangeLoggingStore, StoreChangeLog
-from penstock.state.changelog import ChangelogFormat, ChangelogValues, changelog_format
+from penstock.state.changelog import ChangelogFormat, ChangelogRecord, ChangelogValues, changelog_format
 from penstock.state.custom import CustomStore, CustomStoreSupplier
 from penstock.state.key_value_store import MeteredKeyValueStore, MeteredTimestampedKeyValueStore
 from penstock.state.layouts import SESSION_SUFFIX_SIZE, VERSION_SUFFIX_SIZE, WINDOW_SUFFIX_SIZE
@@ -44,7 +45,7 @@ from penstock.state.time_ordered_buffer import TimeOrderedChangeBuffer
 from penstock.state.uncommitted import InMemoryUncommittedStore, UncommittedStore
 from penstock.state.versioned_store import MeteredVersionedKeyValueStore
 from penstock.state.window_store import MeteredTimestampedWindowStore, MeteredWindowStore
-from penstock.state.without_timestamps import WithoutTimestamps
+from penstock.state.without_timestamps import WithoutHeaders, WithoutTimestamps
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,13 @@ class _Build:
 
     def buffer(self) -> UncommittedStore:
         return InMemoryUncommittedStore(self.view) if self.in_memory else UncommittedStore(self.view)
+
+    def plain_buffer(self) -> BufferedBytesStore:
+        """Return a store of plain values, whatever those above are."""
+        kind = self._kind_of_serdes()
+        if not kind.timestamped:
+            return self.buffer()
+        return WithoutHeaders(self.buffer()) if kind.with_headers else WithoutTimestamps(self.buffer())
 
     def segmented(
         self,
@@ -101,11 +109,14 @@ class _Build:
         values = ChangelogValues(kind.timestamped, kind.with_headers, self.builder.logs_headers)
         return changelog_format(self.builder.supplier, values)
 
+    @property
+    def logged(self) -> bool:
+        return self.change_log is not None and self.change_log.logs(self.builder.name)
+
     def log(self) -> StoreChangeLog | None:
-        name, change_log = self.builder.name, self.change_log
-        if change_log is None or not change_log.logs(name):
+        if self.change_log is None or not self.logged:
             return None
-        return StoreChangeLog(name, self.format(), self.context, change_log)
+        return StoreChangeLog(self.builder.name, self.format(), self.context, self.change_log)
 
     def logging(self, below: BufferedBytesStore) -> BufferedBytesStore:
         log = self.log()
@@ -174,8 +185,7 @@ def build_store(
     build = _Build(builder, config, view, cache, context, metadata, count_dropped, change_log)
     match builder.supplier:
         case KeyValueBytesStoreSupplier(keeps_timestamps=keeps_timestamps):
-            loses_timestamps = builder.timestamped and not keeps_timestamps
-            return _key_value(build, WithoutTimestamps(build.buffer()) if loses_timestamps else build.buffer())
+            return _key_value(build, build.buffer() if keeps_timestamps else build.plain_buffer())
         case WindowBytesStoreSupplier() as supplier:
             return _window(build, supplier)
         case SessionBytesStoreSupplier() as supplier:
@@ -195,11 +205,37 @@ def build_store(
             )
 
 
+def restore_store(
+    builder: StoreBuilder,
+    config: StreamsConfig,
+    view: BaseView,
+    metadata: MutableMapping[str, int],
+    records: Iterable[ChangelogRecord],
+) -> Mapping[bytes, bytes | None]:
+    """Return the changes to a store that the records of its changelog topic stand for, in the order of the topic.
+
+    view: the committed entries, to which the records come. metadata: what stores remember besides entries, such as
+    their clocks; it is brought up to date. Raises ProcessorStateError for a record that is not of such a store,
+    ConfigError as `build_store`.
+    """
+    build = _Build(builder, config, view, RecordCache(0), _no_context, metadata, lambda records: None, None)
+    format = build.format()
+    store = build_store(builder, config, view, RecordCache(0), _no_context, metadata)
+    for record in records:
+        key, value = format.entry(record)
+        store.restore(key, value, NO_TIMESTAMP if record.timestamp is None else record.timestamp)
+    return store.changes()
+
+
+def _no_context() -> RecordContext:
+    return RecordContext(NO_TIMESTAMP, (), None)
+
+
 def _key_value(build: _Build, buffer: BufferedBytesStore) -> MeteredStore:
     buffer = build.logging(buffer)
     cached = CachingKeyValueStore(build.builder.name, buffer, build.cache, build.context) if build.cached else None
     make = MeteredTimestampedKeyValueStore if build.builder.timestamped else MeteredKeyValueStore
-    return make(build.serdes(), buffer, cached, persistent=not build.in_memory)
+    return make(build.serdes(), buffer, cached, not build.in_memory, build.logged)
 
 
 def _window(build: _Build, supplier: WindowBytesStoreSupplier) -> MeteredStore:

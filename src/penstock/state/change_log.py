@@ -1,4 +1,5 @@
-"""Who collects the changelog records of a task's stores, for hosts that write them: one a key and commit, the last.
+"""Who collects the changelog records of a task's stores, for hosts that write them: one a key and commit, the last; of
+a versioned store every version.
 
 The records are made as a store is written, below its cache, for only then is the record known that causes the write;
 what a commit removes because it has expired never comes here, since a changelog topic lets such records expire by
@@ -19,23 +20,29 @@ class ChangeLog:
     def __init__(self, topics: Mapping[str, str]) -> None:
         """Collect those of the stores in `topics`, which names the changelog topic of each."""
         self._topics = topics
-        self._records: dict[tuple[str, bytes, int | None], ChangelogRecord] = {}
+        self._records: dict[tuple[str, bytes, int], ChangelogRecord] = {}
+        self._versions = 0
 
     def logs(self, store_name: str) -> bool:
         """Return whether the changes of a store are collected."""
         return store_name in self._topics
 
-    def add(self, store_name: str, record: ChangelogRecord, version: int | None = None) -> None:
-        """Take a record of a store, in the place of the one that has the same key, and the same `version` (ms) in a
-        versioned store."""
-        place = store_name, record.key, version
+    def add(self, store_name: str, record: ChangelogRecord) -> None:
+        """Take a record of a store, in the place of the one that has the same key."""
+        place = store_name, record.key, 0
         self._records.pop(place, None)
         self._records[place] = record
+
+    def add_version(self, store_name: str, record: ChangelogRecord) -> None:
+        """Take a record of a versioned store: all are needed, since one may be refused that another comes before."""
+        self._versions += 1
+        self._records[store_name, record.key, self._versions] = record
 
     def take(self) -> list[tuple[str, ChangelogRecord]]:
         """Give up topic and record of all changes, in the order of the last writes."""
         taken = [(self._topics[place[0]], record) for place, record in self._records.items()]
         self._records.clear()
+        self._versions = 0
         return taken
 
 
@@ -66,7 +73,7 @@ class StoreChangeLog:
     def put_version(self, key: bytes, value: bytes | None, valid_from: int) -> None:
         """Note a version that is valid from `valid_from` (ms)."""
         record = self._format.record(key, value, RecordContext(valid_from, (), None))
-        self._change_log.add(self._name, record, valid_from)
+        self._change_log.add_version(self._name, record)
 
     def _add(self, key: bytes, value: bytes | None, context: RecordContext) -> None:
         self._change_log.add(self._name, self._format.record(key, value, context))

@@ -79,9 +79,9 @@ class ChangelogValues:
 
     def record(self, key: bytes, value: bytes | None, context: RecordContext) -> ChangelogRecord:
         """Return the record of a value under `key`, which is as the changelog has it."""
-        timestamp, headers = context.timestamp, ()
-        if self.logs_headers or (self.with_headers and value is None):
-            headers = context.headers
+        timestamp, headers = context.timestamp, context.headers
+        if not (self.logs_headers or self.with_headers):
+            headers = ()
         if value is not None and self.with_headers:
             headers, at = unpack_headers(value)
             value = value[at:]

@@ -117,6 +117,7 @@ class CustomStore:
         if what the supplier makes is no store."""
         self._store = supplier.get()
         self._name = supplier.name
+        self.logged = log is not None
         self._buffer: BufferedBytesStore = UncommittedStore(view)
         if log is not None:
             self._buffer = ChangeLoggingStore(self._buffer, log)
@@ -171,6 +172,10 @@ class CustomStore:
     def clear_changes(self) -> None:
         """Forget the changes: the base has them now."""
         self._buffer.clear()
+
+    def restore(self, key: bytes, value: bytes | None, timestamp: int) -> None:
+        """Write an entry that a changelog record stands for; the next store that is made of the supplier gets it."""
+        self._buffer.put(key, value)
 
     def deserialize_keys(self, keys: list[bytes]) -> list[Any]:
         """Return `keys` as they are: what they stand for only the user knows."""

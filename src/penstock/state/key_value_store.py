@@ -41,8 +41,13 @@ class MeteredKeyValueStore(MeteredStore):
         """Store each (key, value) in turn; raises TypeError before the first if a key is None."""
         if any(key is None for key, _ in entries):
             self._refuse()
-        for key, value in entries:
-            self.put(key, value)
+        keys = [self._serialize_key(key) for key, _ in entries]
+        values = [self._serdes.serialize_value(value) for _, value in entries]
+        if self._cache is None:
+            self._below.put_many(keys, values)
+            return
+        for serialized, data in zip(keys, values, strict=True):
+            self._below.put(serialized, data)
 
     def delete(self, key: Any) -> Any:
         """Remove `key`; return the value that was there, None if there was none."""

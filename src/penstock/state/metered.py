@@ -25,10 +25,16 @@ class MeteredStore:
     WrappedStateStore)."""
 
     def __init__(
-        self, serdes: StateSerdes, buffer: BufferedBytesStore, cache: CachingBytesStore | None, persistent: bool
+        self,
+        serdes: StateSerdes,
+        buffer: BufferedBytesStore,
+        cache: CachingBytesStore | None,
+        persistent: bool,
+        logged: bool = False,
     ) -> None:
         """Hold the store that `serdes` are made for over `buffer`, its uncommitted writes, through `cache` if it has
-        one. persistent: whether the base outlives the process."""
+        one. persistent: whether the base outlives the process. logged: whether writes are told to a changelog."""
+        self._logged = logged
         self._serdes = serdes
         self._name = serdes.store_name
         self._buffer = buffer
@@ -90,6 +96,11 @@ class MeteredStore:
         return self._serdes.with_headers
 
     @property
+    def logged(self) -> bool:
+        """Whether writes are told to a changelog, so that the record that causes one must be known."""
+        return self._logged
+
+    @property
     def cached(self) -> bool:
         """Whether updates leave by the flush listener, and not by the processor that writes."""
         return self._cache is not None
@@ -106,6 +117,10 @@ class MeteredStore:
     def clear_changes(self) -> None:
         """Forget the uncommitted writes: the base has them now."""
         self._buffer.clear()
+
+    def restore(self, key: bytes, value: bytes | None, timestamp: int) -> None:
+        """Write an entry that a changelog record of `timestamp` (ms) stands for; None deletes."""
+        self._buffer.put(key, value)
 
     def deserialize_keys(self, keys: list[bytes]) -> list[Any]:
         """Return the key that each of `keys` stands for; raises SerializationError naming the store."""

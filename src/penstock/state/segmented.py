@@ -66,6 +66,11 @@ class SegmentedStore:
         self._knows_committed = False
         self._set_clock(metadata.get(self._clock, NO_TIMESTAMP))
 
+    @property
+    def logged(self) -> bool:
+        """Whether writes are told to a changelog."""
+        return self._log is not None
+
     # ---------- the clock
 
     def _set_clock(self, time: int) -> None:

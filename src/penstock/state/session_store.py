@@ -45,7 +45,7 @@ class MeteredSessionStore(MeteredStore):
         persistent: bool,
     ) -> None:
         """Hold the store over `buffer`, its uncommitted writes, through `cache` if it has one."""
-        super().__init__(serdes, buffer, cache, persistent)
+        super().__init__(serdes, buffer, cache, persistent, buffer.logged)
         self._uncommitted = buffer
         self._sessions: SegmentedStore | CachingSegmentedStore = buffer if cache is None else cache
         self._interval = supplier.segment_interval_ms

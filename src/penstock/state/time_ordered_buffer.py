@@ -189,6 +189,19 @@ class TimeOrderedChangeBuffer(MeteredStore):
         self._store_fresh()
         return super().changes()
 
+    def restore(self, key: bytes, value: bytes | None, timestamp: int) -> None:
+        """Write the update that a changelog record stands for, by its entry key; with None remove that of the key."""
+        plain = key if value is None else key[TIMESTAMP_SIZE:]
+        before = self._waiting(plain)
+        if before is not None:
+            self._remove(before)
+        if value is not None:
+            change = unpack_change(value)
+            update = WaitingUpdate(key, change, _size(plain, change), False)
+            self._fresh[plain] = update
+            self._count(1, update.size)
+        self._next, self._horizon = [], b""  # to be read again
+
     def close(self) -> None:
         """Close the store; what is uncommitted is void."""
         self._fresh.clear()

@@ -110,6 +110,10 @@ class MeteredVersionedKeyValueStore(MeteredStore):
             return None
         return self._record(found.data, found.valid_from)
 
+    def restore(self, key: bytes, value: bytes | None, timestamp: int) -> None:
+        """Put the version that a changelog record of `timestamp` (ms) stands for."""
+        self.put_serialized(key, value, timestamp)
+
     # ---------- helpers
 
     def _accepts(self, timestamp: int) -> bool:

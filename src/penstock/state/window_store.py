@@ -52,7 +52,7 @@ class MeteredWindowStore(MeteredStore):
     ) -> None:
         """Hold the store over `buffer`, its uncommitted writes, through `cache` if it has one. metadata: where the
         sequence numbers of the last duplicate are kept. duplicates_log: is told the writes of duplicates."""
-        super().__init__(serdes, buffer, cache, persistent)
+        super().__init__(serdes, buffer, cache, persistent, buffer.logged)
         self._uncommitted = buffer
         self._windows: SegmentedStore | CachingSegmentedStore = buffer if cache is None else cache
         self._interval = supplier.segment_interval_ms
@@ -60,7 +60,7 @@ class MeteredWindowStore(MeteredStore):
         self._duplicates = supplier.retain_duplicates
         self._by_time = supplier.time_ordered or not persistent
         self._metadata = metadata
-        self._sequence_name = f"{self._name}/sequence"
+        self._sequence_name, self._logged_name = f"{self._name}/sequence", f"{self._name}/logged_sequence"
         self._sequence = metadata.get(self._sequence_name, 0)
         self._duplicates_log = duplicates_log
         self._recent = RecentDuplicates(self._all_of)
@@ -176,11 +176,18 @@ class MeteredWindowStore(MeteredStore):
         deserialize = self._serdes.deserialize_value
         return [(start, deserialize(data)) for start, _, data in found]
 
+    def restore(self, key: bytes, value: bytes | None, timestamp: int) -> None:
+        """Write an entry that a changelog record of `timestamp` (ms) stands for; later duplicates count on from it."""
+        super().restore(key, value, timestamp)
+        if self._duplicates:
+            self._sequence = sequence_of(key)
+            self._metadata[self._sequence_name] = self._metadata[self._logged_name] = self._sequence
+
     # ---------- helpers
 
     def _log_duplicate(self, log: StoreChangeLog, key: bytes, data: bytes | None, window_start: int) -> None:
         """Tell a write to the changelog, which counts those of None too, as Kafka's does."""
-        name = f"{self._name}/logged_sequence"
+        name = self._logged_name
         sequence = self._metadata[name] = (self._metadata.get(name, 0) + 1) & MAX_SEQUENCE
         log.put(pack_segment(window_start // self._interval) + key + pack_window(window_start, sequence), data)
 

@@ -1,4 +1,4 @@
-"""A store of bytes that keeps no timestamps, below a store whose values have them."""
+"""Stores of bytes that keep no timestamps and no headers, below a store whose values have them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 
 from penstock.record import NO_TIMESTAMP
 from penstock.state.api import BufferedBytesStore, RecordContext
+from penstock.state.headers_layout import NO_HEADERS, without_headers
 from penstock.state.layouts import TIMESTAMP_SIZE, pack_timestamp
-
-_UNKNOWN = pack_timestamp(NO_TIMESTAMP)
 
 
 class WithoutTimestamps:
     """Leaves the timestamps of values out when they are written, and reads them as NO_TIMESTAMP (implements
     BufferedBytesStore; Kafka class: KeyValueToTimestampedKeyValueByteStoreAdapter)."""
+
+    _UNKNOWN = pack_timestamp(NO_TIMESTAMP)
 
     def __init__(self, below: BufferedBytesStore) -> None:
         """Keep the plain values in `below`."""
@@ -21,26 +22,26 @@ class WithoutTimestamps:
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of `key`, None if there is none."""
-        return _with_unknown(self._below.get(key))
+        return self._with_unknown(self._below.get(key))
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the value of each of `keys`, None where there is none."""
-        return list(map(_with_unknown, self._below.multi_get(keys)))
+        return list(map(self._with_unknown, self._below.multi_get(keys)))
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Write `value` under `key`; None deletes."""
-        self._below.put(key, None if value is None else value[TIMESTAMP_SIZE:])
+        self._below.put(key, None if value is None else self._plain(value))
 
     def put_many(
         self, keys: Sequence[bytes], values: Sequence[bytes | None], contexts: Sequence[RecordContext] | None = None
     ) -> None:
         """Write each of `values` under the key at its place; None deletes."""
-        plain = [None if value is None else value[TIMESTAMP_SIZE:] for value in values]
+        plain = [None if value is None else self._plain(value) for value in values]
         self._below.put_many(keys, plain, contexts)
 
     def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
         """Return an iterator over the entries with from_key <= key < to_key in byte order, or reversed."""
-        return ((key, _UNKNOWN + value) for key, value in self._below.range(from_key, to_key, reverse))
+        return ((key, self._UNKNOWN + value) for key, value in self._below.range(from_key, to_key, reverse))
 
     def approximate_num_entries(self) -> int:
         """Return about how many entries there are."""
@@ -58,6 +59,17 @@ class WithoutTimestamps:
         """Forget the uncommitted writes: they are in the base now, or void."""
         self._below.clear()
 
+    def _plain(self, value: bytes) -> bytes:
+        return value[TIMESTAMP_SIZE:]
 
-def _with_unknown(value: bytes | None) -> bytes | None:
-    return None if value is None else _UNKNOWN + value
+    def _with_unknown(self, value: bytes | None) -> bytes | None:
+        return None if value is None else self._UNKNOWN + value
+
+
+class WithoutHeaders(WithoutTimestamps):
+    """Leaves headers and timestamps out, and reads none (Kafka class: PlainToHeadersStoreAdapter)."""
+
+    _UNKNOWN = NO_HEADERS + WithoutTimestamps._UNKNOWN
+
+    def _plain(self, value: bytes) -> bytes:
+        return super()._plain(without_headers(value))

@@ -99,7 +99,7 @@ class TopologyTestDriver:
         return TestOutputTopic(self, topic, key_serde, value_serde)
 
     def produced_topic_names(self) -> set[str]:
-        """Return the names of all topics that were written so far, repartition topics among them."""
+        """Return the names of all topics that were written so far, repartition and changelog topics among them."""
         return set(self._queues)
 
     def pipe_bytes(
