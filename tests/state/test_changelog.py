@@ -37,7 +37,7 @@ from penstock.state.api import RecordContext
 from penstock.state.build import build_store, restore_store
 from penstock.state.cache import RecordCache
 from penstock.state.change_layout import BufferedChange, pack_change
-from penstock.state.change_log import ChangeLog
+from penstock.state.change_logging import ChangeLog
 from penstock.state.changelog import (
     BUFFER_HEADERS,
     ChangelogFormat,

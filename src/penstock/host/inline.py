@@ -20,7 +20,7 @@ from penstock.exception_handlers import LogAndContinueExceptionHandler
 from penstock.plan.subtopology import BuiltTopology, SourceSpec, SubtopologySpec, TaskId
 from penstock.record import Headers, RecordBatch
 from penstock.state.api import StateStore
-from penstock.state.change_log import ChangeLog
+from penstock.state.change_logging import ChangeLog
 from penstock.state.memory import MemoryBase
 from penstock.task.global_task import GlobalStateUpdateTask
 from penstock.task.priority_queue import PriorityQueue

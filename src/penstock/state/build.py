@@ -12,7 +12,7 @@ from penstock.serdes import Serde
 from penstock.state.api import BaseView, BufferedBytesStore, EngineStore, RecordContext, StoreBuilder
 from penstock.state.cache import RecordCache
 from penstock.state.caching import CachingKeyValueStore
-from penstock.state.change_log import ChangeLog, ChangeLoggingStore, StoreChangeLog
+from penstock.state.change_logging import ChangeLog, ChangeLoggingStore, StoreChangeLog
 from penstock.state.changelog import ChangelogFormat, ChangelogRecord, ChangelogValues, changelog_format
 from penstock.state.custom import CustomStore, CustomStoreSupplier
 from penstock.state.key_value_store import MeteredKeyValueStore, MeteredTimestampedKeyValueStore

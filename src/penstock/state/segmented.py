@@ -22,7 +22,7 @@ from penstock.record import NO_TIMESTAMP
 from penstock.state.api import BaseView, RecordContext
 from penstock.state.cache import RecordCache
 from penstock.state.caching import CachingKeyValueStore
-from penstock.state.change_log import StoreChangeLog
+from penstock.state.change_logging import StoreChangeLog
 from penstock.state.layouts import AFTER_SEGMENTS, SEGMENT_SIZE, pack_segment, times_of
 from penstock.state.uncommitted import UncommittedStore
 

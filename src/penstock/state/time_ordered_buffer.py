@@ -21,7 +21,7 @@ from penstock.record import NO_TIMESTAMP, Change, ValueAndTimestamp
 from penstock.state.api import RecordContext
 from penstock.state.cache import context_size
 from penstock.state.change_layout import BufferedChange, pack_change, unpack_change
-from penstock.state.change_log import StoreChangeLog
+from penstock.state.change_logging import StoreChangeLog
 from penstock.state.layouts import AFTER_SEGMENTS, TIMESTAMP_SIZE, pack_timestamp, timestamp_of
 from penstock.state.metered import MeteredStore
 from penstock.state.state_serdes import StateSerdes

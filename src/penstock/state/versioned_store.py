@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from penstock.state.change_log import StoreChangeLog
+from penstock.state.change_logging import StoreChangeLog
 from penstock.state.layouts import (
     LATEST_PREFIX,
     SEGMENT_SIZE,

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from penstock.record import Int64Array
 from penstock.state.api import RecordContext
-from penstock.state.change_log import StoreChangeLog
+from penstock.state.change_logging import StoreChangeLog
 from penstock.state.duplicates import RecentDuplicates
 from penstock.state.layouts import (
     MAX_SEQUENCE,

@@ -12,7 +12,7 @@ from penstock.plan.subtopology import SubtopologySpec
 from penstock.state.api import Base, Changes, EngineStore, RecordContext
 from penstock.state.build import build_store
 from penstock.state.cache import RecordCache
-from penstock.state.change_log import ChangeLog
+from penstock.state.change_logging import ChangeLog
 from penstock.task.error_handling import ProcessingError, WrongTypeError
 
 

@@ -21,7 +21,7 @@ from penstock.processor.timestamps import fail_on_invalid_timestamp
 from penstock.record import NO_METADATA, RecordBatch, TopicPartition
 from penstock.state.api import Base, Changes, StateStore
 from penstock.state.cache import RecordCache
-from penstock.state.change_log import ChangeLog
+from penstock.state.change_logging import ChangeLog
 from penstock.task.checkpoint import TaskCheckpoint
 from penstock.task.context import TaskContext
 from penstock.task.error_handling import ErrorHandling, ProcessingError, user_line
