@@ -1,5 +1,4 @@
-"""ProcessorWrapper: sees every processor of a topology before it is used, and may put its own in its place (KIP-1112).
-"""
+"""ProcessorWrapper: sees every processor of a topology first, and may put its own in its place (KIP-1112)."""
 
 from __future__ import annotations
 

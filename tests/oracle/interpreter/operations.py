@@ -55,9 +55,7 @@ def _add_global_store(builder: StreamsBuilder, store: StoreBuilder, topic: str, 
     builder.add_global_store(store, topic, fields.get("consumed"), Supplier(processor, ()))
 
 
-def _map_values(
-    receiver: KStream | KTable, mapper: Any, with_key: bool = False, **fields: Any
-) -> KStream | KTable:
+def _map_values(receiver: KStream | KTable, mapper: Any, with_key: bool = False, **fields: Any) -> KStream | KTable:
     return receiver.map_values(mapper if with_key else _without_key(mapper), **fields)
 
 
