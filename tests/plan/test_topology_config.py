@@ -1,4 +1,4 @@
-"""What a topology takes from the configuration while it is built: explicit names, a wrapper of processors, overrides."""
+"""What a topology takes from the configuration while it is built: explicit names, a wrapper, overrides."""
 
 from __future__ import annotations
 
