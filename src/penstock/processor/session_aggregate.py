@@ -7,25 +7,24 @@ result of a session carries its end as timestamp.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 
 from penstock.processor.aggregate import Aggregator, Initializer
-from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, Processor, ProcessorContext, RowOrigin
+from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, RowOrigin
 from penstock.processor.cached_columns import CachedSessions
 from penstock.processor.columns import caused_by_rows
 from penstock.processor.forwarding import SessionTupleForwarder
-from penstock.processor.operator_time import ObservedStreamTime
 from penstock.processor.window_emission import (
     CollectedUpdates,
     EmitOnUpdate,
     EmitSessionsOnClose,
     WindowEmission,
 )
+from penstock.processor.windowed_operator import WindowedAggregation
 from penstock.record import Change, Record, RecordBatch
 from penstock.state.windowed_api import EngineSessionStore
 from penstock.windows import SessionWindow, SessionWindows, Windowed
@@ -74,7 +73,7 @@ class _StoredSessions:
         self._emission.updated(self._record, key, Change(aggregate, None), window.end)
 
 
-class _SessionAggregation(Processor):
+class _SessionAggregation(WindowedAggregation[SessionWindows, EngineSessionStore]):
     """What both ways of emitting have in common."""
 
     def __init__(
@@ -86,25 +85,8 @@ class _SessionAggregation(Processor):
         aggregator: Aggregator,
         merger: Merger,
     ) -> None:
-        self._name = name
-        self._store_name = store_name
-        self._windows = windows
-        self._initializer = initializer
-        self._aggregator = aggregator
+        super().__init__(name, store_name, windows, initializer, aggregator)
         self._merger = merger
-
-    @abstractmethod
-    def _emission(self, store: EngineSessionStore, context: EngineContext) -> WindowEmission:
-        """Return how results leave."""
-        raise NotImplementedError
-
-    def init(self, context: ProcessorContext) -> None:
-        """Get the store and what the operator remembers."""
-        super().init(context)
-        self._engine = cast(EngineContext, context)
-        self._store: EngineSessionStore = context.get_state_store(self._store_name)
-        self._time = ObservedStreamTime(self._engine.processor_metadata(), self._name)
-        self._results = self._emission(self._store, self._engine)
 
     def process(self, record: Record[Any, Any]) -> None:
         """Merge the record and the sessions near it."""

@@ -10,24 +10,23 @@ A record without key or value is dropped, and one whose own window is closed; so
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 
 from penstock.processor.aggregate import Aggregator, Initializer
-from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, Processor, ProcessorContext, RowOrigin
+from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, RowOrigin
 from penstock.processor.cached_columns import CachedWindows
 from penstock.processor.columns import caused_by_rows
 from penstock.processor.forwarding import TimestampedTupleForwarder
-from penstock.processor.operator_time import ObservedStreamTime
 from penstock.processor.window_emission import (
     CollectedUpdates,
     EmitOnUpdate,
     EmitSlidingWindowsOnClose,
     WindowEmission,
 )
+from penstock.processor.windowed_operator import WindowedAggregation
 from penstock.record import Change, Record, RecordBatch, ValueAndTimestamp
 from penstock.state.windowed_api import EngineWindowStore
 from penstock.windows import SlidingWindows, TimeWindow, Windowed
@@ -78,31 +77,14 @@ class _Found:
     right: ValueAndTimestamp | None = None
 
 
-class _SlidingAggregation(Processor):
+class _SlidingAggregation(WindowedAggregation[SlidingWindows, EngineWindowStore]):
     """What both ways of emitting have in common."""
 
     def __init__(
         self, name: str, store_name: str, windows: SlidingWindows, initializer: Initializer, aggregator: Aggregator
     ) -> None:
-        self._name = name
-        self._store_name = store_name
-        self._windows = windows
-        self._initializer = initializer
-        self._aggregator = aggregator
+        super().__init__(name, store_name, windows, initializer, aggregator)
         self._difference = windows.time_difference_ms
-
-    @abstractmethod
-    def _emission(self, store: EngineWindowStore, context: EngineContext) -> WindowEmission:
-        """Return how results leave."""
-        raise NotImplementedError
-
-    def init(self, context: ProcessorContext) -> None:
-        """Get the store and what the operator remembers."""
-        super().init(context)
-        self._engine = cast(EngineContext, context)
-        self._store: EngineWindowStore = context.get_state_store(self._store_name)
-        self._time = ObservedStreamTime(self._engine.processor_metadata(), self._name)
-        self._results = self._emission(self._store, self._engine)
 
     def process(self, record: Record[Any, Any]) -> None:
         """Update the windows that hold the record and make those that it calls into being."""

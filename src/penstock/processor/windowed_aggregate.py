@@ -8,7 +8,6 @@ a window carries the largest timestamp of its records.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -18,17 +17,15 @@ from penstock.processor.api import (
     BatchProcessor,
     EngineContext,
     FailureHandler,
-    Processor,
-    ProcessorContext,
     RowOrigin,
     SerializedBatchProcessor,
 )
 from penstock.processor.columns import write_contexts
 from penstock.processor.forwarding import TimestampedTupleForwarder
-from penstock.processor.operator_time import ObservedStreamTime
 from penstock.processor.reduction import counted, initial_count
 from penstock.processor.window_columns import WindowColumns, grouped, window_columns
 from penstock.processor.window_emission import EmitOnUpdate, EmitTimeWindowsOnClose, WindowEmission
+from penstock.processor.windowed_operator import WindowedAggregation
 from penstock.record import (
     Change,
     Int64Array,
@@ -44,30 +41,8 @@ from penstock.state.windowed_api import EngineWindowStore
 from penstock.windows import TimeWindows, Windowed, Windows
 
 
-class _TimeWindowAggregation(Processor):
+class _TimeWindowAggregation(WindowedAggregation[Windows, EngineWindowStore]):
     """What both ways of emitting have in common."""
-
-    def __init__(
-        self, name: str, store_name: str, windows: Windows, initializer: Initializer, aggregator: Aggregator
-    ) -> None:
-        self._name = name
-        self._store_name = store_name
-        self._windows = windows
-        self._initializer = initializer
-        self._aggregator = aggregator
-
-    @abstractmethod
-    def _emission(self, store: EngineWindowStore, context: EngineContext) -> WindowEmission:
-        """Return how results leave."""
-        raise NotImplementedError
-
-    def init(self, context: ProcessorContext) -> None:
-        """Get the store and what the operator remembers."""
-        super().init(context)
-        self._engine = cast(EngineContext, context)
-        self._store: EngineWindowStore = context.get_state_store(self._store_name)
-        self._time = ObservedStreamTime(self._engine.processor_metadata(), self._name)
-        self._results = self._emission(self._store, self._engine)
 
     def process(self, record: Record[Any, Any]) -> None:
         """Update the result of every window of the record that is not closed."""
