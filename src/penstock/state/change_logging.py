@@ -8,10 +8,11 @@ itself. Their bytes are the business of `changelog`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from penstock.state.api import BufferedBytesStore, RecordContext
 from penstock.state.changelog import ChangelogFormat, ChangelogRecord
+from penstock.state.wrapped import WrappedBytesStore
 
 
 class ChangeLog:
@@ -79,51 +80,22 @@ class StoreChangeLog:
         self._change_log.add(self._name, self._format.record(key, value, context))
 
 
-class ChangeLoggingStore:
-    """Tells every write of the store below to its changelog (implements BufferedBytesStore; Kafka class:
-    ChangeLoggingKeyValueBytesStore)."""
+class ChangeLoggingStore(WrappedBytesStore):
+    """Tells every write of the store below to its changelog (Kafka class: ChangeLoggingKeyValueBytesStore)."""
 
     def __init__(self, below: BufferedBytesStore, log: StoreChangeLog) -> None:
         """Write to `below` first, then to `log`."""
-        self._below = below
+        super().__init__(below)
         self._log = log
-
-    def get(self, key: bytes) -> bytes | None:
-        """Return the value of `key`, None if there is none."""
-        return self._below.get(key)
-
-    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the value of each of `keys`, None where there is none."""
-        return self._below.multi_get(keys)
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Write `value` under `key`; None deletes."""
-        self._below.put(key, value)
+        super().put(key, value)
         self._log.put(key, value)
 
     def put_many(
         self, keys: Sequence[bytes], values: Sequence[bytes | None], contexts: Sequence[RecordContext] | None = None
     ) -> None:
         """Write each of `values` under the key at its place; None deletes."""
-        self._below.put_many(keys, values, contexts)
+        super().put_many(keys, values, contexts)
         self._log.put_many(keys, values, contexts)
-
-    def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-        """Return an iterator over the entries with from_key <= key < to_key in byte order, or reversed."""
-        return self._below.range(from_key, to_key, reverse)
-
-    def approximate_num_entries(self) -> int:
-        """Return about how many entries there are."""
-        return self._below.approximate_num_entries()
-
-    def flush(self) -> None:
-        """Flush what is below."""
-        self._below.flush()
-
-    def changes(self) -> dict[bytes, bytes | None]:
-        """Return the uncommitted writes in key order, None for a delete."""
-        return self._below.changes()
-
-    def clear(self) -> None:
-        """Forget the uncommitted writes: they are in the base now, or void."""
-        self._below.clear()

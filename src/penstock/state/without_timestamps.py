@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from penstock.record import NO_TIMESTAMP
-from penstock.state.api import BufferedBytesStore, RecordContext
+from penstock.state.api import RecordContext
 from penstock.state.headers_layout import NO_HEADERS, without_headers
 from penstock.state.layouts import TIMESTAMP_SIZE, pack_timestamp
+from penstock.state.wrapped import WrappedBytesStore
 
 
-class WithoutTimestamps:
-    """Leaves the timestamps of values out when they are written, and reads them as NO_TIMESTAMP (implements
-    BufferedBytesStore; Kafka class: KeyValueToTimestampedKeyValueByteStoreAdapter)."""
+class WithoutTimestamps(WrappedBytesStore):
+    """Leaves the timestamps of values out when they are written, and reads them as NO_TIMESTAMP (Kafka class:
+    KeyValueToTimestampedKeyValueByteStoreAdapter)."""
 
     _UNKNOWN = pack_timestamp(NO_TIMESTAMP)
-
-    def __init__(self, below: BufferedBytesStore) -> None:
-        """Keep the plain values in `below`."""
-        self._below = below
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of `key`, None if there is none."""
@@ -42,22 +39,6 @@ class WithoutTimestamps:
     def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
         """Return an iterator over the entries with from_key <= key < to_key in byte order, or reversed."""
         return ((key, self._UNKNOWN + value) for key, value in self._below.range(from_key, to_key, reverse))
-
-    def approximate_num_entries(self) -> int:
-        """Return about how many entries there are."""
-        return self._below.approximate_num_entries()
-
-    def flush(self) -> None:
-        """Flush what is below."""
-        self._below.flush()
-
-    def changes(self) -> dict[bytes, bytes | None]:
-        """Return the uncommitted writes in key order, None for a delete."""
-        return self._below.changes()
-
-    def clear(self) -> None:
-        """Forget the uncommitted writes: they are in the base now, or void."""
-        self._below.clear()
 
     def _plain(self, value: bytes) -> bytes:
         return value[TIMESTAMP_SIZE:]
