@@ -27,7 +27,7 @@ from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.errors import LockError, StreamsError
 from penstock.host.api import HostListener
-from penstock.host.spark import preparation, session, sink, source
+from penstock.host.spark import planning, preparation, session, sink, source
 from penstock.host.spark.checkpoint import Checkpoint
 from penstock.host.spark.failures import failure_in, readable
 from penstock.host.spark.figures import Figures
@@ -247,10 +247,10 @@ class SparkHost:
     def _wait_for_epoch(self, deadline: float) -> bool:
         """Ask for no more epochs and wait until the running one is committed; return False where that takes too
         long."""
-        (self._control / source.STOP_FILE).touch()
+        (self._control / planning.STOP_FILE).touch()
         query = self._query
         assert query is not None
-        while query.isActive and not (self._control / source.STOPPED_FILE).exists():
+        while query.isActive and not (self._control / planning.STOPPED_FILE).exists():
             if time.monotonic() >= deadline:
                 return False
             time.sleep(_LOOK_SECONDS)

@@ -1,5 +1,5 @@
-"""The source of the query: plans epochs, hands them out, fetches their records and runs level 0. A Python data source
-of Spark.
+"""The source of the query: hands out the epochs that `planning` makes, fetches their records and runs level 0. A Python
+data source of Spark.
 
 Two kinds of process run this. One long-lived process a query makes the `EpochReader`: it plans (`latestOffset`), makes
 the input partitions (`partitions`), and clears away what is no longer needed (`commit`); its clients and caches live as
@@ -10,9 +10,7 @@ ranges of topics that they read, of later levels too.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -20,31 +18,16 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from penstock.client.api import OffsetAndMetadata
-from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.consumer import ConfluentFetcher
-from penstock.clock import SystemClock
-from penstock.errors import BrokerNotFoundError, KafkaError, StreamsError, TaskCorruptedError
-from penstock.host.spark.checkpoint import Manifest
-from penstock.host.spark.cleaner import Cleaner
-from penstock.host.spark.crashpoints import crash_point
-from penstock.host.spark.failures import QueryFailedError, encode_failure
-from penstock.host.spark.planner import Limits, first_quota, next_quota, plan
-from penstock.host.spark.protocol import EpochOffset, SinkControl, TaskControl
+from penstock.host.spark.planning import EpochPartition, Planning, Range
+from penstock.host.spark.protocol import EpochOffset
 from penstock.host.spark.recipe import Recipe, load_recipe
 from penstock.host.spark.rows import CONTROL, DATA, SCHEMA_DDL, Row, encode_batch, write_rows
-from penstock.host.spark.stage import ended_by_failure, open_checkpoint, prepare_worker, run_task
+from penstock.host.spark.stage import ended_by_failure, prepare_worker, run_task
 from penstock.host.spark.task_epoch import TaskInput
 from penstock.plan.subtopology import TaskId
-from penstock.record import TopicPartition
 
 FORMAT = "penstock-source"
-STOP_FILE, STOPPED_FILE = "stop", "stopped"
-"""Files of the control directory: the driver asks for no more epochs; the source process has seen it, between two
-epochs."""
-
-_PATIENCE_MS = 120_000  # how long brokers may be away before the query gives up
-_OFFSETS_EVERY_MS = 1_000
 
 
 class SourceBase(DataSource):
@@ -73,29 +56,6 @@ def source_class(recipe_bytes: bytes) -> type[SourceBase]:
         recipe = recipe_bytes
 
     return PenstockSource
-
-
-@dataclass(frozen=True)
-class Range:
-    """Records to fetch for a task: offsets from start to before end."""
-
-    task: TaskId
-    partition: TopicPartition
-    start: int
-    end: int
-
-
-class EpochPartition(InputPartition):
-    """One input partition of an epoch: tasks with their controls, ranges to fetch, and what the sink must know (in the
-    first partition)."""
-
-    def __init__(
-        self, controls: list[tuple[TaskId, TaskControl]], ranges: list[Range], sink: SinkControl | None
-    ) -> None:
-        super().__init__(None)
-        self.controls = controls
-        self.ranges = ranges
-        self.sink = sink
 
 
 class EpochReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -150,154 +110,6 @@ class EpochReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._planning is None:
             self._planning = Planning(load_recipe(self._recipe))
         return self._planning
-
-
-class Planning:
-    """The side of the reader that lives in the source process."""
-
-    def __init__(self, recipe: Recipe) -> None:
-        """Take the recipe and open the clients."""
-        self._recipe = recipe
-        self._checkpoint = open_checkpoint(recipe.checkpoint)
-        self._admin = ConfluentAdmin(recipe.config)
-        self._clock = SystemClock()
-        self._cleaner = Cleaner(recipe, self._checkpoint)
-        self._limits = Limits(recipe.config["penstock.batch.max.bytes"], recipe.config["penstock.batch.target.ms"])
-        self._quota = first_quota(self._limits)
-        self._record_bytes: dict[str, float] = {}
-        self._manifest: Manifest | None = None
-        self._fixed_ends: dict[TopicPartition, int] | None = None
-        self._planned_here = 0
-        self._away_since: int | None = None
-        self._offsets_at = 0
-        self._control = Path(recipe.control_directory)
-
-    def close(self) -> None:
-        """Release the clients."""
-        self._admin.close()
-
-    def fix_ends(self) -> None:
-        """Take the ends of the topics now as the last to be read."""
-        self._fixed_ends = self._admin.end_offsets(self._recipe.inputs, read_committed=True)
-
-    def next_epoch(self, start: EpochOffset) -> EpochOffset:
-        """Return the end of the epoch after `start`, or `start` when nothing is due or the driver wants no more."""
-        if (self._control / STOP_FILE).exists():
-            (self._control / STOPPED_FILE).touch()
-            return start
-        manifest = self._manifest_of(start)
-        now = max(self._clock.milliseconds(), start.planned_ms)
-        ends = self._ends()
-        positions = {tp: start.position(tp) for tp in self._recipe.inputs}
-        self._check_ends(positions, ends)
-        planned = plan(positions, ends, self._record_bytes, self._quota)
-        if planned == positions and start.epoch > 0 and not self._is_due(manifest, now):
-            return start
-        self._planned_here = start.epoch + 1
-        crash_point("source.planned", self._planned_here)
-        return EpochOffset(
-            start.query_id, self._planned_here, now, _by_topic(planned, start), start.partitions, start.sink_partitions
-        )
-
-    def partitions(self, start: EpochOffset, end: EpochOffset) -> list[EpochPartition]:
-        """Return the input partitions of the epoch from `start` to `end`: task n of a level in partition n modulo their
-        number."""
-        recipe, placement = self._recipe, self._recipe.placement
-        crash_point("source.partitions", end.epoch)
-        if (end.query_id, end.partitions, end.sink_partitions) != (
-            recipe.query_id,
-            list(placement.partitions),
-            placement.sink_partitions,
-        ):
-            raise TaskCorruptedError(
-                f"Spark's offset log at {self._checkpoint.spark_location()} belongs to another life of the application "
-                f"than {self._checkpoint.uri}: "
-                "delete both, or restore both from the same copy."
-            )
-        manifest = self._manifest_of(start)
-        count = placement.partitions[0]
-        parts: list[EpochPartition] = [EpochPartition([], [], None) for _ in range(count)]
-        for task, place in placement.places.items():
-            part = parts[place.number % count]
-            part.controls.append((task, TaskControl(end.epoch, end.planned_ms, manifest.entry(str(task)))))
-            for tp in placement.inputs_of(task, recipe.topology.repartition_topics):
-                if end.position(tp) > start.position(tp):
-                    part.ranges.append(Range(task, tp, start.position(tp), end.position(tp)))
-        parts[0].sink = SinkControl(end.epoch, end.planned_ms, end.positions)
-        return parts
-
-    def committed(self, end: EpochOffset) -> None:
-        """Clear away what the epoch made superfluous, and tell the brokers the positions, for tools that show the
-        lag."""
-        self._cleaner.clean(end.epoch)
-        now = self._clock.milliseconds()
-        if now - self._offsets_at < _OFFSETS_EVERY_MS and self._fixed_ends is None:
-            return
-        self._offsets_at = now
-        offsets = {tp: OffsetAndMetadata(end.position(tp)) for tp in self._recipe.inputs}
-        try:
-            self._admin.commit_offsets(self._recipe.application_id, offsets)
-        except KafkaError:
-            return  # only for tools: the next epoch tells them again
-
-    def _manifest_of(self, offset: EpochOffset) -> Manifest:
-        """Return the manifest of the epoch that ended at `offset`, and learn from its figures when it is new."""
-        if self._manifest is not None and self._manifest.epoch == offset.epoch:
-            return self._manifest
-        manifest = self._checkpoint.read_manifest(offset.epoch, self._recipe.query_id)
-        if manifest is None or manifest.query_id != self._recipe.query_id:
-            raise TaskCorruptedError(
-                f"Spark's checkpoint has epoch {offset.epoch} as committed, but its manifest is not in "
-                f"{self._checkpoint.uri}: files were deleted or "
-                "copied apart. Restore the whole directory, or delete it to start anew."
-            )
-        self._manifest = manifest
-        self._learn(manifest)
-        return manifest
-
-    def _learn(self, manifest: Manifest) -> None:
-        for topic, figures in manifest.input.items():
-            if figures.records:
-                self._record_bytes[topic] = max(figures.bytes / figures.records, 1.0)
-        read = sum(figures.bytes for figures in manifest.input.values())
-        if manifest.epoch == self._planned_here and read:
-            self._quota = next_quota(self._quota, read, self._clock.milliseconds() - manifest.planned_ms, self._limits)
-
-    def _ends(self) -> dict[TopicPartition, int]:
-        """Return how far topics may be read now; nothing while no broker answers, for a time."""
-        if self._fixed_ends is not None:
-            return self._fixed_ends
-        try:
-            ends = self._admin.end_offsets(self._recipe.inputs, read_committed=True)
-        except BrokerNotFoundError as error:
-            now = self._clock.milliseconds()
-            self._away_since = self._away_since or now
-            if now - self._away_since > _PATIENCE_MS:
-                raise QueryFailedError(encode_failure(error, "")) from error
-            return {}
-        self._away_since = None
-        return ends
-
-    def _check_ends(self, positions: dict[TopicPartition, int], ends: dict[TopicPartition, int]) -> None:
-        for tp, position in positions.items():
-            if self._fixed_ends is None and ends.get(tp, position) < position:
-                error = StreamsError(
-                    f"Topic {tp.topic}, partition {tp.partition} ends at offset {ends[tp]}, but the application has "
-                    f"read up to {position}: the topic was "
-                    "made anew or truncated. Start with a new checkpoint, or with another application.id."
-                )
-                raise QueryFailedError(encode_failure(error, ""))
-
-    def _is_due(self, manifest: Manifest, now: int) -> bool:
-        due = manifest.due_ms()
-        return due is not None and due <= now and self._fixed_ends is None
-
-
-def _by_topic(planned: dict[TopicPartition, int], start: EpochOffset) -> dict[str, list[int]]:
-    return {
-        topic: [planned.get(TopicPartition(topic, partition), offset) for partition, offset in enumerate(offsets)]
-        for topic, offsets in start.positions.items()
-    }
 
 
 def _partition_rows(recipe: Recipe, partition: EpochPartition) -> Iterator[Row]:
