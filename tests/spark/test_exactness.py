@@ -15,7 +15,7 @@ import pytest
 
 from penstock import Materialized, StreamsBuilder, Topology
 from penstock.errors import StreamsError
-from penstock.host.spark import crashpoints, sink, source, task_epoch, task_state
+from penstock.host.spark import crashpoints, planning, sink, task_epoch, task_state
 from penstock.host.spark.checkpoint import Checkpoint
 from penstock.host.spark.failures import QueryFailedError, failure_in
 from tests.spark.inline import InlineQuery
@@ -51,7 +51,7 @@ class Crashes:
 def crashes(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, float, int], Crashes]:
     def install(seed: int, probability: float, most: int) -> Crashes:
         installed = Crashes(seed, probability, most)
-        for module in (sink, source, task_epoch, task_state):
+        for module in (planning, sink, task_epoch, task_state):
             monkeypatch.setattr(module, "crash_point", installed)
         return installed
 
