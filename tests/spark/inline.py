@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from penstock.client.api import Admin
+from penstock.clock import Clock
 from penstock.config import StreamsConfig
 from penstock.host.spark.checkpoint import Checkpoint
 from penstock.host.spark.preparation import prepare
@@ -27,12 +28,20 @@ from penstock.plan.topology import Topology
 class InlineQuery:
     """One application, run epoch by epoch."""
 
-    def __init__(self, topology: Topology, config: StreamsConfig, admin: Admin, parallelism: int = 2) -> None:
-        """Start a first driver."""
+    def __init__(
+        self,
+        topology: Topology,
+        config: StreamsConfig,
+        admin: Admin,
+        parallelism: int = 2,
+        clock: Clock | None = None,
+    ) -> None:
+        """Start a first driver. clock: by which epochs are planned, None for that of the machine."""
         self._topology = topology
         self._config = config
         self._admin = admin
         self._parallelism = parallelism
+        self._clock = clock
         self._offset_log: list[dict[str, Any]] = []
         self._committed = 0
         self.restart()
@@ -42,7 +51,7 @@ class InlineQuery:
         checkpoint = Checkpoint(self._config.checkpoint_directory())
         built = self._topology.build(str(self._config["application.id"]))
         control = f"{self._config['state.dir']}/control"
-        prepared = prepare(built, self._config, checkpoint, self._admin, self._parallelism, control)
+        prepared = prepare(built, self._config, checkpoint, self._admin, self._parallelism, control, self._clock)
         self.recipe: Recipe = prepared.recipe
         self._data = dump_recipe(self.recipe)
         self._reader = EpochReader(self._data)

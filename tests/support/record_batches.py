@@ -11,6 +11,8 @@ from enum import IntEnum
 import cramjam
 from crc32c import crc32c
 
+from penstock.record import Headers
+
 
 class Compression(IntEnum):
     """Compressions by their number in a batch's attributes."""
@@ -29,6 +31,7 @@ class BatchRecord:
     timestamp: int
     key: bytes | None
     value: bytes | None
+    headers: Headers = ()
 
 
 def _varint(value: int) -> bytes:
@@ -91,7 +94,8 @@ def encode_batch(
     body = bytearray()
     for number, record in enumerate(records):
         content = b"\x00" + _varint(record.timestamp - base_timestamp) + _varint(number)
-        content += _sized(record.key) + _sized(record.value) + _varint(0)
+        content += _sized(record.key) + _sized(record.value) + _varint(len(record.headers))
+        content += b"".join(_sized(name.encode()) + _sized(text) for name, text in record.headers)
         body += _varint(len(content)) + content
     packed = _compress(bytes(body), compression, framed_snappy)
     checksummed = (

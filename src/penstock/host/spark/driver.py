@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.client.confluent.admin import ConfluentAdmin
+from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import LockError, StreamsError
 from penstock.host.api import HostListener
@@ -44,17 +45,24 @@ class SparkHost:
     """Runs one topology on Spark (implements Host)."""
 
     def __init__(
-        self, built: BuiltTopology, config: StreamsConfig, session: SparkSession | None = None, until_end: bool = False
+        self,
+        built: BuiltTopology,
+        config: StreamsConfig,
+        session: SparkSession | None = None,
+        until_end: bool = False,
+        clock: Clock | None = None,
     ) -> None:
         """Take what to run; nothing is opened before `start`.
 
         session: the session to run in, with its cluster; None for one that the host makes and ends. until_end: stop at
-        the ends of the topics at start.
+        the ends of the topics at start. clock: by which epochs are planned, wherever that is done; None for that of the
+        machine.
         """
         self._built = built
         self._config = config
         self._given_session = session
         self._until_end = until_end
+        self._clock = clock or SystemClock()
         self._application_id = str(config.required("application.id"))
         self._directory = Path(config["state.dir"]) / self._application_id
         self._control = self._directory / "control"
@@ -148,6 +156,7 @@ class SparkHost:
                 admin,
                 self._parallelism(),
                 str(self._control),
+                self._clock,
             )
         finally:
             admin.close()

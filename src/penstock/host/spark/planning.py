@@ -14,7 +14,6 @@ from pyspark.sql.datasource import InputPartition
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.client.confluent.admin import ConfluentAdmin
-from penstock.clock import SystemClock
 from penstock.errors import BrokerNotFoundError, KafkaError, StreamsError, TaskCorruptedError
 from penstock.host.spark.checkpoint import Manifest
 from penstock.host.spark.cleaner import Cleaner
@@ -66,7 +65,7 @@ class Planning:
         self._recipe = recipe
         self._checkpoint = open_checkpoint(recipe.checkpoint)
         self._admin = ConfluentAdmin(recipe.config)
-        self._clock = SystemClock()
+        self._clock = recipe.clock
         self._cleaner = Cleaner(recipe, self._checkpoint)
         self._limits = Limits(recipe.config["penstock.batch.max.bytes"], recipe.config["penstock.batch.target.ms"])
         self._quota = first_quota(self._limits)

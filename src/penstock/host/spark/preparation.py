@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from penstock.client.api import Admin, NewTopic
 from penstock.client.confluent.transactions import transactions_refused
-from penstock.clock import SystemClock
+from penstock.clock import Clock, SystemClock
 from penstock.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2, StreamsConfig, warn_without_meaning
 from penstock.errors import ConfigError, IncompatibleCheckpointError, StreamsError, TaskCorruptedError
 from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
@@ -53,6 +53,7 @@ def prepare(
     admin: Admin,
     parallelism: int,
     control_directory: str,
+    clock: Clock | None = None,
 ) -> Prepared:
     """Check everything that can be checked before the query starts, and return what it needs.
 
@@ -63,6 +64,7 @@ def prepare(
         admin: a client of its brokers.
         parallelism: Spark partitions of a level, for a new checkpoint.
         control_directory: a local directory that driver and source process share.
+        clock: by which epochs are planned; None for that of the machine.
 
     Raises:
         MissingSourceTopicError, TopologyError: see `place`.
@@ -70,6 +72,7 @@ def prepare(
         ConfigError: exactly_once_v2 is asked for, and the brokers do not serve transactions.
         StreamsError: a topic that a sink writes to does not exist, or the topology has a global store.
     """
+    clock = clock or SystemClock()
     _warn_of_keys(config)
     _check_no_global_stores(built)
     application_id = str(config.required("application.id"))
@@ -85,7 +88,9 @@ def prepare(
     transactional, guarantee = _guarantee(config, application_id)
     ends = admin.end_offsets(_inputs(topology, placement), read_committed=True)
     if metadata is None:
-        metadata = _new_metadata(application_id, topology, placement, _begin(topology, placement, config, admin, ends))
+        metadata = _new_metadata(
+            application_id, topology, placement, _begin(topology, placement, config, admin, ends, clock)
+        )
         checkpoint.write_metadata(metadata)
     if transactional:
         _make_commits_topic(admin, topics, commits_topic(application_id), placement.sink_partitions, config)
@@ -100,6 +105,7 @@ def prepare(
         generation=checkpoint.take_generation(),
         transactional=transactional,
         control_directory=control_directory,
+        clock=clock,
     )
     last = _last_manifest(checkpoint, metadata)
     checkpoint.forget_unfinished_start()
@@ -186,6 +192,7 @@ def _begin(
     config: StreamsConfig,
     admin: Admin,
     ends: Mapping[TopicPartition, int],
+    clock: Clock,
 ) -> dict[str, list[int]]:
     """Return where each source topic is begun: as its source or the configuration says; raises StreamsError where that
     is nowhere."""
@@ -208,7 +215,7 @@ def _begin(
                 "Give it another, or start on a checkpoint of this application."
             )
         if duration is not None:
-            since = SystemClock().milliseconds() - duration
+            since = clock.milliseconds() - duration
             offset = admin.offsets_for_time([tp], since).get(tp, ends[tp])
         else:
             offset = ends[tp] if reset == LATEST else first[tp]

@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
 import cloudpickle
 
+from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.spark.placement import Placement
@@ -30,7 +31,7 @@ class Recipe:
     topology: patterns resolved. topic_partitions: the partitions of each topic of the brokers at start, and of the
     repartition topics. begin: offset to begin at, for each partition of a source topic. query_id, generation: see
     `checkpoint`. transactional: whether the sink writes transactions.
-    control_directory: a local directory that driver and source process share.
+    control_directory: a local directory that driver and source process share. clock: by which epochs are planned.
     """
 
     config: StreamsConfig
@@ -43,6 +44,7 @@ class Recipe:
     generation: int
     transactional: bool
     control_directory: str
+    clock: Clock = field(default_factory=SystemClock)
 
     @property
     def application_id(self) -> str:
