@@ -301,6 +301,10 @@ class _Listener:
         """Tell that tasks are being processed."""
         self._streams._move(State.RUNNING)
 
+    def on_rebalancing(self) -> None:
+        """Tell that tasks stand still while they are set up anew."""
+        self._streams._move(State.REBALANCING)
+
     def on_stopped(self) -> None:
         """Tell that everything up to the planned end has been processed."""
         self._streams._reached_the_end()

@@ -61,10 +61,13 @@ class Listening:
 
     ended: threading.Event = field(default_factory=threading.Event)
     error: BaseException | None = None
-    running: bool = False
+    states: list[str] = field(default_factory=list)
 
     def on_running(self) -> None:
-        self.running = True
+        self.states.append("RUNNING")
+
+    def on_rebalancing(self) -> None:
+        self.states.append("REBALANCING")
 
     def on_stopped(self) -> None:
         self.ended.set()

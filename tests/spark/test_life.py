@@ -241,3 +241,25 @@ def test_leaves_the_session_of_the_user_as_it_is(
     assert session.conf.get("spark.sql.adaptive.enabled") == before
     assert session.range(3).count() == 3
     assert not [t.name for t in threading.enumerate() if t.name.startswith("penstock-") and t.name not in threads]
+
+
+def test_a_rebalance_starts_the_next_query_where_the_last_one_stopped(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    source, target = topics
+    host = spark_runner.host(word_count(source, target), spark_runner.config(application))
+    listening = Listening()
+    host.start(listening)
+    try:
+        spark_runner.write(source, lines(["a b", "b"], partitions=2))
+        wait_for(lambda: host.statistics()["records_in"] == 2)
+        host.rebalance("a test asks for it")
+        wait_for(lambda: listening.states == ["RUNNING", "REBALANCING", "RUNNING"] or listening.ended.is_set())
+        spark_runner.write(source, lines(["a"]))
+        wait_for(lambda: host.statistics()["records_in"] == 3 or listening.ended.is_set())
+        host.rebalance("and again")
+    finally:
+        assert host.close(60_000)
+    assert listening.error is None
+    assert final(spark_runner.read(target)) == {"a": 2, "b": 2}
+    assert len(spark_runner.read(target)) == 4

@@ -27,9 +27,13 @@ class HostListener(Protocol):
         """Tell that tasks are being processed."""
         ...
 
+    def on_rebalancing(self) -> None:
+        """Tell that tasks stand still while they are set up anew; `on_running` follows, or `on_error`."""
+        ...
+
     def on_stopped(self) -> None:
-        """Tell that the host ended by itself without an error: everything up to the planned end has been "
-        "processed."""
+        """Tell that the host ended by itself without an error: everything up to the planned end has been
+        processed."""
         ...
 
     def on_error(self, error: BaseException) -> None:
@@ -47,6 +51,11 @@ class Host(Protocol):
 
     def close(self, timeout_ms: int) -> bool:
         """Stop after the running commit and release everything; return whether all had ended within `timeout_ms`."""
+        ...
+
+    def rebalance(self, reason: str) -> None:
+        """Set the tasks up anew, after the running commit, for what topics and brokers are now; returns at once.
+        reason: why, for the log."""
         ...
 
     def summary(self) -> str:

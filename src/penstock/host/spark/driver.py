@@ -1,44 +1,40 @@
 """The Spark host: checks, starts and watches the query. Runs in the program that the user started.
 
 What may be wrong is looked for before anything starts: Java, pyspark, brokers, topics, the checkpoint. Then one query
-runs until it is closed, fails, or reaches the planned end. A thread follows the manifests: it prints what user
-functions printed, keeps the figures, and hears of the end of the query.
+after another runs, until the host is closed, one fails, or reaches the planned end: `rebalance` ends the running one
+after its epoch, checks everything anew and starts the next, with the same lock and in the same session. A thread
+supervises: it follows the manifests, prints what user functions printed, keeps the figures, and hears how each query
+ended.
 """
 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
 import threading
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from py4j.protocol import Py4JError
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import LockError, StreamsError
 from penstock.host.api import HostListener
-from penstock.host.spark import planning, preparation, session, sink, source
+from penstock.host.spark import preparation, session
 from penstock.host.spark.checkpoint import Checkpoint
-from penstock.host.spark.failures import failure_in, readable
 from penstock.host.spark.figures import Figures
-from penstock.host.spark.recipe import Recipe, dump_recipe
-from penstock.host.spark.rows import SCHEMA_DDL
-from penstock.host.spark.stage import stage
+from penstock.host.spark.running_query import JVM_IS_GONE, LOOK_SECONDS, RunningQuery, start_query
 from penstock.plan.subtopology import BuiltTopology
 
-_LOOK_SECONDS = 0.05
-_JVM_IS_GONE = (Py4JError, ConnectionError)  # what Spark itself raises comes as an exception of pyspark
+_log = logging.getLogger(__name__)
 
 
 class SparkHost:
@@ -67,13 +63,15 @@ class SparkHost:
         self._directory = Path(config["state.dir"]) / self._application_id
         self._control = self._directory / "control"
         self._checkpoint = Checkpoint(config.checkpoint_directory())
+        self._session: SparkSession | None = None
         self._own_session: SparkSession | None = None
-        self._recipe: Recipe | None = None
-        self._query: StreamingQuery | None = None
-        self._watcher: threading.Thread | None = None
+        self._query: RunningQuery | None = None
+        self._supervisor: threading.Thread | None = None
         self._lock: IO[str] | None = None
         self._guarantee = ""
         self._closing = threading.Event()
+        self._rebalancing = threading.Event()
+        self._runs = 0
         self._figures = Figures()
 
     # ------------------------------------------------------------------------------------------------ life
@@ -81,20 +79,34 @@ class SparkHost:
     def start(self, listener: HostListener) -> None:
         """Check everything, then start the query; returns when it runs. Raises StreamsError when it must not start."""
         session.check_spark()
-        if self._existing_session() is None:
+        self._session = self._given_session or SparkSession.getActiveSession()
+        if self._session is None:
             session.check_java()
         self._take_lock()
         try:
-            recipe = self._prepare()
-            self._query = self._start_query(recipe)
+            shutil.rmtree(self._control, ignore_errors=True)
+            self._start_query()
         except BaseException:
             self._release()
             raise
-        self._watcher = threading.Thread(
-            target=self._watch, args=(listener,), name=f"penstock-{self._application_id}", daemon=True
-        )
-        self._watcher.start()
         listener.on_running()
+        self._supervisor = threading.Thread(
+            target=self._supervise, args=(listener,), name=f"penstock-{self._application_id}", daemon=True
+        )
+        self._supervisor.start()
+
+    def rebalance(self, reason: str) -> None:
+        """Run with what is there now: stop after the running epoch, prepare anew, go on. Returns at once.
+
+        The state is REBALANCING from the end of that epoch until the next query runs. Calls that come meanwhile are
+        one; after `close` or before `start` nothing happens. An error of the preparation ends the application.
+
+        Args:
+            reason: why, for the log: "topic x has 8 partitions now".
+        """
+        if not self._closing.is_set():
+            _log.info("%s rebalances: %s", self._application_id, reason)
+            self._rebalancing.set()
 
     def close(self, timeout_ms: int) -> bool:
         """Stop after the running epoch and release everything; return whether that was done within `timeout_ms`.
@@ -103,14 +115,10 @@ class SparkHost:
         """
         deadline = time.monotonic() + timeout_ms / 1000
         self._closing.set()
-        stopped = True
-        with suppress(*_JVM_IS_GONE):
-            if self._query is not None and self._query.isActive:
-                stopped = self._wait_for_epoch(deadline)
-                self._query.stop()
-        if self._watcher is not None and self._watcher is not threading.current_thread():
-            self._watcher.join(max(deadline - time.monotonic(), 1.0))
-            stopped = stopped and not self._watcher.is_alive()
+        stopped = self._stop_query(lambda: time.monotonic() >= deadline)
+        if self._supervisor is not None and self._supervisor is not threading.current_thread():
+            self._supervisor.join(max(deadline - time.monotonic(), 1.0))
+            stopped = stopped and not self._supervisor.is_alive()
         self._release()
         return stopped
 
@@ -146,7 +154,9 @@ class SparkHost:
         lock.flush()
         self._lock = lock
 
-    def _prepare(self) -> Recipe:
+    def _start_query(self) -> None:
+        """Hold topology, brokers and checkpoint against each other as they are now, and start the query."""
+        self._runs += 1
         admin = ConfluentAdmin(self._config)
         try:
             prepared = preparation.prepare(
@@ -155,122 +165,109 @@ class SparkHost:
                 self._checkpoint,
                 admin,
                 self._parallelism(),
-                str(self._control),
+                str(self._control / str(self._runs)),
                 self._clock,
             )
         finally:
             admin.close()
-        self._recipe = prepared.recipe
         self._guarantee = prepared.guarantee
         self._figures.begin(prepared.last, prepared.recipe.begin, prepared.ends)
-        return prepared.recipe
+        location = self._checkpoint.spark_location()
+        self._query = start_query(prepared.recipe, self._open_session(), location, self._until_end)
 
     def _parallelism(self) -> int:
         """Return how many Spark partitions a level of a new checkpoint has: one a core."""
         chosen: int | None = self._config["penstock.spark.partitions"]
         if chosen is not None:
             return chosen
-        existing = self._existing_session()
-        return existing.sparkContext.defaultParallelism if existing is not None else session.cores()
+        return session.cores() if self._session is None else self._session.sparkContext.defaultParallelism
 
-    def _existing_session(self) -> SparkSession | None:
-        return self._given_session or SparkSession.getActiveSession()
-
-    def _start_query(self, recipe: Recipe) -> StreamingQuery:
-        shutil.rmtree(self._control, ignore_errors=True)
-        self._control.mkdir(parents=True)
-        data = dump_recipe(recipe)
-        with session.query_session(self._session()) as spark:
-            spark.conf.set("spark.sql.streaming.pollingDelay", f"{self._config['penstock.poll.ms']}ms")
-            spark.conf.set("spark.sql.shuffle.partitions", str(recipe.placement.sink_partitions))
-            spark.dataSource.register(source.source_class(data))
-            spark.dataSource.register(sink.sink_class(data))
-            rows = spark.readStream.format(source.FORMAT).load()
-            for level in range(1, len(recipe.placement.levels)):
-                rows = rows.repartitionById(recipe.placement.partitions[level], "dst")
-                rows = rows.mapInArrow(stage(data, level), SCHEMA_DDL)
-            rows = rows.repartitionById(recipe.placement.sink_partitions, "dst")
-            writer = rows.writeStream.format(sink.FORMAT).queryName(self._application_id)
-            writer = writer.option("checkpointLocation", self._checkpoint.spark_location())
-            return (writer.trigger(availableNow=True) if self._until_end else writer).start()
-
-    def _session(self) -> SparkSession:
-        existing = self._existing_session()
-        if existing is not None:
-            return existing
-        self._own_session = session.make_session(self._config, self._directory)
-        return self._own_session
+    def _open_session(self) -> SparkSession:
+        """Return the session that there is, or make one."""
+        if self._session is None:
+            self._session = self._own_session = session.make_session(self._config, self._directory)
+        return self._session
 
     # ------------------------------------------------------------------------------------------------ run and end
 
-    def _watch(self, listener: HostListener) -> None:
-        """Follow the manifests until the query ends; tell the listener how it ended, whatever happens here."""
+    def _supervise(self, listener: HostListener) -> None:
+        """Follow one query after another; tell the listener how the last one ended, whatever happens here."""
+        error = self._attempt(self._follow_to_end)
+        while error is None and self._rebalancing.is_set() and not self._closing.is_set():
+            listener.on_rebalancing()
+            error = self._attempt(lambda: self._next_query(listener))
+        if self._closing.is_set():
+            self._stop_query(lambda: True)  # one that was started when `close` had looked for it already
+        elif error is not None:
+            listener.on_error(error)
+        else:
+            listener.on_stopped()
+
+    def _attempt(self, step: Callable[[], None]) -> Exception | None:
+        """Run `step` and return the error that it ended with."""
         try:
-            error = self._follow_to_end()
-        except _JVM_IS_GONE as raised:
+            step()
+        except JVM_IS_GONE as raised:
             error = StreamsError(
                 f"The JVM of Spark in which {self._application_id} ran has ended: it was killed, or is out of memory. "
                 f"Its log may say why ({self._directory}/spark.log, where Penstock started it). Start it "
                 "again; it goes on from its last committed epoch."
             )
             error.__cause__ = raised
+            return error
         except Exception as raised:
-            error = raised
-        if self._closing.is_set():
-            return
-        if error is not None:
-            listener.on_error(error)
-        else:
-            listener.on_stopped()
+            return raised
+        return None
 
-    def _follow_to_end(self) -> Exception | None:
-        """Follow the manifests until the query ends; return the error that ended it."""
+    def _next_query(self, listener: HostListener) -> None:
+        """Start a query in place of one that has ended, and follow it."""
+        self._rebalancing.clear()
+        self._start_query()
+        listener.on_running()
+        self._follow_to_end()
+
+    def _follow_to_end(self) -> None:
+        """Follow the manifests until the query ends, or is stopped for a rebalance; raises the error that ended it."""
         query = self._query
         assert query is not None
-        while query.isActive:
-            self._follow()
-            time.sleep(_LOOK_SECONDS)
-        self._follow()
-        exception = query.exception()
-        return None if exception is None else self._readable(exception)
+        while query.is_active:
+            self._follow(query)
+            if self._rebalancing.is_set() and query.finish_epoch(self._closing.is_set):
+                query.stop()
+            time.sleep(LOOK_SECONDS)
+        self._follow(query)
+        query.forget()
+        failure = query.failure()
+        if failure is not None:
+            error, printed = failure
+            if printed:
+                print(printed, end="", flush=True)
+            raise error
 
-    def _follow(self) -> None:
+    def _follow(self, query: RunningQuery) -> None:
         """Take the manifests that are new."""
-        recipe = self._recipe
-        assert recipe is not None
-        while (manifest := self._checkpoint.read_manifest(self._figures.epoch + 1, recipe.query_id)) is not None:
+        query_id = query.recipe.query_id
+        while (manifest := self._checkpoint.read_manifest(self._figures.epoch + 1, query_id)) is not None:
             if manifest.printed:
                 print(manifest.printed, end="", flush=True)
             self._figures.take(manifest)
 
-    def _readable(self, exception: StreamingQueryException) -> StreamsError:
-        text = str(exception)
-        failure = failure_in(text)
-        if failure is None:
-            return StreamsError(f"The Spark query of {self._application_id} failed: {readable(text)}")
-        error, printed = failure
-        if printed:
-            print(printed, end="", flush=True)
-        return error
-
-    def _wait_for_epoch(self, deadline: float) -> bool:
-        """Ask for no more epochs and wait until the running one is committed; return False where that takes too
-        long."""
-        (self._control / planning.STOP_FILE).touch()
+    def _stop_query(self, is_over: Callable[[], bool]) -> bool:
+        """Stop the running query after its epoch; return False where that epoch was given up since it `is_over`."""
         query = self._query
-        assert query is not None
-        while query.isActive and not (self._control / planning.STOPPED_FILE).exists():
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(_LOOK_SECONDS)
+        with suppress(*JVM_IS_GONE):
+            if query is not None and query.is_active:
+                finished = query.finish_epoch(is_over)
+                query.stop()
+                return finished
         return True
 
     def _release(self) -> None:
         if self._own_session is not None:
-            with suppress(*_JVM_IS_GONE), warnings.catch_warnings():
+            with suppress(*JVM_IS_GONE), warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)  # pyspark's, that the JVM is gone
                 self._own_session.stop()
-            self._own_session = None
+            self._session = self._own_session = None
         if self._lock is not None:
             self._lock.close()
             self._lock = None

@@ -1,0 +1,105 @@
+"""One run of the Spark query: started from a recipe, asked to stop after the running epoch, and why it ended.
+
+What comes before (checks, recipe) and after (another run, the end of the application) is the driver's business. Driver
+and source process share a control directory, one for each run, so that nobody hears what was meant for another.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.errors import StreamsError
+from penstock.host.spark import planning, session, sink, source
+from penstock.host.spark.failures import failure_in, readable
+from penstock.host.spark.recipe import Recipe, dump_recipe
+from penstock.host.spark.rows import SCHEMA_DDL
+from penstock.host.spark.stage import stage
+
+LOOK_SECONDS = 0.05
+"""How often the driver looks at the query and its files."""
+
+JVM_IS_GONE = (Py4JError, ConnectionError)
+"""What calls raise when the JVM has ended; what Spark itself raises comes as an exception of pyspark."""
+
+
+def start_query(recipe: Recipe, spark: SparkSession, location: str, until_end: bool) -> RunningQuery:
+    """Start the query of `recipe`.
+
+    Args:
+        recipe: what to run; nothing is in its control directory.
+        spark: the session to run in.
+        location: where Spark keeps its checkpoint.
+        until_end: stop at the ends that the topics have now.
+
+    Raises:
+        StreamsError: something of the user's cannot be sent to workers.
+    """
+    data = dump_recipe(recipe)
+    control = Path(recipe.control_directory)
+    control.mkdir(parents=True, exist_ok=True)
+    with session.query_session(spark) as own:
+        own.conf.set("spark.sql.streaming.pollingDelay", f"{recipe.config['penstock.poll.ms']}ms")
+        own.conf.set("spark.sql.shuffle.partitions", str(recipe.placement.sink_partitions))
+        own.dataSource.register(source.source_class(data))
+        own.dataSource.register(sink.sink_class(data))
+        rows = own.readStream.format(source.FORMAT).load()
+        for level in range(1, len(recipe.placement.levels)):
+            rows = rows.repartitionById(recipe.placement.partitions[level], "dst")
+            rows = rows.mapInArrow(stage(data, level), SCHEMA_DDL)
+        rows = rows.repartitionById(recipe.placement.sink_partitions, "dst")
+        writer = rows.writeStream.format(sink.FORMAT).queryName(recipe.application_id)
+        writer = writer.option("checkpointLocation", location)
+        query = (writer.trigger(availableNow=True) if until_end else writer).start()
+    return RunningQuery(query, recipe)
+
+
+class RunningQuery:
+    """A query that was started; any thread may ask, and ask it to stop."""
+
+    def __init__(self, query: StreamingQuery, recipe: Recipe) -> None:
+        """Take the query and what it runs."""
+        self.recipe = recipe
+        self._query = query
+        self._control = Path(recipe.control_directory)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it has not ended."""
+        return bool(self._query.isActive)
+
+    def finish_epoch(self, is_over: Callable[[], bool]) -> bool:
+        """Ask for no more epochs, and wait until the running one is committed; return False where it `is_over`
+        before."""
+        (self._control / planning.STOP_FILE).touch()
+        while self.is_active and not (self._control / planning.STOPPED_FILE).exists():
+            if is_over():
+                return False
+            time.sleep(LOOK_SECONDS)
+        return True
+
+    def stop(self) -> None:
+        """Stop at once; an epoch that runs is given up, and the next query on the checkpoint runs it again."""
+        self._query.stop()
+
+    def forget(self) -> None:
+        """Delete the control directory, once the query has ended."""
+        with suppress(OSError):
+            shutil.rmtree(self._control)
+
+    def failure(self) -> tuple[StreamsError, str] | None:
+        """Return the error that ended it and what was printed before it, None where it ended without."""
+        exception: StreamingQueryException | None = self._query.exception()
+        if exception is None:
+            return None
+        text = str(exception)
+        error = StreamsError(f"The Spark query of {self.recipe.application_id} failed: {readable(text)}")
+        return failure_in(text) or (error, "")
