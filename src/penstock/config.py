@@ -370,6 +370,14 @@ KEYS: Mapping[str, ConfigKey] = {
             "Most bytes of one segment of state.",
         ),
         ConfigKey(
+            "penstock.uncommitted.max.bytes",
+            _whole(1024),
+            128 * 1024 * 1024,
+            "medium",
+            "Most bytes of memory of a task's uncommitted changes of state; beyond, they are written as a part of its "
+            "next segment and kept on disk.",
+        ),
+        ConfigKey(
             "penstock.manifests.retained",
             _whole(2),
             100,

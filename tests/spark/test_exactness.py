@@ -18,6 +18,7 @@ from penstock.errors import StreamsError
 from penstock.host.spark import crashpoints, planning, sink, task_epoch, task_state
 from penstock.host.spark.checkpoint import Checkpoint
 from penstock.host.spark.failures import QueryFailedError, failure_in
+from penstock.state.segment_log import log_from_json
 from tests.spark.inline import InlineQuery
 from tests.spark.support import SparkRunner, lines
 from tests.spark.test_topologies import TEXT, final, number, random_lines, word_count
@@ -65,7 +66,7 @@ def topics(spark_runner: SparkRunner, unique_name: Callable[[str], str]) -> tupl
     return source_topic, target
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("seed", "uncommitted_bytes"), [*((seed, None) for seed in range(4)), (4, 1024), (5, 1024)])
 def test_counts_are_exact_whatever_falls_when(
     spark_runner: SparkRunner,
     broker: RunningBroker,
@@ -73,8 +74,10 @@ def test_counts_are_exact_whatever_falls_when(
     topics: tuple[str, str],
     crashes: Callable[[int, float, int], Crashes],
     seed: int,
+    uncommitted_bytes: int | None,
 ) -> None:
-    config = spark_runner.config(application, {"penstock.manifests.retained": 3})
+    spilling = {} if uncommitted_bytes is None else {"penstock.uncommitted.max.bytes": uncommitted_bytes}
+    config = spark_runner.config(application, {"penstock.manifests.retained": 3, **spilling})
     query = InlineQuery(word_count(*topics), config, spark_runner.admin)
     expected: Counter[str] = Counter()
     installed = crashes(seed, 0.04, 30)
@@ -98,6 +101,28 @@ def test_counts_are_exact_whatever_falls_when(
         for record in records:
             assert number(record.value) == seen.get(record.key, 0) + 1, "a record twice, or one left out"
             seen[record.key] = number(record.value)
+
+
+def test_changes_beyond_their_bound_are_written_inside_the_epoch(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    source_topic, target = topics
+    config = spark_runner.config(application, {"penstock.uncommitted.max.bytes": 1024, "penstock.execution": "record"})
+    query = InlineQuery(word_count(source_topic, target), config, spark_runner.admin)
+    expected: Counter[str] = Counter()
+    for part in range(3):
+        texts = [" ".join(f"w{(part * 1000 + line * 3 + word) % 30000}" for word in range(5)) for line in range(6000)]
+        expected.update(word for line in texts for word in line.split())
+        spark_runner.write(source_topic, lines(texts, partitions=3))
+        query.run_to_end()
+        entries = spark_runner.manifest(config).tasks.values()
+        commits = [log_from_json(dict(entry.segments)).last_commit() for entry in entries]
+        assert max(map(len, commits)) > 1, "no commit has more than one segment"
+    assert final(spark_runner.read(target)) == expected
+    store = spark_runner.store(config, "counts")
+    assert {key.decode(): number(value[8:]) for key, value in store.items()} == expected
+    scratch = Path(config["state.dir"]) / application / "uncommitted"
+    assert not list(scratch.rglob("*.mdb"))
 
 
 def test_a_lost_base_is_rebuilt_from_the_segments(

@@ -332,6 +332,10 @@ class EngineStore(StateStore, Protocol):
         """Have `listener` called for what leaves the cache, with old values if `send_old_values`."""
         ...
 
+    def uncommitted_bytes(self) -> int:
+        """Return about how many bytes of memory the uncommitted changes take; those in a record cache do not count."""
+        ...
+
     def changes(self) -> Mapping[bytes, bytes | None]:
         """Return the uncommitted changes, in key order."""
         ...
@@ -432,6 +436,10 @@ class BytesStore(Protocol):
 
 class BufferedBytesStore(BytesStore, Protocol):
     """A store of bytes whose writes wait for the commit."""
+
+    def uncommitted_bytes(self) -> int:
+        """Return about how many bytes of memory the uncommitted writes take."""
+        ...
 
     def changes(self) -> dict[bytes, bytes | None]:
         """Return the uncommitted writes in key order, None for a delete."""

@@ -165,6 +165,10 @@ class CustomStore:
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> None:
         """Do nothing: there is no record cache."""
 
+    def uncommitted_bytes(self) -> int:
+        """Return about how many bytes of memory the changes take that the store told since the last commit."""
+        return self._buffer.uncommitted_bytes()
+
     def changes(self) -> dict[bytes, bytes | None]:
         """Return what the store told since the last commit, in key order, None for a delete."""
         return self._buffer.changes()

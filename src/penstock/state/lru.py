@@ -81,6 +81,10 @@ class LruStore:
     def flush(self) -> None:
         """Do nothing: writes leave by `changes` at the commit."""
 
+    def uncommitted_bytes(self) -> int:
+        """Return about how many bytes of memory the uncommitted writes take."""
+        return self._buffer.uncommitted_bytes()
+
     def changes(self) -> dict[bytes, bytes | None]:
         """Return the uncommitted writes in key order, None for a delete."""
         return self._buffer.changes()

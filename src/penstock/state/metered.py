@@ -110,6 +110,10 @@ class MeteredStore:
         if self._cache is not None:
             self._cache.set_flush_listener(listener, send_old_values)
 
+    def uncommitted_bytes(self) -> int:
+        """Return about how many bytes of memory the uncommitted writes take."""
+        return self._buffer.uncommitted_bytes()
+
     def changes(self) -> dict[bytes, bytes | None]:
         """Return the uncommitted writes (after `flush`) in key order, None for a delete."""
         return self._buffer.changes()

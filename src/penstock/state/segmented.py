@@ -251,6 +251,10 @@ class SegmentedStore:
                 return
             self._segments.discard(segment)
 
+    def uncommitted_bytes(self) -> int:
+        """Return about how many bytes of memory the uncommitted writes take."""
+        return self._buffer.uncommitted_bytes()
+
     def changes(self) -> dict[bytes, bytes | None]:
         """Return the uncommitted writes in key order, None for a delete."""
         return self._buffer.changes()

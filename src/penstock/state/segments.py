@@ -85,11 +85,11 @@ class SegmentInfo(NamedTuple):
 @dataclass(frozen=True)
 class SegmentHeader:
     """What a commit says of itself. parent: the head before, None at first. stores: (name, kind) of each store.
-    checkpoint: the task's, as bytes."""
+    checkpoint: the task's, as bytes; None for a part of a commit that is still to be ended."""
 
     parent: bytes | None
     stores: tuple[tuple[str, str], ...]
-    checkpoint: bytes = b""
+    checkpoint: bytes | None = b""
 
 
 class EncodedSegment(NamedTuple):
@@ -117,7 +117,7 @@ class Segment:
 def encode(
     header: SegmentHeader, changes: Changes, carried: Sequence[bytes] = (), max_bytes: int = DEFAULT_MAX_BYTES
 ) -> list[EncodedSegment]:
-    """Return one commit as deltas, the head last.
+    """Return one commit, or a part of one, as deltas, the head last.
 
     changes: of each store, in any order. carried: records carried over. max_bytes: most bytes of one segment; an entry
     or a record that is larger stands alone. The bytes are the same for the same arguments.

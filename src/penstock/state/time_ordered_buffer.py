@@ -34,6 +34,8 @@ _CONTEXT_SIZE = 20
 """Bytes counted for timestamp, offset and partition of a context."""
 _CHUNK = 4096
 """How many keys are read from the store at once."""
+_FRESH_BYTES = 600
+"""What an update in memory takes about, besides its bytes: tuples, and the objects of its context."""
 
 
 class Eviction(NamedTuple):
@@ -79,6 +81,7 @@ class TimeOrderedChangeBuffer(MeteredStore):
         self._records_name, self._bytes_name = f"{self._name}/records", f"{self._name}/bytes"
         self._records, self._bytes = metadata.get(self._records_name, 0), metadata.get(self._bytes_name, 0)
         self._fresh: dict[bytes, WaitingUpdate] = {}  # by key, those that the store below does not have yet
+        self._fresh_bytes = 0  # about what they take in memory
         self._stored_records = self._records  # keys of which the store below has an update
         self._next: list[bytes] = []  # a heap of the entry keys of all updates before the horizon
         self._horizon: bytes | None = b""  # None: no update is behind it
@@ -120,10 +123,12 @@ class TimeOrderedChangeBuffer(MeteredStore):
             if self._horizon is None or entry_key < self._horizon:
                 heappush(self._next, entry_key)
             self._fresh[key] = WaitingUpdate(entry_key, added, size, False)
+            self._fresh_bytes += size + _FRESH_BYTES
         else:
             added = BufferedChange(before.change.prior_value, old, new, context)
             size = _size(key, added)
             self._count(0, size - before.size)
+            self._fresh_bytes += size - before.size if key in self._fresh else size + _FRESH_BYTES
             self._fresh[key] = WaitingUpdate(before.entry_key, added, size, before.stored)
 
     def serialize_change(self, key: Any, change: Change) -> tuple[bytes, bytes | None, bytes | None]:
@@ -184,6 +189,11 @@ class TimeOrderedChangeBuffer(MeteredStore):
             self._remove(update)
             yield update
 
+    def uncommitted_bytes(self) -> int:
+        """Return about how many bytes of memory the uncommitted writes take, those of the updates that came since the
+        last one included."""
+        return self._fresh_bytes + super().uncommitted_bytes()
+
     def changes(self) -> dict[bytes, bytes | None]:
         """Return the uncommitted writes in key order, None for a delete."""
         self._store_fresh()
@@ -199,6 +209,7 @@ class TimeOrderedChangeBuffer(MeteredStore):
             change = unpack_change(value)
             update = WaitingUpdate(key, change, _size(plain, change), False)
             self._fresh[plain] = update
+            self._fresh_bytes += update.size + _FRESH_BYTES
             self._count(1, update.size)
         self._next, self._horizon = [], b""  # to be read again
 
@@ -231,7 +242,8 @@ class TimeOrderedChangeBuffer(MeteredStore):
 
     def _remove(self, update: WaitingUpdate) -> None:
         key = update.key
-        self._fresh.pop(key, None)
+        if self._fresh.pop(key, None) is not None:
+            self._fresh_bytes -= update.size + _FRESH_BYTES
         if update.stored:
             self._stored_records -= 1
             self._entries.put(update.entry_key, None)
@@ -250,6 +262,7 @@ class TimeOrderedChangeBuffer(MeteredStore):
             if self._log is not None:
                 self._log.put(update.entry_key, data)
         self._fresh.clear()
+        self._fresh_bytes = 0
         self._stored_records = self._records
 
     def _read_next(self, horizon: bytes) -> None:

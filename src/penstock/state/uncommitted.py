@@ -1,18 +1,22 @@
 """Uncommitted writes over the committed entries of one store, as bytes: what every store of a task reads and writes.
 
-Rules: reads see the buffer first; a delete is kept as None until the commit; the base is never written here. Iterators
-tolerate writes: they show the store as it was when they were made (as a snapshot of RocksDB does), or, for a store in
-memory, the keys of then with the values of now (as Kafka's in-memory store does).
+Rules: reads see the buffer first; a delete is kept as None until the commit; the base is never written here. The bytes
+of the buffer are counted, so that its task can spill it (`spilled`) before it outgrows memory. Iterators tolerate
+writes: they show the store as it was when they were made (as a snapshot of RocksDB does), or, for a store in memory,
+the keys of then with the values of now (as Kafka's in-memory store does).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from penstock.state.api import BaseView, RecordContext
 from penstock.state.sorted_keys import SortedKeys
 
 _ABSENT = object()
+
+ENTRY_BYTES = 160
+"""What an entry of a buffer takes besides key and value: two objects and their place in a dict."""
 
 
 class UncommittedStore:
@@ -24,6 +28,7 @@ class UncommittedStore:
         self._view = view
         self._writes: dict[bytes, bytes | None] = {}
         self._sorted = SortedKeys(self._writes)
+        self._bytes = 0
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of `key`, None if there is none."""
@@ -47,15 +52,28 @@ class UncommittedStore:
     def put(self, key: bytes, value: bytes | None) -> None:
         """Write `value` under `key`; None deletes."""
         writes = self._writes
-        if key not in writes:
+        before = writes.get(key)
+        if before is not None:
+            self._bytes -= len(before)
+        elif key not in writes:
             self._sorted.changed(key)
+            self._bytes += ENTRY_BYTES + len(key)
+        if value is not None:
+            self._bytes += len(value)
         writes[key] = value
 
     def put_many(
         self, keys: Sequence[bytes], values: Sequence[bytes | None], contexts: Sequence[RecordContext] | None = None
     ) -> None:
         """Write each of `values` under the key at its place; None deletes. `contexts` is not needed here."""
-        self._writes.update(zip(keys, values, strict=True))
+        if not keys:
+            return
+        writes = self._writes
+        known = len(writes)
+        self._bytes += _bytes_of(values) - _bytes_of(map(writes.get, keys))
+        writes.update(zip(keys, values, strict=True))
+        grown = len(writes) - known
+        self._bytes += grown * (ENTRY_BYTES + sum(map(len, keys)) // len(keys))
         self._sorted.forget()
 
     def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
@@ -82,6 +100,10 @@ class UncommittedStore:
         """Return how many keys were written since the last commit."""
         return len(self._writes)
 
+    def uncommitted_bytes(self) -> int:
+        """Return about how many bytes of memory the uncommitted writes take."""
+        return self._bytes
+
     def flush(self) -> None:
         """Do nothing: writes leave by `changes` at the commit."""
 
@@ -95,6 +117,7 @@ class UncommittedStore:
     def clear(self) -> None:
         """Forget the uncommitted writes: they are in the base now, or void."""
         self._writes.clear()
+        self._bytes = 0
         self._sorted.forget()
 
 
@@ -112,6 +135,10 @@ class InMemoryUncommittedStore(UncommittedStore):
             value = self.get(key)
             if value is not None:
                 yield key, value
+
+
+def _bytes_of(values: Iterable[bytes | None]) -> int:
+    return sum(map(len, filter(None, values)))
 
 
 def merge(

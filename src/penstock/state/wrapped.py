@@ -44,6 +44,10 @@ class WrappedBytesStore:
         """Flush what is below."""
         self._below.flush()
 
+    def uncommitted_bytes(self) -> int:
+        """Return about how many bytes of memory the uncommitted writes take."""
+        return self._below.uncommitted_bytes()
+
     def changes(self) -> dict[bytes, bytes | None]:
         """Return the uncommitted writes in key order, None for a delete."""
         return self._below.changes()

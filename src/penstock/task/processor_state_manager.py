@@ -13,6 +13,7 @@ from penstock.state.api import Base, Changes, EngineStore, RecordContext
 from penstock.state.build import build_store
 from penstock.state.cache import RecordCache
 from penstock.state.change_logging import ChangeLog
+from penstock.state.spilled import SpilledChanges
 from penstock.task.error_handling import ProcessingError, WrongTypeError
 
 
@@ -30,19 +31,24 @@ class ProcessorStateManager:
         metadata: MutableMapping[str, int],
         count_dropped: Callable[[str, int], None],
         change_log: ChangeLog | None = None,
+        spilled: SpilledChanges | None = None,
     ) -> None:
         """Build each store of `spec` over `base`, behind `cache` where it is to be cached; `context` gives the record
         that causes a write. log_prefix: begins the texts of errors, and says whose stores they are. metadata: what
         stores remember besides entries, such as their clocks. count_dropped: takes a store's name and the number of
-        writes that it refused. change_log: takes the changelog records of the stores that it names."""
+        writes that it refused. change_log: takes the changelog records of the stores that it names. spilled: takes the
+        uncommitted changes that are too large for memory; None keeps them there."""
         self._log_prefix = log_prefix
         self._base = base
         self._cache = cache
+        self._spilled = spilled
+        self._most_uncommitted: int = config["penstock.uncommitted.max.bytes"]
+        view = base.view if spilled is None else spilled.view
         self.stores: dict[str, EngineStore] = {
             name: build_store(
                 builder,
                 config,
-                base.view(name),
+                view(name),
                 cache,
                 context,
                 metadata,
@@ -65,8 +71,16 @@ class ProcessorStateManager:
                 raise ProcessorStateError(f"{self._log_prefix}Failed to flush cache of store {name}") from failed
 
     def evict(self) -> None:
-        """Evict from the record cache what is over its bound, after a batch that was put without eviction."""
+        """Evict from the record cache what is over its bound, after a batch that was put without eviction; then spill
+        the uncommitted changes if they are over theirs."""
         self._cache.evict()
+        if self._spilled is not None and self._uncommitted_bytes() > self._most_uncommitted:
+            self._spilled.spill(self.changes())
+            for store in self.stores.values():
+                store.clear_changes()
+
+    def _uncommitted_bytes(self) -> int:
+        return sum(store.uncommitted_bytes() for store in self.stores.values())
 
     def changes(self) -> Changes:
         """Return what all stores changed since the last commit; stores without changes are left out."""

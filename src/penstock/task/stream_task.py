@@ -22,6 +22,7 @@ from penstock.record import NO_METADATA, RecordBatch, TopicPartition
 from penstock.state.api import Base, Changes, StateStore
 from penstock.state.cache import RecordCache
 from penstock.state.change_logging import ChangeLog
+from penstock.state.spilled import SpilledChanges
 from penstock.task.checkpoint import TaskCheckpoint
 from penstock.task.context import TaskContext
 from penstock.task.error_handling import ErrorHandling, ProcessingError, user_line
@@ -69,6 +70,7 @@ class StreamTask:
         global_stores: Mapping[str, StateStore] | None = None,
         input_partitions: Collection[TopicPartition] | None = None,
         change_log: ChangeLog | None = None,
+        spilled: SpilledChanges | None = None,
     ) -> None:
         """Make the task's nodes and stores; nothing of the user's runs before `initialize`.
 
@@ -77,7 +79,8 @@ class StreamTask:
         given. state_log_prefix: begins the texts of errors of the stores, naming the task if not given.
         global_stores: by name, to be read by every processor. input_partitions: all that the task reads; that of its
         own number of every topic if not given. change_log: takes the changelog records of the stores that it names, for
-        a host that writes them.
+        a host that writes them. spilled: takes uncommitted changes beyond `penstock.uncommitted.max.bytes`, for a host
+        that keeps them until the commit; such a commit has only the changes since.
         """
         self.task_id = task_id
         checkpoint = checkpoint or TaskCheckpoint()
@@ -100,6 +103,7 @@ class StreamTask:
             self._context.processor_metadata,
             self._context.count_dropped,
             change_log,
+            spilled,
         )
         self._context.stores = self._state.stores
         self._context.global_stores = global_stores or {}

@@ -70,6 +70,7 @@ class TaskEpoch:
             wall_clock_ms=control.planned_ms,
             schedules=EpochSchedules(() if state.checkpoint is None else state.checkpoint.schedules),
             input_partitions=recipe.placement.groups[self._task],
+            spilled=state.spilled,
         )
         for lane, topic, partition, batch in inputs:
             self._count(topic, batch)

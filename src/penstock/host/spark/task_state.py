@@ -4,10 +4,15 @@ The base is a copy that any worker of this machine may find or make: it is stamp
 position) and advanced to the head of the manifest before a task reads it, in transactions that check the stamp they
 began from. A stamp of a later epoch or generation means that this worker is a zombie. A base of another life of the
 application, or at a position that the log does not know, is rebuilt from all live segments, in one transaction.
+
+Changes that outgrow memory inside the epoch are written as the first segments of the commit, without its checkpoint,
+and kept in a database of this attempt alone; a base never has what is not committed.
 """
 
 from __future__ import annotations
 
+import shutil
+import uuid
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -33,6 +38,7 @@ from penstock.state.segments import (
     encode_snapshot,
     merge,
 )
+from penstock.state.spilled import SpilledChanges
 from penstock.task.checkpoint import TaskCheckpoint
 from penstock.task.stream_task import TaskCommit
 
@@ -42,6 +48,11 @@ _MOST_RACES = 8
 def base_directory(recipe: Recipe, task: str) -> Path:
     """Return where the base of `task` is on each machine."""
     return Path(recipe.config["state.dir"]) / recipe.application_id / "bases" / task
+
+
+def _scratch_directory(recipe: Recipe, task: str) -> Path:
+    """Return where the attempts of `task` on this machine keep what outgrows their memory."""
+    return Path(recipe.config["state.dir"]) / recipe.application_id / "uncommitted" / task
 
 
 class TaskState:
@@ -59,6 +70,10 @@ class TaskState:
         # A task without stores has nothing to keep on this machine.
         self.base: Base = LmdbBase(base_directory(recipe, self._task)) if self._spec.stores else MemoryBase()
         self.checkpoint: TaskCheckpoint | None = None
+        self.spilled = SpilledChanges(self.base, self._open_scratch, self._write_part)
+        self._parts: list[SegmentInfo] = []
+        self._scratch = _scratch_directory(recipe, self._task)
+        shutil.rmtree(self._scratch, ignore_errors=True)  # of attempts that were killed
         try:
             self._advance()
         except BaseException:
@@ -66,23 +81,38 @@ class TaskState:
             raise
 
     def close(self) -> None:
-        """Release the base."""
+        """Release the base, and drop what was spilled over it."""
+        self.spilled.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
         self.base.close()
 
     def write_commit(self, commit: TaskCommit) -> TaskEntry:
         """Write a commit as segments, merge and snapshot what is due; return the task's new entry. Nothing is written
         for a commit without content."""
         due_ms = commit.checkpoint.next_wall_clock_ms()
-        if not commit.changes and commit.checkpoint == (self.checkpoint or TaskCheckpoint()):
+        unchanged = not commit.changes and not self._parts
+        if unchanged and commit.checkpoint == (self.checkpoint or TaskCheckpoint()):
             return TaskEntry(self._control.entry.head, self._control.entry.segments, due_ms)
         crash_point("segment.before_write", self._control.epoch)
-        header = SegmentHeader(self._log.head, self._stores(), commit.checkpoint.encode())
-        encoded = encode(header, commit.changes, max_bytes=self._recipe.config["penstock.segment.max.bytes"])
-        log = self._log.append(self._write(encoded))
+        rest = self._write_changes(commit.changes, commit.checkpoint.encode())
+        log = self._log.append([*self._parts, *rest])
         log = self._maintain(log)
         crash_point("segment.after_write", self._control.epoch)
         assert log.head is not None
         return TaskEntry(log.head.hex(), log_to_json(log), due_ms)
+
+    def _write_part(self, changes: Changes) -> None:
+        """Write changes that are spilled, as a part of the commit that ends the epoch."""
+        self._parts += self._write_changes(changes, None)
+
+    def _write_changes(self, changes: Changes, checkpoint: bytes | None) -> list[SegmentInfo]:
+        """Write the next changes of the epoch as segments; `checkpoint` ends the commit."""
+        parent = self._parts[-1].last if self._parts else self._log.head
+        header = SegmentHeader(parent, self._stores(), checkpoint)
+        return self._write(encode(header, changes, max_bytes=self._recipe.config["penstock.segment.max.bytes"]))
+
+    def _open_scratch(self) -> Base:
+        return LmdbBase(self._scratch / uuid.uuid4().hex)
 
     def _advance(self) -> None:
         """Bring the base to the head of the log, and read the checkpoint that stands there."""
