@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from penstock.host.spark import planning, sink, task_epoch, task_state
+from tests.spark.crashes import Crashes
 from tests.spark.support import SparkRunner
 from tests.support.brokers import RunningBroker
 
@@ -22,3 +24,16 @@ def spark_runner(broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory
 def application(unique_name: Callable[[str], str]) -> str:
     """An application.id of the test's own."""
     return unique_name("app")
+
+
+@pytest.fixture
+def crashes(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, float, int], Crashes]:
+    """A function that has crashes strike from then on, given seed, probability and how many at most."""
+
+    def install(seed: int, probability: float, most: int) -> Crashes:
+        installed = Crashes(seed, probability, most)
+        for module in (planning, sink, task_epoch, task_state):
+            monkeypatch.setattr(module, "crash_point", installed)
+        return installed
+
+    return install

@@ -72,6 +72,11 @@ class InlineQuery:
         self._reader.commit(end)
         return True
 
+    @property
+    def epochs(self) -> int:
+        """The number of committed epochs."""
+        return self._committed
+
     def run_to_end(self) -> None:
         """Run epochs until nothing is due."""
         while self.epoch():

@@ -6,7 +6,6 @@ The tests with real processes are elsewhere; these are quick, so they try many o
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -15,48 +14,16 @@ import pytest
 
 from penstock import Materialized, StreamsBuilder, Topology
 from penstock.errors import StreamsError
-from penstock.host.spark import crashpoints, planning, sink, task_epoch, task_state
 from penstock.host.spark.checkpoint import Checkpoint
 from penstock.host.spark.failures import QueryFailedError, failure_in
 from penstock.state.segment_log import log_from_json
+from tests.spark.crashes import Crashes, KilledError
 from tests.spark.inline import InlineQuery
 from tests.spark.support import SparkRunner, lines
 from tests.spark.test_topologies import TEXT, final, number, random_lines, word_count
 from tests.support.brokers import RunningBroker
 
 pytestmark = pytest.mark.xdist_group("spark")
-
-
-class KilledError(BaseException):
-    """What a kill is in one process."""
-
-
-class Crashes:
-    """Strikes at points chosen by a seed: each time a process comes to a point, with a certain probability."""
-
-    def __init__(self, seed: int, probability: float, most: int) -> None:
-        self._random = random.Random(seed)
-        self._probability = probability
-        self._left = most
-        self.struck: Counter[str] = Counter()
-
-    def __call__(self, name: str, epoch: int) -> None:
-        assert name in crashpoints.POINTS
-        if self._left and self._random.random() < self._probability:
-            self._left -= 1
-            self.struck[name] += 1
-            raise KilledError(f"{name} at epoch {epoch}")
-
-
-@pytest.fixture
-def crashes(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, float, int], Crashes]:
-    def install(seed: int, probability: float, most: int) -> Crashes:
-        installed = Crashes(seed, probability, most)
-        for module in (planning, sink, task_epoch, task_state):
-            monkeypatch.setattr(module, "crash_point", installed)
-        return installed
-
-    return install
 
 
 @pytest.fixture

@@ -122,10 +122,33 @@ def test_topics_that_cannot_be_joined_are_refused() -> None:
         place(two_sources(frozenset(["b", "r"]), fixed=3), {"a": 2, "b": 5}, parallelism=2)
 
 
-def test_a_subtopology_that_feeds_itself_is_refused() -> None:
-    spec = SubtopologySpec(0, (SourceSpec("s", ("a", "r")),), source_topics=("a", "r"), sink_topics=("r",))
-    with pytest.raises(TopologyError, match=r"the sub-topologies \[0\] feed themselves"):
-        place(BuiltTopology((spec,), {"r": InternalTopic("r", {})}), {"a": 1}, parallelism=2)
+def fed(edges: Mapping[int, Sequence[int]], outside: Collection[int]) -> BuiltTopology:
+    """Sub-topologies that feed those of `edges`, and read a topic `a` of the brokers where they are `outside`."""
+    specs = []
+    for number, targets in edges.items():
+        sources = [f"r{number}", *(["a"] if number in outside else [])]
+        sinks = tuple(f"r{target}" for target in targets)
+        node = SourceSpec(f"s{number}", tuple(sources))
+        specs.append(SubtopologySpec(number, (node,), source_topics=tuple(sources), sink_topics=sinks))
+    return BuiltTopology(tuple(specs), {f"r{number}": InternalTopic(f"r{number}", {}, 1) for number in edges})
+
+
+@pytest.mark.parametrize(
+    ("edges", "outside", "levels"),
+    [
+        ({0: [0]}, [0], [[0]]),
+        ({0: [1], 1: [0]}, [0, 1], [[0], [1]]),
+        ({0: [1], 1: [0]}, [1], [[1], [0]]),
+        ({0: [], 1: [2, 0], 2: [1]}, [1, 2], [[1], [0, 2]]),
+        ({0: [1], 1: [2], 2: [1, 3], 3: []}, [0], [[0], [1], [2], [3]]),
+        ({0: [1, 2], 1: [0, 2], 2: [1, 0]}, [0], [[0], [1], [2]]),
+    ],
+)
+def test_a_loop_begins_with_the_subtopology_that_reads_from_the_brokers(
+    edges: Mapping[int, Sequence[int]], outside: Collection[int], levels: list[list[int]]
+) -> None:
+    placed = place(fed(edges, outside), {"a": 1}, parallelism=2)
+    assert [[task.subtopology for task in tasks] for tasks in placed.levels] == levels
 
 
 def topology_shape(built: BuiltTopology, partitions: int = 2) -> dict[str, object]:

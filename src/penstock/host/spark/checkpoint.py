@@ -6,7 +6,8 @@
       generation            the number of the newest driver; who has a smaller one is a zombie
       lock                  held by the running driver (local file systems only)
       manifests/<epoch>     one an epoch: the head and the live segments of each task (`Manifest`); epoch 0 is empty and
-      has none state/<task>/<id>     segments, immutable, named by the digest of parent and content
+                            has none
+      state/<task>/<id>     segments, and files of rows carried to the next epoch: immutable, named by a digest
 
 Every file appears whole or not at all: it is written under a temporary name and renamed, on object stores put in one
 request. A segment in no retained manifest is garbage. Nothing here knows what is in a segment, or of Spark.
@@ -34,16 +35,18 @@ class TaskEntry:
 
     head: the position (hex) after its last commit, empty before the first. segments: its log of live segments as
     `log_to_json` gives it; decoded only where a task needs it. due_ms: when its next wall-clock punctuation is due,
-    None for never.
+    None for never. carried: its file of rows for the next epoch as `encode_carried` tells of it, None for no rows.
     """
 
     head: str = ""
     segments: Mapping[str, Any] = field(default_factory=lambda: {"deltas": [], "snapshots": []})
     due_ms: int | None = None
+    carried: Mapping[str, Any] | None = None
 
     def ids(self) -> set[str]:
-        """Return the ids (hex) of all live segments."""
-        return {info["id"] for kind in ("deltas", "snapshots") for info in self.segments[kind]}
+        """Return the ids (hex) of all live segments and of the file of carried rows."""
+        files = {info["id"] for kind in ("deltas", "snapshots") for info in self.segments[kind]}
+        return files if self.carried is None else {*files, self.carried["id"]}
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ class Manifest:
         return self.tasks.get(task, TaskEntry())
 
     def segments(self) -> set[tuple[str, str]]:
-        """Return all segments that this manifest names, as (task, id)."""
+        """Return all segments and files of carried rows that this manifest names, as (task, id)."""
         return {(task, segment) for task, entry in self.tasks.items() for segment in entry.ids()}
 
     def due_ms(self) -> int | None:
@@ -219,6 +222,14 @@ class Checkpoint:
         """Return the bytes of a segment, None if it is not there."""
         return self._read(_segment_path(task, segment))
 
+    def read_segment_range(self, task: str, segment: str, offset: int, length: int) -> bytes | None:
+        """Return `length` bytes of a segment from `offset` on, None if it is not there."""
+        try:
+            with self._files.open_input_file(f"{self._root}/{_segment_path(task, segment)}") as file:
+                return bytes(file.read_at(length, offset))
+        except FileNotFoundError:
+            return None
+
     def write_segment(self, task: str, segment: str, data: bytes, before_rename: Callable[[], None]) -> None:
         """Write a segment; harmless when it is there already, since equal ids mean equal bytes."""
         self._write(_segment_path(task, segment), data, before_rename)
@@ -277,7 +288,9 @@ def encode_manifest(manifest: Manifest) -> bytes:
         "generation": manifest.generation,
         "planned_ms": manifest.planned_ms,
         "committed_ms": manifest.committed_ms,
-        "tasks": {name: [entry.head, entry.segments, entry.due_ms] for name, entry in manifest.tasks.items()},
+        "tasks": {
+            name: [entry.head, entry.segments, entry.due_ms, entry.carried] for name, entry in manifest.tasks.items()
+        },
         "offsets": manifest.offsets,
         "input": {topic: [figures.records, figures.bytes] for topic, figures in manifest.input.items()},
         "records_out": manifest.records_out,

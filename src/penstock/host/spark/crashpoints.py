@@ -18,6 +18,8 @@ The points, in the order in which an epoch meets them:
     segment.before_write    the commit of a task is encoded, no segment is written
     segment.torn_write      a segment is written under its temporary name, not yet renamed
     segment.after_write     the segments of a task are durable, the driver does not know them yet
+    carried.torn_write      the rows that a task hands to the next epoch are written under a temporary name
+    carried.after_write     they are durable, the driver does not know them yet
     base.after_apply        the base of a task has been advanced to its head
     transaction.before      a sink partition has all its rows, nothing is sent
     transaction.open        the records are sent, the transaction is open
@@ -43,6 +45,8 @@ POINTS = (
     "segment.before_write",
     "segment.torn_write",
     "segment.after_write",
+    "carried.torn_write",
+    "carried.after_write",
     "base.after_apply",
     "transaction.before",
     "transaction.open",

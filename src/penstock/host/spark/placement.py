@@ -2,9 +2,10 @@
 functions over plain data.
 
 A sub-topology that is fed by repartition topics stands one level above the highest that feeds it; all others stand on
-level 0. A level has the tasks of its sub-topologies, numbered from 0 in the order of (sub-topology, partition); task n
-of a level runs in Spark partition n modulo the partitions of the level. The lane of a task is its number over all
-levels.
+level 0. Where sub-topologies feed one another, one of them does not wait for the others: what they send it arrives in
+the next epoch (see `carried`). A level has the tasks of its sub-topologies, numbered from 0 in the order of
+(sub-topology, partition); task n of a level runs in Spark partition n modulo the partitions of the level. The lane of a
+task is its number over all levels.
 """
 
 from __future__ import annotations
@@ -117,8 +118,7 @@ def place(
 
     Raises:
         MissingSourceTopicError: a source topic does not exist.
-        TopologyError: co-partitioned topics differ in their partitions, a sub-topology feeds itself, or the grouper
-            leaves partitions out.
+        TopologyError: co-partitioned topics differ in their partitions, or the grouper leaves partitions out.
     """
     check_source_topics(topology, topics)
     source_partitions = {t: topics[t] for spec in topology.subtopologies for t in spec.source_topics if t in topics}
@@ -216,17 +216,36 @@ def _levels(topology: BuiltTopology) -> dict[int, int]:
     feeders = {spec.id: _feeders(spec, topology) for spec in topology.subtopologies}
     levels: dict[int, int] = {}
     while len(levels) < len(feeders):
-        ready = [s for s, above in feeders.items() if s not in levels and all(f in levels for f in above)]
-        if not ready:
-            cycle = sorted(s for s in feeders if s not in levels)
-            raise TopologyError(
-                f"the sub-topologies {cycle} feed themselves through repartition topics, as those of a join by foreign "
-                "key do; the Spark host cannot run that in one epoch. Write what goes back to a topic of your own and "
-                "read that, or group a table by the foreign key and join by keys."
-            )
-        for subtopology in ready:
-            levels[subtopology] = 1 + max((levels[f] for f in feeders[subtopology]), default=-1)
+        waiting = [each for each in feeders if each not in levels]
+        ready = [each for each in waiting if all(feeder in levels for feeder in feeders[each])]
+        for subtopology in ready or [_first_of_loop(waiting, feeders, topology)]:
+            above = (levels[feeder] for feeder in feeders[subtopology] if feeder in levels)
+            levels[subtopology] = 1 + max(above, default=-1)
     return levels
+
+
+def _first_of_loop(waiting: list[int], feeders: Mapping[int, set[int]], topology: BuiltTopology) -> int:
+    """Return which of the sub-topologies `waiting`, all behind a loop or in one, goes before those that feed it: one in
+    a loop that waits for no other loop, and if there is one it reads a topic of the brokers."""
+    above = {each: _upstream(each, feeders, set(waiting)) for each in waiting}
+    candidates = [each for each in waiting if all(each in above[feeder] for feeder in above[each])]
+    outside = {
+        spec.id
+        for spec in topology.subtopologies
+        if any(topic not in topology.repartition_topics for topic in spec.source_topics)
+    }
+    return min(candidates, key=lambda each: (each not in outside, each))
+
+
+def _upstream(subtopology: int, feeders: Mapping[int, set[int]], within: set[int]) -> set[int]:
+    """Return the sub-topologies of `within` whose records come to `subtopology`, over any number of others."""
+    found: set[int] = set()
+    open_ends = [subtopology]
+    while open_ends:
+        new = (feeders[open_ends.pop()] & within) - found
+        found |= new
+        open_ends.extend(new)
+    return found
 
 
 def _feeders(spec: SubtopologySpec, topology: BuiltTopology) -> set[int]:

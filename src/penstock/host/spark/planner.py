@@ -49,6 +49,12 @@ def next_quota(quota: int, read_bytes: int, duration_ms: int, limits: Limits) ->
     return int(min(max(bounded, _MIN_QUOTA), limits.max_bytes))
 
 
+def remaining_quota(quota: int, carried_bytes: int) -> int:
+    """Return the bytes that an epoch may read besides `carried_bytes` that it was handed by the one before: so loops
+    that multiply records hold new ones back, and never stop them."""
+    return max(quota - carried_bytes, min(quota, _MIN_QUOTA))
+
+
 def plan(
     positions: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],

@@ -15,11 +15,12 @@ from pyspark.sql.datasource import InputPartition
 from penstock.client.api import OffsetAndMetadata
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.errors import BrokerNotFoundError, KafkaError, StreamsError, TaskCorruptedError
+from penstock.host.spark.carried import carried_bytes, carried_ranges
 from penstock.host.spark.checkpoint import Manifest
 from penstock.host.spark.cleaner import Cleaner
 from penstock.host.spark.crashpoints import crash_point
 from penstock.host.spark.failures import QueryFailedError, encode_failure
-from penstock.host.spark.planner import Limits, first_quota, next_quota, plan
+from penstock.host.spark.planner import Limits, first_quota, next_quota, plan, remaining_quota
 from penstock.host.spark.protocol import EpochOffset, SinkControl, TaskControl
 from penstock.host.spark.recipe import Recipe
 from penstock.host.spark.stage import open_checkpoint
@@ -95,7 +96,8 @@ class Planning:
         ends = self._ends()
         positions = {tp: start.position(tp) for tp in self._recipe.inputs}
         self._check_ends(positions, ends)
-        planned = plan(positions, ends, self._record_bytes, self._quota)
+        quota = remaining_quota(self._quota, carried_bytes(manifest))
+        planned = plan(positions, ends, self._record_bytes, quota)
         if planned == positions and start.epoch > 0 and not self._is_due(manifest, now):
             return start
         self._planned_here = start.epoch + 1
@@ -120,11 +122,13 @@ class Planning:
                 "delete both, or restore both from the same copy."
             )
         manifest = self._manifest_of(start)
+        carried = carried_ranges(manifest, placement)
         count = placement.partitions[0]
         parts: list[EpochPartition] = [EpochPartition([], [], None) for _ in range(count)]
         for task, place in placement.places.items():
             part = parts[place.number % count]
-            part.controls.append((task, TaskControl(end.epoch, end.planned_ms, manifest.entry(str(task)))))
+            entry = manifest.entry(str(task))
+            part.controls.append((task, TaskControl(end.epoch, end.planned_ms, entry, carried.get(task, ()))))
             for tp in placement.inputs_of(task, recipe.topology.repartition_topics):
                 if end.position(tp) > start.position(tp):
                     part.ranges.append(Range(task, tp, start.position(tp), end.position(tp)))
@@ -194,6 +198,8 @@ class Planning:
                 raise QueryFailedError(encode_failure(error, ""))
 
     def _is_due(self, manifest: Manifest, now: int) -> bool:
+        if any(entry.carried is not None for entry in manifest.tasks.values()):
+            return True
         due = manifest.due_ms()
         return due is not None and due <= now and self._fixed_ends is None
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from penstock.host.spark.carried import CarriedRange
 from penstock.host.spark.checkpoint import TaskEntry
 from penstock.host.spark.rows import decode_message, encode_message
 from penstock.record import TopicPartition
@@ -46,21 +47,24 @@ class EpochOffset:
 
 
 class TaskControl(NamedTuple):
-    """What a task knows of its epoch: number, clock (ms), and its entry in the manifest of the epoch before."""
+    """What a task knows of its epoch: number, clock (ms), its entry in the manifest of the epoch before, and where the
+    rows are that were carried to it."""
 
     epoch: int
     planned_ms: int
     entry: TaskEntry
+    carried: tuple[CarriedRange, ...] = ()
 
     def encode(self) -> bytes:
         """Return the control as a blob."""
-        return encode_message((self.epoch, self.planned_ms, *_entry_fields(self.entry)))
+        carried = tuple(map(tuple, self.carried))
+        return encode_message((self.epoch, self.planned_ms, _entry_fields(self.entry), carried))
 
     @staticmethod
     def decode(blob: bytes) -> TaskControl:
         """Return the control of a blob."""
-        epoch, planned_ms, *entry = decode_message(blob)
-        return TaskControl(epoch, planned_ms, TaskEntry(*entry))
+        epoch, planned_ms, entry, carried = decode_message(blob)
+        return TaskControl(epoch, planned_ms, TaskEntry(*entry), tuple(map(CarriedRange._make, carried)))
 
     def is_idle(self) -> bool:
         """Return whether a task without input has nothing to do: it has been initialised before and no punctuation is
@@ -92,8 +96,9 @@ class TaskReport(NamedTuple):
         return TaskReport(task, epoch, generation, parent, TaskEntry(*entry), taken, printed)
 
 
-def _entry_fields(entry: TaskEntry) -> tuple[str, dict[str, Any], int | None]:
-    return entry.head, dict(entry.segments), entry.due_ms
+def _entry_fields(entry: TaskEntry) -> tuple[str, dict[str, Any], int | None, dict[str, Any] | None]:
+    carried = None if entry.carried is None else dict(entry.carried)
+    return entry.head, dict(entry.segments), entry.due_ms, carried
 
 
 class SinkControl(NamedTuple):

@@ -33,6 +33,15 @@ _MARSHAL_VERSION = 2  # without references between objects: smaller and three ti
 _FRAME_BYTES = 8 * 1024 * 1024
 
 
+class TaskInput(NamedTuple):
+    """Records of one lane of one partition, as bytes: what a task is given."""
+
+    lane: int
+    topic: str
+    partition: int
+    batch: RecordBatch
+
+
 class Row(NamedTuple):
     """One row; see the module."""
 
@@ -69,7 +78,7 @@ def encode_batch(topic: str, partition: int, batch: RecordBatch, max_bytes: int)
     ]
 
 
-def decode_batch(blob: bytes) -> tuple[str, int, RecordBatch]:
+def decode_batch(blob: bytes | memoryview) -> tuple[str, int, RecordBatch]:
     """Return topic, partition and records of a blob made by `encode_batch`."""
     topic, partition, keys, values, timestamps, offsets, headers = marshal.loads(blob)
     values = keys if values is None else values

@@ -22,9 +22,8 @@ from penstock.client.confluent.consumer import ConfluentFetcher
 from penstock.host.spark.planning import EpochPartition, Planning, Range
 from penstock.host.spark.protocol import EpochOffset
 from penstock.host.spark.recipe import Recipe, load_recipe
-from penstock.host.spark.rows import CONTROL, DATA, SCHEMA_DDL, Row, encode_batch, write_rows
+from penstock.host.spark.rows import CONTROL, DATA, SCHEMA_DDL, Row, TaskInput, encode_batch, write_rows
 from penstock.host.spark.stage import ended_by_failure, prepare_worker, run_task
-from penstock.host.spark.task_epoch import TaskInput
 from penstock.plan.subtopology import TaskId
 
 FORMAT = "penstock-source"

@@ -26,12 +26,13 @@ from penstock.host.spark.rows import (
     HEAD,
     OUTPUT,
     Row,
+    TaskInput,
     decode_batch,
     encode_batch,
     read_rows,
     write_rows,
 )
-from penstock.host.spark.task_epoch import TaskEpoch, TaskInput
+from penstock.host.spark.task_epoch import TaskEpoch
 from penstock.plan.subtopology import TaskId
 from penstock.task.record_collector import OutputBatch
 

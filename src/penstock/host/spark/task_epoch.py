@@ -3,31 +3,26 @@ when the driver has committed it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
+from penstock.host.spark.carried import encode_carried, read_carried
 from penstock.host.spark.checkpoint import Checkpoint, TaskEntry
 from penstock.host.spark.crashpoints import crash_point
 from penstock.host.spark.printing import PrintBuffer
 from penstock.host.spark.protocol import TaskControl, TaskReport
 from penstock.host.spark.recipe import Recipe
+from penstock.host.spark.rows import TaskInput
 from penstock.host.spark.task_state import TaskState
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch
 from penstock.task.punctuation import EpochSchedules
 from penstock.task.record_collector import OutputBatch
 from penstock.task.stream_task import StreamTask, TaskCommit
-
-
-class TaskInput(NamedTuple):
-    """Records of one lane of one partition, as bytes."""
-
-    lane: int
-    topic: str
-    partition: int
-    batch: RecordBatch
 
 
 class TaskEpoch:
@@ -43,11 +38,11 @@ class TaskEpoch:
 
     def run(self, inputs: Iterable[TaskInput], printed: PrintBuffer) -> tuple[list[OutputBatch], TaskReport]:
         """Return output and report; raises StreamsError if the task fails, with nothing done that counts."""
-        arriving = iter(inputs)
-        first = next(arriving, None)
         control = self._control
+        arriving = chain(read_carried(self._checkpoint, control.carried), inputs)
+        first = next(arriving, None)
         if first is None and control.is_idle():
-            return [], self._report(control.entry, "")
+            return [], self._report(replace(control.entry, carried=None), "")
         state = TaskState(self._recipe, self._checkpoint, self._task, control)
         try:
             commit = self._process(state, chain(() if first is None else (first,), arriving))
@@ -55,8 +50,10 @@ class TaskEpoch:
             entry = state.write_commit(commit)
         finally:
             state.close()
+        sent, carried = self._apart(commit.output)
+        entry = replace(entry, carried=self._write_carried(carried))
         self._write_order(commit)
-        return commit.output, self._report(entry, printed.text())
+        return sent, self._report(entry, printed.text())
 
     def _process(self, state: TaskState, inputs: Iterable[TaskInput]) -> TaskCommit:
         recipe, control = self._recipe, self._control
@@ -82,6 +79,35 @@ class TaskEpoch:
         commit = task.prepare_commit()
         task.close()
         return commit
+
+    def _apart(self, output: list[OutputBatch]) -> tuple[list[OutputBatch], list[TaskInput]]:
+        """Return the output that moves on in this epoch, and that for tasks that have run in it already, or run beside
+        this one."""
+        places = self._recipe.placement.places
+        level, _, lane = places[self._task]
+        sent: list[OutputBatch] = []
+        carried: list[TaskInput] = []
+        for each in output:
+            if (
+                each.topic in self._recipe.topology.repartition_topics
+                and places[self._recipe.placement.consumer(each.topic, each.partition)].level <= level
+            ):
+                carried.append(TaskInput(lane, *each))
+            else:
+                sent.append(each)
+        return sent, carried
+
+    def _write_carried(self, rows: list[TaskInput]) -> Mapping[str, Any] | None:
+        """Write rows for the next epoch, if there are any; return what the manifest says of them."""
+        epoch = self._control.epoch
+        encoded = encode_carried(epoch, rows, self._recipe.config["penstock.row.max.bytes"])
+        if encoded is None:
+            return None
+        carried, data = encoded
+        torn = partial(crash_point, "carried.torn_write", epoch)
+        self._checkpoint.write_segment(str(self._task), carried["id"], data, torn)
+        crash_point("carried.after_write", epoch)
+        return carried
 
     def _count(self, topic: str, batch: RecordBatch) -> None:
         if topic not in self._recipe.topology.repartition_topics:
