@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
+from benchmarks.families_on_spark import measure_family, measure_idle_epoch
 from benchmarks.measuring import Measurement
 from benchmarks.on_spark import measure_latency, measure_on_spark
 from benchmarks.rivals.kafka_streams import measure_kafka_streams
@@ -24,6 +25,8 @@ RUNS: Final[dict[str, Callable[..., Measurement | dict[str, Any]]]] = {
     "native": measure_native,
     "java": measure_kafka_streams,
     "latency": measure_latency,
+    "family": measure_family,
+    "idle": measure_idle_epoch,
 }
 
 

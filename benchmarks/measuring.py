@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 WARM_SHARE: Final = 0.3
 """Share of the lines after which the window opens."""
@@ -108,9 +108,23 @@ def cpu_seconds_of(roots: list[int]) -> float | None:
     """Return the CPU time of these processes and their descendants, ended ones too; None where there is no /proc."""
     if not Path("/proc/self/stat").exists():
         return None
-    times: dict[int, float] = {}
-    children: dict[int, list[int]] = {}
+    processes = _processes()
     tick = os.sysconf("SC_CLK_TCK")
+    return sum(processes[pid].ticks for root in roots for pid in _family_of(root, processes)) / tick
+
+
+def descendants(root: int) -> list[int]:
+    """Return the processes that descend from `root`, and itself; empty where there is no /proc."""
+    return _family_of(root, _processes()) if Path("/proc/self/stat").exists() else []
+
+
+class _Process(NamedTuple):
+    parent: int
+    ticks: int  # user and system, its own and of children that it waited for
+
+
+def _processes() -> dict[int, _Process]:
+    found: dict[int, _Process] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
@@ -118,12 +132,17 @@ def cpu_seconds_of(roots: list[int]) -> float | None:
             fields = (entry / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue  # it has ended since
-        pid = int(entry.name)
-        times[pid] = sum(map(int, fields[11:15])) / tick  # user and system, its own and of children that it waited for
-        children.setdefault(int(fields[1]), []).append(pid)
-    total, waiting = 0.0, [root for root in roots if root in times]
+        found[int(entry.name)] = _Process(int(fields[1]), sum(map(int, fields[11:15])))
+    return found
+
+
+def _family_of(root: int, processes: Mapping[int, _Process]) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for pid, process in processes.items():
+        children.setdefault(process.parent, []).append(pid)
+    found: list[int] = []
+    waiting = [root] if root in processes else []
     while waiting:
-        pid = waiting.pop()
-        total += times[pid]
-        waiting.extend(children.get(pid, ()))
-    return total
+        found.append(waiting.pop())
+        waiting.extend(children.get(found[-1], ()))
+    return found

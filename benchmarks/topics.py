@@ -29,7 +29,8 @@ def topics(bootstrap: str, *names: str) -> Iterator[None]:
     """Make topics of PARTITIONS partitions, and delete them afterwards."""
     admin = ConfluentAdmin(client_config(bootstrap))
     try:
-        admin.create_topics([NewTopic(name, PARTITIONS) for name in names])
+        # for ever, whatever the timestamps of the records
+        admin.create_topics([NewTopic(name, PARTITIONS, config={"retention.ms": "-1"}) for name in names])
         yield
     finally:
         with suppress(StreamsError):

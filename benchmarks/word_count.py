@@ -11,12 +11,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -25,11 +21,8 @@ if not __package__:  # run as a script: the root of the repository is not on the
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.program import INPUT, OUTPUT, WORDS
+from benchmarks.running import AT_LEAST_ONCE, Broker, ContestError, brokers, run_contestant
 from benchmarks.topics import check_counts, fill, topics
-from penstock.broker.process import BrokerProcess
-from tests.support.kafka import KafkaUnavailableError, RealKafka
-
-ROOT: Final = Path(__file__).resolve().parents[1]
 
 CONTESTANTS: Final = {
     "a": "the task alone, one core",
@@ -44,8 +37,6 @@ SHARE_OF_LINES: Final = {"all distinct": 0.1, "c": 0.1}
 """What takes longer for each line gets fewer of them."""
 
 LATENCY_EPOCHS: Final = 30
-_TIMEOUT_SECONDS: Final = 1800
-_EXACTLY_ONCE, _AT_LEAST_ONCE = "exactly_once_v2", "at_least_once"
 
 
 @dataclass
@@ -55,15 +46,6 @@ class Results:
     measurements: list[dict[str, Any]] = field(default_factory=list)
     latency: list[dict[str, Any]] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Broker:
-    """A broker of the run and what it can promise."""
-
-    name: str
-    bootstrap: str
-    guarantee: str
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -79,8 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for text in WORDS:
             _contest(results, "a", "", run="task", text=text, **_size(options, "a", text))
     if set(asked) - {"a"}:
-        with _brokers(options, results) as brokers:
-            _contests_on_brokers(results, options, asked, brokers)
+        with brokers(options.bootstrap, results.missing) as found:
+            _contests_on_brokers(results, options, asked, found)
     print(json.dumps(_as_json(results), indent=2) if options.json else _as_text(results))
     return 0 if not results.missing else 1
 
@@ -100,32 +82,12 @@ def _size(options: argparse.Namespace, letter: str, text: str) -> dict[str, int]
     return {"lines": max(1, int(options.lines * share)), "words_per_line": options.words_per_line}
 
 
-@contextmanager
-def _brokers(options: argparse.Namespace, results: Results) -> Iterator[list[Broker]]:
-    """Give the brokers of the run: the one that the user names, or a real Kafka, where it can be had, and the embedded
-    broker."""
-    with ExitStack() as running:
-        if options.bootstrap:
-            yield [Broker("Kafka", options.bootstrap, _EXACTLY_ONCE)]
-            return
-        brokers = []
-        try:
-            kafka = running.enter_context(RealKafka())
-            brokers.append(Broker("Kafka", kafka.bootstrap_servers, _EXACTLY_ONCE))
-        except KafkaUnavailableError as error:
-            results.missing["a real Kafka"] = str(error)
-        directory = running.enter_context(tempfile.TemporaryDirectory(prefix="penstock-benchmark-"))
-        embedded = running.enter_context(BrokerProcess(Path(directory)))
-        brokers.append(Broker("embedded broker", embedded.bootstrap_servers, _AT_LEAST_ONCE))
-        yield brokers
-
-
 def _contests_on_brokers(
-    results: Results, options: argparse.Namespace, asked: Sequence[str], brokers: Sequence[Broker]
+    results: Results, options: argparse.Namespace, asked: Sequence[str], found: Sequence[Broker]
 ) -> None:
-    first = brokers[0]
+    first = found[0]
     for text in WORDS:
-        for broker in brokers:
+        for broker in found:
             letters = [letter for letter in "bcde" if letter in asked and (letter == "b" or broker is first)]
             if not letters:
                 continue
@@ -133,7 +95,7 @@ def _contests_on_brokers(
                 fill(broker.bootstrap, INPUT, text, **_size(options, "b", text))
                 for letter in letters:
                     _topic_to_topic(results, options, letter, text, broker)
-    for broker in brokers if "latency" in asked else ():
+    for broker in found if "latency" in asked else ():
         for levels in (1, 2, 3):
             with topics(broker.bootstrap, INPUT, OUTPUT):
                 _contest(
@@ -153,7 +115,7 @@ def _topic_to_topic(results: Results, options: argparse.Namespace, letter: str, 
     run = {"b": "spark", "c": "transform", "d": "native", "e": "java"}[letter]
     size = _size(options, letter, text)
     promised = {"guarantee": broker.guarantee} if letter in "be" else {}
-    if letter == "e" and broker.guarantee == _AT_LEAST_ONCE:
+    if letter == "e" and broker.guarantee == AT_LEAST_ONCE:
         results.missing["e"] = "Kafka Streams needs a real Kafka"
         return
     with topics(broker.bootstrap, OUTPUT):
@@ -178,24 +140,11 @@ def _topic_to_topic(results: Results, options: argparse.Namespace, letter: str, 
 def _contest(results: Results, letter: str, broker: str, **asked: Any) -> dict[str, Any] | None:
     """Run one contestant in a process of its own; note its result, or why there is none."""
     print(f"{letter}: {CONTESTANTS[letter]}, {asked.get('text', broker)} ...", file=sys.stderr, flush=True)
-    paths = [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.contestant", json.dumps(asked)],
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_SECONDS,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-            check=True,
-        )
-    except subprocess.CalledProcessError as error:
-        reason = (error.stderr.strip().splitlines() or [f"exit code {error.returncode}"])[-1]
-        results.missing[f"{letter}, {asked.get('text', broker)}"] = reason[:300]
+        result = {**run_contestant(asked), "broker": broker}
+    except ContestError as error:
+        results.missing[f"{letter}, {asked.get('text', broker)}"] = str(error)
         return None
-    except subprocess.TimeoutExpired:
-        results.missing[f"{letter}, {asked.get('text', broker)}"] = f"took longer than {_TIMEOUT_SECONDS} s"
-        return None
-    result: dict[str, Any] = {**json.loads(done.stdout.splitlines()[-1]), "broker": broker}
     (results.latency if letter == "latency" else results.measurements).append(result)
     return result
 

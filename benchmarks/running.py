@@ -1,0 +1,76 @@
+"""What the benchmarks of Spark share: the brokers of a run, and a process of its own for each contestant."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from penstock.broker.process import BrokerProcess
+from tests.support.kafka import KafkaUnavailableError, RealKafka
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+EXACTLY_ONCE: Final = "exactly_once_v2"
+AT_LEAST_ONCE: Final = "at_least_once"
+_TIMEOUT_SECONDS: Final = 1800
+
+
+class ContestError(Exception):
+    """A contestant has no result; the text says why."""
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A broker of the run and what it can promise."""
+
+    name: str
+    bootstrap: str
+    guarantee: str
+
+
+@contextmanager
+def brokers(bootstrap: str | None, missing: dict[str, str]) -> Iterator[list[Broker]]:
+    """Give the brokers of the run: the one at `bootstrap`, or else a real Kafka, where it can be had (`missing` is told
+    why not), and the embedded broker."""
+    with ExitStack() as running:
+        if bootstrap:
+            yield [Broker("Kafka", bootstrap, EXACTLY_ONCE)]
+            return
+        found = []
+        try:
+            kafka = running.enter_context(RealKafka())
+            found.append(Broker("Kafka", kafka.bootstrap_servers, EXACTLY_ONCE))
+        except KafkaUnavailableError as error:
+            missing["a real Kafka"] = str(error)
+        directory = running.enter_context(tempfile.TemporaryDirectory(prefix="penstock-benchmark-"))
+        embedded = running.enter_context(BrokerProcess(Path(directory)))
+        found.append(Broker("embedded broker", embedded.bootstrap_servers, AT_LEAST_ONCE))
+        yield found
+
+
+def run_contestant(asked: dict[str, Any]) -> dict[str, Any]:
+    """Run one contestant (see contestant.py) in a process of its own and return its result; raises ContestError."""
+    paths = [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.contestant", json.dumps(asked)],
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_SECONDS,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            check=True,
+        )
+    except subprocess.CalledProcessError as error:
+        reason = (error.stderr.strip().splitlines() or [f"exit code {error.returncode}"])[-1]
+        raise ContestError(reason[:300]) from error
+    except subprocess.TimeoutExpired as error:
+        raise ContestError(f"took longer than {_TIMEOUT_SECONDS} s") from error
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
