@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from penstock.dsl.table import KTable
     from penstock.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
     from penstock.errors import StreamsError
-    from penstock.host.api import State
+    from penstock.host.api import Staleness, State
+    from penstock.host.open import open_state
     from penstock.plan.describe import TopologyDescription
     from penstock.plan.offset_reset import AutoOffsetReset
     from penstock.plan.partition_grouper import PartitionGrouper
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from penstock.serdes.windowed import WindowedSerdes
     from penstock.state.api import KeyValueIterator, KeyValueStore, ReadOnlyKeyValueStore, StateStore, StoreBuilder
     from penstock.state.custom import CustomStateStore, CustomStoreSupplier, StateStoreContext
+    from penstock.state.query.queryable import QueryableStoreType, QueryableStoreTypes, StoreQueryParameters
     from penstock.state.rocksdb import RocksDBConfigSetter
     from penstock.state.stores import Stores
     from penstock.state.versioned_api import (
@@ -112,7 +114,8 @@ _MODULES = {
     "penstock.dsl.table": ("KTable",),
     "penstock.dsl.windowed": ("SessionWindowedKStream", "TimeWindowedKStream"),
     "penstock.errors": ("StreamsError",),
-    "penstock.host.api": ("State",),
+    "penstock.host.api": ("Staleness", "State"),
+    "penstock.host.open": ("open_state",),
     "penstock.plan.describe": ("TopologyDescription",),
     "penstock.plan.offset_reset": ("AutoOffsetReset",),
     "penstock.plan.partition_grouper": ("PartitionGrouper",),
@@ -153,6 +156,7 @@ _MODULES = {
     "penstock.serdes.windowed": ("WindowedSerdes",),
     "penstock.state.api": ("KeyValueIterator", "KeyValueStore", "ReadOnlyKeyValueStore", "StateStore", "StoreBuilder"),
     "penstock.state.custom": ("CustomStateStore", "CustomStoreSupplier", "StateStoreContext"),
+    "penstock.state.query.queryable": ("QueryableStoreType", "QueryableStoreTypes", "StoreQueryParameters"),
     "penstock.state.rocksdb": ("RocksDBConfigSetter",),
     "penstock.state.stores": ("Stores",),
     "penstock.state.versioned_api": (
@@ -223,6 +227,8 @@ __all__ = [
     "ProcessorWrapper",
     "Produced",
     "PunctuationType",
+    "QueryableStoreType",
+    "QueryableStoreTypes",
     "ReadOnlyKeyValueStore",
     "ReadOnlySessionStore",
     "ReadOnlyWindowStore",
@@ -238,10 +244,12 @@ __all__ = [
     "SessionWindowedKStream",
     "SessionWindows",
     "SlidingWindows",
+    "Staleness",
     "State",
     "StateStore",
     "StateStoreContext",
     "StoreBuilder",
+    "StoreQueryParameters",
     "Stores",
     "StreamJoined",
     "StreamThreadExceptionResponse",
@@ -273,6 +281,7 @@ __all__ = [
     "Windows",
     "fail_on_invalid_timestamp",
     "log_and_skip_on_invalid_timestamp",
+    "open_state",
     "use_partition_time_on_invalid_timestamp",
     "wallclock_timestamp_extractor",
 ]

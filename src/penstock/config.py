@@ -378,6 +378,13 @@ KEYS: Mapping[str, ConfigKey] = {
             "next segment and kept on disk.",
         ),
         ConfigKey(
+            "penstock.query.refresh.ms",
+            _whole(0),
+            100,
+            "low",
+            "How old (ms) the look for a newer commit may be that a query of state is answered from.",
+        ),
+        ConfigKey(
             "penstock.manifests.retained",
             _whole(2),
             100,

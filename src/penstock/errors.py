@@ -35,6 +35,31 @@ class InvalidStateStoreError(StreamsError):
     """A store is asked for that is closed, unknown or of another kind (Kafka class: InvalidStateStoreException)."""
 
 
+class StreamsNotStartedError(InvalidStateStoreError):
+    """State is asked for before the application was started (Kafka class: StreamsNotStartedException)."""
+
+
+class StreamsRebalancingError(InvalidStateStoreError):
+    """State is asked for while the application is rebalancing; ask again (Kafka class: StreamsRebalancingException)."""
+
+
+class StreamsStoppedError(InvalidStateStoreError):
+    """State is asked for after the application has ended (Kafka class: StreamsStoppedException)."""
+
+
+class StateStoreNotAvailableError(InvalidStateStoreError):
+    """The state of a store cannot be read now, and not by asking again either (Kafka class:
+    StateStoreNotAvailableException)."""
+
+
+class UnknownStateStoreError(InvalidStateStoreError):
+    """The topology has no store of this name (Kafka class: UnknownStateStoreException)."""
+
+
+class InvalidStateStorePartitionError(InvalidStateStoreError):
+    """A store has no such partition (Kafka class: InvalidStateStorePartitionException)."""
+
+
 class UnsupportedOperationError(StreamsError):
     """What is asked for cannot be done here, such as a write to a global store (Java class:
     UnsupportedOperationException)."""

@@ -19,10 +19,11 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from penstock.config import StreamsConfig
-from penstock.errors import StreamsError
-from penstock.host.api import Host, State
+from penstock.errors import StreamsError, StreamsNotStartedError
+from penstock.host.api import Host, Staleness, State, StateQueries
 from penstock.host.open import open_host
 from penstock.plan.topology import Topology
+from penstock.state.query.queryable import StoreQueryParameters
 
 _log = logging.getLogger(__name__)
 
@@ -218,6 +219,41 @@ class KafkaStreams:
             host, state = self._host, self._state
         figures = {} if host is None else dict(host.statistics())
         return {**figures, "state": state.value}
+
+    # ---------------------------------------- interactive queries
+
+    def store(self, parameters: StoreQueryParameters) -> Any:
+        """Return a store to be read, as of the newest commit at each read.
+
+        Args:
+            parameters: its name, its type, and one partition or all.
+
+        Returns:
+            What the type makes: a ReadOnlyKeyValueStore, ReadOnlyWindowStore or ReadOnlySessionStore; reads raise
+            InvalidStateStoreError where the store is of another type, or has no such partition.
+
+        Raises:
+            StreamsNotStartedError: the application was not started yet.
+            RuntimeError: it neither runs nor rebalances.
+            UnknownStateStoreError: the topology has no store of that name.
+        """
+        state = self.state()
+        if state is State.CREATED:
+            raise StreamsNotStartedError("KafkaStreams has not been started, you can retry after calling start()")
+        if state not in (State.RUNNING, State.REBALANCING):
+            raise RuntimeError(f"KafkaStreams is not running. State is {state.value}.")
+        return self._queries().store(parameters)
+
+    def staleness(self) -> Staleness:
+        """Return as of when state is read now: epoch, time (ms) of its commit, and age (ms); raises as `store`."""
+        return self._queries().staleness()
+
+    def _queries(self) -> StateQueries:
+        with self._changed:
+            host = self._host
+        if host is None:
+            raise StreamsNotStartedError("KafkaStreams has not been started, you can retry after calling start()")
+        return host.queries()
 
     # ---------------------------------------- inside
 

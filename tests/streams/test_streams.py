@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from penstock.config import StreamsConfig
-from penstock.errors import ConfigError, MissingSourceTopicError, StreamsError
+from penstock.errors import ConfigError, MissingSourceTopicError, StreamsError, StreamsNotStartedError
 from penstock.host.api import HostListener, State
 from penstock.plan.subtopology import BuiltTopology
 from penstock.plan.topology import Topology
+from penstock.state.query.queryable import QueryableStoreTypes, StoreQueryParameters
 from penstock.streams import KafkaStreams, StreamThreadExceptionResponse
 
 CONFIG = {"application.id": "app", "bootstrap.servers": "localhost:1"}
@@ -30,6 +31,7 @@ class TestHost:
         self.refusal: StreamsError | None = None
         self.closes: list[bool] = []
         self.closed_with: list[int] = []
+        self.answers: Any = None
 
     def open(self, built: BuiltTopology, config: StreamsConfig, session: Any, until_end: bool) -> TestHost:
         self.built, self.session, self.until_end = built, session, until_end
@@ -53,6 +55,9 @@ class TestHost:
 
     def statistics(self) -> Mapping[str, Any]:
         return {"records": 7}
+
+    def queries(self) -> Any:
+        return self.answers
 
 
 @pytest.fixture
@@ -233,3 +238,24 @@ def test_a_session_of_the_users_is_handed_to_the_host(host: TestHost) -> None:
 def test_an_application_needs_an_id() -> None:
     with pytest.raises(ConfigError, match=r"application\.id"):
         KafkaStreams(topology(), {})
+
+
+class Answers:
+    """Answers queries with what it was asked."""
+
+    def store(self, parameters: StoreQueryParameters) -> StoreQueryParameters:
+        return parameters
+
+
+def test_stores_are_read_while_the_application_runs(host: TestHost) -> None:
+    host.answers = Answers()
+    asked = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
+    with pytest.raises(StreamsNotStartedError, match="has not been started, you can retry after calling start"):
+        KafkaStreams(topology(), CONFIG).store(asked)
+    streams = running(host)
+    assert streams.store(asked) == asked
+    host.told().on_rebalancing()
+    assert streams.store(asked.with_partition(1)).partition == 1
+    streams.close()
+    with pytest.raises(RuntimeError, match="KafkaStreams is not running. State is NOT_RUNNING."):
+        streams.store(asked)

@@ -3,9 +3,11 @@ another."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, Self
+
+from penstock.state.query.queryable import StoreQueryParameters
 
 
 class State(Enum):
@@ -41,6 +43,35 @@ class HostListener(Protocol):
         ...
 
 
+class Staleness(NamedTuple):
+    """As of when state is read: the number of the newest commit that is known (0: none yet), when it was made, and how
+    long ago that is (ms; None before the first)."""
+
+    epoch: int
+    committed_ms: int
+    age_ms: int | None
+
+
+class StateQueries(Protocol):
+    """Answers interactive queries of one application; every answer is as of one commit."""
+
+    def store(self, parameters: StoreQueryParameters) -> Any:
+        """Return the store that is asked for, to be read; raises UnknownStateStoreError if the topology has none of
+        that name."""
+        ...
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_: object) -> None: ...
+
+    def staleness(self) -> Staleness:
+        """Return as of when queries are answered now; raises StateStoreNotAvailableError where nothing can be read."""
+        ...
+
+    def close(self) -> None:
+        """Release what was opened; stores that were handed out cannot be read any more."""
+        ...
+
+
 class Host(Protocol):
     """Runs the tasks of one topology: fills them, drains them, commits."""
 
@@ -66,5 +97,6 @@ class Host(Protocol):
         """Return a snapshot of figures: records, bytes and ms by name."""
         ...
 
-
-HostFactory = Callable[..., Host]
+    def queries(self) -> StateQueries:
+        """Return what answers interactive queries, for as long as the host is open."""
+        ...

@@ -6,16 +6,21 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
-from penstock.host.api import Host, HostFactory
+from penstock.host.api import Host, StateQueries
 from penstock.plan.subtopology import BuiltTopology
+from penstock.plan.topology import Topology
 
 _FACTORIES: Mapping[str, tuple[str, str]] = {"spark": ("penstock.host.spark.driver", "SparkHost")}
 """Name of the host -> module and class; called with the built topology, the configuration, session and until_end."""
+
+_QUERIES: Mapping[str, tuple[str, str]] = {"spark": ("penstock.host.spark.queries", "CheckpointQueries")}
+"""Name of the host -> module and class of what reads its state; called with the built topology and the
+configuration."""
 
 
 def open_host(built: BuiltTopology, config: StreamsConfig, session: Any = None, until_end: bool = False) -> Host:
@@ -30,12 +35,38 @@ def open_host(built: BuiltTopology, config: StreamsConfig, session: Any = None, 
     Raises:
         ConfigError: the host is unknown, or a package that it needs is not installed.
     """
+    host: Host = _load(_FACTORIES, config)(built, config, session=session, until_end=until_end)
+    return host
+
+
+def open_state(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> StateQueries:
+    """Return what reads the state of an application that this process need not run: from its checkpoint, as of the
+    newest commit at each read, whether the application runs or not. Close it at the end, or use it in a `with`.
+
+    Args:
+        topology: that of the application; it says which stores there are and by which serdes they are read.
+        config: its configuration; application.id, state.dir and penstock.checkpoint.dir say where the checkpoint is. No
+            broker is asked.
+
+    Raises:
+        ConfigError: a key is missing or has a value that cannot be, or the host keeps no state that others can read.
+        TopologyError: the topology cannot be.
+    """
+    checked = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
+    built = topology.build(checked.required("application.id"))
+    checked = checked.overridden(built.config_overrides)
+    queries: StateQueries = _load(_QUERIES, checked)(built, checked)
+    return queries
+
+
+def _load(table: Mapping[str, tuple[str, str]], config: StreamsConfig) -> Callable[..., Any]:
+    """Return what `table` has for the host that `penstock.host` names."""
     name = config["penstock.host"]
-    if name not in _FACTORIES:
-        raise ConfigError(f"Invalid value {name!r} for penstock.host: expected one of {', '.join(_FACTORIES)}.")
-    module, attribute = _FACTORIES[name]
+    if name not in table:
+        raise ConfigError(f"Invalid value {name!r} for penstock.host: expected one of {', '.join(table)}.")
+    module, attribute = table[name]
     try:
-        factory: HostFactory = vars(importlib.import_module(module))[attribute]
+        loaded: Callable[..., Any] = vars(importlib.import_module(module))[attribute]
     except ModuleNotFoundError as error:
         raise ConfigError(f"penstock.host={name} needs the package {error.name}, which is not installed.") from error
-    return factory(built, config, session=session, until_end=until_end)
+    return loaded

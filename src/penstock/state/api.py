@@ -269,6 +269,27 @@ class Base(Protocol):
         ...
 
 
+class BaseSnapshot(Protocol):
+    """The committed state of one task as it was when the snapshot was taken, whatever is committed after; may be read
+    from several threads."""
+
+    def view(self, store_name: str) -> BaseView:
+        """Return the entries of one store."""
+        ...
+
+    def close(self) -> None:
+        """Release the snapshot; later reads raise InvalidStateStoreError."""
+        ...
+
+
+class SnapshotBase(Base, Protocol):
+    """A base of which snapshots can be taken."""
+
+    def snapshot(self) -> BaseSnapshot:
+        """Return the committed state as it is now; close it, for the space of what has changed since is kept."""
+        ...
+
+
 # ---------- what the layers need of the task
 
 

@@ -19,7 +19,9 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -119,6 +121,11 @@ class LmdbBase:
             self._environment.close()
             self._environment = None
 
+    def snapshot(self) -> LmdbSnapshot:
+        """Return the committed state as it is now, in a transaction of its own. The map cannot grow while one is open:
+        give the base a map that is large enough."""
+        return LmdbSnapshot(self._path, _begin(self._opened(), write=False), self._entries, self._meta)
+
     # ---------- for views
 
     def number(self, store_name: str) -> bytes | None:
@@ -129,9 +136,9 @@ class LmdbBase:
         """Return how many entries a store has."""
         return _count(self._reader(), self._meta, number)
 
-    def cursor(self) -> lmdb.Cursor:
+    def cursor(self) -> AbstractContextManager[lmdb.Cursor]:
         """Return a cursor over the entries; close it before the next `apply`."""
-        return self._reader().cursor(db=self._entries)
+        return cast("AbstractContextManager[lmdb.Cursor]", self._reader().cursor(db=self._entries))
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value under a key as it is stored."""
@@ -267,10 +274,63 @@ class LmdbBase:
         )
 
 
+class LmdbSnapshot:
+    """A base as it was at one commit (implements BaseSnapshot): a read transaction, which one thread uses at a time."""
+
+    def __init__(self, path: Path, transaction: lmdb.Transaction, entries: Any, meta: Any) -> None:
+        """Read the databases `entries` and `meta` of the base `path` in `transaction`."""
+        self._path = path
+        self._transaction: lmdb.Transaction | None = transaction
+        self._entries = entries
+        self._meta = meta
+        self._lock = threading.Lock()
+
+    def view(self, store_name: str) -> BaseView:
+        """Return the entries of one store."""
+        return _LmdbView(self, store_name)
+
+    def close(self) -> None:
+        """End the transaction; later reads raise InvalidStateStoreError."""
+        with self._lock:
+            if self._transaction is not None:
+                self._transaction.abort()
+                self._transaction = None
+
+    # ---------- for views
+
+    def number(self, store_name: str) -> bytes | None:
+        """Return the two bytes that stand before the keys of a store, None if it never had an entry."""
+        with self._lock:
+            return cast("bytes | None", self._opened().get(_NUMBER + store_name.encode(), db=self._meta))
+
+    def count(self, number: bytes) -> int:
+        """Return how many entries a store has."""
+        with self._lock:
+            return _count(self._opened(), self._meta, number)
+
+    @contextmanager
+    def cursor(self) -> Iterator[lmdb.Cursor]:
+        """Give a cursor over the entries to one thread."""
+        with self._lock, self._opened().cursor(db=self._entries) as cursor:
+            yield cursor
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value under a key as it is stored."""
+        with self._lock:
+            return cast("bytes | None", self._opened().get(key, db=self._entries))
+
+    def _opened(self) -> lmdb.Transaction:
+        if self._transaction is None:
+            raise InvalidStateStoreError(
+                f"What is read of the base {self._path} is too old or closed: ask the store again."
+            )
+        return self._transaction
+
+
 class _LmdbView:
     """The committed entries of one store (implements BaseView)."""
 
-    def __init__(self, base: LmdbBase, store_name: str) -> None:
+    def __init__(self, base: LmdbBase | LmdbSnapshot, store_name: str) -> None:
         self._base = base
         self._store_name = store_name
 

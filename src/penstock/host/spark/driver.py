@@ -27,10 +27,11 @@ from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import LockError, StreamsError
-from penstock.host.api import HostListener
+from penstock.host.api import HostListener, StateQueries
 from penstock.host.spark import preparation, session
 from penstock.host.spark.checkpoint import Checkpoint
 from penstock.host.spark.figures import Figures
+from penstock.host.spark.queries import CheckpointQueries
 from penstock.host.spark.running_query import JVM_IS_GONE, LOOK_SECONDS, RunningQuery, start_query
 from penstock.plan.subtopology import BuiltTopology
 
@@ -73,6 +74,7 @@ class SparkHost:
         self._rebalancing = threading.Event()
         self._runs = 0
         self._figures = Figures()
+        self._queries = CheckpointQueries(built, config)
 
     # ------------------------------------------------------------------------------------------------ life
 
@@ -129,6 +131,10 @@ class SparkHost:
     def statistics(self) -> Mapping[str, Any]:
         """Return figures as of the last committed epoch: see `Figures.snapshot`."""
         return self._figures.snapshot()
+
+    def queries(self) -> StateQueries:
+        """Return what answers interactive queries, from the checkpoint, until the host is closed."""
+        return self._queries
 
     # ------------------------------------------------------------------------------------------------ start
 
@@ -263,6 +269,7 @@ class SparkHost:
         return True
 
     def _release(self) -> None:
+        self._queries.close()
         if self._own_session is not None:
             with suppress(*JVM_IS_GONE), warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)  # pyspark's, that the JVM is gone

@@ -1,0 +1,259 @@
+"""Stores that can only be read, over the stores of all partitions (Kafka classes: CompositeReadOnlyKeyValueStore,
+CompositeReadOnlyWindowStore, CompositeReadOnlySessionStore).
+
+Every call takes the stores as they are at that time, and reads all partitions as of one commit. What one key has is
+looked for in each partition in turn; ranges give one partition after the other, each in its own order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NoReturn
+
+from penstock.errors import UnsupportedOperationError
+from penstock.record import KeyValue
+from penstock.serdes import Serde
+from penstock.state.api import KeyValueIterator
+
+Shown = tuple[Any, Callable[[Any], Any]]
+"""A store of one partition, and what it shows of a value."""
+
+
+class CompositeKeyValueIterator:
+    """Iterates over one iterator after the other, each opened when it is its turn (implements KeyValueIterator)."""
+
+    def __init__(self, store_name: str, opened: Iterator[tuple[KeyValueIterator, Callable[[Any], Any]]]) -> None:
+        """Take the iterators of the store `store_name`, which are opened by asking for them, each with what it shows of
+        a value."""
+        self._store_name = store_name
+        self._rest = opened
+        self._current: tuple[KeyValueIterator, Callable[[Any], Any]] | None = None
+        self._open = True
+
+    def __iter__(self) -> CompositeKeyValueIterator:
+        return self
+
+    def __next__(self) -> KeyValue:
+        entries, value_of = self._with_next()
+        key, value = next(entries)
+        return KeyValue(key, value_of(value))
+
+    def __enter__(self) -> CompositeKeyValueIterator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def peek_next_key(self) -> Any:
+        """Return the next key without taking it; raises StopIteration at the end, RuntimeError after `close`."""
+        return self._with_next()[0].peek_next_key()
+
+    def close(self) -> None:
+        """Release the iterator; later calls raise RuntimeError."""
+        self._open = False
+        if self._current is not None:
+            self._current[0].close()
+        self._current, self._rest = None, iter(())
+
+    def _with_next(self) -> tuple[KeyValueIterator, Callable[[Any], Any]]:
+        """Return the first iterator that has another entry; raises StopIteration if none has."""
+        if not self._open:
+            raise RuntimeError(f"Iterator for store {self._store_name} has already been closed.")
+        while True:
+            if self._current is None:
+                self._current = next(self._rest)
+            try:
+                self._current[0].peek_next_key()
+                return self._current
+            except StopIteration:
+                self._current[0].close()
+                self._current = None
+
+
+class _CompositeStore:
+    """What the composite stores share (implements StateStore)."""
+
+    def __init__(self, store_name: str, stores: Callable[[], Iterable[Shown]]) -> None:
+        """Read the store `store_name`; `stores` gives those of the partitions as they are now, and raises
+        InvalidStateStoreError where they cannot be read."""
+        self._name = store_name
+        self._stores = stores
+
+    @property
+    def name(self) -> str:
+        """The name of the store."""
+        return self._name
+
+    def is_open(self) -> bool:
+        """Return True: what cannot be read says so itself."""
+        return True
+
+    def persistent(self) -> bool:
+        """Return False: this keeps nothing."""
+        return False
+
+    def flush(self) -> None:
+        """Raise UnsupportedOperationError: the tasks that write the store flush it."""
+        self._refuse()
+
+    def close(self) -> None:
+        """Raise UnsupportedOperationError: the tasks that write the store close it."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise UnsupportedOperationError(f"Store {self._name} can only be read here: its tasks flush and close it.")
+
+    def _check_key(self, key: Any) -> None:
+        if key is None:
+            raise TypeError(f"Store {self._name!r}: key must not be None.")
+
+    def _first_value(self, read: Callable[[Any], Any]) -> Any:
+        """Return what `read` gives for the first store that has something."""
+        for store, value_of in self._stores():
+            value = read(store)
+            if value is not None:
+                return value_of(value)
+        return None
+
+    def _all(self, read: Callable[[Any], KeyValueIterator]) -> CompositeKeyValueIterator:
+        """Return what `read` gives for all stores, one after the other."""
+        stores = list(self._stores())  # as of now, whenever the caller iterates
+        return CompositeKeyValueIterator(self._name, ((read(store), value_of) for store, value_of in stores))
+
+
+class CompositeReadOnlyKeyValueStore(_CompositeStore):
+    """A key-value store over all partitions (implements ReadOnlyKeyValueStore)."""
+
+    def get(self, key: Any) -> Any:
+        """Return the value of `key`, None if there is none; raises TypeError for a None key."""
+        self._check_key(key)
+        return self._first_value(lambda store: store.get(key))
+
+    def range(self, from_key: Any, to_key: Any) -> KeyValueIterator:
+        """Return the entries from `from_key` to `to_key`, both inclusive, None for an open end, partition by
+        partition."""
+        return self._all(lambda store: store.range(from_key, to_key))
+
+    def reverse_range(self, from_key: Any, to_key: Any) -> KeyValueIterator:
+        """As `range`, in each partition from the largest key to the smallest."""
+        return self._all(lambda store: store.reverse_range(from_key, to_key))
+
+    def all(self) -> KeyValueIterator:
+        """Return all entries, partition by partition."""
+        return self._all(lambda store: store.all())
+
+    def reverse_all(self) -> KeyValueIterator:
+        """Return all entries, in each partition from the largest key to the smallest."""
+        return self._all(lambda store: store.reverse_all())
+
+    def prefix_scan(self, prefix: Any, prefix_serde: Serde) -> KeyValueIterator:
+        """Return the entries whose serialised key begins with `prefix` as `prefix_serde` writes it; raises TypeError
+        for a None prefix."""
+        self._check_key(prefix)
+        return self._all(lambda store: store.prefix_scan(prefix, prefix_serde))
+
+    def approximate_num_entries(self) -> int:
+        """Return about how many entries there are in all partitions."""
+        return sum(store.approximate_num_entries() for store, _ in self._stores())
+
+
+class CompositeReadOnlyWindowStore(_CompositeStore):
+    """A window store over all partitions (implements ReadOnlyWindowStore). Times are ms."""
+
+    def fetch(self, key: Any, time_from: int, time_to: int | None = None) -> Any:
+        """Return the value of the window of `key` that starts at `time_from`, None if there is none; with `time_to`
+        an iterator of (start, value) over the windows that start between both, inclusive. Raises TypeError for a None
+        key."""
+        self._check_key(key)
+        if time_to is None:
+            return self._first_value(lambda store: store.fetch(key, time_from))
+        return self._all(lambda store: store.fetch(key, time_from, time_to))
+
+    def backward_fetch(self, key: Any, time_from: int, time_to: int) -> KeyValueIterator:
+        """Return the windows of `key` that start from `time_from` to `time_to`, the latest first; raises TypeError for
+        a None key."""
+        self._check_key(key)
+        return self._all(lambda store: store.backward_fetch(key, time_from, time_to))
+
+    def fetch_range(self, key_from: Any, key_to: Any, time_from: int, time_to: int) -> KeyValueIterator:
+        """Return the windows of the keys from `key_from` to `key_to` (inclusive, None for an open end) that start from
+        `time_from` to `time_to`."""
+        return self._all(lambda store: store.fetch_range(key_from, key_to, time_from, time_to))
+
+    def backward_fetch_range(self, key_from: Any, key_to: Any, time_from: int, time_to: int) -> KeyValueIterator:
+        """As `fetch_range`, in reverse in each partition."""
+        return self._all(lambda store: store.backward_fetch_range(key_from, key_to, time_from, time_to))
+
+    def fetch_all(self, time_from: int, time_to: int) -> KeyValueIterator:
+        """Return all windows that start from `time_from` to `time_to`, both inclusive."""
+        return self._all(lambda store: store.fetch_all(time_from, time_to))
+
+    def backward_fetch_all(self, time_from: int, time_to: int) -> KeyValueIterator:
+        """As `fetch_all`, in reverse in each partition."""
+        return self._all(lambda store: store.backward_fetch_all(time_from, time_to))
+
+    def all(self) -> KeyValueIterator:
+        """Return all windows."""
+        return self._all(lambda store: store.all())
+
+    def backward_all(self) -> KeyValueIterator:
+        """Return all windows, in reverse in each partition."""
+        return self._all(lambda store: store.backward_all())
+
+
+class CompositeReadOnlySessionStore(_CompositeStore):
+    """A session store over all partitions (implements ReadOnlySessionStore). Times are ms."""
+
+    def fetch_session(self, key: Any, session_start: int, session_end: int) -> Any:
+        """Return the aggregate of one session, None if there is none; raises TypeError for a None key."""
+        self._check_key(key)
+        return self._first_value(lambda store: store.fetch_session(key, session_start, session_end))
+
+    def find_sessions(self, key: Any, earliest_session_end: int, latest_session_start: int) -> KeyValueIterator:
+        """Return the sessions of `key` that end at or after the one time and start at or before the other; raises
+        TypeError for a None key."""
+        self._check_key(key)
+        return self._all(lambda store: store.find_sessions(key, earliest_session_end, latest_session_start))
+
+    def backward_find_sessions(
+        self, key: Any, earliest_session_end: int, latest_session_start: int
+    ) -> KeyValueIterator:
+        """As `find_sessions`, in reverse."""
+        self._check_key(key)
+        return self._all(lambda store: store.backward_find_sessions(key, earliest_session_end, latest_session_start))
+
+    def find_sessions_range(
+        self, key_from: Any, key_to: Any, earliest_session_end: int, latest_session_start: int
+    ) -> KeyValueIterator:
+        """As `find_sessions`, of the keys from `key_from` to `key_to` (inclusive, None for an open end)."""
+        return self._all(
+            lambda store: store.find_sessions_range(key_from, key_to, earliest_session_end, latest_session_start)
+        )
+
+    def backward_find_sessions_range(
+        self, key_from: Any, key_to: Any, earliest_session_end: int, latest_session_start: int
+    ) -> KeyValueIterator:
+        """As `find_sessions_range`, in reverse in each partition."""
+        return self._all(
+            lambda store: store.backward_find_sessions_range(
+                key_from, key_to, earliest_session_end, latest_session_start
+            )
+        )
+
+    def fetch(self, key: Any) -> KeyValueIterator:
+        """Return all sessions of `key`; raises TypeError for a None key."""
+        self._check_key(key)
+        return self._all(lambda store: store.fetch(key))
+
+    def backward_fetch(self, key: Any) -> KeyValueIterator:
+        """Return all sessions of `key` in reverse; raises TypeError for a None key."""
+        self._check_key(key)
+        return self._all(lambda store: store.backward_fetch(key))
+
+    def fetch_range(self, key_from: Any, key_to: Any) -> KeyValueIterator:
+        """Return all sessions of the keys from `key_from` to `key_to` (inclusive, None for an open end)."""
+        return self._all(lambda store: store.fetch_range(key_from, key_to))
+
+    def backward_fetch_range(self, key_from: Any, key_to: Any) -> KeyValueIterator:
+        """As `fetch_range`, in reverse in each partition."""
+        return self._all(lambda store: store.backward_fetch_range(key_from, key_to))

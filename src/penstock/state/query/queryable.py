@@ -1,0 +1,215 @@
+"""Asking for a store by name and type (interactive queries, version 1): parameters, types, and how a type shows values.
+
+A type says which stores it accepts and makes one store to be read of the stores of all partitions. Where those come
+from is the business of a `StateStoreProvider`, which a host has.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, Protocol
+
+from penstock.record import AggregationWithHeaders, ValueAndTimestamp
+from penstock.state.api import ReadOnlyKeyValueStore, StateStore
+from penstock.state.key_value_store import MeteredKeyValueStore
+from penstock.state.metered import MeteredStore
+from penstock.state.query.composite import (
+    CompositeReadOnlyKeyValueStore,
+    CompositeReadOnlySessionStore,
+    CompositeReadOnlyWindowStore,
+    Shown,
+)
+from penstock.state.session_store import MeteredSessionStore
+from penstock.state.window_store import MeteredWindowStore
+from penstock.state.windowed_api import ReadOnlySessionStore, ReadOnlyWindowStore
+
+
+class StateStoreProvider(Protocol):
+    """Has the stores of the partitions (Kafka class: StateStoreProvider)."""
+
+    def stores(self, store_name: str, store_type: QueryableStoreType) -> Sequence[StateStore]:
+        """Return the stores of that name, one a partition, all as of one commit; raises InvalidStateStoreError where
+        they cannot be read or `store_type` does not accept them."""
+        ...
+
+
+class QueryableStoreType(Protocol):
+    """A type of store that can be asked for; write one for a kind of store of your own (Kafka class:
+    QueryableStoreType)."""
+
+    def accepts(self, store: StateStore) -> bool:
+        """Return whether `store` is of this type."""
+        ...
+
+    def create(self, provider: StateStoreProvider, store_name: str) -> Any:
+        """Return what reads the store `store_name` over all partitions that `provider` has."""
+        ...
+
+
+class _Values(Enum):
+    """What of a value is shown."""
+
+    PLAIN = "plain"
+    TIMESTAMPED = "timestamped"
+    WITH_HEADERS = "with headers"
+
+
+@dataclass(frozen=True)
+class _BuiltInType(ABC):
+    """A type of the stores that `Stores` makes; values says what of them is shown, and so what a store must keep."""
+
+    kind: type[MeteredStore]
+    values: _Values
+
+    def __str__(self) -> str:
+        kinds = {MeteredKeyValueStore: "key-value", MeteredWindowStore: "window", MeteredSessionStore: "session"}
+        before = "" if self.values is _Values.PLAIN else f"{self.values.value} "
+        return f"{before}{kinds[self.kind]} store"
+
+    def accepts(self, store: StateStore) -> bool:
+        """Return whether `store` is of this kind and keeps what is to be shown."""
+        if not isinstance(store, self.kind):
+            return False
+        match self.values:
+            case _Values.PLAIN:
+                return True
+            case _Values.TIMESTAMPED:
+                return store.timestamped
+            case _Values.WITH_HEADERS:
+                return store.with_headers
+
+    @abstractmethod
+    def create(self, provider: StateStoreProvider, store_name: str) -> Any:
+        """Return the store `store_name` over all partitions that `provider` has."""
+        raise NotImplementedError
+
+    def shown(self, provider: StateStoreProvider, store_name: str) -> Callable[[], list[Shown]]:
+        """Return a function that gives the stores as they are now, each with what it shows of a value."""
+        return lambda: [(store, self._value_of(store)) for store in provider.stores(store_name, self)]
+
+    def _value_of(self, store: Any) -> Callable[[Any], Any]:
+        if self.values is _Values.WITH_HEADERS:
+            return _as_it_is
+        if self.kind is MeteredSessionStore:
+            return _aggregation if store.with_headers else _as_it_is
+        if self.values is _Values.PLAIN:
+            return _value if store.timestamped else _as_it_is
+        return _value_and_timestamp if store.with_headers else _as_it_is
+
+
+class KeyValueStoreType(_BuiltInType):
+    """Asks for a key-value store."""
+
+    def create(self, provider: StateStoreProvider, store_name: str) -> ReadOnlyKeyValueStore:
+        """Return the store `store_name` over all partitions that `provider` has."""
+        return CompositeReadOnlyKeyValueStore(store_name, self.shown(provider, store_name))
+
+
+class WindowStoreType(_BuiltInType):
+    """Asks for a window store."""
+
+    def create(self, provider: StateStoreProvider, store_name: str) -> ReadOnlyWindowStore:
+        """Return the store `store_name` over all partitions that `provider` has."""
+        return CompositeReadOnlyWindowStore(store_name, self.shown(provider, store_name))
+
+
+class SessionStoreType(_BuiltInType):
+    """Asks for a session store."""
+
+    def create(self, provider: StateStoreProvider, store_name: str) -> ReadOnlySessionStore:
+        """Return the store `store_name` over all partitions that `provider` has."""
+        return CompositeReadOnlySessionStore(store_name, self.shown(provider, store_name))
+
+
+class QueryableStoreTypes:
+    """The types of the stores that `Stores` makes (Kafka class: QueryableStoreTypes)."""
+
+    @staticmethod
+    def key_value_store() -> KeyValueStoreType:
+        """Any key-value store, values without timestamps."""
+        return KeyValueStoreType(MeteredKeyValueStore, _Values.PLAIN)
+
+    @staticmethod
+    def timestamped_key_value_store() -> KeyValueStoreType:
+        """A timestamped key-value store; values are ValueAndTimestamp."""
+        return KeyValueStoreType(MeteredKeyValueStore, _Values.TIMESTAMPED)
+
+    @staticmethod
+    def timestamped_key_value_store_with_headers() -> KeyValueStoreType:
+        """A key-value store that keeps headers; values are ValueTimestampHeaders."""
+        return KeyValueStoreType(MeteredKeyValueStore, _Values.WITH_HEADERS)
+
+    @staticmethod
+    def window_store() -> WindowStoreType:
+        """Any window store, values without timestamps."""
+        return WindowStoreType(MeteredWindowStore, _Values.PLAIN)
+
+    @staticmethod
+    def timestamped_window_store() -> WindowStoreType:
+        """A timestamped window store; values are ValueAndTimestamp."""
+        return WindowStoreType(MeteredWindowStore, _Values.TIMESTAMPED)
+
+    @staticmethod
+    def timestamped_window_store_with_headers() -> WindowStoreType:
+        """A window store that keeps headers; values are ValueTimestampHeaders."""
+        return WindowStoreType(MeteredWindowStore, _Values.WITH_HEADERS)
+
+    @staticmethod
+    def session_store() -> SessionStoreType:
+        """Any session store, aggregates without headers."""
+        return SessionStoreType(MeteredSessionStore, _Values.PLAIN)
+
+    @staticmethod
+    def session_store_with_headers() -> SessionStoreType:
+        """A session store that keeps headers; values are AggregationWithHeaders."""
+        return SessionStoreType(MeteredSessionStore, _Values.WITH_HEADERS)
+
+
+@dataclass(frozen=True)
+class StoreQueryParameters:
+    """Which store is asked for (Kafka class: StoreQueryParameters).
+
+    partition: the one partition to read, None for all. stale_stores: whether copies that may be behind will do; all
+    that is read is as of a commit, so this changes nothing.
+    """
+
+    store_name: str
+    queryable_store_type: QueryableStoreType
+    partition: int | None = None
+    stale_stores: bool = False
+
+    @staticmethod
+    def from_name_and_type(store_name: str, queryable_store_type: QueryableStoreType) -> StoreQueryParameters:
+        """Ask for the store `store_name` as one of the type given, over all partitions."""
+        return StoreQueryParameters(store_name, queryable_store_type)
+
+    def with_partition(self, partition: int | None) -> StoreQueryParameters:
+        """Return a copy that asks for one partition, None for all."""
+        return replace(self, partition=partition)
+
+    def enable_stale_stores(self) -> StoreQueryParameters:
+        """Return a copy for which copies that may be behind will do."""
+        return replace(self, stale_stores=True)
+
+    def stale_stores_enabled(self) -> bool:
+        """Return whether copies that may be behind will do."""
+        return self.stale_stores
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _value(value: ValueAndTimestamp) -> Any:
+    return value.value
+
+
+def _value_and_timestamp(value: ValueAndTimestamp) -> ValueAndTimestamp:
+    return ValueAndTimestamp(value.value, value.timestamp)
+
+
+def _aggregation(value: Any) -> Any:
+    return value.aggregation if isinstance(value, AggregationWithHeaders) else value

@@ -1,0 +1,160 @@
+"""Interactive queries of state that epochs on Spark wrote, read from the checkpoint while it grows and is cleared
+away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from penstock import QueryableStoreTypes, StoreQueryParameters, open_state
+from penstock.config import StreamsConfig
+from penstock.errors import (
+    InvalidStateStoreError,
+    InvalidStateStorePartitionError,
+    TaskCorruptedError,
+    UnknownStateStoreError,
+)
+from penstock.host.spark.checkpoint import Checkpoint
+from penstock.host.spark.queries import CheckpointQueries
+from penstock.record import ValueAndTimestamp
+from tests.spark.inline import InlineQuery
+from tests.spark.support import SparkRunner, lines
+from tests.spark.test_topologies import word_count
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+KEY_VALUE = QueryableStoreTypes.key_value_store()
+COUNTS = StoreQueryParameters.from_name_and_type("counts", KEY_VALUE)
+
+
+@pytest.fixture
+def topics(spark_runner: SparkRunner, unique_name: Callable[[str], str]) -> tuple[str, str]:
+    source_topic, target = unique_name("in"), unique_name("out")
+    spark_runner.create_topics({source_topic: 3, target: 2})
+    return source_topic, target
+
+
+@pytest.fixture
+def config(spark_runner: SparkRunner, application: str) -> StreamsConfig:
+    return spark_runner.config(application, {"penstock.query.refresh.ms": 0})
+
+
+def test_a_key_value_store_is_read_as_of_the_newest_commit(
+    spark_runner: SparkRunner, config: StreamsConfig, topics: tuple[str, str]
+) -> None:
+    topology = word_count(*topics)
+    query = InlineQuery(topology, config, spark_runner.admin)
+    with open_state(topology, config) as state:
+        counts = state.store(COUNTS)
+        assert counts.get("a") is None
+        assert list(counts.all()) == []
+        spark_runner.write(topics[0], lines(["a b", "b c", "a"], partitions=3))
+        query.run_to_end()
+        assert {word: counts.get(word) for word in "abcd"} == {"a": 2, "b": 2, "c": 1, "d": None}
+        assert dict(counts.all()) == dict(counts.reverse_all()) == {"a": 2, "b": 2, "c": 1}
+        assert dict(counts.range("b", None)) == {"b": 2, "c": 1}
+        assert counts.approximate_num_entries() == 3
+        before = counts.all()
+        spark_runner.write(topics[0], lines(["a b c d"]))
+        query.run_to_end()
+        assert dict(counts.all()) == {"a": 3, "b": 3, "c": 2, "d": 1}
+        assert dict(before) == {"a": 2, "b": 2, "c": 1}, "an iterator is as of when it was made"
+        timestamped = state.store(
+            StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.timestamped_key_value_store())
+        )
+        assert timestamped.get("d") == ValueAndTimestamp(1, 1000)
+        by_partition = [dict(state.store(COUNTS.with_partition(number)).all()) for number in range(3)]
+        assert sum(map(len, by_partition)) == 4
+        assert all(len(each) < 4 for each in by_partition)
+
+
+def test_what_cannot_be_read_is_said(spark_runner: SparkRunner, config: StreamsConfig, topics: tuple[str, str]) -> None:
+    topology = word_count(*topics)
+    with open_state(topology, config) as state:
+        with pytest.raises(InvalidStateStoreError, match="start the application first"):
+            state.store(COUNTS).get("a")
+        InlineQuery(topology, config, spark_runner.admin).run_to_end()
+        with pytest.raises(UnknownStateStoreError, match=r"Cannot get state store count because.* It has: counts"):
+            state.store(StoreQueryParameters.from_name_and_type("count", KEY_VALUE))
+        windows = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.window_store())
+        with pytest.raises(InvalidStateStoreError, match=r"\[window store\] does not accept"):
+            state.store(windows).all()
+        with pytest.raises(InvalidStateStorePartitionError, match="partition 3 for store counts does not exist"):
+            state.store(COUNTS.with_partition(3)).get("a")
+        counts = state.store(COUNTS)
+        with pytest.raises(TypeError):
+            counts.get(None)
+    with pytest.raises(InvalidStateStoreError, match="closed"):
+        counts.get("a")
+
+
+class ClearedAway(Checkpoint):
+    """A checkpoint on which something happens between the reading of a manifest and that of its segments."""
+
+    happening: Callable[[], None] | None = None
+
+    def read_segment(self, task: str, segment: str) -> bytes | None:
+        happening, self.happening = self.happening, None
+        if happening is not None:
+            happening()
+        return super().read_segment(task, segment)
+
+
+def test_a_reader_that_fell_behind_begins_anew_from_the_newest_manifest(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    values = {"penstock.query.refresh.ms": 0, "penstock.manifests.retained": 2}
+    config = spark_runner.config(application, values)
+    topology = word_count(*topics)
+    query = InlineQuery(topology, config, spark_runner.admin)
+
+    def run_ahead() -> None:
+        for number in range(30):  # what the reader's manifest names is merged and cleared away
+            spark_runner.write(topics[0], lines([f"a n{number}"]))
+            query.run_to_end()
+
+    spark_runner.write(topics[0], lines(["a"]))
+    query.run_to_end()
+    checkpoint = ClearedAway(config.checkpoint_directory())
+    checkpoint.happening = run_ahead
+    with CheckpointQueries(topology.build(application), config, checkpoint) as state:
+        counts = state.store(COUNTS)
+        assert counts.get("a") == 31, "not the manifest that was cleared away, and nothing torn"
+        assert checkpoint.first_epoch() > 1
+        held = counts.all()
+        run_ahead()
+        run_ahead()
+        assert counts.get("a") == 91, "behind by more than is retained"
+        assert dict(held)["a"] == 31
+        assert dict(counts.all()) == {"a": 91, **{f"n{number}": 3 for number in range(30)}}
+
+
+def test_a_segment_that_is_missing_is_said(
+    spark_runner: SparkRunner, config: StreamsConfig, topics: tuple[str, str]
+) -> None:
+    topology = word_count(*topics)
+    spark_runner.write(topics[0], lines(["a"]))
+    InlineQuery(topology, config, spark_runner.admin).run_to_end()
+    manifest = spark_runner.manifest(config)
+    checkpoint = Checkpoint(config.checkpoint_directory())
+    for task, segment in manifest.segments():
+        checkpoint.delete_segment(task, segment)
+    with open_state(topology, config) as state, pytest.raises(TaskCorruptedError, match="files were deleted"):
+        list(state.store(COUNTS).all())
+
+
+def test_readers_of_one_machine_do_not_disturb_one_another(
+    spark_runner: SparkRunner, config: StreamsConfig, topics: tuple[str, str]
+) -> None:
+    topology = word_count(*topics)
+    query = InlineQuery(topology, config, spark_runner.admin)
+    with open_state(topology, config) as one, open_state(topology, config) as other:
+        for number in range(1, 4):
+            spark_runner.write(topics[0], lines(["a"]))
+            query.run_to_end()
+            assert one.store(COUNTS).get("a") == number
+        assert other.store(COUNTS).get("a") == 3
+    with open_state(topology, config) as again:
+        assert again.store(COUNTS).get("a") == 3
+        assert again.staleness().epoch == spark_runner.manifest(config).epoch
