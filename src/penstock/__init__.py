@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from penstock.dsl.table import KTable
     from penstock.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
     from penstock.errors import StreamsError
-    from penstock.host.api import Staleness, State
+    from penstock.host.api import Staleness, State, StreamThreadExceptionResponse
     from penstock.host.open import open_state
     from penstock.plan.describe import TopologyDescription
     from penstock.plan.offset_reset import AutoOffsetReset
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
         VersionedRecord,
     )
     from penstock.state.windowed_api import ReadOnlySessionStore, ReadOnlyWindowStore, SessionStore, WindowStore
-    from penstock.streams import KafkaStreams, StreamThreadExceptionResponse
+    from penstock.streams import CloseOptions, GroupMembershipOperation, KafkaStreams
     from penstock.windows import (
         EmitStrategy,
         JoinWindows,
@@ -114,7 +114,7 @@ _MODULES = {
     "penstock.dsl.table": ("KTable",),
     "penstock.dsl.windowed": ("SessionWindowedKStream", "TimeWindowedKStream"),
     "penstock.errors": ("StreamsError",),
-    "penstock.host.api": ("Staleness", "State"),
+    "penstock.host.api": ("Staleness", "State", "StreamThreadExceptionResponse"),
     "penstock.host.open": ("open_state",),
     "penstock.plan.describe": ("TopologyDescription",),
     "penstock.plan.offset_reset": ("AutoOffsetReset",),
@@ -166,7 +166,7 @@ _MODULES = {
         "VersionedRecord",
     ),
     "penstock.state.windowed_api": ("ReadOnlySessionStore", "ReadOnlyWindowStore", "SessionStore", "WindowStore"),
-    "penstock.streams": ("KafkaStreams", "StreamThreadExceptionResponse"),
+    "penstock.streams": ("CloseOptions", "GroupMembershipOperation", "KafkaStreams"),
     "penstock.windows": (
         "EmitStrategy",
         "JoinWindows",
@@ -193,6 +193,7 @@ __all__ = [
     "BranchedKStream",
     "BufferConfig",
     "Cancellable",
+    "CloseOptions",
     "CogroupedKStream",
     "Consumed",
     "ConsumerRecord",
@@ -205,6 +206,7 @@ __all__ = [
     "FixedKeyProcessorSupplier",
     "FixedKeyRecord",
     "GlobalKTable",
+    "GroupMembershipOperation",
     "Grouped",
     "Headers",
     "JoinWindows",

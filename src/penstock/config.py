@@ -339,6 +339,21 @@ KEYS: Mapping[str, ConfigKey] = {
             "medium",
             "Time that an epoch should take; the planner adapts its bytes to it.",
         ),
+        ConfigKey(
+            "penstock.restart.max.attempts",
+            _whole(0),
+            10,
+            "medium",
+            "Most restarts in a row, without a commit between them, where the uncaught exception handler replaces.",
+        ),
+        ConfigKey(
+            "penstock.restart.backoff.ms",
+            _whole(0),
+            1000,
+            "low",
+            "Wait in ms before the first restart after an error; doubles from restart to restart in a row.",
+        ),
+        ConfigKey("penstock.restart.backoff.max.ms", _whole(0), 60_000, "low", "Longest wait in ms before a restart."),
         ConfigKey("penstock.poll.ms", _whole(0), 100, "low", "Pause in ms between looks for new records."),
         ConfigKey(
             "penstock.spark.master",

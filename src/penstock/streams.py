@@ -14,13 +14,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 from types import TracebackType
 from typing import Any, Final, Self
 
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, StreamsNotStartedError
-from penstock.host.api import Host, Staleness, State, StateQueries
+from penstock.host.api import Host, Staleness, State, StateQueries, StreamThreadExceptionResponse
 from penstock.host.open import open_host
 from penstock.plan.topology import Topology
 from penstock.state.query.queryable import StoreQueryParameters
@@ -47,18 +48,48 @@ StateListener = Callable[[State, State], None]
 """Called with the new and the old state, from any thread (Kafka class: KafkaStreams.StateListener)."""
 
 
-class StreamThreadExceptionResponse(Enum):
-    """What a handler of uncaught exceptions decides (Kafka class: StreamThreadExceptionResponse).
+StreamsUncaughtExceptionHandler = Callable[[BaseException], StreamThreadExceptionResponse]
+"""Called with an error that has stopped all tasks, from any thread; says what follows (Kafka class:
+StreamsUncaughtExceptionHandler)."""
 
-    Both end this application, in the state ERROR; nothing is replaced, for Spark has tried a failed task again already.
+
+class GroupMembershipOperation(Enum):
+    """Whether the group of consumers is left at the end (Kafka class: CloseOptions.GroupMembershipOperation).
+
+    On Spark both are the same: there is no membership, only positions for tools that show the lag.
     """
 
-    SHUTDOWN_CLIENT = "SHUTDOWN_CLIENT"
-    SHUTDOWN_APPLICATION = "SHUTDOWN_APPLICATION"
+    LEAVE_GROUP = "LEAVE_GROUP"
+    REMAIN_IN_GROUP = "REMAIN_IN_GROUP"
 
 
-StreamsUncaughtExceptionHandler = Callable[[BaseException], StreamThreadExceptionResponse]
-"""Called with the error that ends the application, from any thread (Kafka class: StreamsUncaughtExceptionHandler)."""
+@dataclass(frozen=True)
+class CloseOptions:
+    """How to close (Kafka class: CloseOptions).
+
+    timeout_ms: longest wait (ms); None for DEFAULT_CLOSE_TIMEOUT_MS. operation: whether the group is left.
+    """
+
+    timeout_ms: int | None = None
+    operation: GroupMembershipOperation = GroupMembershipOperation.REMAIN_IN_GROUP
+
+    @staticmethod
+    def timeout(timeout_ms: int) -> CloseOptions:
+        """Return options with a time-out (ms)."""
+        return CloseOptions(timeout_ms)
+
+    @staticmethod
+    def group_membership_operation(operation: GroupMembershipOperation) -> CloseOptions:
+        """Return options that say whether the group is left."""
+        return CloseOptions(operation=operation)
+
+    def with_timeout(self, timeout_ms: int | None) -> CloseOptions:
+        """Return these options with another time-out (ms); None for DEFAULT_CLOSE_TIMEOUT_MS."""
+        return replace(self, timeout_ms=timeout_ms)
+
+    def with_group_membership_operation(self, operation: GroupMembershipOperation) -> CloseOptions:
+        """Return these options with another answer to whether the group is left."""
+        return replace(self, operation=operation)
 
 
 class KafkaStreams:
@@ -89,6 +120,7 @@ class KafkaStreams:
         self._state = State.CREATED
         self._host: Host | None = None
         self._released = False
+        self._paused = False
         self._error: BaseException | None = None
         self._listener: StateListener | None = None
         self._handler: StreamsUncaughtExceptionHandler | None = None
@@ -101,7 +133,11 @@ class KafkaStreams:
         self._listener = listener
 
     def set_uncaught_exception_handler(self, handler: StreamsUncaughtExceptionHandler | None) -> None:
-        """Call `handler(error)` with the error that ends the application; raises RuntimeError after the start."""
+        """Call `handler(error)` with each error that stops all tasks, and do what it answers.
+
+        Without a handler, and where the handler fails itself, the answer is SHUTDOWN_CLIENT. Raises RuntimeError after
+        the start.
+        """
         self._only_before_the_start("set_uncaught_exception_handler")
         self._handler = handler
 
@@ -149,6 +185,8 @@ class KafkaStreams:
             host = open_host(self._built, self._config, session=self._spark, until_end=until_end)
             with self._changed:
                 self._host = host
+                if self._paused:
+                    host.pause()
             host.start(_Listener(self))
         except BaseException as error:
             self._fail(error)
@@ -159,16 +197,17 @@ class KafkaStreams:
         # state is kept.
         print(f"{self._application_id}: {host.summary()}", file=sys.stderr, flush=True)
 
-    def close(self, timeout_ms: int | None = None) -> bool:
+    def close(self, timeout_ms: int | CloseOptions | None = None) -> bool:
         """Stop after the running commit and release everything; harmless when called again.
 
         Args:
-            timeout_ms: longest wait (ms), 0 for none; None for DEFAULT_CLOSE_TIMEOUT_MS.
+            timeout_ms: longest wait (ms), 0 for none; None for DEFAULT_CLOSE_TIMEOUT_MS. Or CloseOptions.
 
         Returns:
             Whether all has ended in time.
         """
-        timeout = DEFAULT_CLOSE_TIMEOUT_MS if timeout_ms is None else timeout_ms
+        chosen = timeout_ms.timeout_ms if isinstance(timeout_ms, CloseOptions) else timeout_ms
+        timeout = DEFAULT_CLOSE_TIMEOUT_MS if chosen is None else chosen
         if timeout < 0:
             raise ValueError(f"A time-out cannot be negative: expected 0 ms or more, got {timeout}.")
         deadline = time.monotonic() + timeout / 1000
@@ -195,6 +234,43 @@ class KafkaStreams:
         if ended and self._error is not None:
             raise self._error
         return ended
+
+    def clean_up(self) -> None:
+        """Delete what this machine keeps of the application and can make anew: bases of stores, logs of Spark. The
+        checkpoint stays.
+
+        Raises:
+            RuntimeError: the application runs: it is neither CREATED nor NOT_RUNNING nor ERROR.
+            LockError: another program runs with this application.id.
+        """
+        state = self.state()
+        if state is not State.CREATED and state not in _ENDED:
+            raise RuntimeError(f"Cannot clean up while running: {self._application_id} is {state.value}.")
+        open_host(self._built, self._config, session=self._spark).clean_up()
+
+    # ---------------------------------------- pause
+
+    def pause(self) -> None:
+        """Stand still after the running commit, until `resume`: no record is processed, no punctuation runs (KIP-834).
+
+        Before the start it lets the application begin with a pause. The state stays RUNNING.
+        """
+        with self._changed:
+            self._paused, host = True, self._host
+        if host is not None:
+            host.pause()
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        with self._changed:
+            self._paused, host = False, self._host
+        if host is not None:
+            host.resume()
+
+    def is_paused(self) -> bool:
+        """Return whether `pause` was called last, and not `resume`."""
+        with self._changed:
+            return self._paused
 
     def __enter__(self) -> Self:
         if self.state() is State.CREATED:
@@ -280,17 +356,17 @@ class KafkaStreams:
         if self._move(State.PENDING_ERROR):
             self._move(State.ERROR)
 
-    def _failed_while_running(self, error: BaseException) -> None:
-        """Ask the handler, then end; called by the host."""
-        if self._handler is not None:
-            try:
-                self._handler(error)
-            except Exception:
-                _log.exception("The uncaught exception handler of %s failed itself.", self._application_id)
-        else:
+    def _response_to(self, error: BaseException) -> StreamThreadExceptionResponse:
+        """Return what the handler decides about `error`; called by the host."""
+        if self._handler is None:
             notes = "".join(f"\n{note}" for note in vars(error).get("__notes__", ()))
             _log.error("%s ends: %s%s", self._application_id, error, notes)
-        self._fail(error)
+            return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
+        try:
+            return StreamThreadExceptionResponse(self._handler(error))
+        except Exception:
+            _log.exception("The uncaught exception handler of %s failed itself.", self._application_id)
+            return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
 
     def _reached_the_end(self) -> None:
         """End without an error; called by the host."""
@@ -345,6 +421,10 @@ class _Listener:
         """Tell that everything up to the planned end has been processed."""
         self._streams._reached_the_end()
 
+    def on_failure(self, error: BaseException) -> StreamThreadExceptionResponse:
+        """Return what is to be done about `error`, which has stopped all tasks."""
+        return self._streams._response_to(error)
+
     def on_error(self, error: BaseException) -> None:
         """Tell that the host has ended with `error`."""
-        self._streams._failed_while_running(error)
+        self._streams._fail(error)

@@ -22,6 +22,7 @@ from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.consumer import ConfluentFetcher
 from penstock.client.confluent.producer import ConfluentProducer
 from penstock.config import StreamsConfig
+from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.spark.checkpoint import Checkpoint, Manifest
 from penstock.host.spark.driver import SparkHost
 from penstock.host.spark.session import make_session
@@ -57,11 +58,12 @@ class OutputRecord(NamedTuple):
 
 @dataclass
 class Listening:
-    """A listener of a host that waits."""
+    """A listener of a host that waits. responses: to the failures that come, in order; then SHUTDOWN_CLIENT."""
 
     ended: threading.Event = field(default_factory=threading.Event)
     error: BaseException | None = None
     states: list[str] = field(default_factory=list)
+    responses: list[StreamThreadExceptionResponse] = field(default_factory=list)
 
     def on_running(self) -> None:
         self.states.append("RUNNING")
@@ -71,6 +73,10 @@ class Listening:
 
     def on_stopped(self) -> None:
         self.ended.set()
+
+    def on_failure(self, error: BaseException) -> StreamThreadExceptionResponse:
+        self.states.append(type(error).__name__)
+        return self.responses.pop(0) if self.responses else StreamThreadExceptionResponse.SHUTDOWN_CLIENT
 
     def on_error(self, error: BaseException) -> None:
         self.error = error

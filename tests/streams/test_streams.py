@@ -10,11 +10,11 @@ import pytest
 
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, MissingSourceTopicError, StreamsError, StreamsNotStartedError
-from penstock.host.api import HostListener, State
+from penstock.host.api import HostListener, State, StreamThreadExceptionResponse
 from penstock.plan.subtopology import BuiltTopology
 from penstock.plan.topology import Topology
 from penstock.state.query.queryable import QueryableStoreTypes, StoreQueryParameters
-from penstock.streams import KafkaStreams, StreamThreadExceptionResponse
+from penstock.streams import CloseOptions, GroupMembershipOperation, KafkaStreams
 
 CONFIG = {"application.id": "app", "bootstrap.servers": "localhost:1"}
 
@@ -32,8 +32,10 @@ class TestHost:
         self.closes: list[bool] = []
         self.closed_with: list[int] = []
         self.answers: Any = None
+        self.calls: list[str] = []
+        self.responses: list[StreamThreadExceptionResponse] = []
 
-    def open(self, built: BuiltTopology, config: StreamsConfig, session: Any, until_end: bool) -> TestHost:
+    def open(self, built: BuiltTopology, config: StreamsConfig, session: Any, until_end: bool = False) -> TestHost:
         self.built, self.session, self.until_end = built, session, until_end
         return self
 
@@ -41,6 +43,7 @@ class TestHost:
         if self.refusal is not None:
             raise self.refusal
         self.listener = listener
+        self.calls.append("start")
 
     def told(self) -> HostListener:
         assert self.listener is not None
@@ -49,6 +52,20 @@ class TestHost:
     def close(self, timeout_ms: int) -> bool:
         self.closed_with.append(timeout_ms)
         return self.closes.pop(0) if self.closes else True
+
+    def fails(self, error: Exception) -> None:
+        """Fail as a host does that starts nothing again."""
+        self.responses.append(self.told().on_failure(error))
+        self.told().on_error(error)
+
+    def pause(self) -> None:
+        self.calls.append("pause")
+
+    def resume(self) -> None:
+        self.calls.append("resume")
+
+    def clean_up(self) -> None:
+        self.calls.append("clean_up")
 
     def summary(self) -> str:
         return "guarantee here, broker there"
@@ -146,7 +163,7 @@ def test_an_error_ends_the_application_and_is_raised_to_who_waits(host: TestHost
     streams.start()
     host.told().on_running()
     failure = StreamsError("a lambda failed")
-    threading.Thread(target=host.told().on_error, args=(failure,)).start()
+    threading.Thread(target=host.fails, args=(failure,)).start()
     with pytest.raises(StreamsError, match="a lambda failed"):
         streams.await_termination(timeout_ms=10_000)
     assert asked == [failure]
@@ -163,14 +180,14 @@ def test_a_failing_handler_or_listener_does_not_keep_the_application_from_ending
     streams.set_uncaught_exception_handler(fails)
     streams.set_state_listener(fails)
     streams.start()
-    host.told().on_error(StreamsError("gone"))
+    host.fails(StreamsError("gone"))
     with pytest.raises(StreamsError, match="gone"):
         streams.await_termination(0)
 
 
 def test_without_a_handler_the_error_is_logged(host: TestHost, caplog: pytest.LogCaptureFixture) -> None:
     streams = running(host)
-    host.told().on_error(StreamsError("gone"))
+    host.fails(StreamsError("gone"))
     streams.close()
     assert "app ends: gone" in caplog.text
 
@@ -259,3 +276,73 @@ def test_stores_are_read_while_the_application_runs(host: TestHost) -> None:
     streams.close()
     with pytest.raises(RuntimeError, match="KafkaStreams is not running. State is NOT_RUNNING."):
         streams.store(asked)
+
+
+@pytest.mark.parametrize("answer", list(StreamThreadExceptionResponse))
+def test_the_host_does_what_the_handler_answers(host: TestHost, answer: StreamThreadExceptionResponse) -> None:
+    streams = KafkaStreams(topology(), CONFIG)
+    streams.set_uncaught_exception_handler(lambda _: answer)
+    streams.start()
+    host.told().on_running()
+    assert host.told().on_failure(StreamsError("a lambda failed")) is answer
+    assert streams.state() is State.RUNNING
+    streams.close()
+
+
+def test_a_handler_that_answers_nothing_ends_the_application(host: TestHost, caplog: pytest.LogCaptureFixture) -> None:
+    streams = KafkaStreams(topology(), CONFIG)
+    streams.set_uncaught_exception_handler(lambda _: None)  # type: ignore[arg-type, return-value]  # what is tested
+    streams.start()
+    host.fails(StreamsError("gone"))
+    assert host.responses == [StreamThreadExceptionResponse.SHUTDOWN_CLIENT]
+    assert "failed itself" in caplog.text
+
+
+def test_a_rebalance_is_a_state_and_running_follows(host: TestHost) -> None:
+    streams = running(host)
+    host.told().on_rebalancing()
+    assert streams.state() is State.REBALANCING
+    host.told().on_running()
+    assert streams.state() is State.RUNNING
+    streams.close()
+
+
+def test_a_pause_reaches_the_host_and_is_no_state(host: TestHost) -> None:
+    streams = running(host)
+    assert not streams.is_paused()
+    streams.pause()
+    assert streams.is_paused()
+    assert streams.state() is State.RUNNING
+    streams.resume()
+    assert not streams.is_paused()
+    assert host.calls == ["start", "pause", "resume"]
+    streams.close()
+
+
+def test_an_application_may_begin_with_a_pause(host: TestHost) -> None:
+    streams = KafkaStreams(topology(), CONFIG)
+    streams.pause()
+    streams.start()
+    assert host.calls == ["pause", "start"]
+    streams.close()
+
+
+def test_cleaning_up_is_refused_while_it_runs(host: TestHost) -> None:
+    streams = KafkaStreams(topology(), CONFIG)
+    streams.clean_up()
+    streams.start()
+    host.told().on_running()
+    with pytest.raises(RuntimeError, match="Cannot clean up while running"):
+        streams.clean_up()
+    streams.close()
+    streams.clean_up()
+    assert host.calls == ["clean_up", "start", "clean_up"]
+
+
+def test_close_takes_options(host: TestHost) -> None:
+    streams = running(host)
+    leave = GroupMembershipOperation.LEAVE_GROUP
+    options = CloseOptions.timeout(7).with_group_membership_operation(leave)
+    assert options == CloseOptions.group_membership_operation(leave).with_timeout(7)
+    assert streams.close(options)
+    assert host.closed_with == [7]

@@ -29,10 +29,10 @@ from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, ConfluentProducer
 from penstock.config import StreamsConfig
 from penstock.errors import LockError, StreamsError
-from penstock.host.api import State
+from penstock.host.api import State, StreamThreadExceptionResponse
 from penstock.record import RecordBatch, TopicPartition
 from penstock.serdes import Serdes
-from penstock.streams import KafkaStreams, StreamThreadExceptionResponse
+from penstock.streams import KafkaStreams
 
 INPUT: Final = "plaintext-input"
 OUTPUT: Final = "word-count-output"

@@ -17,7 +17,8 @@ from penstock.cli.program import Program, load_program
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
-from penstock.streams import KafkaStreams, StreamThreadExceptionResponse
+from penstock.host.api import StreamThreadExceptionResponse
+from penstock.streams import KafkaStreams
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A Python program that defines `topology` and `config`.")]
 

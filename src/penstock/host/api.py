@@ -22,6 +22,19 @@ class State(Enum):
     ERROR = "ERROR"
 
 
+class StreamThreadExceptionResponse(Enum):
+    """What a handler of uncaught exceptions decides (Kafka class: StreamThreadExceptionResponse).
+
+    REPLACE_THREAD: go on from the last commit with new workers, within `penstock.restart.max.attempts`.
+    SHUTDOWN_CLIENT, SHUTDOWN_APPLICATION: end in the state ERROR. On Spark both end the same: all that runs under one
+    application.id belongs to one program.
+    """
+
+    REPLACE_THREAD = "REPLACE_THREAD"
+    SHUTDOWN_CLIENT = "SHUTDOWN_CLIENT"
+    SHUTDOWN_APPLICATION = "SHUTDOWN_APPLICATION"
+
+
 class HostListener(Protocol):
     """What a host tells the application, from any thread."""
 
@@ -36,6 +49,10 @@ class HostListener(Protocol):
     def on_stopped(self) -> None:
         """Tell that the host ended by itself without an error: everything up to the planned end has been
         processed."""
+        ...
+
+    def on_failure(self, error: BaseException) -> StreamThreadExceptionResponse:
+        """Return what is to be done about `error`, which has stopped all tasks."""
         ...
 
     def on_error(self, error: BaseException) -> None:
@@ -78,6 +95,19 @@ class Host(Protocol):
     def start(self, listener: HostListener) -> None:
         """Check the topology against brokers and checkpoint, then start in the background; raises StreamsError when it
         must not start."""
+        ...
+
+    def pause(self) -> None:
+        """Let tasks stand still after the running commit, now or from the start on: no records, no punctuation."""
+        ...
+
+    def resume(self) -> None:
+        """Let tasks go on after `pause`."""
+        ...
+
+    def clean_up(self) -> None:
+        """Delete what is on this machine and can be made anew from what is durable; only while nothing runs. Raises
+        LockError where another program runs."""
         ...
 
     def close(self, timeout_ms: int) -> bool:

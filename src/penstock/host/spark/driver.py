@@ -26,12 +26,13 @@ from pyspark.sql import SparkSession
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
-from penstock.errors import LockError, StreamsError
-from penstock.host.api import HostListener, StateQueries
+from penstock.errors import LockError, StreamsError, TaskMigratedError
+from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionResponse
 from penstock.host.spark import preparation, session
 from penstock.host.spark.checkpoint import Checkpoint
 from penstock.host.spark.figures import Figures
 from penstock.host.spark.queries import CheckpointQueries
+from penstock.host.spark.restarts import Restarts
 from penstock.host.spark.running_query import JVM_IS_GONE, LOOK_SECONDS, RunningQuery, start_query
 from penstock.plan.subtopology import BuiltTopology
 
@@ -72,6 +73,13 @@ class SparkHost:
         self._guarantee = ""
         self._closing = threading.Event()
         self._rebalancing = threading.Event()
+        self._paused = threading.Event()
+        self._changing = threading.Lock()  # of the running query, and of what it is told about a pause
+        self._restarts = Restarts(
+            config["penstock.restart.max.attempts"],
+            config["penstock.restart.backoff.ms"],
+            config["penstock.restart.backoff.max.ms"],
+        )
         self._runs = 0
         self._figures = Figures()
         self._queries = CheckpointQueries(built, config)
@@ -86,7 +94,6 @@ class SparkHost:
             session.check_java()
         self._take_lock()
         try:
-            shutil.rmtree(self._control, ignore_errors=True)
             self._start_query()
         except BaseException:
             self._release()
@@ -109,6 +116,33 @@ class SparkHost:
         if not self._closing.is_set():
             _log.info("%s rebalances: %s", self._application_id, reason)
             self._rebalancing.set()
+
+    def pause(self) -> None:
+        """Plan no epochs after the running one, now or from the start on: no records are read, no punctuation runs."""
+        with self._changing:
+            self._paused.set()
+            if self._query is not None:
+                self._query.pause()
+
+    def resume(self) -> None:
+        """Plan epochs again after `pause`; punctuations that have fallen due run at once."""
+        with self._changing:
+            self._paused.clear()
+            if self._query is not None:
+                self._query.resume()
+
+    def clean_up(self) -> None:
+        """Delete the bases of stores and the logs on this machine; the checkpoint stays, and the bases are built anew
+        from it. Raises LockError where a program runs on the checkpoint."""
+        self._take_lock()
+        try:
+            directory = self._directory.absolute()
+            kept = Path(self._checkpoint.local_path or directory / "lock")
+            for path in directory.iterdir() if directory.is_dir() else ():
+                if path not in (kept, *kept.parents):
+                    _delete(path)
+        finally:
+            self._release()
 
     def close(self, timeout_ms: int) -> bool:
         """Stop after the running epoch and release everything; return whether that was done within `timeout_ms`.
@@ -163,6 +197,7 @@ class SparkHost:
     def _start_query(self) -> None:
         """Hold topology, brokers and checkpoint against each other as they are now, and start the query."""
         self._runs += 1
+        shutil.rmtree(self._control, ignore_errors=True)
         admin = ConfluentAdmin(self._config)
         try:
             prepared = preparation.prepare(
@@ -179,7 +214,10 @@ class SparkHost:
         self._guarantee = prepared.guarantee
         self._figures.begin(prepared.last, prepared.recipe.begin, prepared.ends)
         location = self._checkpoint.spark_location()
-        self._query = start_query(prepared.recipe, self._open_session(), location, self._until_end)
+        spark = self._open_session()
+        with self._changing:
+            paused = self._paused.is_set()
+            self._query = start_query(prepared.recipe, spark, location, self._until_end, paused)
 
     def _parallelism(self) -> int:
         """Return how many Spark partitions a level of a new checkpoint has: one a core."""
@@ -199,7 +237,7 @@ class SparkHost:
     def _supervise(self, listener: HostListener) -> None:
         """Follow one query after another; tell the listener how the last one ended, whatever happens here."""
         error = self._attempt(self._follow_to_end)
-        while error is None and self._rebalancing.is_set() and not self._closing.is_set():
+        while self._goes_on(listener, error):
             listener.on_rebalancing()
             error = self._attempt(lambda: self._next_query(listener))
         if self._closing.is_set():
@@ -208,6 +246,37 @@ class SparkHost:
             listener.on_error(error)
         else:
             listener.on_stopped()
+
+    def _goes_on(self, listener: HostListener, error: Exception | None) -> bool:
+        """Return whether another query is to follow the one that has ended with `error`, or without."""
+        if self._closing.is_set():
+            return False
+        if error is not None:
+            return self._restarts_after(listener, error)
+        query = self._query
+        if query is not None and query.ended_by_pause and not self._rebalancing.is_set():
+            while self._paused.is_set() and not self._closing.is_set():
+                self._closing.wait(LOOK_SECONDS)
+            return not self._closing.is_set()
+        return self._rebalancing.is_set()
+
+    def _restarts_after(self, listener: HostListener, error: Exception) -> bool:
+        """Ask what is to be done about `error`; wait and return True where the application is to go on."""
+        if listener.on_failure(error) is not StreamThreadExceptionResponse.REPLACE_THREAD:
+            return False
+        if isinstance(error, (TaskMigratedError, LockError)):
+            _log.error("%s is not started again: another program has taken its place.", self._application_id)
+            return False
+        wait = self._restarts.next_wait_ms(self._figures.epoch)
+        if wait is None:
+            _log.error(
+                "%s is not started again: penstock.restart.max.attempts=%d restarts brought no commit.",
+                self._application_id,
+                self._config["penstock.restart.max.attempts"],
+            )
+            return False
+        _log.warning("%s is started again in %d ms, after: %s", self._application_id, wait, error)
+        return not self._closing.wait(wait / 1000)
 
     def _attempt(self, step: Callable[[], None]) -> Exception | None:
         """Run `step` and return the error that it ended with."""
@@ -220,6 +289,7 @@ class SparkHost:
                 "again; it goes on from its last committed epoch."
             )
             error.__cause__ = raised
+            self._forget_lost_session()
             return error
         except Exception as raised:
             return raised
@@ -242,7 +312,6 @@ class SparkHost:
                 query.stop()
             time.sleep(LOOK_SECONDS)
         self._follow(query)
-        query.forget()
         failure = query.failure()
         if failure is not None:
             error, printed = failure
@@ -268,6 +337,12 @@ class SparkHost:
                 return finished
         return True
 
+    def _forget_lost_session(self) -> None:
+        """Let the next query have a new JVM in place of one that is gone and was the host's own."""
+        if self._own_session is not None:
+            session.forget_lost(self._own_session)
+            self._session = self._own_session = None
+
     def _release(self) -> None:
         self._queries.close()
         if self._own_session is not None:
@@ -278,3 +353,11 @@ class SparkHost:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+
+def _delete(path: Path) -> None:
+    """Delete a file, or a directory with all that is in it."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

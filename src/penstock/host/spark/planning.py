@@ -31,6 +31,10 @@ STOP_FILE, STOPPED_FILE = "stop", "stopped"
 """Files of the control directory: the driver asks for no more epochs; the source process has seen it, between two
 epochs."""
 
+PAUSE_FILE, PAUSED_FILE = "pause", "paused"
+"""Files of the control directory: the driver asks for no epochs while the first is there; the source process has
+planned none for that."""
+
 _PATIENCE_MS = 120_000  # how long brokers may be away before the query gives up
 _OFFSETS_EVERY_MS = 1_000
 
@@ -90,6 +94,9 @@ class Planning:
         """Return the end of the epoch after `start`, or `start` when nothing is due or the driver wants no more."""
         if (self._control / STOP_FILE).exists():
             (self._control / STOPPED_FILE).touch()
+            return start
+        if (self._control / PAUSE_FILE).exists():
+            (self._control / PAUSED_FILE).touch()
             return start
         manifest = self._manifest_of(start)
         now = max(self._clock.milliseconds(), start.planned_ms)

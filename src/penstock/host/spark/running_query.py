@@ -6,7 +6,6 @@ and source process share a control directory, one for each run, so that nobody h
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -31,7 +30,7 @@ JVM_IS_GONE = (Py4JError, ConnectionError)
 """What calls raise when the JVM has ended; what Spark itself raises comes as an exception of pyspark."""
 
 
-def start_query(recipe: Recipe, spark: SparkSession, location: str, until_end: bool) -> RunningQuery:
+def start_query(recipe: Recipe, spark: SparkSession, location: str, until_end: bool, paused: bool) -> RunningQuery:
     """Start the query of `recipe`.
 
     Args:
@@ -39,6 +38,7 @@ def start_query(recipe: Recipe, spark: SparkSession, location: str, until_end: b
         spark: the session to run in.
         location: where Spark keeps its checkpoint.
         until_end: stop at the ends that the topics have now.
+        paused: whether it is to begin with a pause.
 
     Raises:
         StreamsError: something of the user's cannot be sent to workers.
@@ -46,6 +46,8 @@ def start_query(recipe: Recipe, spark: SparkSession, location: str, until_end: b
     data = dump_recipe(recipe)
     control = Path(recipe.control_directory)
     control.mkdir(parents=True, exist_ok=True)
+    if paused:
+        (control / planning.PAUSE_FILE).touch()
     with session.query_session(spark) as own:
         own.conf.set("spark.sql.streaming.pollingDelay", f"{recipe.config['penstock.poll.ms']}ms")
         own.conf.set("spark.sql.shuffle.partitions", str(recipe.placement.sink_partitions))
@@ -76,6 +78,20 @@ class RunningQuery:
         """Whether it has not ended."""
         return bool(self._query.isActive)
 
+    @property
+    def ended_by_pause(self) -> bool:
+        """Whether a query that was to stop at the planned end ended before, since nothing was planned in a pause."""
+        return (self._control / planning.PAUSED_FILE).exists()
+
+    def pause(self) -> None:
+        """Let nothing be planned after the running epoch."""
+        with suppress(FileNotFoundError):  # the query has ended
+            (self._control / planning.PAUSE_FILE).touch()
+
+    def resume(self) -> None:
+        """Let epochs be planned again."""
+        (self._control / planning.PAUSE_FILE).unlink(missing_ok=True)
+
     def finish_epoch(self, is_over: Callable[[], bool]) -> bool:
         """Ask for no more epochs, and wait until the running one is committed; return False where it `is_over`
         before."""
@@ -89,11 +105,6 @@ class RunningQuery:
     def stop(self) -> None:
         """Stop at once; an epoch that runs is given up, and the next query on the checkpoint runs it again."""
         self._query.stop()
-
-    def forget(self) -> None:
-        """Delete the control directory, once the query has ended."""
-        with suppress(OSError):
-            shutil.rmtree(self._control)
 
     def failure(self) -> tuple[StreamsError, str] | None:
         """Return the error that ended it and what was printed before it, None where it ended without."""

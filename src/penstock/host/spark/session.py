@@ -14,11 +14,13 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.config import StreamsConfig
@@ -137,6 +139,17 @@ def make_session(config: StreamsConfig, directory: Path) -> SparkSession:
         builder = builder.config(key, value)
     with _environment(), _interrupts_kept(), _standard_error_to(directory / "spark.log" if level is None else None):
         return builder.getOrCreate()
+
+
+def forget_lost(session: SparkSession) -> None:
+    """Let the next session have a JVM of its own: that of `session` is gone, and pyspark keeps to it otherwise."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # pyspark's, that the JVM is gone
+        session.sparkContext.stop()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    SparkSession._instantiatedSession = None
+    SparkSession._activeSession = None
 
 
 @contextmanager

@@ -1,0 +1,186 @@
+"""What an application on Spark does between its queries: restarts after errors, pauses, cleaning up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock import StreamsBuilder, Topology
+from penstock.config import StreamsConfig
+from penstock.errors import LockError, StreamsError
+from penstock.host.api import StreamThreadExceptionResponse
+from penstock.host.spark.driver import SparkHost
+from penstock.host.spark.planning import PAUSE_FILE
+from penstock.host.spark.restarts import Restarts
+from tests.spark.inline import InlineQuery
+from tests.spark.support import Listening, SparkRunner, lines, wait_for
+from tests.spark.test_topologies import TEXT, TEXT_OUT, final, text, word_count
+
+REPLACE = StreamThreadExceptionResponse.REPLACE_THREAD
+QUICK = {"penstock.restart.backoff.ms": 10, "penstock.restart.backoff.max.ms": 20}
+
+
+@pytest.fixture
+def topics(spark_runner: SparkRunner, unique_name: Callable[[str], str]) -> tuple[str, str]:
+    source, target = unique_name("in"), unique_name("out")
+    spark_runner.create_topics({source: 2, target: 1})
+    return source, target
+
+
+def text_values(spark_runner: SparkRunner, topic: str) -> list[str]:
+    return [text(record.value) or "" for record in spark_runner.read(topic)]
+
+
+class TestRestarts:
+    def test_the_wait_doubles_up_to_a_bound_and_the_row_has_an_end(self) -> None:
+        restarts = Restarts(5, 100, 500)
+        assert [restarts.next_wait_ms(7) for _ in range(6)] == [100, 200, 400, 500, 500, None]
+
+    def test_a_commit_ends_the_row(self) -> None:
+        restarts = Restarts(2, 100, 500)
+        assert [restarts.next_wait_ms(epoch) for epoch in (1, 1, 2, 2, 2, 3)] == [100, 200, 100, 200, None, 100]
+
+    @given(st.integers(0, 9), st.integers(0, 5000), st.integers(0, 60_000), st.integers(1, 100))
+    def test_never_more_than_the_limit_without_a_commit(self, most: int, wait: int, longest: int, asked: int) -> None:
+        restarts = Restarts(most, wait, longest)
+        waits = [restarts.next_wait_ms(3) for _ in range(asked)]
+        granted = [each for each in waits if each is not None]
+        assert len(granted) == min(most, asked)
+        assert all(each <= longest for each in granted)
+        assert granted == sorted(granted)
+
+
+@contextmanager
+def listened(host: SparkHost, *responses: StreamThreadExceptionResponse) -> Iterator[Listening]:
+    """Run `host` inside the block; at failures give `responses`."""
+    listening = Listening(responses=list(responses))
+    host.start(listening)
+    try:
+        yield listening
+    finally:
+        host.close(60_000)
+
+
+def failing_while(marker: Path, source: str, target: str) -> Topology:
+    """Return a topology whose function fails while there is a file `marker`; it counts its failures in it."""
+
+    def checked(value: str) -> str:
+        if marker.exists():
+            with marker.open("a") as file:
+                file.write("x")
+            raise ValueError("the marker is there")
+        return value.upper()
+
+    builder = StreamsBuilder()
+    builder.stream(source, consumed=TEXT).map_values(checked).to(target, produced=TEXT_OUT)
+    return builder.build()
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_a_failed_query_is_replaced_and_goes_on_from_the_last_commit(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str], tmp_path: Path
+) -> None:
+    source, target = topics
+    marker = tmp_path / "marker"
+    host = spark_runner.host(failing_while(marker, source, target), spark_runner.config(application, QUICK))
+    with listened(host, REPLACE, REPLACE, REPLACE) as listening:
+        spark_runner.write(source, lines(["a"]))
+        wait_for(lambda: text_values(spark_runner, target) == ["A"])
+        marker.touch()
+        spark_runner.write(source, lines(["b"]))
+        wait_for(lambda: listening.states.count("StreamsError") == 2)
+        assert marker.read_text() == "xx", "an error of a user's function is not tried again by Spark"
+        marker.unlink()
+        wait_for(lambda: text_values(spark_runner, target) == ["A", "B"])
+        assert not listening.ended.is_set()
+    again = ["StreamsError", "REBALANCING", "RUNNING"]
+    assert listening.states[:1] + listening.states[1:7] == ["RUNNING", *again, *again]
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_restarts_have_a_limit_and_the_last_error_ends_the_application(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str], tmp_path: Path
+) -> None:
+    source, target = topics
+    marker = tmp_path / "marker"
+    marker.touch()
+    config = spark_runner.config(application, {**QUICK, "penstock.restart.max.attempts": 1})
+    spark_runner.write(source, lines(["a"]))
+    with listened(spark_runner.host(failing_while(marker, source, target), config), *[REPLACE] * 9) as listening:
+        assert listening.ended.wait(120)
+    assert isinstance(listening.error, StreamsError)
+    assert "ValueError: the marker is there" in "\n".join(listening.error.__notes__)
+    assert listening.states == ["RUNNING", "StreamsError", "REBALANCING", "RUNNING", "StreamsError"]
+    assert text_values(spark_runner, target) == []
+
+
+def test_nothing_is_planned_in_a_pause(spark_runner: SparkRunner, application: str, topics: tuple[str, str]) -> None:
+    config = spark_runner.config(application)
+    query = InlineQuery(word_count(*topics), config, spark_runner.admin)
+    query.run_to_end()
+    control = Path(query.recipe.control_directory)
+    control.mkdir(parents=True, exist_ok=True)
+    (control / PAUSE_FILE).touch()
+    spark_runner.write(topics[0], lines(["a"]))
+    assert not query.epoch()
+    (control / PAUSE_FILE).unlink()
+    assert query.epoch()
+    assert final(spark_runner.read(topics[1])) == {"a": 1}
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_a_run_to_the_end_that_was_paused_still_reaches_it(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    source, target = topics
+    host = spark_runner.host(word_count(source, target), spark_runner.config(application), until_end=True)
+    spark_runner.write(source, lines(["a", "a"]))
+    host.pause()
+    with listened(host) as listening:
+        wait_for(lambda: not host._query or not host._query.is_active)  # Spark has found nothing to do
+        assert not listening.ended.is_set()
+        host.resume()
+        assert listening.ended.wait(120)
+        assert listening.error is None
+    assert final(spark_runner.read(target)) == {"a": 2}
+
+
+def test_cleaning_up_keeps_the_checkpoint_alone(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    config = spark_runner.config(application)
+    query = InlineQuery(word_count(*topics), config, spark_runner.admin)
+    spark_runner.write(topics[0], lines(["a"]))
+    query.run_to_end()
+    directory = Path(config["state.dir"]) / application
+    assert (directory / "bases").is_dir()
+    host = SparkHost(word_count(*topics).build(application), config)
+    host.clean_up()
+    assert [path.name for path in directory.iterdir()] == ["checkpoint"]
+    query.restart()
+    spark_runner.write(topics[0], lines(["a"]))
+    query.run_to_end()
+    assert final(spark_runner.read(topics[1])) == {"a": 2}
+
+
+def test_cleaning_up_is_refused_beside_a_running_program(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    config: StreamsConfig = spark_runner.config(application)
+    built = word_count(*topics).build(application)
+    running = SparkHost(built, config)
+    running._take_lock()
+    try:
+        with pytest.raises(LockError):
+            SparkHost(built, config).clean_up()
+    finally:
+        running.close(0)
+    SparkHost(built, config).clean_up()
