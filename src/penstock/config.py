@@ -376,6 +376,21 @@ KEYS: Mapping[str, ConfigKey] = {
             "low",
             "Spark partitions of each level and of the sink of a new checkpoint; not set: cores.",
         ),
+        ConfigKey(
+            "penstock.spark.send.code",
+            _boolean,
+            True,
+            "low",
+            "Whether executors on other machines are sent Penstock and those modules of the program that are installed "
+            "nowhere.",
+        ),
+        ConfigKey(
+            "log.summary.interval.ms",
+            _whole(-1),
+            120_000,
+            "low",
+            "Time in ms between lines in the log that say how far the application is; below 1: none.",
+        ),
         ConfigKey("penstock.row.max.bytes", _whole(1024), 1024 * 1024, "low", "Most bytes of one row between stages."),
         ConfigKey(
             "penstock.segment.max.bytes",

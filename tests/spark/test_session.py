@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from pathlib import Path
 
 import pyspark
 import pytest
 
-from penstock.errors import StreamsError
+from penstock.config import StreamsConfig
+from penstock.errors import ConfigError, StreamsError
 from penstock.host.spark import session
 
 
@@ -66,7 +68,47 @@ def test_a_pyspark_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_environment_is_as_before_when_the_jvm_has_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     before = dict(os.environ)
-    with session._environment():
+    with session._environment("local[2]"):
         assert os.environ["PYSPARK_PYTHON"]
         assert str(Path(session.__file__).parents[3]) in os.environ["PYTHONPATH"].split(os.pathsep)
     assert dict(os.environ) == before
+
+
+class RemoteSession:
+    """Stands for the class of Spark Connect, which needs packages of its own."""
+
+
+RemoteSession.__module__ = "pyspark.sql.connect.session"
+
+
+@pytest.mark.parametrize(
+    ("given", "master", "environment", "found"),
+    [
+        (RemoteSession(), None, {}, "the given session is one"),
+        (None, "sc://somewhere:15002", {}, "penstock.spark.master is sc://somewhere:15002"),
+        (None, None, {"SPARK_REMOTE": "sc://somewhere"}, "SPARK_REMOTE is sc://somewhere"),
+    ],
+)
+def test_spark_connect_is_refused(
+    monkeypatch: pytest.MonkeyPatch, given: object, master: str | None, environment: dict[str, str], found: str
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    config = StreamsConfig({"application.id": "app", "penstock.spark.master": master})
+    with pytest.raises(ConfigError, match=r"app cannot run on Spark Connect.*spark-submit") as caught:
+        session.check_classic(given, config)
+    assert found in str(caught.value)
+
+
+def test_a_classic_session_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    session.check_classic(None, StreamsConfig({"application.id": "app"}))
+    session.check_classic(object(), StreamsConfig({"application.id": "app", "penstock.spark.master": "local[2]"}))
+
+
+def test_a_cluster_keeps_the_python_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/somewhere/else/python")
+    with session._environment("spark://somewhere:7077"):
+        assert os.environ["PYSPARK_PYTHON"] == "/somewhere/else/python"
+    with session._environment("local[2]"):
+        assert os.environ["PYSPARK_PYTHON"] == sys.executable

@@ -13,6 +13,7 @@ import fcntl
 import logging
 import os
 import shutil
+import sys
 import threading
 import time
 import warnings
@@ -30,6 +31,7 @@ from penstock.errors import LockError, StreamsError, TaskMigratedError
 from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionResponse
 from penstock.host.spark import preparation, session
 from penstock.host.spark.checkpoint import Checkpoint
+from penstock.host.spark.dependencies import send_code
 from penstock.host.spark.figures import Figures
 from penstock.host.spark.queries import CheckpointQueries
 from penstock.host.spark.restarts import Restarts
@@ -89,6 +91,7 @@ class SparkHost:
     def start(self, listener: HostListener) -> None:
         """Check everything, then start the query; returns when it runs. Raises StreamsError when it must not start."""
         session.check_spark()
+        session.check_classic(self._given_session, self._config)
         self._session = self._given_session or SparkSession.getActiveSession()
         if self._session is None:
             session.check_java()
@@ -227,9 +230,11 @@ class SparkHost:
         return session.cores() if self._session is None else self._session.sparkContext.defaultParallelism
 
     def _open_session(self) -> SparkSession:
-        """Return the session that there is, or make one."""
+        """Return the session that there is, or make one; its executors have the code of the program."""
         if self._session is None:
             self._session = self._own_session = session.make_session(self._config, self._directory)
+        if self._config["penstock.spark.send.code"]:
+            send_code(self._session.sparkContext, list(sys.modules.values()))
         return self._session
 
     # ------------------------------------------------------------------------------------------------ run and end

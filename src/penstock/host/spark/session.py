@@ -2,7 +2,7 @@
 
 Settings of the query's own go into a session of its own on the same SparkContext, so that a user's session keeps his.
 What Spark logs in a JVM that Penstock starts goes to a file beside the state, and errors reach the program as Python
-exceptions.
+exceptions. A program that `spark-submit` has started gets the session that its command line describes.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.config import StreamsConfig
-from penstock.errors import StreamsError
+from penstock.errors import ConfigError, StreamsError
 
 MINIMUM_SPARK = (4, 2)
 MINIMUM_JAVA = 17
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set in a program that spark-submit has started: its JVM is there already
 
 QUERY_SETTINGS: Mapping[str, str] = {
     "spark.sql.adaptive.enabled": "false",
@@ -51,12 +52,17 @@ _SESSION_SETTINGS: Mapping[str, str] = {
     "spark.speculation": "false",
     "spark.locality.wait": "0",
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.python.daemon.module": "penstock.host.spark.daemon",
     "spark.shuffle.compress": "false",
 }
 
-_LOCAL_SETTINGS: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-"""Settings where all of Spark is on this machine, which may have no name or no network."""
+_LOCAL_SETTINGS: Mapping[str, str] = {
+    # the machine may have no name or no network
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # Elsewhere the executors get Penstock with their first task, after their daemon has started.
+    "spark.python.daemon.module": "penstock.host.spark.daemon",
+}
+"""Settings where all of Spark is on this machine."""
 
 # The JVM only plans and passes blocks of bytes on: to compile less and to collect garbage with one thread leaves the
 # cores to the workers, and halves its share of the CPU.
@@ -82,6 +88,33 @@ def check_spark() -> None:
             f"Penstock needs pyspark {MINIMUM_SPARK[0]}.{MINIMUM_SPARK[1]} or newer, found {pyspark.__version__}: pip "
             "install --upgrade pyspark"
         )
+
+
+def check_classic(session: object, config: StreamsConfig) -> None:
+    """Raise ConfigError where the application would run on Spark Connect.
+
+    session: the session that the user gave, None for none.
+    """
+    master: str | None = config["penstock.spark.master"]
+    if type(session).__module__.startswith("pyspark.sql.connect"):
+        found = "the given session is one"
+    elif master is not None and master.startswith("sc://"):
+        found = f"penstock.spark.master is {master}"
+    elif session is None and "SPARK_REMOTE" in os.environ:
+        found = f"SPARK_REMOTE is {os.environ['SPARK_REMOTE']}"
+    else:
+        return
+    raise ConfigError(
+        f"{config.required('application.id')} cannot run on Spark Connect, and {found}: source process and driver "
+        "share files, and the driver watches the query through a JVM of its own. Give a SparkSession with a master, as "
+        "SparkSession.builder.master(...) makes it, or start the program with spark-submit on the cluster."
+    )
+
+
+def is_local(master: str) -> bool:
+    """Return whether all processes of Spark are on this machine, started by the program: local[...] and
+    local-cluster[...]."""
+    return master.startswith("local")
 
 
 def check_java() -> None:
@@ -117,28 +150,41 @@ def cores() -> int:
 
 
 def make_session(config: StreamsConfig, directory: Path) -> SparkSession:
-    """Return a new session for the application, local unless `penstock.spark.master` says otherwise.
+    """Return a new session for the application, local unless `penstock.spark.master` or spark-submit says otherwise.
 
     directory: where the log of the JVM goes (`spark.log`). `spark.` keys of the configuration are settings of the
     session.
     """
+    own = {key: str(value) for key, value in config.given().items() if key.startswith("spark.")}
+    chosen: str | None = config["penstock.spark.master"]
+    if _SUBMITTED in os.environ:
+        return _built({**({} if chosen is None else {"spark.master": chosen}), **own})
     directory.mkdir(parents=True, exist_ok=True)
     settings = directory / "log4j2.properties"
     level = config["penstock.spark.log.level"]
     settings.write_text(_LOG_SETTINGS.replace("{level}", level or "warn"))
-    builder = SparkSession.builder.appName(config.required("application.id"))
-    master: str = config["penstock.spark.master"] or f"local[{cores()},4]"  # a task that fails is tried four times
-    builder = builder.master(master)
+    master = chosen or f"local[{cores()},4]"  # a task that fails is tried four times
     values = {
+        "spark.app.name": config.required("application.id"),
+        "spark.master": master,
         **_SESSION_SETTINGS,
-        **(_LOCAL_SETTINGS if master.startswith("local") else {}),
+        **(_LOCAL_SETTINGS if is_local(master) else {}),
         "spark.driver.extraJavaOptions": f"{_JVM_OPTIONS} -Dlog4j2.configurationFile={settings.as_uri()}",
-        **{key: str(value) for key, value in config.given().items() if key.startswith("spark.")},
+        **own,
     }
+    with (
+        _environment(master),
+        _interrupts_kept(),
+        _standard_error_to(directory / "spark.log" if level is None else None),
+    ):
+        return _built(values)
+
+
+def _built(values: Mapping[str, str]) -> SparkSession:
+    builder = SparkSession.builder
     for key, value in values.items():
         builder = builder.config(key, value)
-    with _environment(), _interrupts_kept(), _standard_error_to(directory / "spark.log" if level is None else None):
-        return builder.getOrCreate()
+    return builder.getOrCreate()
 
 
 def forget_lost(session: SparkSession) -> None:
@@ -170,12 +216,14 @@ def query_session(session: SparkSession) -> Iterator[SparkSession]:
 
 
 @contextmanager
-def _environment() -> Iterator[None]:
-    """Let a JVM that is started inside find this interpreter and this package."""
+def _environment(master: str) -> Iterator[None]:
+    """Let a JVM that is started inside find this package, and this interpreter; on the machines of a cluster that a
+    PYSPARK_PYTHON of the environment."""
     package = str(Path(__file__).parents[3])
     path = os.environ.get("PYTHONPATH", "")
+    python = sys.executable if is_local(master) else os.environ.get("PYSPARK_PYTHON", sys.executable)
     wanted = {
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(part for part in (path, package) if part),
     }

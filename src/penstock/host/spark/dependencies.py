@@ -1,0 +1,147 @@
+"""Sends code to the executors of a cluster: Penstock itself, and the modules of the user's program.
+
+A module is sent when it is loaded in the program and installed nowhere: of a package all its files, of a namespace
+package those that are loaded. What is installed (numpy, confluent-kafka ...) has parts that are not Python: it must be
+installed where the executors run, or be sent as an archive by Spark's own means (`spark.archives`). Processes on this
+machine read the files where they are, and get nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import py_compile
+import site
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory, gettempdir
+from types import ModuleType
+
+from pyspark import SparkContext
+
+import penstock
+from penstock.errors import StreamsError
+from penstock.host.spark.session import is_local
+
+MAXIMUM_BYTES = 64 * 1024 * 1024
+"""Most bytes of the files that are sent."""
+
+_OF_SPARK = frozenset(("pyspark", "py4j"))
+
+_NEVER_STALE = py_compile.PycInvalidationMode.UNCHECKED_HASH
+
+
+def send_code(context: SparkContext, modules: Iterable[object]) -> Path | None:
+    """Send the code to the executors of `context`, and return the archive that has it; None where all of Spark is on
+    this machine.
+
+    modules: those that the program has loaded. Raises StreamsError where they are more than MAXIMUM_BYTES.
+    """
+    if is_local(str(context.master)):
+        return None
+    files = {**_files_of(penstock), **_files_of_program(modules)}
+    _check_size(files)
+    # Spark refuses a second file of one name with other content; a name by content is another file.
+    digest = hashlib.sha256()
+    for name, path in sorted(files.items()):
+        digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
+    directory = Path(gettempdir()) / f"penstock-{os.getuid()}"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    archive = directory / f"penstock-{digest.hexdigest()[:16]}.zip"
+    if not archive.exists():
+        temporary = archive.with_suffix(f".{os.getpid()}")
+        _write_archive(temporary, files)
+        temporary.replace(archive)
+    if not any(file.endswith(f"/{archive.name}") for file in context.listFiles):
+        context.addPyFile(str(archive))
+    return archive
+
+
+def _files_of_program(modules: Iterable[object]) -> dict[str, Path]:
+    """Return the files of the modules that are installed nowhere, by their names in the archive."""
+    files: dict[str, Path] = {}
+    packages: set[str] = set()
+    for module in modules:
+        if not isinstance(module, ModuleType):
+            continue  # some libraries put objects of their own into sys.modules
+        top = module.__name__.partition(".")[0]
+        if top in packages or top in _OF_SPARK or module.__name__ == "__main__" or not _is_users(module):
+            continue
+        root = sys.modules.get(top)
+        if root is not None and _source(root) is not None:
+            packages.add(top)
+            files.update(_files_of(root))
+        else:
+            files.update(_file_of(module))
+    return files
+
+
+def _is_users(module: ModuleType) -> bool:
+    path = _source(module)
+    return path is not None and not any(path.is_relative_to(place) for place in _installed())
+
+
+def _installed() -> Iterator[Path]:
+    paths = sysconfig.get_paths()
+    places = (paths["stdlib"], paths["platstdlib"], paths["purelib"], paths["platlib"], site.getusersitepackages())
+    yield from (Path(place).resolve() for place in (*places, *site.getsitepackages()))
+
+
+def _source(module: ModuleType) -> Path | None:
+    """Return the file of `module` if it is Python in a file of its own, not in an archive."""
+    name = vars(module).get("__file__")
+    path = Path(name).resolve() if isinstance(name, str) and name.endswith(".py") else None
+    return path if path is not None and path.is_file() else None
+
+
+def _files_of(module: ModuleType) -> dict[str, Path]:
+    """Return all files of a package, or the one of a module, by their names in the archive."""
+    path = _source(module)
+    if path is None or path.name != "__init__.py":
+        return _file_of(module)
+    return {f"{module.__name__}/{each.relative_to(path.parent)}": each for each in path.parent.rglob("*.py")}
+
+
+def _file_of(module: ModuleType) -> dict[str, Path]:
+    path = _source(module)
+    if path is None:
+        return {}
+    name = module.__name__.replace(".", "/")
+    return {f"{name}/__init__.py" if path.name == "__init__.py" else f"{name}.py": path}
+
+
+def _check_size(files: Mapping[str, Path]) -> None:
+    size = sum(path.stat().st_size for path in files.values())
+    if size > MAXIMUM_BYTES:
+        largest = max(files, key=lambda name: files[name].stat().st_size)
+        raise StreamsError(
+            f"The modules of the program have {size} bytes, more than the {MAXIMUM_BYTES} that are sent to executors; "
+            f"the largest is {largest}. Install them where the executors run and set penstock.spark.send.code=false, "
+            "or send them as an archive with spark.archives."
+        )
+
+
+def _write_archive(target: Path, files: Mapping[str, Path]) -> None:
+    # A directory without an __init__ is found in an archive if it has an entry.
+    directories = {str(parent) for name in files for parent in PurePosixPath(name).parents if parent.name}
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(directories):
+            archive.mkdir(name)
+        for name, path in sorted(files.items()):
+            archive.writestr(name, path.read_bytes())
+            archive.writestr(f"{name}c", _compiled(name, path))
+
+
+def _compiled(name: str, path: Path) -> bytes:
+    """Return the byte code of a file, for what an archive holds is compiled by every worker again; empty, which no
+    Python believes, where it cannot be compiled."""
+    with TemporaryDirectory() as directory:
+        target = Path(directory) / "code"
+        try:
+            py_compile.compile(str(path), str(target), name, True, invalidation_mode=_NEVER_STALE)
+        except py_compile.PyCompileError:
+            return b""
+        return target.read_bytes()
