@@ -103,6 +103,7 @@ def test_spark_submit_runs_a_program_on_a_standalone_master_and_sends_its_module
         "bootstrap.servers": embedded_broker.bootstrap_servers,
         "state.dir": str(tmp_path / "state"),
         "statestore.cache.max.bytes": 0,
+        "penstock.spark.partitions": 1,
     }
     submit = [str(SPARK / "bin" / "spark-submit"), "--master", master, "--conf", "spark.driver.host=127.0.0.1"]
     ended = subprocess.run(
