@@ -7,29 +7,38 @@ from typing import Any
 
 import pytest
 
-from penstock import Materialized, Serdes, StreamsBuilder, StreamsConfig
+from penstock import Serdes, StreamsBuilder, StreamsConfig
 from penstock.dsl.options import Consumed
-from penstock.errors import StreamsError
+from penstock.errors import MissingSourceTopicError
 from penstock.host.spark.preparation import prepare
 
 TEXT = Serdes.string()
 
 
-def test_global_tables_are_refused_by_name() -> None:
-    builder = StreamsBuilder()
-    builder.global_table("t", Consumed.with_(key_serde=TEXT, value_serde=TEXT), Materialized.as_("everywhere"))
-    untouched: Any = None
-    with pytest.raises(StreamsError, match=r"does not keep global stores yet: everywhere\. Use a partitioned table"):
-        prepare(builder.build().build("app"), StreamsConfig({"application.id": "app"}), untouched, untouched, 1, "")
+class NoTopics:
+    """Brokers without topics, which is the first thing that a start asks for."""
+
+    def topics(self) -> dict[str, int]:
+        return {}
 
 
 def test_keys_that_change_nothing_on_spark_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
     config = StreamsConfig({"application.id": "app", "max.task.idle.ms": 5, "penstock.execution": "record"})
     builder = StreamsBuilder()
-    builder.global_table("t", Consumed.with_(key_serde=TEXT, value_serde=TEXT))
+    builder.stream("t", Consumed.with_(key_serde=TEXT, value_serde=TEXT))
+    admin: Any = NoTopics()
     untouched: Any = None
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            with pytest.raises(StreamsError, match="global stores"):  # the first check that needs no broker
-                prepare(builder.build().build("app"), config, untouched, untouched, 1, "")
+            with pytest.raises(MissingSourceTopicError):
+                prepare(builder.build().build("app"), config, untouched, admin, 1, "")
     assert [record.args for record in caplog.records] == [("max.task.idle.ms",)]
+
+
+def test_the_topic_of_a_global_table_must_exist() -> None:
+    builder = StreamsBuilder()
+    builder.global_table("rates", Consumed.with_(key_serde=TEXT, value_serde=TEXT))
+    admin: Any = NoTopics()
+    untouched: Any = None
+    with pytest.raises(MissingSourceTopicError, match=r"Source topics that do not exist: rates\."):
+        prepare(builder.build().build("app"), StreamsConfig({"application.id": "app"}), untouched, admin, 1, "")

@@ -64,11 +64,14 @@ class GlobalStateUpdateTask:
         base: Base,
         deserialization_handler: DeserializationExceptionHandler,
         wall_clock_ms: int = 0,
+        processor_metadata: Mapping[str, int] | None = None,
     ) -> None:
         """Make the nodes and stores of `topology` over `base`, the committed state; nothing of the user's runs before
-        `initialize`. deserialization_handler: decides what happens to records that cannot be read."""
+        `initialize`. deserialization_handler: decides what happens to records that cannot be read. processor_metadata:
+        what the stores remember besides entries since the last commit, None for a new base."""
         self._base = base
         self._context = _GlobalTaskContext(GLOBAL_TASK_ID, config, LivingSchedules(), wall_clock_ms)
+        self._context.processor_metadata.update(processor_metadata or {})
         self._state = ProcessorStateManager(
             topology,
             f"global-task [{GLOBAL_TASK_ID}] ",
@@ -144,6 +147,11 @@ class GlobalStateUpdateTask:
     def read_only_stores(self) -> Mapping[str, StateStore]:
         """Return the stores by name as the processors of other tasks see them."""
         return {name: read_only(store.exposed()) for name, store in self._state.stores.items()}
+
+    @property
+    def processor_metadata(self) -> Mapping[str, int]:
+        """What the stores remember besides entries, such as their clocks: a host keeps it beside each commit."""
+        return self._context.processor_metadata
 
     @property
     def dropped_records(self) -> Mapping[str, int]:

@@ -144,6 +144,7 @@ def place(
 def check_source_topics(topology: BuiltTopology, topics: Mapping[str, int]) -> None:
     """Raise MissingSourceTopicError for source topics that are not among `topics`."""
     wanted = [t for spec in topology.subtopologies for t in spec.source_topics if t not in topology.repartition_topics]
+    wanted.extend(() if topology.global_topology is None else topology.global_topology.source_topics)
     missing = sorted({topic for topic in wanted if topic not in topics})
     if missing:
         names = " ".join(missing)

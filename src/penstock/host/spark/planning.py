@@ -21,7 +21,7 @@ from penstock.host.spark.cleaner import Cleaner
 from penstock.host.spark.crashpoints import crash_point
 from penstock.host.spark.failures import QueryFailedError, encode_failure
 from penstock.host.spark.planner import Limits, first_quota, next_quota, plan, remaining_quota
-from penstock.host.spark.protocol import EpochOffset, SinkControl, TaskControl
+from penstock.host.spark.protocol import EpochOffset, GlobalControl, SinkControl, TaskControl
 from penstock.host.spark.recipe import Recipe
 from penstock.host.spark.stage import open_checkpoint
 from penstock.plan.subtopology import TaskId
@@ -50,14 +50,19 @@ class Range:
 
 
 class EpochPartition(InputPartition):
-    """One input partition of an epoch: tasks with their controls, ranges to fetch, and what the sink must know (in the
-    first partition)."""
+    """One input partition of an epoch: tasks with their controls, ranges to fetch, what the global stores must know,
+    and what the sink must know (in the first partition)."""
 
     def __init__(
-        self, controls: list[tuple[TaskId, TaskControl]], ranges: list[Range], sink: SinkControl | None
+        self,
+        controls: list[tuple[TaskId, TaskControl]],
+        ranges: list[Range],
+        global_control: GlobalControl,
+        sink: SinkControl | None,
     ) -> None:
         super().__init__(None)
         self.controls = controls
+        self.global_control = global_control
         self.ranges = ranges
         self.sink = sink
 
@@ -76,6 +81,7 @@ class Planning:
         self._quota = first_quota(self._limits)
         self._record_bytes: dict[str, float] = {}
         self._manifest: Manifest | None = None
+        self._partitions = [*recipe.inputs, *recipe.global_inputs]
         self._fixed_ends: dict[TopicPartition, int] | None = None
         self._planned_here = 0
         self._away_since: int | None = None
@@ -88,7 +94,7 @@ class Planning:
 
     def fix_ends(self) -> None:
         """Take the ends of the topics now as the last to be read."""
-        self._fixed_ends = self._admin.end_offsets(self._recipe.inputs, read_committed=True)
+        self._fixed_ends = self._admin.end_offsets(self._partitions, read_committed=True)
 
     def next_epoch(self, start: EpochOffset) -> EpochOffset:
         """Return the end of the epoch after `start`, or `start` when nothing is due or the driver wants no more."""
@@ -103,14 +109,24 @@ class Planning:
         ends = self._ends()
         positions = {tp: start.position(tp) for tp in self._recipe.inputs}
         self._check_ends(positions, ends)
+        if self._recipe.global_inputs and not ends:
+            return start  # what the global stores are to hold is not known while no broker answers
         quota = remaining_quota(self._quota, carried_bytes(manifest))
         planned = plan(positions, ends, self._record_bytes, quota)
-        if planned == positions and start.epoch > 0 and not self._is_due(manifest, now):
+        global_positions = self._global_positions(start, ends)
+        nothing_new = planned == positions and global_positions == start.global_positions
+        if nothing_new and start.epoch > 0 and not self._is_due(manifest, now):
             return start
         self._planned_here = start.epoch + 1
         crash_point("source.planned", self._planned_here)
         return EpochOffset(
-            start.query_id, self._planned_here, now, _by_topic(planned, start), start.partitions, start.sink_partitions
+            start.query_id,
+            self._planned_here,
+            now,
+            _by_topic(planned, start),
+            start.partitions,
+            start.sink_partitions,
+            global_positions,
         )
 
     def partitions(self, start: EpochOffset, end: EpochOffset) -> list[EpochPartition]:
@@ -131,11 +147,12 @@ class Planning:
         manifest = self._manifest_of(start)
         carried = carried_ranges(manifest, placement)
         count = placement.partitions[0]
-        parts: list[EpochPartition] = [EpochPartition([], [], None) for _ in range(count)]
+        parts: list[EpochPartition] = [EpochPartition([], [], end.global_control(), None) for _ in range(count)]
         for task, place in placement.places.items():
             part = parts[place.number % count]
             entry = manifest.entry(str(task))
-            part.controls.append((task, TaskControl(end.epoch, end.planned_ms, entry, carried.get(task, ()))))
+            control = TaskControl(end.epoch, end.planned_ms, entry, carried.get(task, ()), end.global_positions)
+            part.controls.append((task, control))
             for tp in placement.inputs_of(task, recipe.topology.repartition_topics):
                 if end.position(tp) > start.position(tp):
                     part.ranges.append(Range(task, tp, start.position(tp), end.position(tp)))
@@ -184,7 +201,7 @@ class Planning:
         if self._fixed_ends is not None:
             return self._fixed_ends
         try:
-            ends = self._admin.end_offsets(self._recipe.inputs, read_committed=True)
+            ends = self._admin.end_offsets(self._partitions, read_committed=True)
         except BrokerNotFoundError as error:
             now = self._clock.milliseconds()
             self._away_since = self._away_since or now
@@ -203,6 +220,16 @@ class Planning:
                     "made anew or truncated. Start with a new checkpoint, or with another application.id."
                 )
                 raise QueryFailedError(encode_failure(error, ""))
+
+    def _global_positions(self, start: EpochOffset, ends: dict[TopicPartition, int]) -> dict[str, list[int]]:
+        """Return how far the global topics are read with the next epoch: to their ends, and never back."""
+        positions: dict[str, list[int]] = {}
+        for tp in self._recipe.global_inputs:
+            before = start.global_positions.get(tp.topic, [])
+            reached = before[tp.partition] if tp.partition < len(before) else 0
+            self._check_ends({tp: reached}, ends)
+            positions.setdefault(tp.topic, []).append(max(reached, ends[tp]))
+        return positions
 
     def _is_due(self, manifest: Manifest, now: int) -> bool:
         if any(entry.carried is not None for entry in manifest.tasks.values()):

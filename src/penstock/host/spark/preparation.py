@@ -29,11 +29,10 @@ from penstock.record import TopicPartition
 _WITHOUT_MEANING = (
     "max.task.idle.ms",
     "partition.pause.threshold.ms",
-    "processing.exception.handler.global.enabled",
     "rocksdb.config.setter",
 )
 """Keys with a row that change nothing on Spark: an epoch is planned as a whole, so that a task neither waits nor reads
-ahead; there are no global stores; bases on disk are LMDB."""
+ahead; bases on disk are LMDB."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +69,10 @@ def prepare(
         MissingSourceTopicError, TopologyError: see `place`.
         IncompatibleCheckpointError: the checkpoint was made by another topology.
         ConfigError: exactly_once_v2 is asked for, and the brokers do not serve transactions.
-        StreamsError: a topic that a sink writes to does not exist, or the topology has a global store.
+        StreamsError: a topic that a sink writes to does not exist.
     """
     clock = clock or SystemClock()
     _warn_of_keys(config)
-    _check_no_global_stores(built)
     application_id = str(config.required("application.id"))
     topics = admin.topics()
     internal = frozenset([*built.repartition_topics, commits_topic(application_id)])
@@ -129,14 +127,6 @@ def _warn_of_keys(config: StreamsConfig) -> None:
     for key in _WITHOUT_MEANING:
         if key in config.given():
             warn_without_meaning(key)
-
-
-def _check_no_global_stores(topology: BuiltTopology) -> None:
-    if topology.global_topology is not None:
-        raise StreamsError(
-            f"The Spark host does not keep global stores yet: {', '.join(topology.global_topology.stores)}. Use a "
-            "partitioned table (StreamsBuilder.table), or run the topology on TopologyTestDriver."
-        )
 
 
 def _check_sink_topics(topology: BuiltTopology, topics: Mapping[str, int], config: StreamsConfig) -> None:

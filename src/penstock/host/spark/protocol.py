@@ -8,7 +8,8 @@ of the epoch before; so a replay of an epoch sees the same.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from penstock.host.spark.carried import CarriedRange
@@ -23,6 +24,8 @@ class EpochOffset:
 
     planned_ms: the clock of the epoch. positions: of each source topic, the next offset of each partition. partitions,
     sink_partitions: see Placement; here so that a replay by a driver with another idea of them is noticed.
+    global_positions: of each topic of a global store, the next offset of each partition; what lies before is in the
+    global stores that the tasks of the epoch read.
     """
 
     query_id: str
@@ -31,6 +34,7 @@ class EpochOffset:
     positions: Mapping[str, list[int]]
     partitions: list[int]
     sink_partitions: int
+    global_positions: Mapping[str, list[int]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the offset as Spark logs it."""
@@ -45,26 +49,46 @@ class EpochOffset:
         """Return the offset of the next record of `partition`."""
         return self.positions[partition.topic][partition.partition]
 
+    def global_control(self) -> GlobalControl:
+        """Return what the global stores know of the epoch that ends here."""
+        return GlobalControl(self.epoch, self.planned_ms, self.global_positions)
+
+
+class GlobalControl(NamedTuple):
+    """What the global stores of a machine know of an epoch: number, clock (ms), and of each of their topics the next
+    offset of each partition."""
+
+    epoch: int
+    planned_ms: int
+    positions: Mapping[str, list[int]]
+
 
 class TaskControl(NamedTuple):
-    """What a task knows of its epoch: number, clock (ms), its entry in the manifest of the epoch before, and where the
-    rows are that were carried to it."""
+    """What a task knows of its epoch: number, clock (ms), its entry in the manifest of the epoch before, where the rows
+    are that were carried to it, and the positions of the global stores that it reads."""
 
     epoch: int
     planned_ms: int
     entry: TaskEntry
     carried: tuple[CarriedRange, ...] = ()
+    global_positions: Mapping[str, list[int]] = MappingProxyType({})
 
     def encode(self) -> bytes:
         """Return the control as a blob."""
         carried = tuple(map(tuple, self.carried))
-        return encode_message((self.epoch, self.planned_ms, _entry_fields(self.entry), carried))
+        fields = (self.epoch, self.planned_ms, _entry_fields(self.entry), carried, dict(self.global_positions))
+        return encode_message(fields)
 
     @staticmethod
     def decode(blob: bytes) -> TaskControl:
         """Return the control of a blob."""
-        epoch, planned_ms, entry, carried = decode_message(blob)
-        return TaskControl(epoch, planned_ms, TaskEntry(*entry), tuple(map(CarriedRange._make, carried)))
+        epoch, planned_ms, entry, carried, global_positions = decode_message(blob)
+        ranges = tuple(map(CarriedRange._make, carried))
+        return TaskControl(epoch, planned_ms, TaskEntry(*entry), ranges, global_positions)
+
+    def global_control(self) -> GlobalControl:
+        """Return what the global stores know of the epoch."""
+        return GlobalControl(self.epoch, self.planned_ms, self.global_positions)
 
     def is_idle(self) -> bool:
         """Return whether a task without input has nothing to do: it has been initialised before and no punctuation is

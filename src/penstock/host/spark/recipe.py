@@ -65,6 +65,13 @@ class Recipe:
             for tp in self.placement.inputs_of(task, self.topology.repartition_topics)
         )
 
+    @cached_property
+    def global_inputs(self) -> tuple[TopicPartition, ...]:
+        """All partitions of the topics of global stores."""
+        spec = self.topology.global_topology
+        topics = () if spec is None else sorted(spec.source_topics)
+        return tuple(TopicPartition(topic, n) for topic in topics for n in range(self.topic_partitions[topic]))
+
 
 def dump_recipe(recipe: Recipe) -> bytes:
     """Return `recipe` as bytes for `load_recipe`; raises StreamsError where something of the user's cannot be

@@ -10,7 +10,6 @@ ranges of topics that they read, of later levels too.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +17,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from penstock.client.confluent.consumer import ConfluentFetcher
+from penstock.host.spark.clients import open_fetcher
+from penstock.host.spark.global_state import global_stores
 from penstock.host.spark.planning import EpochPartition, Planning, Range
 from penstock.host.spark.protocol import EpochOffset
 from penstock.host.spark.recipe import Recipe, load_recipe
@@ -119,18 +119,19 @@ def _partition_rows(recipe: Recipe, partition: EpochPartition) -> Iterator[Row]:
     ranges: dict[TaskId, list[Range]] = {}
     for each in partition.ranges:
         ranges.setdefault(each.task, []).append(each)
-    for task, control in partition.controls:
-        level, number, _ = places[task]
-        inputs = _fetched(recipe, ranges.get(task, []))
-        if level == 0:
-            yield from run_task(recipe, task, control, inputs)
-        else:
-            yield Row(CONTROL, level, number, 0, 0, control.encode())
-            yield from _passed_on(recipe, level, number, inputs)
+    with global_stores(recipe, partition.global_control) as stores:
+        for task, control in partition.controls:
+            level, number, _ = places[task]
+            inputs = _fetched(recipe, ranges.get(task, []))
+            if level == 0:
+                yield from run_task(recipe, task, control, inputs, stores)
+            else:
+                yield Row(CONTROL, level, number, 0, 0, control.encode())
+                yield from _passed_on(recipe, level, number, inputs)
 
 
 def _fetched(recipe: Recipe, ranges: list[Range]) -> Iterator[TaskInput]:
-    fetcher = _fetcher(recipe)
+    fetcher = open_fetcher(recipe)
     for each in ranges:
         for batch in fetcher.fetch(each.partition, each.start, each.end, read_committed=True):
             yield TaskInput(0, *each.partition, batch)
@@ -143,8 +144,3 @@ def _passed_on(recipe: Recipe, level: int, number: int, inputs: Iterator[TaskInp
         for blob in encode_batch(each.topic, each.partition, each.batch, recipe.config["penstock.row.max.bytes"]):
             yield Row(DATA, level, number, 0, sequence, blob)
             sequence += 1
-
-
-@lru_cache(maxsize=1)
-def _fetcher(recipe: Recipe) -> ConfluentFetcher:
-    return ConfluentFetcher(recipe.config)

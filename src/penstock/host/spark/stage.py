@@ -8,7 +8,7 @@ with the recipe.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.errors import KafkaError, StreamsError, TaskCorruptedError
 from penstock.host.spark.checkpoint import Checkpoint
 from penstock.host.spark.failures import QueryFailedError, encode_failure
+from penstock.host.spark.global_state import global_stores
 from penstock.host.spark.printing import captured_print
 from penstock.host.spark.protocol import TaskControl, TaskReport
 from penstock.host.spark.recipe import Recipe, load_recipe
@@ -34,6 +35,7 @@ from penstock.host.spark.rows import (
 )
 from penstock.host.spark.task_epoch import TaskEpoch
 from penstock.plan.subtopology import TaskId
+from penstock.state.api import StateStore
 from penstock.task.record_collector import OutputBatch
 
 
@@ -80,10 +82,7 @@ def _level_rows(recipe: Recipe, level: int, rows: Iterable[Row]) -> Iterator[Row
             controls[row.task] = TaskControl.decode(row.batch)
         else:
             data.setdefault(row.task, []).append(row)
-    for number in sorted(controls):
-        own = sorted(data.pop(number, ()), key=lambda row: (row.lane, row.sequence))
-        inputs = (TaskInput(row.lane, *decode_batch(row.batch)) for row in own)
-        yield from run_task(recipe, recipe.placement.levels[level][number], controls[number], inputs)
+    yield from _run_tasks(recipe, level, controls, data)
     if data:
         tasks = ", ".join(str(recipe.placement.levels[level][number]) for number in data)
         raise TaskCorruptedError(
@@ -92,12 +91,32 @@ def _level_rows(recipe: Recipe, level: int, rows: Iterable[Row]) -> Iterator[Row
         )
 
 
-def run_task(recipe: Recipe, task: TaskId, control: TaskControl, inputs: Iterable[TaskInput]) -> Iterator[Row]:
-    """Run one task for one epoch; yield its output as rows, then its report."""
+def _run_tasks(
+    recipe: Recipe, level: int, controls: Mapping[int, TaskControl], data: dict[int, list[Row]]
+) -> Iterator[Row]:
+    """Run the tasks of `controls`, and take their rows out of `data`."""
+    if not controls:
+        return
+    epoch = next(iter(controls.values())).global_control()
+    with global_stores(recipe, epoch) as stores:
+        for number in sorted(controls):
+            own = sorted(data.pop(number, ()), key=lambda row: (row.lane, row.sequence))
+            inputs = (TaskInput(row.lane, *decode_batch(row.batch)) for row in own)
+            yield from run_task(recipe, recipe.placement.levels[level][number], controls[number], inputs, stores)
+
+
+def run_task(
+    recipe: Recipe,
+    task: TaskId,
+    control: TaskControl,
+    inputs: Iterable[TaskInput],
+    global_stores: Mapping[str, StateStore],
+) -> Iterator[Row]:
+    """Run one task for one epoch, with the global stores to read by name; yield its output as rows, then its report."""
     placement = recipe.placement
     lane = placement.places[task].lane
     sequence = 0
-    output, report = _run(recipe, task, control, inputs)
+    output, report = _run(recipe, task, control, inputs, global_stores)
     for topic, partition, batch in output:
         if topic in recipe.topology.repartition_topics:
             consumer = placement.places[placement.consumer(topic, partition)]
@@ -111,11 +130,16 @@ def run_task(recipe: Recipe, task: TaskId, control: TaskControl, inputs: Iterabl
 
 
 def _run(
-    recipe: Recipe, task: TaskId, control: TaskControl, inputs: Iterable[TaskInput]
+    recipe: Recipe,
+    task: TaskId,
+    control: TaskControl,
+    inputs: Iterable[TaskInput],
+    global_stores: Mapping[str, StateStore],
 ) -> tuple[list[OutputBatch], TaskReport]:
     with captured_print() as printed:
         try:
-            return TaskEpoch(recipe, open_checkpoint(recipe.checkpoint), task, control).run(inputs, printed)
+            epoch = TaskEpoch(recipe, open_checkpoint(recipe.checkpoint), task, control, global_stores)
+            return epoch.run(inputs, printed)
         except StreamsError as error:
             raise _TaskFailedError(printed.text()) from error
 

@@ -20,6 +20,7 @@ from penstock.host.spark.rows import TaskInput
 from penstock.host.spark.task_state import TaskState
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch
+from penstock.state.api import StateStore
 from penstock.task.punctuation import EpochSchedules
 from penstock.task.record_collector import OutputBatch
 from penstock.task.stream_task import StreamTask, TaskCommit
@@ -28,12 +29,20 @@ from penstock.task.stream_task import StreamTask, TaskCommit
 class TaskEpoch:
     """Runs `task` for the epoch of `control`."""
 
-    def __init__(self, recipe: Recipe, checkpoint: Checkpoint, task: TaskId, control: TaskControl) -> None:
-        """Take what to run; nothing is opened yet."""
+    def __init__(
+        self,
+        recipe: Recipe,
+        checkpoint: Checkpoint,
+        task: TaskId,
+        control: TaskControl,
+        global_stores: Mapping[str, StateStore],
+    ) -> None:
+        """Take what to run; nothing is opened yet. global_stores: by name, to be read, as of this epoch."""
         self._recipe = recipe
         self._checkpoint = checkpoint
         self._task = task
         self._control = control
+        self._global_stores = global_stores
         self._input: dict[str, tuple[int, int]] = {}
 
     def run(self, inputs: Iterable[TaskInput], printed: PrintBuffer) -> tuple[list[OutputBatch], TaskReport]:
@@ -66,6 +75,7 @@ class TaskEpoch:
             checkpoint=state.checkpoint,
             wall_clock_ms=control.planned_ms,
             schedules=EpochSchedules(() if state.checkpoint is None else state.checkpoint.schedules),
+            global_stores=self._global_stores,
             input_partitions=recipe.placement.groups[self._task],
             spilled=state.spilled,
         )

@@ -1,0 +1,21 @@
+"""The clients of brokers that a worker keeps for the life of its process: connections are dear, epochs are many."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from penstock.client.confluent.admin import ConfluentAdmin
+from penstock.client.confluent.consumer import ConfluentFetcher
+from penstock.host.spark.recipe import Recipe
+
+
+@lru_cache(maxsize=1)
+def open_fetcher(recipe: Recipe) -> ConfluentFetcher:
+    """Return the fetcher of this process for `recipe`."""
+    return ConfluentFetcher(recipe.config)
+
+
+@lru_cache(maxsize=1)
+def open_admin(recipe: Recipe) -> ConfluentAdmin:
+    """Return the admin client of this process for `recipe`."""
+    return ConfluentAdmin(recipe.config)
