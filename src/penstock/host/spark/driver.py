@@ -86,7 +86,7 @@ class SparkHost:
         self._runs = 0
         self._figures = Figures()
         self._restores = RestoreWatch(self._checkpoint)
-        self._queries = CheckpointQueries(built, config)
+        self._queries = CheckpointQueries(built, config, is_active=self._is_running)
 
     # ------------------------------------------------------------------------------------------------ life
 
@@ -171,6 +171,9 @@ class SparkHost:
         """Return figures as of the last committed epoch, see `Figures.snapshot`, and under `restoring` which tasks
         rebuild their state, with the entries restored and in all."""
         return {**self._figures.snapshot(), "restoring": self._restores.snapshot()}
+
+    def _is_running(self) -> bool:
+        return self._query is not None and self._query.is_active
 
     def queries(self) -> StateQueries:
         """Return what answers interactive queries, from the checkpoint, until the host is closed."""
