@@ -287,10 +287,10 @@ KEYS: Mapping[str, ConfigKey] = {
         ),
         ConfigKey(
             "auto.offset.reset",
-            _one_of("earliest", "latest", "none"),
+            _one_of("earliest", "latest"),
             "earliest",
             "medium",
-            "Where to begin where no position is known, or its records are deleted; none: fail.",
+            "Where to begin where no position is known.",
         ),
         ConfigKey(
             "dsl.store.suppliers.class",

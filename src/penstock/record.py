@@ -7,10 +7,10 @@ changes a column makes a new batch that shares the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -177,7 +177,94 @@ def running_maximum(times: Int64Array) -> Int64Array:
     return np.maximum.accumulate(times) if descends else times
 
 
-def take_from(column: list[T], indices: npt.NDArray[np.integer[Any]]) -> list[T]:
+class DictionaryColumn(Sequence[T]):
+    """A column in which few entries repeat: its entries, each once, and the place of each row's among them, as Arrow's
+    dictionary encoding has it. Entries may be in it that no row has."""
+
+    __slots__ = ("_entries", "_rows", "places")
+
+    def __init__(self, entries: npt.NDArray[np.object_], places: npt.NDArray[np.int32]) -> None:
+        """Make the column of the entries at `places`."""
+        self._entries = entries
+        self.places = places
+        self._rows: list[T] | None = None
+
+    @staticmethod
+    def of(entries: Sequence[T], places: npt.NDArray[np.int32]) -> DictionaryColumn[T]:
+        """Make the column of the entries at `places`."""
+        return DictionaryColumn(np.fromiter(entries, object, len(entries)), places)
+
+    @staticmethod
+    def concat(columns: Sequence[DictionaryColumn[T]]) -> DictionaryColumn[T]:
+        """Return the rows of all `columns`, one after the other."""
+        merged: dict[T, int] = {}
+        places = []
+        for column in columns:
+            renumbered = [merged.setdefault(entry, len(merged)) for entry in column.entries()]
+            places.append(np.array(renumbered, np.int32)[column.places])
+        return DictionaryColumn.of(list(merged), np.concatenate(places))
+
+    def entries(self) -> list[T]:
+        """Return the entries."""
+        entries: list[T] = self._entries.tolist()
+        return entries
+
+    def rows(self) -> list[T]:
+        """Return the entry of each row."""
+        if self._rows is None:
+            self._rows = self._entries[self.places].tolist()
+        return self._rows
+
+    def take(self, rows: npt.NDArray[np.integer[Any]] | slice) -> DictionaryColumn[T]:
+        """Return some of the rows."""
+        return DictionaryColumn(self._entries, self.places[rows])
+
+    def compact(self) -> tuple[list[T], npt.NDArray[np.int32]]:
+        """Return the entries that rows have, in the order of their first rows, and the places of all rows."""
+        rows = len(self.places)
+        first = np.full(len(self._entries), rows, np.int64)
+        first[self.places[::-1]] = np.arange(rows - 1, -1, -1)  # of several rows the one written last, the first, stays
+        used = np.argsort(first, kind="stable")[: np.count_nonzero(first < rows)]
+        renumbered = np.empty(len(self._entries), np.int32)
+        renumbered[used] = np.arange(len(used), dtype=np.int32)
+        entries: list[T] = self._entries[used].tolist()
+        return entries, renumbered[self.places]
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        return self.rows()[index]
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.rows())
+
+    def __contains__(self, entry: object) -> bool:
+        return entry in self.rows()
+
+
+def column_of(entries: list[T], places: npt.NDArray[np.int32]) -> Sequence[T]:
+    """Return the column of the distinct `entries` at `places`: a DictionaryColumn where entries repeat enough."""
+    return DictionaryColumn.of(entries, places) if 2 * len(entries) <= len(places) else take_from(entries, places)
+
+
+def rows_of(column: Sequence[T]) -> list[T]:
+    """Return a column as a list, an entry a row."""
+    if isinstance(column, DictionaryColumn):
+        return column.rows()
+    return column if isinstance(column, list) else list(column)
+
+
+def entries_of(column: Sequence[T]) -> list[T]:
+    """Return the entries of a column, each at least once: what holds for them holds for every row."""
+    return column.entries() if isinstance(column, DictionaryColumn) else rows_of(column)
+
+
+def take_from(column: Sequence[T], indices: npt.NDArray[np.integer[Any]]) -> list[T]:
     """Return the entries of `column` at `indices` (any order, repeats allowed)."""
     if len(indices) * 4 < len(column):  # to make an array of the column would cost more than it saves
         return [column[index] for index in indices.tolist()]
@@ -185,17 +272,33 @@ def take_from(column: list[T], indices: npt.NDArray[np.integer[Any]]) -> list[T]
     return taken
 
 
+def _taken(column: Sequence[T], rows: npt.NDArray[np.integer[Any]]) -> Sequence[T]:
+    return column.take(rows) if isinstance(column, DictionaryColumn) else take_from(column, rows)
+
+
+def _sliced(column: Sequence[T], start: int, stop: int) -> Sequence[T]:
+    return column.take(slice(start, stop)) if isinstance(column, DictionaryColumn) else column[start:stop]
+
+
+def _concatenated(columns: Sequence[Sequence[T]]) -> Sequence[T]:
+    dictionaries = [column for column in columns if isinstance(column, DictionaryColumn)]
+    if dictionaries and len(dictionaries) == len(columns):
+        return DictionaryColumn.concat(dictionaries)
+    return list(chain.from_iterable(columns))
+
+
 @dataclass(slots=True)
 class RecordBatch:
     """Records of one topic partition or one edge of the topology, as columns of equal length.
 
-    keys, values: a list, bytes or None outside a task, objects inside; where both are the same list (as behind a
-    group_by of the value), work is done once. timestamps, offsets: int64 arrays (ms; offset of the input record that a
-    row came from). headers: a list, or None when no record has any.
+    keys, values: bytes or None outside a task, objects inside; where both are the same (as behind a group_by of the
+    value), work is done once. They are lists; where few bytes repeat on the way from task to task, a DictionaryColumn.
+    timestamps, offsets: int64 arrays (ms; offset of the input record that a row came from). headers: a list, or None
+    when no record has any.
     """
 
-    keys: list[Any]
-    values: list[Any]
+    keys: Sequence[Any]
+    values: Sequence[Any]
     timestamps: Int64Array
     offsets: Int64Array
     headers: list[Headers] | None = None
@@ -221,10 +324,10 @@ class RecordBatch:
 
     def slice(self, start: int, stop: int) -> RecordBatch:
         """Return the rows from `start` to before `stop`."""
-        keys = self.keys[start:stop]
+        keys = _sliced(self.keys, start, stop)
         return RecordBatch(
             keys,
-            keys if self.values is self.keys else self.values[start:stop],
+            keys if self.values is self.keys else _sliced(self.values, start, stop),
             self.timestamps[start:stop],
             self.offsets[start:stop],
             None if self.headers is None else self.headers[start:stop],
@@ -232,10 +335,10 @@ class RecordBatch:
 
     def take(self, indices: Int64Array) -> RecordBatch:
         """Return the rows at `indices` (int64, any order, repeats allowed)."""
-        keys = take_from(self.keys, indices)
+        keys = _taken(self.keys, indices)
         return RecordBatch(
             keys,
-            keys if self.values is self.keys else take_from(self.values, indices),
+            keys if self.values is self.keys else _taken(self.values, indices),
             self.timestamps[indices],
             self.offsets[indices],
             None if self.headers is None else take_from(self.headers, indices),
@@ -251,12 +354,12 @@ class RecordBatch:
         headers: list[Headers] | None = None
         if any(batch.headers is not None for batch in batches):
             headers = [h for b in batches for h in (b.headers if b.headers is not None else [()] * len(b))]
-        keys = list(chain.from_iterable([batch.keys for batch in batches]))
+        keys = _concatenated([batch.keys for batch in batches])
         return RecordBatch(
             keys,
             keys
             if all(batch.values is batch.keys for batch in batches)
-            else list(chain.from_iterable([batch.values for batch in batches])),
+            else _concatenated([batch.values for batch in batches]),
             np.concatenate([batch.timestamps for batch in batches]),
             np.concatenate([batch.offsets for batch in batches]),
             headers,

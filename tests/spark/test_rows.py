@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,11 +16,12 @@ from penstock.host.spark.failures import QueryFailedError, decode_failure, encod
 from penstock.host.spark.printing import MAXIMUM_CHARACTERS, captured_print
 from penstock.host.spark.protocol import SinkControl, TaskControl, TaskReport
 from penstock.host.spark.rows import DATA, Row, decode_batch, encode_batch, read_rows, write_rows
-from penstock.record import RecordBatch
+from penstock.record import DictionaryColumn, RecordBatch
 
 maybe_bytes = st.none() | st.binary(max_size=300)
 headers = st.lists(st.tuples(st.text(max_size=5), maybe_bytes), max_size=2).map(tuple)
-record_rows = st.lists(st.tuples(maybe_bytes, maybe_bytes, st.integers(0, 2**62), st.integers(0, 2**62), headers))
+numbers = st.integers(-(2**63), 2**63 - 1) | st.integers(1_700_000_000_000, 1_700_000_000_010)
+record_rows = st.lists(st.tuples(maybe_bytes, maybe_bytes, numbers, numbers, headers))
 
 
 def rows_of(batch: RecordBatch) -> list[object]:
@@ -42,6 +44,20 @@ def test_a_batch_goes_through_rows_of_bounded_size_unchanged(rows: list[Any], ma
     assert all((topic, partition) == ("topic", 3) for topic, partition, _ in decoded)
     assert [row for _, _, batch in decoded for row in rows_of(batch)] == rows_of(RecordBatch.of(rows))
     assert all(len(blob) <= max_bytes or len(batch) == 1 for blob, (_, _, batch) in zip(blobs, decoded, strict=True))
+
+
+@given(st.lists(st.integers(0, 3), min_size=8, max_size=400), st.integers(0, 50), st.booleans())
+def test_a_dictionary_of_few_keys_goes_through_rows_unchanged(
+    places: list[int], first_offset: int, with_values: bool
+) -> None:
+    keys = DictionaryColumn.of([b"a", None, b"long" * 40, b""], np.array(places, np.int32))
+    count = len(places)
+    times, offsets = np.full(count, 7, np.int64), np.arange(first_offset, first_offset + count, dtype=np.int64)
+    values = [b"%d" % row for row in range(count)] if with_values else keys
+    batch = RecordBatch(keys, values, times, offsets)
+    decoded = [decode_batch(blob)[2] for blob in encode_batch("topic", 3, batch, 600)]
+    assert [row for each in decoded for row in rows_of(each)] == rows_of(batch)
+    assert all((each.values is each.keys) == (not with_values) for each in decoded)
 
 
 def test_rows_come_out_of_arrow_frames_as_they_went_in() -> None:

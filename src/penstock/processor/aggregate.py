@@ -8,7 +8,7 @@ record cache the update is forwarded when the cache is flushed, without one at o
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import Any, cast
 
@@ -31,6 +31,7 @@ from penstock.record import (
     Int64Array,
     Record,
     RecordBatch,
+    entries_of,
     take_from,
 )
 from penstock.serdes import Serde
@@ -125,12 +126,12 @@ class _KeyedAggregation(BatchProcessor):
         return self._updates(batch, rows, changes, timestamps, updated)
 
     def _with_key_and_value(
-        self, batch: RecordBatch, keys: list[bytes | None]
-    ) -> tuple[RecordBatch, list[bytes], RowOrigin]:
+        self, batch: RecordBatch, keys: Sequence[bytes | None]
+    ) -> tuple[RecordBatch, Sequence[bytes], RowOrigin]:
         """Return the rows that have both, their keys as bytes (`keys` has them for all rows), and their rows in `batch`
         (None: all)."""
-        if None not in keys and (batch.values is batch.keys or not has_null(batch.values)):
-            return batch, cast("list[bytes]", keys), None
+        if None not in entries_of(keys) and (batch.values is batch.keys or not has_null(batch.values)):
+            return batch, cast("Sequence[bytes]", keys), None
         passing = [key is not None and value is not None for key, value in zip(keys, batch.values, strict=True)]
         rows = np.flatnonzero(passing)
         self._engine.count_dropped(len(batch) - len(rows))
@@ -220,7 +221,7 @@ class StreamCount(_KeyedAggregation, SerializedBatchProcessor):
         """Count the rows."""
         self._count(*self._with_key_and_value(batch, batch.keys)[:2])
 
-    def _count(self, batch: RecordBatch, keys: list[bytes]) -> None:
+    def _count(self, batch: RecordBatch, keys: Sequence[bytes]) -> None:
         if not keys:
             return
         known, places = distinct(keys)

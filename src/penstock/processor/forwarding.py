@@ -61,7 +61,7 @@ class KeyValueStoreWrapper:
             raise TypeError(f"Store {self.store.name!r} keeps no versions: to ask for a time needs a versioned store.")
         return _plain(self._versions.get(key, timestamp_ms))
 
-    def get_columns(self, keys: list[Any]) -> tuple[list[Any], Int64Array]:
+    def get_columns(self, keys: Sequence[Any]) -> tuple[list[Any], Int64Array]:
         """Return the values and timestamps (ms) of `keys`, None and NO_TIMESTAMP where there is none; not for a store
         with versions."""
         return self.store.get_columns(cast("list[bytes]", self.store.serialize_keys(keys)))
@@ -200,7 +200,7 @@ class TableWriter:
         changes: list[Any] = list(map(Change, batch.values, old if self._send_old_values else repeat(None)))
         return RecordBatch(batch.keys, changes, batch.timestamps, batch.offsets, batch.headers), rows
 
-    def _values_before(self, keys: list[bytes], values: list[Any]) -> list[Any]:
+    def _values_before(self, keys: Sequence[bytes], values: Sequence[Any]) -> list[Any]:
         """Return for each row the value of its key before it, if all rows are written."""
         known = list(dict.fromkeys(keys))
         current = dict(zip(known, self._store.store.get_columns(known)[0], strict=True))

@@ -8,6 +8,7 @@ a window carries the largest timestamp of its records.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -110,7 +111,7 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
             return batch.slice(0, 0), np.empty(0, np.int64)
         return self._changed(batch, updates.columns.take(done), changes, change_times)
 
-    def _updates(self, batch: RecordBatch, keys: list[bytes | None]) -> _Updates:
+    def _updates(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> _Updates:
         """Return the updates that the rows make; `keys` has their keys as bytes. What has no key or comes too late is
         counted as dropped."""
         known, places = distinct(keys)
@@ -233,7 +234,7 @@ class TimeWindowCount(TimeWindowAggregate, SerializedBatchProcessor):
         """Count the rows."""
         self._count(batch, batch.keys)
 
-    def _count(self, batch: RecordBatch, keys: list[bytes | None]) -> None:
+    def _count(self, batch: RecordBatch, keys: Sequence[bytes | None]) -> None:
         updates = self._updates(batch, keys)
         rows, entries = updates.columns.rows, updates.entries
         counts = np.bincount(entries, minlength=len(updates.keys)).tolist()

@@ -3,6 +3,7 @@ be pickled."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Generic
 
 from typing_extensions import TypeVar
@@ -43,29 +44,29 @@ class Serde(Generic[T]):
         """
         return self
 
-    def serialize_column(self, topic: str, values: list[Any]) -> list[bytes | None]:
+    def serialize_column(self, topic: str, values: Sequence[Any]) -> list[bytes | None]:
         """Return each of `values` as bytes, None for None."""
         serialize = self.serialize
         return [None if value is None else serialize(topic, value) for value in values]
 
-    def serialize_distinct(self, topic: str, values: list[Any]) -> tuple[list[bytes | None], Places]:
+    def serialize_distinct(self, topic: str, values: Sequence[Any]) -> tuple[list[bytes | None], Places]:
         """Return the distinct bytes of a column of values, in the order of their first rows (None for None), and the
         place of each value's bytes among them."""
         return distinct(self.serialize_column(topic, values))
 
-    def deserialize_column(self, topic: str, data: list[bytes | None]) -> list[Any]:
+    def deserialize_column(self, topic: str, data: Sequence[bytes | None]) -> list[Any]:
         """Return each of `data` as an object, None for None."""
         deserialize = self.deserialize
         return [None if item is None else deserialize(topic, item) for item in data]
 
-    def is_readable_column(self, data: list[bytes | None]) -> bool:
+    def is_readable_column(self, data: Sequence[bytes | None]) -> bool:
         """Return whether each of `data` can be read; False where that is not known.
 
         The task may then leave out to read what nobody looks at.
         """
         return False
 
-    def is_canonical_column(self, data: list[bytes | None]) -> bool:
+    def is_canonical_column(self, data: Sequence[bytes | None]) -> bool:
         """Return whether each of `data` can be read and, read and written again, would be the same bytes; False where
         that is not known.
 

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.record import DictionaryColumn
+
 Places = npt.NDArray[np.int32]
 """For each row of a column the place of its entry in the list of distinct ones."""
 
@@ -16,6 +18,8 @@ Places = npt.NDArray[np.int32]
 def distinct(column: Sequence[bytes | None]) -> tuple[list[Any], Places]:
     """Return the distinct entries of a column of bytes and None in the order of their first rows, and the place of the
     entry of each row."""
+    if isinstance(column, DictionaryColumn):
+        return column.compact()
     return _encoded(pa.array(column, pa.large_binary()))
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import struct
 import uuid
+from collections.abc import Sequence
 from typing import Any, Generic, TypeVar, cast
 
 import pyarrow as pa
 
 from penstock.errors import SerializationError
-from penstock.record import Headers
+from penstock.record import DictionaryColumn, Headers
 from penstock.serdes.api import Serde
 from penstock.serdes.columns import Places, distinct_texts
 
@@ -32,14 +33,14 @@ class StringSerde(Serde[str]):
         """Return the text; bytes that are not UTF-8 become U+FFFD, as in Kafka."""
         return data.decode("utf-8", "replace")
 
-    def serialize_column(self, topic: str, values: list[Any]) -> list[bytes | None]:
+    def serialize_column(self, topic: str, values: Sequence[Any]) -> list[bytes | None]:
         """Return each text as UTF-8, None for None."""
         try:
             return list(map(str.encode, values))
         except TypeError:  # a None, or a value that is no text: the careful way tells which
             return super().serialize_column(topic, values)
 
-    def serialize_distinct(self, topic: str, values: list[Any]) -> tuple[list[bytes | None], Places]:
+    def serialize_distinct(self, topic: str, values: Sequence[Any]) -> tuple[list[bytes | None], Places]:
         """Return the distinct texts as UTF-8, None for None, and the place of each."""
         if type(self) is StringSerde and set(map(type, values)) <= _TEXTS:
             try:
@@ -48,18 +49,20 @@ class StringSerde(Serde[str]):
                 pass
         return super().serialize_distinct(topic, values)
 
-    def deserialize_column(self, topic: str, data: list[bytes | None]) -> list[Any]:
+    def deserialize_column(self, topic: str, data: Sequence[bytes | None]) -> list[Any]:
         """Return each text, None for None."""
+        if isinstance(data, DictionaryColumn):
+            return DictionaryColumn.of(self.deserialize_column(topic, data.entries()), data.places).rows()
         try:
             return list(map(bytes.decode, data))  # type: ignore[arg-type]  # a None in the column raises TypeError, which is the point
         except (TypeError, UnicodeDecodeError):
             return super().deserialize_column(topic, data)
 
-    def is_readable_column(self, data: list[bytes | None]) -> bool:
+    def is_readable_column(self, data: Sequence[bytes | None]) -> bool:
         """Return True: what is not UTF-8 is read with U+FFFD."""
         return type(self) is StringSerde
 
-    def is_canonical_column(self, data: list[bytes | None]) -> bool:
+    def is_canonical_column(self, data: Sequence[bytes | None]) -> bool:
         """Return whether all are UTF-8: a broken sequence does not become whole beside the zero byte between two
         texts."""
         if type(self) is not StringSerde:
@@ -84,11 +87,11 @@ class BytesSerde(Serde[bytes]):
         """Return the bytes."""
         return data
 
-    def is_readable_column(self, data: list[bytes | None]) -> bool:
+    def is_readable_column(self, data: Sequence[bytes | None]) -> bool:
         """Return True: bytes stay as they are."""
         return type(self) is BytesSerde
 
-    def is_canonical_column(self, data: list[bytes | None]) -> bool:
+    def is_canonical_column(self, data: Sequence[bytes | None]) -> bool:
         """Return True: bytes stay as they are."""
         return type(self) is BytesSerde
 
@@ -177,7 +180,7 @@ class _NumberSerde(Serde[N], Generic[N]):
         number: N = self._format.unpack(data)[0]
         return number
 
-    def serialize_column(self, topic: str, values: list[Any]) -> list[bytes | None]:
+    def serialize_column(self, topic: str, values: Sequence[Any]) -> list[bytes | None]:
         """Return each number big-endian, None for None."""
         if set(map(type, values)) != {self._python_type}:
             return super().serialize_column(topic, values)
@@ -188,19 +191,19 @@ class _NumberSerde(Serde[N], Generic[N]):
         size = self._format.size
         return [packed[at : at + size] for at in range(0, len(packed), size)]
 
-    def deserialize_column(self, topic: str, data: list[bytes | None]) -> list[Any]:
+    def deserialize_column(self, topic: str, data: Sequence[bytes | None]) -> list[Any]:
         """Return each number, None for None."""
         if None in data or set(map(len, cast("list[bytes]", data))) != {self._format.size}:
             return super().deserialize_column(topic, data)
         return list(struct.unpack(f">{len(data)}{self._format.format[1:]}", b"".join(cast("list[bytes]", data))))
 
-    def is_readable_column(self, data: list[bytes | None]) -> bool:
+    def is_readable_column(self, data: Sequence[bytes | None]) -> bool:
         """Return whether all have the size of the number."""
         if type(self).deserialize is not _NumberSerde.deserialize:
             return False
         return {len(item) for item in data if item is not None} <= {self._format.size}
 
-    def is_canonical_column(self, data: list[bytes | None]) -> bool:
+    def is_canonical_column(self, data: Sequence[bytes | None]) -> bool:
         """Return whether all have the size of a whole number; floating-point numbers that are none may be written
         otherwise."""
         return (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any
 
@@ -67,7 +67,7 @@ class WindowedSerde(Serde):
             )
         return Windowed(self.inner.deserialize(topic, data[:split], headers), self._read_window(data[split:]))
 
-    def serialize_column(self, topic: str, values: list[Any]) -> list[bytes | None]:
+    def serialize_column(self, topic: str, values: Sequence[Any]) -> list[bytes | None]:
         """Return each Windowed as bytes, None for None; windows that many keys share are written once."""
         if set(map(type, values)) != {Windowed}:
             return super().serialize_column(topic, values)
@@ -77,7 +77,7 @@ class WindowedSerde(Serde):
         windows = _remembered(self._write_window)
         return [key + windows(window) for key, (_, window) in zip(keys, values, strict=True)]
 
-    def deserialize_column(self, topic: str, data: list[bytes | None]) -> list[Any]:
+    def deserialize_column(self, topic: str, data: Sequence[bytes | None]) -> list[Any]:
         """Return each Windowed, None for None; windows that many keys share are read once."""
         size = self._window_size
         if any(item is None or len(item) < size for item in data):

@@ -399,7 +399,7 @@ class EngineTimestampedKeyValueStore(EngineKeyValueStore, EngineColumnStore, Pro
     Keys are bytes; values and their timestamps (ms) are columns; None is no value, with NO_TIMESTAMP.
     """
 
-    def serialize_keys(self, keys: list[Any]) -> list[bytes | None]:
+    def serialize_keys(self, keys: Sequence[Any]) -> list[bytes | None]:
         """Return each key as bytes, None for None."""
         ...
 

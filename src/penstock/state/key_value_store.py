@@ -94,7 +94,7 @@ class MeteredKeyValueStore(MeteredStore):
 
     # ---------- what processors call: columns
 
-    def serialize_keys(self, keys: list[Any]) -> list[bytes | None]:
+    def serialize_keys(self, keys: Sequence[Any]) -> list[bytes | None]:
         """Return each of `keys` as bytes, None for None; raises SerializationError naming the store."""
         return self._serdes.serialize_keys(keys)
 

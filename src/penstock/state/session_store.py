@@ -122,7 +122,7 @@ class MeteredSessionStore(MeteredStore):
         found = self._uncommitted.entries_by_time(earliest_session_end, latest_session_end)
         return self._iterator(iter(sorted(found, key=self._order or _end_start_key)))
 
-    def serialize_keys(self, keys: list[Any]) -> list[bytes | None]:
+    def serialize_keys(self, keys: Sequence[Any]) -> list[bytes | None]:
         """Return each of `keys` (without session) as bytes, None for None; raises SerializationError."""
         return self._serdes.serialize_keys(keys)
 

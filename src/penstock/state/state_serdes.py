@@ -7,7 +7,7 @@ puts these before all. Errors name the store and its serdes. Nothing here knows 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, cast
@@ -98,7 +98,7 @@ class StateSerdes:
 
     # ---------- columns
 
-    def serialize_keys(self, keys: list[Any]) -> list[bytes | None]:
+    def serialize_keys(self, keys: Sequence[Any]) -> list[bytes | None]:
         """Return each of `keys` as bytes, None for None; raises SerializationError."""
         return self._column(self.key_serde.serialize_column, keys, "write keys")
 
@@ -106,7 +106,7 @@ class StateSerdes:
         """Return the key that each of `keys` stands for; raises SerializationError."""
         return self._column(self.key_serde.deserialize_column, keys, "read keys")
 
-    def serialize_values(self, values: list[Any], timestamps: Int64Array) -> list[bytes | None]:
+    def serialize_values(self, values: Sequence[Any], timestamps: Int64Array) -> list[bytes | None]:
         """Return each of `values` as bytes, None for None; `timestamps` (ms) are not kept here."""
         return self._column(self.value_serde.serialize_column, values, "write values")
 
@@ -116,7 +116,9 @@ class StateSerdes:
         read = self._column(self.value_serde.deserialize_column, values, "read values")
         return read, np.full(len(values), NO_TIMESTAMP, np.int64)
 
-    def _column(self, convert: Callable[[str, list[Any]], list[Any]], column: list[Any], what: str) -> list[Any]:
+    def _column(
+        self, convert: Callable[[str, Sequence[Any]], list[Any]], column: Sequence[Any], what: str
+    ) -> list[Any]:
         try:
             return convert(self.topic, column)
         except Exception as error:
@@ -157,7 +159,7 @@ class TimestampedStateSerdes(StateSerdes):
             self._deserialize(self.value_serde, data[TIMESTAMP_SIZE:], "value"), timestamp_of(data)
         )
 
-    def serialize_values(self, values: list[Any], timestamps: Int64Array) -> list[bytes | None]:
+    def serialize_values(self, values: Sequence[Any], timestamps: Int64Array) -> list[bytes | None]:
         """Return each of `values` behind its timestamp (ms) as bytes, None for None; raises SerializationError."""
         return join_timestamps(timestamps, super().serialize_values(values, timestamps))
 
@@ -197,7 +199,7 @@ class HeadersStateSerdes(TimestampedStateSerdes):
         plain = super().deserialize_value(data[at:])
         return None if plain is None else ValueTimestampHeaders(plain.value, plain.timestamp, headers)
 
-    def serialize_values(self, values: list[Any], timestamps: Int64Array) -> list[bytes | None]:
+    def serialize_values(self, values: Sequence[Any], timestamps: Int64Array) -> list[bytes | None]:
         """Return each of `values` with its timestamp (ms) and no headers as bytes; raises SerializationError."""
         return _without_any_headers(super().serialize_values(values, timestamps))
 
@@ -221,7 +223,7 @@ class AggregationStateSerdes(StateSerdes):
         """Return the value that `data` stands for, None for None; raises SerializationError."""
         return None if data is None else super().deserialize_value(without_headers(data))
 
-    def serialize_values(self, values: list[Any], timestamps: Int64Array) -> list[bytes | None]:
+    def serialize_values(self, values: Sequence[Any], timestamps: Int64Array) -> list[bytes | None]:
         """Return each of `values` without headers as bytes; raises SerializationError."""
         return _without_any_headers(super().serialize_values(values, timestamps))
 

@@ -138,7 +138,7 @@ class TimeOrderedChangeBuffer(MeteredStore):
         return self._serialize_key(key), serialize(change.new_value), serialize(change.old_value)
 
     def serialize_changes(
-        self, keys: list[Any], changes: list[Change]
+        self, keys: Sequence[Any], changes: Sequence[Change]
     ) -> tuple[list[bytes], list[bytes | None], list[bytes | None]]:
         """Return keys, new values and old values as bytes, for `put_serialized`; raises TypeError for a None key,
         SerializationError."""

@@ -126,7 +126,7 @@ class MeteredWindowStore(MeteredStore):
 
     # ---------- what processors call: columns
 
-    def serialize_keys(self, keys: list[Any]) -> list[bytes | None]:
+    def serialize_keys(self, keys: Sequence[Any]) -> list[bytes | None]:
         """Return each of `keys` (without window) as bytes, None for None; raises SerializationError."""
         return self._serdes.serialize_keys(keys)
 

@@ -132,7 +132,7 @@ class EngineWindowStore(WindowStore, EngineColumnStore, Protocol):
     """A window store as operators see it. In columns an entry is known by its *entry key*, bytes of key and start that
     `entry_keys` makes and `deserialize_keys` reads."""
 
-    def serialize_keys(self, keys: list[Any]) -> list[bytes | None]:
+    def serialize_keys(self, keys: Sequence[Any]) -> list[bytes | None]:
         """Return each key as bytes, None for None."""
         ...
 
@@ -162,7 +162,7 @@ class EngineWindowStore(WindowStore, EngineColumnStore, Protocol):
 class EngineSessionStore(SessionStore, EngineColumnStore, Protocol):
     """A session store as operators see it. In columns an entry is known by its *entry key*, as in a window store."""
 
-    def serialize_keys(self, keys: list[Any]) -> list[bytes | None]:
+    def serialize_keys(self, keys: Sequence[Any]) -> list[bytes | None]:
         """Return each key as bytes, None for None."""
         ...
 

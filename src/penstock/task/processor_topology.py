@@ -21,7 +21,16 @@ from penstock.exception_handlers import ProducerRecord, SerializationExceptionOr
 from penstock.plan.partitioning import partition_column
 from penstock.plan.subtopology import ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
 from penstock.processor.api import Processor
-from penstock.record import NO_METADATA, ConsumerRecord, Int64Array, Record, RecordBatch, RecordMetadata, take_from
+from penstock.record import (
+    NO_METADATA,
+    ConsumerRecord,
+    Int64Array,
+    Record,
+    RecordBatch,
+    RecordMetadata,
+    column_of,
+    entries_of,
+)
 from penstock.serdes import BytesSerde, Serde, StringSerde
 from penstock.serdes.api import missing_serde
 from penstock.state.api import RecordContext
@@ -111,7 +120,9 @@ class SourceNode:
 
     def is_canonical(self, batch: RecordBatch) -> bool:
         """Return whether the bytes of `batch` can all be read, and its keys would be written the same way again."""
-        return self._value_serde.is_readable_column(batch.values) and self.key_serde.is_canonical_column(batch.keys)
+        return self._value_serde.is_readable_column(entries_of(batch.values)) and self.key_serde.is_canonical_column(
+            entries_of(batch.keys)
+        )
 
     def deserialize(self, topic: str, partition: int, batch: RecordBatch) -> RecordBatch:
         """Return `batch` with objects for bytes, without the rows that cannot be read and that the handler drops;
@@ -187,7 +198,7 @@ class SinkNode:
             return
         try:
             entries, places = self._key_serde.serialize_distinct(topic, batch.keys)
-            keys = take_from(entries, places)
+            keys = column_of(entries, places)
             if self._same_serde and all(
                 map(is_, batch.keys, batch.values)
             ):  # as after group_by(lambda key, value: value)

@@ -14,16 +14,16 @@ from pyspark.sql.datasource import InputPartition
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.client.confluent.admin import ConfluentAdmin
-from penstock.errors import KafkaError, TaskCorruptedError
+from penstock.errors import BrokerNotFoundError, KafkaError, StreamsError, TaskCorruptedError
 from penstock.host.spark.carried import carried_bytes, carried_ranges
 from penstock.host.spark.checkpoint import Manifest
 from penstock.host.spark.cleaner import Cleaner
 from penstock.host.spark.crashpoints import crash_point
+from penstock.host.spark.failures import QueryFailedError, encode_failure
 from penstock.host.spark.planner import Limits, first_quota, next_quota, plan, remaining_quota
 from penstock.host.spark.protocol import EpochOffset, GlobalControl, SinkControl, TaskControl
 from penstock.host.spark.recipe import Recipe
 from penstock.host.spark.stage import open_checkpoint
-from penstock.host.spark.topic_ends import TopicEnds
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 
@@ -35,6 +35,7 @@ PAUSE_FILE, PAUSED_FILE = "pause", "paused"
 """Files of the control directory: the driver asks for no epochs while the first is there; the source process has
 planned none for that."""
 
+_PATIENCE_MS = 120_000  # how long brokers may be away before the query gives up
 _OFFSETS_EVERY_MS = 1_000
 
 
@@ -80,8 +81,10 @@ class Planning:
         self._quota = first_quota(self._limits)
         self._record_bytes: dict[str, float] = {}
         self._manifest: Manifest | None = None
-        self._ends = TopicEnds(recipe, self._admin, self._clock)
+        self._partitions = [*recipe.inputs, *recipe.global_inputs]
+        self._fixed_ends: dict[TopicPartition, int] | None = None
         self._planned_here = 0
+        self._away_since: int | None = None
         self._offsets_at = 0
         self._control = Path(recipe.control_directory)
 
@@ -91,7 +94,7 @@ class Planning:
 
     def fix_ends(self) -> None:
         """Take the ends of the topics now as the last to be read."""
-        self._ends.fix()
+        self._fixed_ends = self._admin.end_offsets(self._partitions, read_committed=True)
 
     def next_epoch(self, start: EpochOffset) -> EpochOffset:
         """Return the end of the epoch after `start`, or `start` when nothing is due or the driver wants no more."""
@@ -103,13 +106,13 @@ class Planning:
             return start
         manifest = self._manifest_of(start)
         now = max(self._clock.milliseconds(), start.planned_ms)
-        ends = self._ends.now()
+        ends = self._ends()
         positions = {tp: start.position(tp) for tp in self._recipe.inputs}
-        self._ends.check(positions, ends)
+        self._check_ends(positions, ends)
         if self._recipe.global_inputs and not ends:
             return start  # what the global stores are to hold is not known while no broker answers
         quota = remaining_quota(self._quota, carried_bytes(manifest))
-        planned = plan(self._ends.readable(positions, ends, now), ends, self._record_bytes, quota)
+        planned = plan(positions, ends, self._record_bytes, quota)
         global_positions = self._global_positions(start, ends)
         nothing_new = planned == positions and global_positions == start.global_positions
         if nothing_new and start.epoch > 0 and not self._is_due(manifest, now):
@@ -161,7 +164,7 @@ class Planning:
         lag."""
         self._cleaner.clean(end.epoch)
         now = self._clock.milliseconds()
-        if now - self._offsets_at < _OFFSETS_EVERY_MS and not self._ends.are_fixed:
+        if now - self._offsets_at < _OFFSETS_EVERY_MS and self._fixed_ends is None:
             return
         self._offsets_at = now
         offsets = {tp: OffsetAndMetadata(end.position(tp)) for tp in self._recipe.inputs}
@@ -193,13 +196,38 @@ class Planning:
         if manifest.epoch == self._planned_here and read:
             self._quota = next_quota(self._quota, read, self._clock.milliseconds() - manifest.planned_ms, self._limits)
 
+    def _ends(self) -> dict[TopicPartition, int]:
+        """Return how far topics may be read now; nothing while no broker answers, for a time."""
+        if self._fixed_ends is not None:
+            return self._fixed_ends
+        try:
+            ends = self._admin.end_offsets(self._partitions, read_committed=True)
+        except BrokerNotFoundError as error:
+            now = self._clock.milliseconds()
+            self._away_since = self._away_since or now
+            if now - self._away_since > _PATIENCE_MS:
+                raise QueryFailedError(encode_failure(error, "")) from error
+            return {}
+        self._away_since = None
+        return ends
+
+    def _check_ends(self, positions: dict[TopicPartition, int], ends: dict[TopicPartition, int]) -> None:
+        for tp, position in positions.items():
+            if self._fixed_ends is None and ends.get(tp, position) < position:
+                error = StreamsError(
+                    f"Topic {tp.topic}, partition {tp.partition} ends at offset {ends[tp]}, but the application has "
+                    f"read up to {position}: the topic was "
+                    "made anew or truncated. Start with a new checkpoint, or with another application.id."
+                )
+                raise QueryFailedError(encode_failure(error, ""))
+
     def _global_positions(self, start: EpochOffset, ends: dict[TopicPartition, int]) -> dict[str, list[int]]:
         """Return how far the global topics are read with the next epoch: to their ends, and never back."""
         positions: dict[str, list[int]] = {}
         for tp in self._recipe.global_inputs:
             before = start.global_positions.get(tp.topic, [])
             reached = before[tp.partition] if tp.partition < len(before) else 0
-            self._ends.check({tp: reached}, ends)
+            self._check_ends({tp: reached}, ends)
             positions.setdefault(tp.topic, []).append(max(reached, ends[tp]))
         return positions
 
@@ -207,7 +235,7 @@ class Planning:
         if any(entry.carried is not None for entry in manifest.tasks.values()):
             return True
         due = manifest.due_ms()
-        return due is not None and due <= now and not self._ends.are_fixed
+        return due is not None and due <= now and self._fixed_ends is None
 
 
 def _by_topic(planned: dict[TopicPartition, int], start: EpochOffset) -> dict[str, list[int]]:

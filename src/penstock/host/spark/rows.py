@@ -10,13 +10,13 @@ promises no order, so (lane, sequence) restores it: lane is the number of the ta
 from __future__ import annotations
 
 import marshal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.record import RecordBatch
+from penstock.record import DictionaryColumn, Int64Array, RecordBatch, column_of, rows_of
 
 SCHEMA_DDL = "dst int, kind int, level int, task int, lane int, sequence int, batch binary"
 """The schema of a row as Spark reads it."""
@@ -59,10 +59,10 @@ def encode_batch(topic: str, partition: int, batch: RecordBatch, max_bytes: int)
         (
             topic,
             partition,
-            batch.keys,
-            None if batch.values is batch.keys else batch.values,
-            batch.timestamps.tobytes(),
-            batch.offsets.tobytes(),
+            _encoded_column(batch.keys),
+            None if batch.values is batch.keys else _encoded_column(batch.values),
+            _encoded_numbers(batch.timestamps),
+            _encoded_numbers(batch.offsets),
             batch.headers,
         ),
         _MARSHAL_VERSION,
@@ -81,9 +81,50 @@ def encode_batch(topic: str, partition: int, batch: RecordBatch, max_bytes: int)
 def decode_batch(blob: bytes | memoryview) -> tuple[str, int, RecordBatch]:
     """Return topic, partition and records of a blob made by `encode_batch`."""
     topic, partition, keys, values, timestamps, offsets, headers = marshal.loads(blob)
-    values = keys if values is None else values
-    batch = RecordBatch(keys, values, np.frombuffer(timestamps, np.int64), np.frombuffer(offsets, np.int64), headers)
+    keys = _decoded_column(keys)
+    values = keys if values is None else _decoded_column(values)
+    rows = len(keys)
+    batch = RecordBatch(keys, values, _decoded_numbers(timestamps, rows), _decoded_numbers(offsets, rows), headers)
     return topic, partition, batch
+
+
+def _encoded_column(column: Sequence[bytes | None]) -> Any:
+    """Return a column for marshal: the list itself, or the entries and the places of a dictionary."""
+    if not isinstance(column, DictionaryColumn):
+        return rows_of(column)
+    entries, places = column.compact()
+    kind = np.min_scalar_type(len(entries))
+    return entries, kind.str, places.astype(kind).tobytes()
+
+
+def _decoded_column(column: Any) -> Sequence[bytes | None]:
+    if isinstance(column, list):
+        return column
+    entries, kind, places = column
+    return column_of(entries, np.frombuffer(places, kind).astype(np.int32))
+
+
+_STEPS = "steps"  # numbers that go up by one
+
+
+def _encoded_numbers(numbers: Int64Array) -> tuple[int, str, bytes]:
+    """Return numbers for marshal: the least, and by how much each is larger, in as few bytes as that needs."""
+    if not len(numbers):
+        return 0, _STEPS, b""
+    least = int(numbers.min())
+    over = numbers.view(np.uint64) - np.int64(least).view(np.uint64)  # modulo 2**64: no distance is too large
+    if bool((over == np.arange(len(over), dtype=np.uint64)).all()):
+        return least, _STEPS, b""
+    kind = np.min_scalar_type(int(over.max()))
+    return least, kind.str, over.astype(kind).tobytes()
+
+
+def _decoded_numbers(encoded: tuple[int, str, bytes], count: int) -> Int64Array:
+    least, kind, over = encoded
+    if kind == _STEPS:
+        return np.arange(least, least + count, dtype=np.int64)
+    numbers: Int64Array = (np.frombuffer(over, kind).astype(np.uint64) + np.int64(least).view(np.uint64)).view(np.int64)
+    return numbers
 
 
 def encode_message(value: Any) -> bytes:

@@ -1,0 +1,70 @@
+"""A dictionary column is a list to whoever reads it, whatever was taken, cut or put together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.record import DictionaryColumn, RecordBatch, column_of, entries_of, rows_of
+from penstock.serdes import Serdes
+from penstock.serdes.columns import distinct
+
+ENTRIES = [b"a", b"bc", None, b"", "\u00e9".encode()]
+places = st.lists(st.integers(0, len(ENTRIES) - 1), max_size=30)
+
+
+def column(of: list[int]) -> DictionaryColumn[Any]:
+    return DictionaryColumn.of(ENTRIES, np.array(of, np.int32))
+
+
+def batch(of: list[int]) -> RecordBatch:
+    keys = column(of)
+    return RecordBatch(keys, keys, np.arange(len(of), dtype=np.int64), np.arange(len(of), dtype=np.int64))
+
+
+@given(places)
+def test_it_reads_as_the_list_of_its_rows(of: list[int]) -> None:
+    found, rows = column(of), [ENTRIES[place] for place in of]
+    assert (len(found), list(found), rows_of(found), found[:]) == (len(rows), rows, rows, rows)
+    assert [found[index] for index in range(len(rows))] == rows
+    assert all((entry in found) == (entry in rows) for entry in [*ENTRIES, b"other"])
+
+
+@given(places)
+def test_its_distinct_entries_are_those_that_arrow_finds_in_the_list(of: list[int]) -> None:
+    known, where = distinct(column(of))
+    expected, expected_where = distinct(list(column(of)))
+    assert known == expected
+    assert where.tolist() == expected_where.tolist()
+    assert set(known) <= set(entries_of(column(of)))
+
+
+@given(places, st.data())
+def test_batches_of_it_are_cut_taken_and_put_together_as_lists_are(of: list[int], data: st.DataObject) -> None:
+    whole, rows = batch(of), [ENTRIES[place] for place in of]
+    start, stop = sorted((data.draw(st.integers(0, len(of))), data.draw(st.integers(0, len(of)))))
+    assert list(whole.slice(start, stop).keys) == rows[start:stop]
+    chosen = data.draw(st.lists(st.integers(0, len(of) - 1), max_size=20) if of else st.just([]))
+    taken = whole.take(np.array(chosen, np.int64))
+    assert list(taken.keys) == [rows[index] for index in chosen]
+    other = DictionaryColumn.of([b"new", b"bc"], np.array([1, 0, 1], np.int32))
+    both = RecordBatch.concat([taken, RecordBatch(other, other, np.zeros(3, np.int64), np.zeros(3, np.int64))])
+    assert list(both.keys) == [*taken.keys, b"bc", b"new", b"bc"]
+    assert both.values is both.keys
+    plain = [b"x"]
+    mixed = RecordBatch.concat([taken, RecordBatch(plain, plain, np.zeros(1, np.int64), np.zeros(1, np.int64))])
+    assert list(mixed.keys) == [*taken.keys, b"x"]
+
+
+def test_few_entries_make_a_dictionary_and_many_a_list() -> None:
+    assert isinstance(column_of([b"a"], np.zeros(2, np.int32)), DictionaryColumn)
+    assert column_of([b"a", b"b"], np.array([1, 0, 1], np.int32)) == [b"b", b"a", b"b"]
+
+
+@given(places)
+def test_texts_are_read_from_it_as_from_a_list(of: list[int]) -> None:
+    serde = Serdes.string()
+    assert serde.deserialize_column("t", column(of)) == serde.deserialize_column("t", list(column(of)))
