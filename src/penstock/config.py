@@ -333,6 +333,13 @@ KEYS: Mapping[str, ConfigKey] = {
             "penstock.batch.max.bytes", _whole(1024), 64 * 1024 * 1024, "medium", "Most bytes of input of one epoch."
         ),
         ConfigKey(
+            "penstock.held.max.bytes",
+            _whole(1),
+            16 * 1024 * 1024,
+            "low",
+            "Most bytes of a partition's records that wait for those of another before it is not read on.",
+        ),
+        ConfigKey(
             "penstock.batch.target.ms",
             _whole(1),
             2000,

@@ -46,8 +46,9 @@ class InlineQuery:
         self._committed = 0
         self.restart()
 
-    def restart(self) -> None:
-        """Start a new driver on what is there; the epoch that was planned last is run again if it is not committed."""
+    def restart(self, until_end: bool = False) -> None:
+        """Start a new driver on what is there; the epoch that was planned last is run again if it is not committed.
+        until_end: read to the ends of the topics as they are now, and finish."""
         checkpoint = Checkpoint(self._config.checkpoint_directory())
         built = self._topology.build(str(self._config["application.id"]))
         control = f"{self._config['state.dir']}/control"
@@ -55,6 +56,8 @@ class InlineQuery:
         self.recipe: Recipe = prepared.recipe
         self._data = dump_recipe(self.recipe)
         self._reader = EpochReader(self._data)
+        if until_end:
+            self._reader.prepareForTriggerAvailableNow()
         (Checkpoint(self._config.checkpoint_directory())._files.create_dir(f"{checkpoint.local_path}/spark/offsets"))
 
     def epoch(self) -> bool:

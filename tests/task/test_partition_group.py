@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from penstock.errors import StreamsError
 from penstock.plan.topology import Topology
 from penstock.processor.timestamps import use_partition_time_on_invalid_timestamp, wallclock_timestamp_extractor
-from penstock.record import ConsumerRecord
+from penstock.record import ConsumerRecord, TopicPartition
+from penstock.task.idling import InputWait
 from tests.task.topologies import batch_of, sent, task_of
 
 Lanes = dict[tuple[str, int], list[int]]
@@ -47,6 +48,61 @@ def test_records_are_taken_by_the_smallest_head(lanes: Lanes) -> None:
         task.add_records(topic, 0, batch_of(*((None, f"{topic}{lane}-{p}", t) for p, t in enumerate(times))), lane)
     task.process()
     assert [value for _, _, value, _ in sent(task)] == by_heads(lanes)
+
+
+@given(st.dictionaries(st.sampled_from("ab"), st.tuples(st.lists(st.integers(0, 20)), st.integers(0, 12)), min_size=1))
+def test_records_come_in_the_same_order_where_a_task_waits_for_partitions_that_lag(
+    topics: dict[str, tuple[list[int], int]],
+) -> None:
+    task = task_of(forwarding_topology())
+    rows = {t: [(None, f"{t}0-{p}", time) for p, time in enumerate(times)] for t, (times, _) in topics.items()}
+    lagging = frozenset(TopicPartition(topic, 0) for topic in topics)
+    for topic, (_, cut) in topics.items():
+        task.add_records(topic, 0, batch_of(*rows[topic][:cut]))
+    task.process(InputWait(tuple(lagging), lagging))
+    for partition, lane, batch in task.give_up_buffered()[0]:
+        task.add_records(*partition, batch, lane)
+    for topic, (_, cut) in topics.items():
+        task.add_records(topic, 0, batch_of(*rows[topic][cut:], first_offset=cut))
+    task.process()
+    assert [value for _, _, value, _ in sent(task)] == by_heads({(t, 0): times for t, (times, _) in topics.items()})
+
+
+def test_what_waits_is_given_up_as_it_came_without_what_was_dropped() -> None:
+    topology = Topology()
+    topology.add_source("A", "a", timestamp_extractor=lambda record, _: -1 if record.value == "drop" else 10)
+    topology.add_source("B", "b")
+    topology.add_sink("K", "out", "A", "B")
+    task = task_of(topology)
+    task.add_records("a", 0, batch_of(("k", "x", 1), ("k", "drop", 2), ("k", "y", 3), ("k", "drop", 4)))
+    task.process(InputWait((), frozenset([TopicPartition("b", 0)])))
+    ((partition, lane, batch),), again = task.give_up_buffered()
+    assert (partition, lane, again) == (TopicPartition("a", 0), 0, None)
+    assert batch.values == [b"x", b"y"]
+    assert batch.timestamps.tolist() == [1, 3]
+    assert batch.offsets.tolist() == [0, 2]
+    assert task.dropped_records == {"A": 2}
+    assert task.checkpoint().partition_times == {}
+
+
+def test_a_task_waits_for_an_empty_partition_as_long_as_it_may_idle() -> None:
+    a, b = TopicPartition("a", 0), TopicPartition("b", 0)
+    wait = InputWait((a, b), frozenset(), 100)
+    task = task_of(forwarding_topology())
+    task.advance_wall_clock(1_000)
+    task.add_records("a", 0, batch_of(("k", "x", 5), ("k", "y", 9)))
+    task.add_records("b", 0, batch_of(("k", "z", 7)))
+    assert task.process(wait) == 2
+    ((_, _, held),), again = task.give_up_buffered()
+    assert again == 1_100
+    assert task.checkpoint().idle_deadlines == {b: 1_100}
+    task.add_records("a", 0, held)
+    task.advance_wall_clock(1_099)
+    assert task.process(wait) == 0
+    task.advance_wall_clock(1_100)
+    assert task.process(wait) == 1
+    assert task.checkpoint().idle_deadlines == {b: 1_100, a: 1_200}
+    assert [value for _, _, value, _ in sent(task)] == ["x", "z", "y"]
 
 
 def test_a_topic_without_a_source_is_refused_by_name() -> None:

@@ -29,7 +29,8 @@ class TaskCheckpoint:
 
     stream_time, partition_times: ms. lane_offsets: for each partition of a repartition topic that the task wrote to,
     the offset of its next record there. processor_metadata: what processors and stores remember besides entries, such
-    as their clocks (Kafka class: ProcessorMetadata).
+    as their clocks (Kafka class: ProcessorMetadata). idle_deadlines: until when (ms) the task waits for partitions that
+    it found empty.
     """
 
     stream_time: int = NO_TIMESTAMP
@@ -37,6 +38,7 @@ class TaskCheckpoint:
     schedules: tuple[ScheduleState, ...] = ()
     lane_offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     processor_metadata: Mapping[str, int] = field(default_factory=dict)
+    idle_deadlines: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def next_wall_clock_ms(self) -> int | None:
         """Return when the next wall-clock punctuation is due (ms), None if there is none."""
@@ -54,13 +56,15 @@ class TaskCheckpoint:
                 [[s.node, s.call, s.type.value, s.next_time] for s in self.schedules],
                 sorted([*tp, offset] for tp, offset in self.lane_offsets.items()),
                 sorted(self.processor_metadata.items()),
+                sorted([*tp, deadline] for tp, deadline in self.idle_deadlines.items()),
             ]
         )
 
     @staticmethod
     def decode(data: bytes) -> TaskCheckpoint:
         """Return the checkpoint that `data` was made from."""
-        stream_time, partition_times, schedules, lane_offsets, processor_metadata = orjson.loads(data)
+        stream_time, partition_times, schedules, lane_offsets, processor_metadata, *later = orjson.loads(data)
+        (idle_deadlines,) = later or ((),)  # a checkpoint of an earlier version has none
         return TaskCheckpoint(
             stream_time,
             {TopicPartition(topic, partition): time for topic, partition, time in partition_times},
@@ -69,4 +73,5 @@ class TaskCheckpoint:
             ),
             {TopicPartition(topic, partition): offset for topic, partition, offset in lane_offsets},
             dict(processor_metadata),
+            {TopicPartition(topic, partition): deadline for topic, partition, deadline in idle_deadlines},
         )

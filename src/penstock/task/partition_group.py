@@ -6,12 +6,13 @@ timestamp is next, and of equal heads
 that of the queue first by topic, partition and lane. Taking heads one by one gives the order of a stable sort by the
 largest timestamp that a queue
 has shown so far: that is how it is done here, for all that is buffered at once. Where nobody could tell the difference
-the partitions are taken one after the other.
+the partitions are taken one after the other. Behind the last record of a partition that is awaited nothing is taken:
+the rest stays buffered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -118,14 +119,26 @@ class PartitionGroup:
         if len(batch):
             self._queues.setdefault(Lane(partition, lane), []).append(batch)
 
-    def take(self) -> Iterator[Run | MixedRun]:
-        """Give up everything that is buffered, in the order in which it is to be processed."""
+    def buffered(self) -> Set[TopicPartition]:
+        """Return the partitions of which records are buffered."""
+        return {lane.partition for lane in self._queues}
+
+    def give_up(self) -> list[tuple[TopicPartition, int, RecordBatch]]:
+        """Give up what is buffered, as it came: partition, lane and records."""
+        queues, self._queues = self._queues, {}
+        return [(*lane, RecordBatch.concat(batches)) for lane, batches in sorted(queues.items())]
+
+    def take(self, awaited: Set[TopicPartition] = frozenset()) -> Iterator[Run | MixedRun]:
+        """Give up what is buffered, in the order in which it is to be processed, to before the first record that may
+        have to wait for one of a partition of `awaited`."""
         lanes = sorted(self._queues)
         taken = {lane: RecordBatch.concat(self._queues.pop(lane)) for lane in lanes}
         source_records = taken if self._keep_source_records else {}
         serialized = all(self._stays_serialized(lane, batch) for lane, batch in taken.items())
         prepared = [(lane, batch if serialized else self._prepare(lane, batch)) for lane, batch in taken.items()]
         kept = [(lane, batch) for lane, batch in prepared if len(batch)]
+        if awaited and kept:
+            kept = self._hold_back(kept, taken, awaited)
         for lane, batch in kept:
             time = self.partition_times.get(lane.partition, NO_TIMESTAMP)
             self.partition_times[lane.partition] = max(time, int(batch.timestamps.max()))
@@ -135,6 +148,29 @@ class PartitionGroup:
             yield self._run(lane.partition, numbers, batch, serialized, source_records.get(lane))
         elif kept:
             yield from self._merge(kept, serialized, source_records)
+
+    def _hold_back(
+        self, queues: list[tuple[Lane, RecordBatch]], came: Mapping[Lane, RecordBatch], awaited: Set[TopicPartition]
+    ) -> list[tuple[Lane, RecordBatch]]:
+        """Return what may be taken before one of `awaited` has no record; the rest stays buffered as it came, without
+        what has been dropped of it."""
+        heads = np.concatenate([running_maximum(batch.timestamps) for _, batch in queues])
+        rank = np.empty(len(heads), np.int64)
+        rank[np.argsort(heads, kind="stable")] = np.arange(len(heads))
+        ranks = np.split(rank, np.cumsum([len(batch) for _, batch in queues])[:-1])
+        last: dict[TopicPartition, int] = {}
+        for (lane, _), own in zip(queues, ranks, strict=True):
+            last[lane.partition] = max(last.get(lane.partition, -1), int(own[-1]))
+        stop = 1 + min(last.get(partition, -1) for partition in awaited)
+        free: list[tuple[Lane, RecordBatch]] = []
+        for (lane, batch), own in zip(queues, ranks, strict=True):
+            count = int(np.searchsorted(own, stop))
+            if count:
+                free.append((lane, batch.slice(0, count)))
+            if count < len(batch):
+                rows = np.searchsorted(came[lane].offsets, batch.offsets[count:])
+                self._queues[lane] = [came[lane].take(rows)]
+        return free
 
     def _stays_serialized(self, lane: Lane, batch: RecordBatch) -> bool:
         source = self._sources[lane.partition.topic]

@@ -27,6 +27,7 @@ from penstock.task.checkpoint import TaskCheckpoint
 from penstock.task.context import TaskContext
 from penstock.task.error_handling import ErrorHandling, ProcessingError, user_line
 from penstock.task.execution import MAXIMUM_MIXED_ROWS, Execution
+from penstock.task.idling import NO_WAIT, Idling, InputWait
 from penstock.task.order_trace import OrderTrace, TracedCommit
 from penstock.task.partition_group import MixedRun, PartitionGroup, Run
 from penstock.task.processor_state_manager import ProcessorStateManager
@@ -85,6 +86,7 @@ class StreamTask:
         self.task_id = task_id
         checkpoint = checkpoint or TaskCheckpoint()
         self._lane_offsets = dict(checkpoint.lane_offsets)
+        self._idling = Idling(checkpoint.idle_deadlines)
         self._context = TaskContext(
             str(task_id), config, schedules or LivingSchedules(), wall_clock_ms, checkpoint.stream_time
         )
@@ -164,15 +166,17 @@ class StreamTask:
         """
         self._group.add(TopicPartition(topic, partition), lane, batch)
 
-    def process(self) -> int:
-        """Process all that is buffered, with the stream-time punctuations at their places; return the number of records
-        taken.
+    def process(self, wait: InputWait = NO_WAIT) -> int:
+        """Process all that is buffered and need not wait, with the stream-time punctuations at their places; return the
+        number of records taken.
 
         Raises StreamsError naming node, topic, partition and offset if a function of the user fails.
         """
         taken = 0
+        now = self._context.wall_clock
+        awaited = self._idling.awaited(wait, self._group.buffered(), now)
         try:
-            for run in self._group.take():
+            for run in self._group.take(awaited):
                 taken += len(run.batch)
                 if isinstance(run, MixedRun):
                     self._process_mixed(run)
@@ -181,7 +185,15 @@ class StreamTask:
         except ProcessingError as failure:
             self._fail(failure)
         self._context.metadata = None
+        if wait.idle_ms > 0:
+            self._idling.found_empty(awaited - wait.lagging - self._group.buffered(), now + wait.idle_ms)
         return taken
+
+    def give_up_buffered(self) -> tuple[list[tuple[TopicPartition, int, RecordBatch]], int | None]:
+        """Give up the records that had to wait, as they came (partition, lane and records); return with them when to
+        look again if nothing arrives (wall clock in ms), None for never."""
+        records = self._group.give_up()
+        return records, self._idling.next_deadline(self._context.wall_clock) if records else None
 
     def _process_run(self, run: Run) -> None:
         batch = run.batch
@@ -266,6 +278,7 @@ class StreamTask:
             self._context.schedules.states(),
             dict(self._lane_offsets),
             dict(self._context.processor_metadata),
+            dict(self._idling.deadlines),
         )
 
     def store(self, name: str) -> StateStore:

@@ -1,9 +1,10 @@
 """Carried rows: records that a task hands to the next epoch, in one file beside its segments.
 
 What a task sends to a sub-topology on its own level or an earlier one cannot arrive in the same epoch: it is carried.
-The file is immutable and named by the digest of epoch and content, so a replay writes the same one; the manifest of the
-epoch names it, with the place of each topic partition in it. In the next epoch each consumer reads its own places, of
-all files, before anything that is new. A file serves one epoch: what is still to be carried then is written again.
+So is input that has to wait for records of another partition (see `waiting`). The file is immutable and named by the
+digest of epoch and content, so a replay writes the same one; the manifest of the epoch names it, with the place of each
+topic partition in it. In the next epoch each consumer reads its own places, of all files, before anything that is new.
+A file serves one epoch: what is still to be carried then is written again.
 """
 
 from __future__ import annotations
@@ -35,19 +36,21 @@ class CarriedRange(NamedTuple):
     checksum: int
 
 
-def encode_carried(epoch: int, inputs: Iterable[TaskInput], row_max_bytes: int) -> tuple[dict[str, Any], bytes] | None:
+def encode_carried(
+    epoch: int, held: Iterable[TaskInput], sent: Iterable[TaskInput], row_max_bytes: int
+) -> tuple[dict[str, Any], bytes] | None:
     """Return what the manifest says of a file of carried rows, and the file; None where there is nothing to carry.
 
     Args:
         epoch: the epoch that writes them.
-        inputs: in the order in which the next epoch is to have the records of each lane.
+        held: input of the task that had to wait.
+        sent: output of the task.
         row_max_bytes: bound of a batch in the file, where its records allow it.
     """
     frames: dict[tuple[str, int], list[bytes]] = {}
-    for lane, topic, partition, batch in inputs:
-        section = frames.setdefault((topic, partition), [])
-        for blob in encode_batch(topic, partition, batch, row_max_bytes):
-            section += (_FRAME.pack(lane, len(blob)), blob)
+    _add_frames(frames, held, row_max_bytes)
+    held_bytes = [[*partition, sum(map(len, parts))] for partition, parts in sorted(frames.items())]
+    sends = _add_frames(frames, sent, row_max_bytes)
     if not frames:
         return None
     places: dict[str, list[list[int]]] = {}
@@ -61,7 +64,18 @@ def encode_carried(epoch: int, inputs: Iterable[TaskInput], row_max_bytes: int) 
     data = b"".join(sections)
     digest = blake2b(b"%d:" % epoch, digest_size=_ID_BYTES)
     digest.update(data)
-    return {"id": digest.hexdigest(), "places": places}, data
+    return {"id": digest.hexdigest(), "places": places, "held": held_bytes, "sends": sends}, data
+
+
+def _add_frames(frames: dict[tuple[str, int], list[bytes]], inputs: Iterable[TaskInput], row_max_bytes: int) -> bool:
+    """Add `inputs` to the frames of each partition; return whether there were any."""
+    found = False
+    for lane, topic, partition, batch in inputs:
+        found = True
+        section = frames.setdefault((topic, partition), [])
+        for blob in encode_batch(topic, partition, batch, row_max_bytes):
+            section += (_FRAME.pack(lane, len(blob)), blob)
+    return found
 
 
 def carried_ranges(manifest: Manifest, placement: Placement) -> Mapping[TaskId, tuple[CarriedRange, ...]]:

@@ -10,7 +10,7 @@ task is its number over all levels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -34,13 +34,21 @@ class Place(NamedTuple):
 @dataclass(frozen=True)
 class Placement:
     """The tasks of each level, the Spark partitions of each level and of the sink, and the partitions of each source
-    topic (repartition topics too). groups: the partitions that each task reads."""
+    topic (repartition topics too). groups: the partitions that each task reads. upstream: of each source topic the
+    topics of brokers from which its records come within an epoch: itself, or those that feed a repartition topic."""
 
     levels: tuple[tuple[TaskId, ...], ...]
     partitions: tuple[int, ...]
     sink_partitions: int
     source_partitions: Mapping[str, int]
     groups: Mapping[TaskId, tuple[TopicPartition, ...]]
+    upstream: Mapping[str, frozenset[str]]
+
+    @cached_property
+    def awaitable(self) -> Mapping[TaskId, tuple[TopicPartition, ...]]:
+        """The partitions that each task may have to wait for: there is another one that does not go on with them
+        anyway."""
+        return {task: tuple(_awaitable(group, self.upstream)) for task, group in self.groups.items()}
 
     @cached_property
     def consumers(self) -> Mapping[TopicPartition, TaskId]:
@@ -138,6 +146,7 @@ def place(
         sink_partitions=_sink_partitions(topology, topics, parallelism),
         source_partitions=source_partitions,
         groups=groups,
+        upstream=_upstream_topics(topology, level_of),
     )
 
 
@@ -247,6 +256,33 @@ def _upstream(subtopology: int, feeders: Mapping[int, set[int]], within: set[int
         found |= new
         open_ends.extend(new)
     return found
+
+
+def _upstream_topics(topology: BuiltTopology, levels: Mapping[int, int]) -> dict[str, frozenset[str]]:
+    by_level = sorted(topology.subtopologies, key=lambda spec: levels[spec.id])
+    found = {
+        topic: frozenset([topic] if topic not in topology.repartition_topics else ())
+        for spec in by_level
+        for topic in spec.source_topics
+    }
+    reader = {topic: spec.id for spec in by_level for topic in spec.source_topics}
+    for spec in by_level:
+        sources = frozenset[str]().union(*(found[topic] for topic in spec.source_topics))
+        for topic in spec.sink_topics:
+            if topic in topology.repartition_topics and levels[reader[topic]] > levels[spec.id]:
+                found[topic] |= sources
+    return found
+
+
+def _awaitable(group: tuple[TopicPartition, ...], upstream: Mapping[str, frozenset[str]]) -> Iterator[TopicPartition]:
+    def sources(partition: TopicPartition) -> frozenset[str | TopicPartition]:
+        topics = upstream[partition.topic]
+        return frozenset([partition]) if topics == {partition.topic} else topics
+
+    kinds = {sources(partition) for partition in group}
+    for partition in group:
+        if upstream[partition.topic] and len(kinds - {frozenset()}) > 1:
+            yield partition
 
 
 def _feeders(spec: SubtopologySpec, topology: BuiltTopology) -> set[int]:

@@ -9,7 +9,7 @@ epoch should take.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from penstock.record import TopicPartition
@@ -60,6 +60,7 @@ def plan(
     ends: Mapping[TopicPartition, int],
     record_bytes: Mapping[str, float],
     quota: int,
+    unread: Set[TopicPartition] = frozenset(),
 ) -> dict[TopicPartition, int]:
     """Return the position of each partition after the epoch.
 
@@ -68,8 +69,11 @@ def plan(
         ends: offset after the last record that may be read; partitions without one stay.
         record_bytes: average bytes of a record by topic; topics without one count as UNKNOWN_RECORD_BYTES.
         quota: bytes that the epoch may read.
+        unread: partitions that stay where they are.
     """
-    lags = {tp: max(ends.get(tp, position) - position, 0) for tp, position in positions.items()}
+    lags = {
+        tp: max(ends.get(tp, position) - position, 0) if tp not in unread else 0 for tp, position in positions.items()
+    }
     wanted = sum(lag * record_bytes.get(tp.topic, UNKNOWN_RECORD_BYTES) for tp, lag in lags.items())
     if wanted <= quota:
         return {tp: position + lags[tp] for tp, position in positions.items()}

@@ -24,6 +24,7 @@ from penstock.host.spark.planner import Limits, first_quota, next_quota, plan, r
 from penstock.host.spark.protocol import EpochOffset, GlobalControl, SinkControl, TaskControl
 from penstock.host.spark.recipe import Recipe
 from penstock.host.spark.stage import open_checkpoint
+from penstock.host.spark.waiting import held_bytes, lagging_inputs, lagging_partitions, unread_partitions
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 
@@ -79,6 +80,9 @@ class Planning:
         self._cleaner = Cleaner(recipe, self._checkpoint)
         self._limits = Limits(recipe.config["penstock.batch.max.bytes"], recipe.config["penstock.batch.target.ms"])
         self._quota = first_quota(self._limits)
+        self._held_bound: int = recipe.config["penstock.held.max.bytes"]
+        # where no task has inputs to wait for, nobody needs to know what lags
+        self._idle_ms: int = recipe.config["max.task.idle.ms"] if any(recipe.placement.awaitable.values()) else -1
         self._record_bytes: dict[str, float] = {}
         self._manifest: Manifest | None = None
         self._partitions = [*recipe.inputs, *recipe.global_inputs]
@@ -112,10 +116,15 @@ class Planning:
         if self._recipe.global_inputs and not ends:
             return start  # what the global stores are to hold is not known while no broker answers
         quota = remaining_quota(self._quota, carried_bytes(manifest))
-        planned = plan(positions, ends, self._record_bytes, quota)
+        held = held_bytes(manifest)
+        unread = unread_partitions(self._recipe.placement, self._recipe.inputs, held, self._held_bound)
+        planned = plan(positions, ends, self._record_bytes, quota, unread)
+        lagging = lagging_partitions(planned, ends) if self._idle_ms >= 0 else set()
+        idle_ms = self._idle_ms if self._fixed_ends is None else 0
         global_positions = self._global_positions(start, ends)
         nothing_new = planned == positions and global_positions == start.global_positions
-        if nothing_new and start.epoch > 0 and not self._is_due(manifest, now):
+        waits = bool(lagging) or idle_ms > 0
+        if nothing_new and start.epoch > 0 and not self._is_due(manifest, now, waits):
             return start
         self._planned_here = start.epoch + 1
         crash_point("source.planned", self._planned_here)
@@ -127,6 +136,8 @@ class Planning:
             start.partitions,
             start.sink_partitions,
             global_positions,
+            _partitions_by_topic(lagging),
+            max(idle_ms, 0),
         )
 
     def partitions(self, start: EpochOffset, end: EpochOffset) -> list[EpochPartition]:
@@ -146,12 +157,22 @@ class Planning:
             )
         manifest = self._manifest_of(start)
         carried = carried_ranges(manifest, placement)
+        lagging = {TopicPartition(topic, each) for topic, numbers in end.lagging.items() for each in numbers}
+        held = held_bytes(manifest)
         count = placement.partitions[0]
         parts: list[EpochPartition] = [EpochPartition([], [], end.global_control(), None) for _ in range(count)]
         for task, place in placement.places.items():
             part = parts[place.number % count]
             entry = manifest.entry(str(task))
-            control = TaskControl(end.epoch, end.planned_ms, entry, carried.get(task, ()), end.global_positions)
+            control = TaskControl(
+                end.epoch,
+                end.planned_ms,
+                entry,
+                carried.get(task, ()),
+                end.global_positions,
+                lagging_inputs(placement, task, lagging, held, self._held_bound),
+                end.idle_ms,
+            )
             part.controls.append((task, control))
             for tp in placement.inputs_of(task, recipe.topology.repartition_topics):
                 if end.position(tp) > start.position(tp):
@@ -231,11 +252,21 @@ class Planning:
             positions.setdefault(tp.topic, []).append(max(reached, ends[tp]))
         return positions
 
-    def _is_due(self, manifest: Manifest, now: int) -> bool:
-        if any(entry.carried is not None for entry in manifest.tasks.values()):
+    def _is_due(self, manifest: Manifest, now: int, waits: bool) -> bool:
+        """Return whether there is something to do without new records; `waits`: tasks that hold records may go on
+        waiting."""
+        carried = [entry.carried for entry in manifest.tasks.values() if entry.carried is not None]
+        if any(each["sends"] or not waits for each in carried):
             return True
         due = manifest.due_ms()
         return due is not None and due <= now and self._fixed_ends is None
+
+
+def _partitions_by_topic(partitions: set[TopicPartition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        found.setdefault(topic, []).append(partition)
+    return found
 
 
 def _by_topic(planned: dict[TopicPartition, int], start: EpochOffset) -> dict[str, list[int]]:

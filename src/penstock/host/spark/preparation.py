@@ -27,7 +27,6 @@ from penstock.plan.subtopology import BuiltTopology, SourceSpec
 from penstock.record import TopicPartition
 
 _WITHOUT_MEANING = (
-    "max.task.idle.ms",
     "partition.pause.threshold.ms",
     "rocksdb.config.setter",
 )

@@ -26,6 +26,8 @@ class EpochOffset:
     sink_partitions: see Placement; here so that a replay by a driver with another idea of them is noticed.
     global_positions: of each topic of a global store, the next offset of each partition; what lies before is in the
     global stores that the tasks of the epoch read.
+    lagging: by topic, the partitions that had more to read; kept where tasks may wait for them. idle_ms: how long tasks
+    wait for partitions that had no more.
     """
 
     query_id: str
@@ -35,6 +37,8 @@ class EpochOffset:
     partitions: list[int]
     sink_partitions: int
     global_positions: Mapping[str, list[int]] = field(default_factory=dict)
+    lagging: Mapping[str, list[int]] = field(default_factory=dict)
+    idle_ms: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the offset as Spark logs it."""
@@ -65,26 +69,31 @@ class GlobalControl(NamedTuple):
 
 class TaskControl(NamedTuple):
     """What a task knows of its epoch: number, clock (ms), its entry in the manifest of the epoch before, where the rows
-    are that were carried to it, and the positions of the global stores that it reads."""
+    are that were carried to it, the positions of the global stores that it reads, the inputs that lag, and how long
+    (ms) it waits for others."""
 
     epoch: int
     planned_ms: int
     entry: TaskEntry
     carried: tuple[CarriedRange, ...] = ()
     global_positions: Mapping[str, list[int]] = MappingProxyType({})
+    lagging: tuple[TopicPartition, ...] = ()
+    idle_ms: int = 0
 
     def encode(self) -> bytes:
         """Return the control as a blob."""
         carried = tuple(map(tuple, self.carried))
-        fields = (self.epoch, self.planned_ms, _entry_fields(self.entry), carried, dict(self.global_positions))
+        entry, lagging = _entry_fields(self.entry), tuple(map(tuple, self.lagging))
+        fields = (self.epoch, self.planned_ms, entry, carried, dict(self.global_positions), lagging, self.idle_ms)
         return encode_message(fields)
 
     @staticmethod
     def decode(blob: bytes) -> TaskControl:
         """Return the control of a blob."""
-        epoch, planned_ms, entry, carried, global_positions = decode_message(blob)
+        epoch, planned_ms, entry, carried, global_positions, lagging, idle_ms = decode_message(blob)
         ranges = tuple(map(CarriedRange._make, carried))
-        return TaskControl(epoch, planned_ms, TaskEntry(*entry), ranges, global_positions)
+        inputs = tuple(map(TopicPartition._make, lagging))
+        return TaskControl(epoch, planned_ms, TaskEntry(*entry), ranges, global_positions, inputs, idle_ms)
 
     def global_control(self) -> GlobalControl:
         """Return what the global stores know of the epoch."""

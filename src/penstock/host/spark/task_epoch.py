@@ -21,6 +21,7 @@ from penstock.host.spark.task_state import TaskState
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch
 from penstock.state.api import StateStore
+from penstock.task.idling import InputWait
 from penstock.task.punctuation import EpochSchedules
 from penstock.task.record_collector import OutputBatch
 from penstock.task.stream_task import StreamTask, TaskCommit
@@ -44,23 +45,25 @@ class TaskEpoch:
         self._control = control
         self._global_stores = global_stores
         self._input: dict[str, tuple[int, int]] = {}
+        self._held: list[TaskInput] = []
+        self._look_again_ms: int | None = None
 
     def run(self, inputs: Iterable[TaskInput], printed: PrintBuffer) -> tuple[list[OutputBatch], TaskReport]:
         """Return output and report; raises StreamsError if the task fails, with nothing done that counts."""
         control = self._control
-        arriving = chain(read_carried(self._checkpoint, control.carried), inputs)
-        first = next(arriving, None)
-        if first is None and control.is_idle():
+        new = iter(inputs)
+        first = next(new, None)
+        if first is None and not control.carried and control.is_idle():
             return [], self._report(replace(control.entry, carried=None), "")
         state = TaskState(self._recipe, self._checkpoint, self._task, control)
         try:
-            commit = self._process(state, chain(() if first is None else (first,), arriving))
+            commit = self._process(state, chain(() if first is None else (first,), new))
             crash_point("task.after_process", control.epoch)
             entry = state.write_commit(commit)
         finally:
             state.close()
         sent, carried = self._apart(commit.output)
-        entry = replace(entry, carried=self._write_carried(carried))
+        entry = replace(entry, carried=self._write_carried(carried), due_ms=_earlier(entry.due_ms, self._look_again_ms))
         self._write_order(commit)
         return sent, self._report(entry, printed.text())
 
@@ -79,12 +82,17 @@ class TaskEpoch:
             input_partitions=recipe.placement.groups[self._task],
             spilled=state.spilled,
         )
+        for lane, topic, partition, batch in read_carried(self._checkpoint, control.carried):
+            task.add_records(topic, partition, batch, lane)
         for lane, topic, partition, batch in inputs:
             self._count(topic, batch)
             task.add_records(topic, partition, batch, lane)
         crash_point("task.before_process", control.epoch)
         task.initialize()
-        task.process()
+        partitions = recipe.placement.awaitable[self._task]
+        task.process(InputWait(partitions, frozenset(control.lagging), control.idle_ms))
+        held, self._look_again_ms = task.give_up_buffered()
+        self._held = [TaskInput(lane, *partition, batch) for partition, lane, batch in held]
         task.advance_wall_clock(control.planned_ms)
         commit = task.prepare_commit()
         task.close()
@@ -107,10 +115,10 @@ class TaskEpoch:
                 sent.append(each)
         return sent, carried
 
-    def _write_carried(self, rows: list[TaskInput]) -> Mapping[str, Any] | None:
-        """Write rows for the next epoch, if there are any; return what the manifest says of them."""
+    def _write_carried(self, sent: list[TaskInput]) -> Mapping[str, Any] | None:
+        """Write what waits and `sent` for the next epoch, if there is any; return what the manifest says of it."""
         epoch = self._control.epoch
-        encoded = encode_carried(epoch, rows, self._recipe.config["penstock.row.max.bytes"])
+        encoded = encode_carried(epoch, self._held, sent, self._recipe.config["penstock.row.max.bytes"])
         if encoded is None:
             return None
         carried, data = encoded
@@ -141,3 +149,7 @@ class TaskEpoch:
             path.mkdir(parents=True, exist_ok=True)
             (path / "lane").write_text(str(self._recipe.placement.places[self._task].lane))
             (path / f"{self._control.epoch:012d}").write_bytes(commit.order.encode())
+
+
+def _earlier(one: int | None, other: int | None) -> int | None:
+    return min((time for time in (one, other) if time is not None), default=None)

@@ -1,0 +1,63 @@
+"""How long a task waits for records of a partition that has none while others have some, so that records are taken by
+their timestamps across topics (Kafka: `max.task.idle.ms`, KIP-353 and KIP-695).
+
+A host tells which partitions lag: their topics have more than was read. A task takes no record past the last one of a
+lagging partition. Of a partition that has no more it waits for the idle time, by the task's wall clock; the time runs
+from when the task first found it empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from typing import NamedTuple
+
+from penstock.record import TopicPartition
+
+
+class InputWait(NamedTuple):
+    """What a task waits for in one round: `partitions`, those of its inputs that are worth waiting for; of these the
+    `lagging` ones; and how long for one that has no more (`idle_ms`)."""
+
+    partitions: tuple[TopicPartition, ...] = ()
+    lagging: frozenset[TopicPartition] = frozenset()
+    idle_ms: int = 0
+
+
+NO_WAIT = InputWait()
+"""Take everything."""
+
+
+class Idling:
+    """The deadlines of the partitions that were found empty, by wall clock (ms)."""
+
+    def __init__(self, deadlines: Mapping[TopicPartition, int]) -> None:
+        """Go on with `deadlines`, those of the last commit."""
+        self.deadlines = dict(deadlines)
+
+    def awaited(self, wait: InputWait, buffered: Set[TopicPartition], now: int) -> Set[TopicPartition]:
+        """Return the partitions past whose last record nothing is to be taken at `now` (ms); buffered: those that have
+        records."""
+        for partition in wait.lagging:
+            self.deadlines.pop(partition, None)
+        if wait.idle_ms <= 0:
+            self.deadlines.clear()
+            return wait.lagging
+        waited_for = set(wait.lagging)
+        for partition in wait.partitions:
+            if partition in buffered:
+                self.deadlines.pop(partition, None)
+                waited_for.add(partition)
+            elif partition not in wait.lagging:
+                deadline = self.deadlines.setdefault(partition, now + wait.idle_ms)
+                if now < deadline:
+                    waited_for.add(partition)
+        return waited_for
+
+    def found_empty(self, partitions: Set[TopicPartition], deadline: int) -> None:
+        """Wait for `partitions`, which have no records left, until `deadline` (ms) where they have none yet."""
+        for partition in partitions:
+            self.deadlines.setdefault(partition, deadline)
+
+    def next_deadline(self, now: int) -> int | None:
+        """Return the first deadline after `now` (ms), None for none."""
+        return min((deadline for deadline in self.deadlines.values() if deadline > now), default=None)

@@ -1,0 +1,183 @@
+"""Time on Spark: records are taken by their timestamps across the topics of a task, however much of each an epoch
+reads."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from penstock import Consumed, Joined, JoinWindows, Produced, Serdes, StreamJoined, StreamsBuilder, Topology
+from penstock.record import ConsumerRecord
+from penstock.testing import TopologyTestDriver
+from tests.spark.crashes import Crashes, KilledError
+from tests.spark.inline import InlineQuery
+from tests.spark.support import InputRecord, SparkRunner
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+STRING = Serdes.string()
+TEXT_OUT = Produced.with_(key_serde=STRING, value_serde=STRING)
+DAY_MS = 86_400_000
+PADDING = "." * 60  # so that an epoch has few records
+PARTITIONS = 2
+KEYS = [f"k{number}" for number in range(6)]
+
+Event = tuple[str, int, str]
+"""Topic, time in ms, key; the value of the record says the time, and no timestamp does."""
+
+
+def told_time(record: ConsumerRecord, partition_time: int) -> int:
+    """Return the time that a record tells: a custom timestamp extractor."""
+    return int(record.value.split("@")[1])
+
+
+def years_and_days(prefix: str) -> Topology:
+    """Readings joined with the limit that held at their time, and with what was seen close by."""
+    builder = StreamsBuilder()
+    consumed = Consumed.with_(key_serde=STRING, value_serde=STRING, timestamp_extractor=told_time)
+    limits = builder.table(f"{prefix}-years", consumed)
+    readings = builder.stream(f"{prefix}-days", consumed)
+    texts = Joined.with_(key_serde=STRING, value_serde=STRING, other_value_serde=STRING)
+    known = readings.left_join(limits, lambda reading, limit: f"{reading} under {limit}", joined=texts)
+    near = JoinWindows.of_time_difference_and_grace(DAY_MS // 24, 0)
+    both = StreamJoined.with_(key_serde=STRING, value_serde=STRING, other_value_serde=STRING)
+    pairs = known.join(limits.to_stream(), lambda one, other: f"{one} near {other}", near, stream_joined=both)
+    known.merge(pairs).to(f"{prefix}-out", TEXT_OUT)
+    return builder.build()
+
+
+def two_years_against_two_days(prefix: str, seed: int) -> list[Event]:
+    """Return a change of a limit every few days for two years, and readings in the last two days, by time."""
+    chosen = random.Random(seed)
+    times = sorted(chosen.sample(range(730 * DAY_MS), 120)) + sorted(
+        728 * DAY_MS + chosen.randrange(2 * DAY_MS) for _ in range(60)
+    )
+    last_days = sorted(728 * DAY_MS + chosen.randrange(2 * DAY_MS) for _ in range(120))
+    events = [(f"{prefix}-years", time, chosen.choice(KEYS)) for time in times]
+    events += [(f"{prefix}-days", time, chosen.choice(KEYS)) for time in last_days]
+    return sorted(events, key=lambda event: event[1])
+
+
+def written(event: Event) -> InputRecord:
+    _, time, key = event
+    return InputRecord(key.encode(), f"{key}@{time}@{PADDING}".encode(), 1_000, int(key[1:]) % PARTITIONS)
+
+
+def expected_by_key(topology: Topology, prefix: str, events: list[Event]) -> dict[str, list[tuple[str, int]]]:
+    by_key: dict[str, list[tuple[str, int]]] = {}
+    with TopologyTestDriver(topology, {"application.id": "expected"}) as driver:
+        for event in events:
+            record = written(event)
+            driver.pipe_bytes(event[0], record.key, record.value, record.timestamp, ())
+        for each in driver.read_all_bytes():
+            if each.topic == f"{prefix}-out":
+                by_key.setdefault((each.key or b"").decode(), []).append((_text(each.value), each.timestamp))
+    return by_key
+
+
+def _text(value: bytes | None) -> str:
+    assert value is not None
+    return value.decode()
+
+
+@pytest.fixture
+def prefix(spark_runner: SparkRunner, unique_name: Callable[[str], str]) -> str:
+    name = unique_name("time")
+    spark_runner.create_topics({f"{name}-years": PARTITIONS, f"{name}-days": PARTITIONS, f"{name}-out": 1})
+    return name
+
+
+def output_by_key(runner: SparkRunner, prefix: str) -> dict[str, list[tuple[str, int]]]:
+    by_key: dict[str, list[tuple[str, int]]] = {}
+    for each in runner.read(f"{prefix}-out"):
+        by_key.setdefault((each.key or b"").decode(), []).append((_text(each.value), each.timestamp))
+    return by_key
+
+
+@pytest.mark.parametrize(("seed", "held_bytes"), [(0, 1), (1, 1_000_000)])
+def test_two_years_against_two_days_give_what_the_test_driver_gives(
+    spark_runner: SparkRunner,
+    application: str,
+    prefix: str,
+    crashes: Callable[[int, float, int], Crashes],
+    seed: int,
+    held_bytes: int,
+) -> None:
+    events = two_years_against_two_days(prefix, seed)
+    for event in events:
+        spark_runner.write(event[0], [written(event)])
+    config = spark_runner.config(application, {"penstock.batch.max.bytes": 1024, "penstock.held.max.bytes": held_bytes})
+    query = InlineQuery(years_and_days(prefix), config, spark_runner.admin)
+    crashes(seed, 0.01, 3)
+    while True:
+        try:
+            query.run_to_end()
+            break
+        except KilledError:
+            query.restart()
+    assert query.epochs > 8
+    assert output_by_key(spark_runner, prefix) == expected_by_key(years_and_days(prefix), prefix, events)
+
+
+class FileClock:
+    """A clock in a file, so that what is pickled with it tells the same time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        path.write_text("1000000")
+
+    def milliseconds(self) -> int:
+        return int(self._path.read_text())
+
+    def advance(self, milliseconds: int) -> None:
+        self._path.write_text(str(self.milliseconds() + milliseconds))
+
+
+def in_one_order(prefix: str) -> Topology:
+    """Both topics to one, as they are: the output shows in which order records were taken."""
+    builder = StreamsBuilder()
+    consumed = Consumed.with_(key_serde=STRING, value_serde=STRING, timestamp_extractor=told_time)
+    builder.stream([f"{prefix}-years", f"{prefix}-days"], consumed).to(f"{prefix}-out", TEXT_OUT)
+    return builder.build()
+
+
+def order(runner: SparkRunner, prefix: str) -> list[int]:
+    """Return the times of the records of the key k0 in the output."""
+    return [time for _, time in output_by_key(runner, prefix)["k0"]]
+
+
+def test_a_task_waits_for_an_empty_partition_by_planned_time(
+    spark_runner: SparkRunner, application: str, prefix: str, tmp_path: Path
+) -> None:
+    clock = FileClock(tmp_path / "clock")
+    config = spark_runner.config(application, {"max.task.idle.ms": 500})
+    query = InlineQuery(in_one_order(prefix), config, spark_runner.admin, clock=clock)
+    spark_runner.write(f"{prefix}-years", [written(("", 5, "k0")), written(("", 9, "k0"))])
+    query.run_to_end()
+    assert spark_runner.read(f"{prefix}-out") == []
+    clock.advance(499)
+    spark_runner.write(f"{prefix}-days", [written(("", 7, "k0"))])
+    query.run_to_end()
+    assert order(spark_runner, prefix) == [5, 7]
+    clock.advance(499)
+    assert not query.epoch()
+    clock.advance(1)
+    assert query.epoch()
+    assert not query.epoch()
+    assert order(spark_runner, prefix) == [5, 7, 9]
+
+
+def test_a_run_to_the_end_waits_for_nothing_that_may_still_come(
+    spark_runner: SparkRunner, application: str, prefix: str
+) -> None:
+    config = spark_runner.config(application, {"max.task.idle.ms": 3_600_000})
+    query = InlineQuery(in_one_order(prefix), config, spark_runner.admin)
+    spark_runner.write(f"{prefix}-years", [written(("", 5, "k0"))])
+    query.run_to_end()
+    assert spark_runner.read(f"{prefix}-out") == []
+    query.restart(until_end=True)
+    query.run_to_end()
+    assert order(spark_runner, prefix) == [5]

@@ -1,0 +1,96 @@
+"""Which inputs tasks wait for, and what is not read meanwhile."""
+
+from __future__ import annotations
+
+from penstock import Consumed, Grouped, Joined, JoinWindows, Serdes, StreamJoined, StreamsBuilder
+from penstock.host.spark.checkpoint import Manifest, TaskEntry
+from penstock.host.spark.placement import Placement, place
+from penstock.host.spark.waiting import held_bytes, lagging_inputs, lagging_partitions, unread_partitions
+from penstock.plan.subtopology import TaskId
+from penstock.record import TopicPartition
+
+STRING = Serdes.string()
+TEXT = Consumed.with_(key_serde=STRING, value_serde=STRING)
+PAIRS = Grouped.with_(key_serde=STRING, value_serde=STRING)
+JOINED = Joined.with_(key_serde=STRING, value_serde=STRING, other_value_serde=STRING)
+BOUND = 1_000
+
+
+def at(topic: str, partition: int = 0) -> TopicPartition:
+    return TopicPartition(topic, partition)
+
+
+def grouped_and_joined() -> Placement:
+    """`a`, by another key, joined with the table `c`: the second level reads a repartition topic and `c`."""
+    builder = StreamsBuilder()
+    rekeyed = builder.stream("a", TEXT).select_key(lambda _, value: value)
+    rekeyed.join(builder.table("c", TEXT), lambda one, other: one + other, joined=JOINED).to("out")
+    return place(builder.build().build("app"), {"a": 2, "c": 2, "out": 1}, parallelism=2)
+
+
+def waits(
+    placement: Placement, task: TaskId, *lagging: TopicPartition, held: dict[TopicPartition, int] | None = None
+) -> set[TopicPartition]:
+    return set(lagging_inputs(placement, task, set(lagging), held or {}, BOUND))
+
+
+def test_a_task_waits_for_its_own_partition_and_for_all_that_feeds_its_repartition_topic() -> None:
+    placement = grouped_and_joined()
+    (repartitioned,) = {tp.topic for tp in placement.groups[TaskId(1, 0)]} - {"c"}
+    task = TaskId(1, 0)
+    assert waits(placement, task) == set()
+    assert waits(placement, task, at("c", 1)) == set()
+    assert waits(placement, task, at("c", 0)) == {at("c", 0)}
+    assert waits(placement, task, at("a", 1)) == {at(repartitioned, 0)}
+    assert waits(placement, TaskId(0, 1), at("a", 1), at("c", 1)) == set()  # its only partition
+
+
+def test_a_task_that_holds_too_much_waits_for_no_repartition_topic() -> None:
+    placement = grouped_and_joined()
+    (repartitioned,) = {tp.topic for tp in placement.groups[TaskId(1, 0)]} - {"c"}
+    held = {at("c", 0): BOUND + 1}
+    assert waits(placement, TaskId(1, 0), at("a", 1), held=held) == set()
+    assert waits(placement, TaskId(1, 1), at("a", 1), held=held) == {at(repartitioned, 1)}
+    assert waits(placement, TaskId(1, 0), at("c", 0), held={at(repartitioned, 0): BOUND + 1}) == {at("c", 0)}
+
+
+def test_what_comes_from_one_topic_on_two_ways_is_not_waited_for() -> None:
+    builder = StreamsBuilder()
+    source = builder.stream("a", TEXT)
+    left, right = source.select_key(lambda _, v: v), source.select_key(lambda k, _: k)
+    joined = StreamJoined.with_(key_serde=STRING, value_serde=STRING, other_value_serde=STRING)
+    left.join(right, lambda x, y: x + y, JoinWindows.of_time_difference_with_no_grace(5), stream_joined=joined)
+    placement = place(builder.build().build("app"), {"a": 2}, parallelism=2)
+    assert len(placement.groups[TaskId(1, 0)]) == 2
+    assert placement.awaitable[TaskId(1, 0)] == ()
+
+
+def test_what_comes_back_in_a_loop_is_not_waited_for() -> None:
+    builder = StreamsBuilder()
+    orders, customers = builder.table("orders", TEXT), builder.table("customers", TEXT)
+    orders.join(customers, lambda o, c: o + c, foreign_key_extractor=lambda order: order)
+    placement = place(builder.build().build("app"), {"orders": 2, "customers": 2}, parallelism=2)
+    assert len(placement.groups[TaskId(0, 0)]) == 2
+    assert placement.awaitable[TaskId(0, 0)] == ()
+    (requests,) = {tp.topic for tp in placement.groups[TaskId(1, 0)]} - {"customers"}
+    assert waits(placement, TaskId(1, 0), at("orders", 1)) == {at(requests, 0)}
+
+
+def test_a_partition_without_a_known_end_lags() -> None:
+    positions = {at("a"): 3, at("b"): 3, at("c"): 3}
+    assert lagging_partitions(positions, {at("a"): 3, at("b"): 4}) == {at("b"), at("c")}
+
+
+def test_a_partition_of_which_too_much_waits_is_not_read_nor_what_feeds_it() -> None:
+    placement = grouped_and_joined()
+    (repartitioned,) = {tp.topic for tp in placement.groups[TaskId(1, 0)]} - {"c"}
+    inputs = [at("a", 0), at("a", 1), at("c", 0), at("c", 1)]
+    assert unread_partitions(placement, inputs, {at("c", 1): BOUND}, BOUND) == set()
+    assert unread_partitions(placement, inputs, {at("c", 1): BOUND + 1}, BOUND) == {at("c", 1)}
+    assert unread_partitions(placement, inputs, {at(repartitioned, 1): BOUND + 1}, BOUND) == {at("a", 0), at("a", 1)}
+
+
+def test_what_waits_is_read_from_the_manifest() -> None:
+    carried = {"id": "ab", "places": {"c": [[1, 0, 9, 0]]}, "held": [["c", 1, 9]], "sends": False}
+    tasks = {"1_0": TaskEntry(), "1_1": TaskEntry(carried=carried)}
+    assert held_bytes(Manifest("q", 1, 1, 0, 0, tasks)) == {at("c", 1): 9}
