@@ -195,13 +195,14 @@ class DictionaryColumn(Sequence[T]):
         return DictionaryColumn(np.fromiter(entries, object, len(entries)), places)
 
     @staticmethod
-    def concat(columns: Sequence[DictionaryColumn[T]]) -> DictionaryColumn[T]:
+    def concat(columns: Sequence[Sequence[T]]) -> DictionaryColumn[T]:
         """Return the rows of all `columns`, one after the other."""
         merged: dict[T, int] = {}
         places = []
         for column in columns:
-            renumbered = [merged.setdefault(entry, len(merged)) for entry in column.entries()]
-            places.append(np.array(renumbered, np.int32)[column.places])
+            entries = column.entries() if isinstance(column, DictionaryColumn) else column
+            renumbered = np.array([merged.setdefault(entry, len(merged)) for entry in entries], np.int32)
+            places.append(renumbered[column.places] if isinstance(column, DictionaryColumn) else renumbered)
         return DictionaryColumn.of(list(merged), np.concatenate(places))
 
     def entries(self) -> list[T]:
@@ -281,9 +282,9 @@ def _sliced(column: Sequence[T], start: int, stop: int) -> Sequence[T]:
 
 
 def _concatenated(columns: Sequence[Sequence[T]]) -> Sequence[T]:
-    dictionaries = [column for column in columns if isinstance(column, DictionaryColumn)]
-    if dictionaries and len(dictionaries) == len(columns):
-        return DictionaryColumn.concat(dictionaries)
+    in_dictionaries = sum(len(column) for column in columns if isinstance(column, DictionaryColumn))
+    if 2 * in_dictionaries > sum(map(len, columns)):
+        return DictionaryColumn.concat(columns)
     return list(chain.from_iterable(columns))
 
 
