@@ -287,10 +287,10 @@ KEYS: Mapping[str, ConfigKey] = {
         ),
         ConfigKey(
             "auto.offset.reset",
-            _one_of("earliest", "latest"),
+            _one_of("earliest", "latest", "none"),
             "earliest",
             "medium",
-            "Where to begin where no position is known.",
+            "Where to begin where no position is known, or its records are deleted; none: fail.",
         ),
         ConfigKey(
             "dsl.store.suppliers.class",

@@ -20,11 +20,12 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from penstock.config import StreamsConfig
-from penstock.errors import StreamsError, StreamsNotStartedError
+from penstock.errors import StreamsError, StreamsNotStartedError, StreamsStoppedError
 from penstock.host.api import Host, Staleness, State, StateQueries, StreamThreadExceptionResponse
 from penstock.host.open import open_host
 from penstock.plan.topology import Topology
 from penstock.state.query.queryable import StoreQueryParameters
+from penstock.state.query.request import StateQueryRequest, StateQueryResult
 
 _log = logging.getLogger(__name__)
 
@@ -314,11 +315,26 @@ class KafkaStreams:
             UnknownStateStoreError: the topology has no store of that name.
         """
         state = self.state()
-        if state is State.CREATED:
-            raise StreamsNotStartedError("KafkaStreams has not been started, you can retry after calling start()")
-        if state not in (State.RUNNING, State.REBALANCING):
+        if state not in (State.CREATED, State.RUNNING, State.REBALANCING):
             raise RuntimeError(f"KafkaStreams is not running. State is {state.value}.")
         return self._queries().store(parameters)
+
+    def query(self, request: StateQueryRequest) -> StateQueryResult:
+        """Return what each partition of a store answers to a query, all as of one commit (KIP-796).
+
+        Raises:
+            StreamsNotStartedError: the application was not started yet.
+            StreamsStoppedError: it has ended, or is about to.
+            UnknownStateStoreError: the topology has no store of that name.
+            SerializationError: a key of the query cannot be written with the serde of the store.
+            UnsupportedOperationError: Kafka refuses such a query of such a store.
+        """
+        state = self.state()
+        if state not in (State.CREATED, State.RUNNING, State.REBALANCING):
+            raise StreamsStoppedError(
+                f"KafkaStreams has been stopped ({state.value}). This instance can no longer serve queries."
+            )
+        return self._queries().query(request)
 
     def staleness(self) -> Staleness:
         """Return as of when state is read now: epoch, time (ms) of its commit, and age (ms); raises as `store`."""

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any, NamedTuple, Protocol, Self
 
 from penstock.state.query.queryable import StoreQueryParameters
+from penstock.state.query.request import StateQueryRequest, StateQueryResult
 
 
 class State(Enum):
@@ -75,6 +76,11 @@ class StateQueries(Protocol):
     def store(self, parameters: StoreQueryParameters) -> Any:
         """Return the store that is asked for, to be read; raises UnknownStateStoreError if the topology has none of
         that name."""
+        ...
+
+    def query(self, request: StateQueryRequest) -> StateQueryResult:
+        """Return what each partition answers; raises UnknownStateStoreError if the topology has no store of that
+        name."""
         ...
 
     def __enter__(self) -> Self: ...

@@ -196,20 +196,20 @@ class LmdbBase:
     ) -> None:
         number = self._number_for_writing(transaction, store_name)
         before = transaction.stat(self._entries)["entries"]
-        writes: list[tuple[bytes, bytes]] = []
-        for key, value in changed.items():
-            if len(key) > _LONGEST_KEY:
-                stored = _long_key(number, key)
-                if value is not None:
-                    value = len(key).to_bytes(_KEY_LENGTH_SIZE, "big") + key + value
-            else:
-                stored = number + key
-            if value is None:
-                transaction.delete(stored, db=self._entries)
-            else:
-                writes.append((stored, value))
+        keys, values = list(changed), list(changed.values())
+        if keys and max(map(len, keys)) > _LONGEST_KEY:
+            values = [_long_value(*entry) for entry in changed.items()]
+            keys = [_long_key(number, key) if len(key) > _LONGEST_KEY else number + key for key in keys]
+        else:
+            keys = list(map(number.__add__, keys))
+        entries: Iterable[tuple[bytes, bytes | None]] = zip(keys, values, strict=True)
+        if None in values:
+            for key, value in zip(keys, values, strict=True):
+                if value is None:
+                    transaction.delete(key, db=self._entries)
+            entries = (entry for entry in entries if entry[1] is not None)
         with transaction.cursor(db=self._entries) as cursor:
-            cursor.putmulti(writes)
+            cursor.putmulti(cast("Iterable[tuple[bytes, bytes]]", entries))
         grown = transaction.stat(self._entries)["entries"] - before
         count = _count(transaction, self._meta, number) + grown
         transaction.put(_COUNT + number, count.to_bytes(8, "big"), db=self._meta)
@@ -429,6 +429,12 @@ def _bounds(number: bytes, from_key: bytes | None, to_key: bytes | None) -> tupl
 
 def _long_key(number: bytes, key: bytes) -> bytes:
     return number + key[:_KEPT] + blake2b(key, digest_size=_DIGEST_SIZE).digest()
+
+
+def _long_value(key: bytes, value: bytes | None) -> bytes | None:
+    if value is None or len(key) <= _LONGEST_KEY:
+        return value
+    return len(key).to_bytes(_KEY_LENGTH_SIZE, "big") + key + value
 
 
 def _same_group(one: bytes, other: bytes) -> bool:

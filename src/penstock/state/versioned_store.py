@@ -8,6 +8,7 @@ more. That a key has no value from some time on is seen from a version that ends
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from penstock.state.change_logging import StoreChangeLog
@@ -99,16 +100,45 @@ class MeteredVersionedKeyValueStore(MeteredStore):
     def get(self, key: Any, as_of: int | None = None) -> VersionedRecord | None:
         """Return the latest version of `key`, or the one that was valid at `as_of` (ms); None if there is none, or
         `as_of` is before the history and the latest version is later."""
+        found = self.get_version(key, as_of)
+        return None if found is None else VersionedRecord(found.value, found.timestamp)
+
+    # ---------- what queries call
+
+    def get_version(self, key: Any, as_of: int | None = None) -> VersionedRecord | None:
+        """As `get`; the record also says until when it was valid."""
         serialized = self._serialize_key(key)
         latest = self._latest.get(LATEST_PREFIX + serialized)
         if latest is not None and (as_of is None or timestamp_of(latest) <= as_of):
-            return self._record(latest[TIMESTAMP_SIZE:], timestamp_of(latest))
+            return self._record(latest[TIMESTAMP_SIZE:], timestamp_of(latest), None)
         if as_of is None or as_of < self._history.observed_time - self._history_retention:
             return None
         found = self._first_that_ends_after(serialized, as_of)
         if found is None or found.valid_from > as_of or found.data is None:
             return None
-        return self._record(found.data, found.valid_from)
+        return self._record(found.data, found.valid_from, found.valid_to)
+
+    def versions(
+        self, key: Any, time_from: int | None, time_to: int | None, ascending: bool
+    ) -> Iterator[VersionedRecord]:
+        """Return an iterator over the versions of `key` that were valid at some time from `time_from` to `time_to` (ms,
+        None for an open end) and are in the history, the latest first unless `ascending`; the latest version of all is
+        always in it."""
+        serialized = self._serialize_key(key)
+        first, last = -1 if time_from is None else time_from, LONG_MAX if time_to is None else time_to
+        found: list[VersionedRecord] = []
+        if last >= self._history.observed_time - self._history_retention:
+            found += [
+                self._record(version.data, version.valid_from, version.valid_to)
+                for version in self._versions_that_end_after(serialized, max(first, -1))
+                if version.data is not None and version.valid_from <= last
+            ]
+        latest = self._latest.get(LATEST_PREFIX + serialized)
+        if latest is not None and timestamp_of(latest) <= last:
+            found.append(self._record(latest[TIMESTAMP_SIZE:], timestamp_of(latest), None))
+        return iter(found if ascending else reversed(found))
+
+    # ---------- what the task calls
 
     def restore(self, key: bytes, value: bytes | None, timestamp: int) -> None:
         """Put the version that a changelog record of `timestamp` (ms) stands for."""
@@ -122,8 +152,8 @@ class MeteredVersionedKeyValueStore(MeteredStore):
             return False
         return True
 
-    def _record(self, data: bytes, timestamp: int) -> VersionedRecord:
-        return VersionedRecord(self._serdes.deserialize_value(data), timestamp)
+    def _record(self, data: bytes, timestamp: int, valid_to: int | None) -> VersionedRecord:
+        return VersionedRecord(self._serdes.deserialize_value(data), timestamp, valid_to)
 
     def _put(self, key: bytes, data: bytes | None, timestamp: int) -> int:
         self._history.observe(timestamp)
@@ -162,14 +192,17 @@ class MeteredVersionedKeyValueStore(MeteredStore):
         self._history.put(entry_key, _NO_VALUE if data is None else _VALUE + data)
 
     def _first_that_ends_after(self, key: bytes, time: int) -> _Version | None:
+        return next(self._versions_that_end_after(key, time), None)
+
+    def _versions_that_end_after(self, key: bytes, time: int) -> Iterator[_Version]:
+        """Yield the versions of `key` before the latest that end after `time` (ms), the oldest first."""
         first, last = key + pack_version(time + 1, 0), after(key + pack_version(LONG_MAX, LONG_MAX))
         size = SEGMENT_SIZE + len(key) + VERSION_SUFFIX_SIZE
         for segment in self._history.segments(time + 1, LONG_MAX):
             for entry_key, value in self._history.range(segment + first, segment + last, False):
                 if len(entry_key) == size:  # longer keys have the same bytes in between
                     valid_to, valid_from = version_of(entry_key)
-                    return _Version(entry_key, valid_from, valid_to, None if value == _NO_VALUE else value[1:])
-        return None
+                    yield _Version(entry_key, valid_from, valid_to, None if value == _NO_VALUE else value[1:])
 
     def _ends_at(self, key: bytes, time: int) -> bool:
         found = self._first_that_ends_after(key, time - 1)

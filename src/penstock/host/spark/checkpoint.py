@@ -8,6 +8,7 @@
       manifests/<epoch>     one an epoch: the head and the live segments of each task (`Manifest`); epoch 0 is empty and
                             has none
       state/<task>/<id>     segments, and files of rows carried to the next epoch: immutable, named by a digest
+      restoring/<task>      how far a task is in rebuilding its base, while that takes long; news, not state
 
 Every file appears whole or not at all: it is written under a temporary name and renamed, on object stores put in one
 request. A segment in no retained manifest is garbage. Nothing here knows what is in a segment, or of Spark.
@@ -244,6 +245,22 @@ class Checkpoint:
         infos = self._files.get_file_info(fs.FileSelector(f"{self._root}/state/{task}", allow_not_found=True))
         return [(info.base_name, int(info.mtime_ns // 1_000_000)) for info in infos if info.type == fs.FileType.File]
 
+    # ------------------------------------------------------------------------------------------------ restores
+
+    def write_restore_state(self, task: str, data: bytes) -> None:
+        """Say how far `task` is in rebuilding its base."""
+        self._write(_restore_path(task), data)
+
+    def delete_restore_state(self, task: str) -> None:
+        """Say no more of `task`."""
+        self._delete(_restore_path(task))
+
+    def restore_states(self) -> dict[str, bytes]:
+        """Return what is said of each task that rebuilds its base; lists a directory."""
+        infos = self._files.get_file_info(fs.FileSelector(f"{self._root}/restoring", allow_not_found=True))
+        found = {name: self._read(_restore_path(name)) for name in (i.base_name for i in infos) if name[0] != "."}
+        return {task: data for task, data in found.items() if data is not None}
+
     # ------------------------------------------------------------------------------------------------ files
 
     def _read(self, path: str) -> bytes | None:
@@ -313,6 +330,10 @@ def decode_manifest(data: bytes) -> Manifest:
 
 def _manifest_path(epoch: int) -> str:
     return f"manifests/{epoch:012d}"
+
+
+def _restore_path(task: str) -> str:
+    return f"restoring/{task}"
 
 
 def _segment_path(task: str, segment: str) -> str:

@@ -35,6 +35,7 @@ from penstock.host.spark.dependencies import send_code
 from penstock.host.spark.figures import Figures
 from penstock.host.spark.queries import CheckpointQueries
 from penstock.host.spark.restarts import Restarts
+from penstock.host.spark.restore_progress import RestoreWatch
 from penstock.host.spark.running_query import JVM_IS_GONE, LOOK_SECONDS, RunningQuery, start_query
 from penstock.plan.subtopology import BuiltTopology
 
@@ -84,7 +85,8 @@ class SparkHost:
         )
         self._runs = 0
         self._figures = Figures()
-        self._queries = CheckpointQueries(built, config)
+        self._restores = RestoreWatch(self._checkpoint)
+        self._queries = CheckpointQueries(built, config, is_active=self._is_running)
 
     # ------------------------------------------------------------------------------------------------ life
 
@@ -166,8 +168,12 @@ class SparkHost:
         return f"{self._guarantee}; broker {self._config['bootstrap.servers']}; checkpoint {self._checkpoint.uri}"
 
     def statistics(self) -> Mapping[str, Any]:
-        """Return figures as of the last committed epoch: see `Figures.snapshot`."""
-        return self._figures.snapshot()
+        """Return figures as of the last committed epoch, see `Figures.snapshot`, and under `restoring` which tasks
+        rebuild their state, with the entries restored and in all."""
+        return {**self._figures.snapshot(), "restoring": self._restores.snapshot()}
+
+    def _is_running(self) -> bool:
+        return self._query is not None and self._query.is_active
 
     def queries(self) -> StateQueries:
         """Return what answers interactive queries, from the checkpoint, until the host is closed."""
@@ -331,6 +337,7 @@ class SparkHost:
             if manifest.printed:
                 print(manifest.printed, end="", flush=True)
             self._figures.take(manifest)
+        self._restores.look(query.recipe.generation, self._figures.epoch)
 
     def _stop_query(self, is_over: Callable[[], bool]) -> bool:
         """Stop the running query after its epoch; return False where that epoch was given up since it `is_over`."""

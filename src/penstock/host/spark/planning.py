@@ -14,16 +14,16 @@ from pyspark.sql.datasource import InputPartition
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.client.confluent.admin import ConfluentAdmin
-from penstock.errors import BrokerNotFoundError, KafkaError, StreamsError, TaskCorruptedError
+from penstock.errors import KafkaError, TaskCorruptedError
 from penstock.host.spark.carried import carried_bytes, carried_ranges
 from penstock.host.spark.checkpoint import Manifest
 from penstock.host.spark.cleaner import Cleaner
 from penstock.host.spark.crashpoints import crash_point
-from penstock.host.spark.failures import QueryFailedError, encode_failure
 from penstock.host.spark.planner import Limits, first_quota, next_quota, plan, remaining_quota
 from penstock.host.spark.protocol import EpochOffset, GlobalControl, SinkControl, TaskControl
 from penstock.host.spark.recipe import Recipe
 from penstock.host.spark.stage import open_checkpoint
+from penstock.host.spark.topic_ends import TopicEnds
 from penstock.host.spark.waiting import held_bytes, lagging_inputs, lagging_partitions, unread_partitions
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
@@ -36,7 +36,6 @@ PAUSE_FILE, PAUSED_FILE = "pause", "paused"
 """Files of the control directory: the driver asks for no epochs while the first is there; the source process has
 planned none for that."""
 
-_PATIENCE_MS = 120_000  # how long brokers may be away before the query gives up
 _OFFSETS_EVERY_MS = 1_000
 
 
@@ -85,10 +84,8 @@ class Planning:
         self._idle_ms: int = recipe.config["max.task.idle.ms"] if any(recipe.placement.awaitable.values()) else -1
         self._record_bytes: dict[str, float] = {}
         self._manifest: Manifest | None = None
-        self._partitions = [*recipe.inputs, *recipe.global_inputs]
-        self._fixed_ends: dict[TopicPartition, int] | None = None
+        self._ends = TopicEnds(recipe, self._admin, self._clock)
         self._planned_here = 0
-        self._away_since: int | None = None
         self._offsets_at = 0
         self._control = Path(recipe.control_directory)
 
@@ -98,7 +95,7 @@ class Planning:
 
     def fix_ends(self) -> None:
         """Take the ends of the topics now as the last to be read."""
-        self._fixed_ends = self._admin.end_offsets(self._partitions, read_committed=True)
+        self._ends.fix()
 
     def next_epoch(self, start: EpochOffset) -> EpochOffset:
         """Return the end of the epoch after `start`, or `start` when nothing is due or the driver wants no more."""
@@ -110,17 +107,17 @@ class Planning:
             return start
         manifest = self._manifest_of(start)
         now = max(self._clock.milliseconds(), start.planned_ms)
-        ends = self._ends()
+        ends = self._ends.now()
         positions = {tp: start.position(tp) for tp in self._recipe.inputs}
-        self._check_ends(positions, ends)
+        self._ends.check(positions, ends)
         if self._recipe.global_inputs and not ends:
             return start  # what the global stores are to hold is not known while no broker answers
         quota = remaining_quota(self._quota, carried_bytes(manifest))
         held = held_bytes(manifest)
         unread = unread_partitions(self._recipe.placement, self._recipe.inputs, held, self._held_bound)
-        planned = plan(positions, ends, self._record_bytes, quota, unread)
-        lagging = lagging_partitions(planned, ends) if self._idle_ms >= 0 else set()
-        idle_ms = self._idle_ms if self._fixed_ends is None else 0
+        planned = plan(self._ends.readable(positions, ends, now), ends, self._record_bytes, quota, unread)
+        lagging = lagging_partitions(self._ends.without_deleted(planned), ends) if self._idle_ms >= 0 else set()
+        idle_ms = 0 if self._ends.are_fixed else self._idle_ms
         global_positions = self._global_positions(start, ends)
         nothing_new = planned == positions and global_positions == start.global_positions
         waits = bool(lagging) or idle_ms > 0
@@ -185,7 +182,7 @@ class Planning:
         lag."""
         self._cleaner.clean(end.epoch)
         now = self._clock.milliseconds()
-        if now - self._offsets_at < _OFFSETS_EVERY_MS and self._fixed_ends is None:
+        if now - self._offsets_at < _OFFSETS_EVERY_MS and not self._ends.are_fixed:
             return
         self._offsets_at = now
         offsets = {tp: OffsetAndMetadata(end.position(tp)) for tp in self._recipe.inputs}
@@ -217,38 +214,13 @@ class Planning:
         if manifest.epoch == self._planned_here and read:
             self._quota = next_quota(self._quota, read, self._clock.milliseconds() - manifest.planned_ms, self._limits)
 
-    def _ends(self) -> dict[TopicPartition, int]:
-        """Return how far topics may be read now; nothing while no broker answers, for a time."""
-        if self._fixed_ends is not None:
-            return self._fixed_ends
-        try:
-            ends = self._admin.end_offsets(self._partitions, read_committed=True)
-        except BrokerNotFoundError as error:
-            now = self._clock.milliseconds()
-            self._away_since = self._away_since or now
-            if now - self._away_since > _PATIENCE_MS:
-                raise QueryFailedError(encode_failure(error, "")) from error
-            return {}
-        self._away_since = None
-        return ends
-
-    def _check_ends(self, positions: dict[TopicPartition, int], ends: dict[TopicPartition, int]) -> None:
-        for tp, position in positions.items():
-            if self._fixed_ends is None and ends.get(tp, position) < position:
-                error = StreamsError(
-                    f"Topic {tp.topic}, partition {tp.partition} ends at offset {ends[tp]}, but the application has "
-                    f"read up to {position}: the topic was "
-                    "made anew or truncated. Start with a new checkpoint, or with another application.id."
-                )
-                raise QueryFailedError(encode_failure(error, ""))
-
     def _global_positions(self, start: EpochOffset, ends: dict[TopicPartition, int]) -> dict[str, list[int]]:
         """Return how far the global topics are read with the next epoch: to their ends, and never back."""
         positions: dict[str, list[int]] = {}
         for tp in self._recipe.global_inputs:
             before = start.global_positions.get(tp.topic, [])
             reached = before[tp.partition] if tp.partition < len(before) else 0
-            self._check_ends({tp: reached}, ends)
+            self._ends.check({tp: reached}, ends)
             positions.setdefault(tp.topic, []).append(max(reached, ends[tp]))
         return positions
 
@@ -259,7 +231,7 @@ class Planning:
         if any(each["sends"] or not waits for each in carried):
             return True
         due = manifest.due_ms()
-        return due is not None and due <= now and self._fixed_ends is None
+        return due is not None and due <= now and not self._ends.are_fixed
 
 
 def _partitions_by_topic(partitions: set[TopicPartition]) -> dict[str, list[int]]:

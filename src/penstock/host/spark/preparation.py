@@ -18,12 +18,12 @@ from penstock.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2, StreamsConfig, warn_
 from penstock.errors import ConfigError, IncompatibleCheckpointError, StreamsError, TaskCorruptedError
 from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
 from penstock.host.spark.checkpoint import Checkpoint, Manifest, Metadata
+from penstock.host.spark.offset_resets import offset_resets, reset_offsets
 from penstock.host.spark.placement import Placement, differences, external_sink_topics, place, resolve_patterns, shape
 from penstock.host.spark.recipe import Recipe
 from penstock.host.spark.sink import commits_topic
-from penstock.plan.offset_reset import LATEST, NONE, duration_of
 from penstock.plan.partition_grouper import configured_grouper
-from penstock.plan.subtopology import BuiltTopology, SourceSpec
+from penstock.plan.subtopology import BuiltTopology
 from penstock.record import TopicPartition
 
 _WITHOUT_MEANING = (
@@ -74,8 +74,7 @@ def prepare(
     _warn_of_keys(config)
     application_id = str(config.required("application.id"))
     topics = admin.topics()
-    internal = frozenset([*built.repartition_topics, commits_topic(application_id)])
-    topology = resolve_patterns(built, topics, internal)
+    topology = resolve_patterns(built, topics, internal_topics(built, application_id))
     placement = place(topology, topics, parallelism, configured_grouper(config))
     _check_sink_topics(topology, topics, config)
     metadata = checkpoint.read_metadata()
@@ -107,6 +106,11 @@ def prepare(
     last = _last_manifest(checkpoint, metadata)
     checkpoint.forget_unfinished_start()
     return Prepared(recipe, guarantee, last, ends)
+
+
+def internal_topics(topology: BuiltTopology, application_id: str) -> frozenset[str]:
+    """Return the topics that are the application's own, and that no pattern of it matches."""
+    return frozenset([*topology.repartition_topics, commits_topic(application_id)])
 
 
 def _new_metadata(
@@ -185,30 +189,12 @@ def _begin(
 ) -> dict[str, list[int]]:
     """Return where each source topic is begun: as its source or the configuration says; raises StreamsError where that
     is nowhere."""
-    resets = {
-        topic: node.offset_reset or config["auto.offset.reset"]
-        for spec in topology.subtopologies
-        for node in spec.nodes
-        if isinstance(node, SourceSpec)
-        for topic in node.topics
-    }
-    inputs = _inputs(topology, placement)
-    first = admin.beginning_offsets(inputs)
+    resets = offset_resets(topology, config)
+    inputs = sorted(_inputs(topology, placement))
+    offsets = reset_offsets(admin, {tp: resets[tp.topic] for tp in inputs}, ends, clock.milliseconds())
     begin: dict[str, list[int]] = {}
-    for tp in sorted(inputs):
-        reset = resets[tp.topic]
-        duration = duration_of(reset)
-        if reset == NONE:
-            raise StreamsError(
-                f"There is no position for topic {tp.topic}, and its source is to begin nowhere (offset reset none). "
-                "Give it another, or start on a checkpoint of this application."
-            )
-        if duration is not None:
-            since = clock.milliseconds() - duration
-            offset = admin.offsets_for_time([tp], since).get(tp, ends[tp])
-        else:
-            offset = ends[tp] if reset == LATEST else first[tp]
-        begin.setdefault(tp.topic, []).append(offset)
+    for tp in inputs:
+        begin.setdefault(tp.topic, []).append(offsets[tp])
     return begin
 
 

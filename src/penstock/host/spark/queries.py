@@ -6,18 +6,32 @@ Which stores there are says the program; what is in them, the manifests and segm
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import InvalidStateStoreError, InvalidStateStorePartitionError, UnknownStateStoreError
 from penstock.host.api import Staleness
-from penstock.host.spark.checkpoint import Checkpoint
+from penstock.host.spark.checkpoint import Checkpoint, Manifest
 from penstock.host.spark.state_reader import StateReader
+from penstock.host.spark.store_positions import position_of, source_partitions
 from penstock.plan.subtopology import BuiltTopology
 from penstock.state.api import StateStore
+from penstock.state.query.execution import is_permitted, run_query
+from penstock.state.query.position import PositionBound
 from penstock.state.query.queryable import QueryableStoreType, StoreQueryParameters
+from penstock.state.query.request import FailureReason, QueryResult, StateQueryRequest, StateQueryResult
+from penstock.task.standby_task import StandbySnapshot
+
+_NOT_ACTIVE = QueryResult.for_failure(
+    FailureReason.NOT_ACTIVE,
+    "Query requires a running active task, but the application does not run in this process, or is rebalancing.",
+)
+_NOT_PRESENT = QueryResult.for_failure(
+    FailureReason.NOT_PRESENT, "The requested partition was not present at the time of the query."
+)
 
 
 class CheckpointQueries:
@@ -28,10 +42,13 @@ class CheckpointQueries:
         built: BuiltTopology,
         config: StreamsConfig,
         checkpoint: Checkpoint | None = None,
+        is_active: Callable[[], bool] = lambda: False,
         clock: Clock | None = None,
     ) -> None:
         """Answer for the topology `built`, from the checkpoint that `config` names unless one is given; nothing is
-        opened before the first query."""
+        opened before the first query. is_active: says whether this process runs the application at this time."""
+        self._built = built
+        self._is_active = is_active
         self._clock = clock or SystemClock()
         self._builders = {name: store for spec in built.subtopologies for name, store in spec.stores.items()}
         checkpoint = checkpoint or Checkpoint(config.checkpoint_directory())
@@ -48,6 +65,45 @@ class CheckpointQueries:
         that name."""
         self._check_known(parameters.store_name)
         return parameters.queryable_store_type.create(_Provider(self._reader, parameters), parameters.store_name)
+
+    def query(self, request: StateQueryRequest) -> StateQueryResult:
+        """Return what each partition answers, all as of one commit: the newest where a bound or an active task is asked
+        for.
+
+        Raises:
+            UnknownStateStoreError: the topology has no store of that name.
+            SerializationError: a key of the query cannot be written with the serde of the store.
+            UnsupportedOperationError: Kafka refuses such a query of such a store.
+        """
+        self._check_known(request.store_name)
+        active = self._is_active()
+        if request.active_required or not request.position_bound.is_unbounded():
+            self._reader.look()
+        snapshot = self._reader.read(request.store_name, request.partitions)
+        if request.active_required and not active:
+            results = {task.task.partition: _NOT_ACTIVE for task in snapshot.tasks}
+        else:
+            results = {task.task.partition: self._answer(request, task, snapshot.manifest) for task in snapshot.tasks}
+        for partition in request.partitions or ():
+            results.setdefault(partition, _NOT_PRESENT)
+        return StateQueryResult(results)
+
+    def _answer(self, request: StateQueryRequest, task: StandbySnapshot, manifest: Manifest) -> QueryResult:
+        began, partition = time.perf_counter_ns(), task.task.partition
+        needed = source_partitions(self._built, request.store_name, partition, manifest.offsets)
+        position = position_of(needed, manifest.offsets)
+        bound = PositionBound.unbounded() if request.active_required else request.position_bound
+        store = task.store(request.store_name)
+        if is_permitted(position, bound, needed, partition):
+            result = run_query(store, request.query)
+        else:
+            result = QueryResult.not_up_to_bound(position, bound, partition)
+        if request.execution_info_enabled:
+            result = result.add_execution_info(
+                f"Handled in {type(store).__name__} of task {task.task} as of epoch {manifest.epoch} in "
+                f"{time.perf_counter_ns() - began}ns"
+            )
+        return result.with_position(position)
 
     def staleness(self) -> Staleness:
         """Return as of when queries are answered now; raises StateStoreNotAvailableError where there is no
@@ -74,10 +130,11 @@ class _Provider:
     def __init__(self, reader: StateReader, parameters: StoreQueryParameters) -> None:
         self._reader = reader
         self._partition = parameters.partition
+        self._partitions = None if parameters.partition is None else (parameters.partition,)
 
     def stores(self, store_name: str, store_type: QueryableStoreType) -> Sequence[StateStore]:
         """Return the stores of the partitions that are asked for, all as of one commit."""
-        found = [task.store(store_name) for task in self._reader.read(store_name, self._partition).tasks]
+        found = [task.store(store_name) for task in self._reader.read(store_name, self._partitions).tasks]
         stores = [store for store in found if store is not None]
         if not stores:
             if self._partition is not None:

@@ -19,8 +19,9 @@ import cloudpickle
 from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
+from penstock.host.spark.offset_resets import offset_resets
 from penstock.host.spark.placement import Placement
-from penstock.plan.subtopology import BuiltTopology, SubtopologySpec
+from penstock.plan.subtopology import BuiltTopology, SourceSpec, SubtopologySpec
 from penstock.record import TopicPartition
 
 
@@ -64,6 +65,18 @@ class Recipe:
             for task in self.placement.tasks
             for tp in self.placement.inputs_of(task, self.topology.repartition_topics)
         )
+
+    @cached_property
+    def offset_resets(self) -> Mapping[str, str]:
+        """The offset reset of each source topic."""
+        return offset_resets(self.topology, self.config)
+
+    @cached_property
+    def pattern_topics(self) -> frozenset[str]:
+        """The source topics that only patterns name: the application goes on when one is deleted."""
+        sources = [node for spec in self.topology.subtopologies for node in spec.nodes if isinstance(node, SourceSpec)]
+        matched = {topic for node in sources if node.pattern is not None for topic in node.topics}
+        return frozenset(matched - {topic for node in sources if node.pattern is None for topic in node.topics})
 
     @cached_property
     def global_inputs(self) -> tuple[TopicPartition, ...]:

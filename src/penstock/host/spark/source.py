@@ -17,10 +17,10 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from penstock.host.spark.clients import open_fetcher
 from penstock.host.spark.global_state import global_stores
 from penstock.host.spark.planning import EpochPartition, Planning, Range
 from penstock.host.spark.protocol import EpochOffset
+from penstock.host.spark.reading import read_range
 from penstock.host.spark.recipe import Recipe, load_recipe
 from penstock.host.spark.rows import CONTROL, DATA, SCHEMA_DDL, Row, TaskInput, encode_batch, write_rows
 from penstock.host.spark.stage import ended_by_failure, prepare_worker, run_task
@@ -122,7 +122,7 @@ def _partition_rows(recipe: Recipe, partition: EpochPartition) -> Iterator[Row]:
     with global_stores(recipe, partition.global_control) as stores:
         for task, control in partition.controls:
             level, number, _ = places[task]
-            inputs = _fetched(recipe, ranges.get(task, []))
+            inputs = _fetched(recipe, ranges.get(task, []), control.planned_ms)
             if level == 0:
                 yield from run_task(recipe, task, control, inputs, stores)
             else:
@@ -130,10 +130,9 @@ def _partition_rows(recipe: Recipe, partition: EpochPartition) -> Iterator[Row]:
                 yield from _passed_on(recipe, level, number, inputs)
 
 
-def _fetched(recipe: Recipe, ranges: list[Range]) -> Iterator[TaskInput]:
-    fetcher = open_fetcher(recipe)
+def _fetched(recipe: Recipe, ranges: list[Range], planned_ms: int) -> Iterator[TaskInput]:
     for each in ranges:
-        for batch in fetcher.fetch(each.partition, each.start, each.end, read_committed=True):
+        for batch in read_range(recipe, each.partition, each.start, each.end, planned_ms):
             yield TaskInput(0, *each.partition, batch)
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import fcntl
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -100,16 +100,16 @@ class StateReader:
         self._clock = clock or SystemClock()
         self._refresh_ms: int = config["penstock.query.refresh.ms"]
         self._lock = threading.RLock()
-        self._looked_at = 0
+        self._looked_at: int | None = None
         self._manifest: Manifest | None = None
         self._stored: StoredTasks | None = None
         self._standby: dict[TaskId, StandbyTask] = {}
         self._slot: _Slot | None = None
         self._open = True
 
-    def read(self, store_name: str, partition: int | None = None) -> StateSnapshot:
-        """Return the tasks that have the store `store_name`, or that of one partition, as of the newest commit that is
-        known; no tasks where there is no such partition.
+    def read(self, store_name: str, partitions: Collection[int] | None = None) -> StateSnapshot:
+        """Return the tasks that have the store `store_name`, all or those of `partitions`, as of the newest commit that
+        is known; partitions that there are not are left out.
 
         Raises:
             StateStoreNotAvailableError: there is no checkpoint.
@@ -120,7 +120,7 @@ class StateReader:
         with self._lock:
             for _ in range(_MOST_TRIES):
                 manifest = self._newest()
-                wanted = [t for t in self._tasks(store_name) if partition is None or t.partition == partition]
+                wanted = [t for t in self._tasks(store_name) if partitions is None or t.partition in partitions]
                 try:
                     return StateSnapshot(manifest, tuple(self._updated(task, manifest) for task in wanted))
                 except _SegmentGoneError as error:
@@ -134,6 +134,11 @@ class StateReader:
             f"The application commits and clears away segments of {self._checkpoint.uri} faster than they are read: "
             f"set penstock.manifests.retained higher than {self._config['penstock.manifests.retained']}."
         )
+
+    def look(self) -> None:
+        """Have the next read look for a newer commit, however new the last look is."""
+        with self._lock:
+            self._looked_at = None
 
     def newest(self) -> Manifest:
         """Return the newest manifest that is known, after a look if one is due; raises as `read`."""
@@ -166,7 +171,7 @@ class StateReader:
                 f"The state of {self._checkpoint.uri} is no longer read here: it was closed. Open it again."
             )
         now = self._clock.milliseconds()
-        if self._manifest is None or not 0 <= now - self._looked_at < self._refresh_ms:
+        if self._looked_at is None or not 0 <= now - self._looked_at < self._refresh_ms:
             self._look()
             self._looked_at = now
         assert self._manifest is not None

@@ -22,10 +22,12 @@ from penstock.host.spark.checkpoint import Checkpoint, TaskEntry
 from penstock.host.spark.crashpoints import crash_point
 from penstock.host.spark.protocol import TaskControl
 from penstock.host.spark.recipe import Recipe
+from penstock.host.spark.restore_progress import RestoreProgress
 from penstock.plan.subtopology import TaskId
 from penstock.state.api import Base, Changes
-from penstock.state.lmdb import LmdbBase
+from penstock.state.lmdb import FIRST_MAP_BYTES, LmdbBase
 from penstock.state.memory import MemoryBase
+from penstock.state.restoring import changes_of
 from penstock.state.segment_log import Path as Route
 from penstock.state.segment_log import SegmentLog, entries_from, log_from_json, log_to_json, maintenance_due, path
 from penstock.state.segments import (
@@ -68,7 +70,7 @@ class TaskState:
         self._control = control
         self._log: SegmentLog = log_from_json(dict(control.entry.segments))
         # A task without stores has nothing to keep on this machine.
-        self.base: Base = LmdbBase(base_directory(recipe, self._task)) if self._spec.stores else MemoryBase()
+        self.base: Base = self._open_base() if self._spec.stores else MemoryBase()
         self.checkpoint: TaskCheckpoint | None = None
         self.spilled = SpilledChanges(self.base, self._open_scratch, self._write_part)
         self._parts: list[SegmentInfo] = []
@@ -111,6 +113,11 @@ class TaskState:
         header = SegmentHeader(parent, self._stores(), checkpoint)
         return self._write(encode(header, changes, max_bytes=self._recipe.config["penstock.segment.max.bytes"]))
 
+    def _open_base(self) -> Base:
+        # a map that the state fits in twice over: while it grows, a rebuild begins anew
+        map_bytes = max(FIRST_MAP_BYTES, 4 * self._log.content_bytes())
+        return LmdbBase(base_directory(self._recipe, self._task), map_bytes)
+
     def _open_scratch(self) -> Base:
         return LmdbBase(self._scratch / uuid.uuid4().hex)
 
@@ -151,8 +158,7 @@ class TaskState:
         """Apply the segments of `route`; raises TaskMigratedError if another process moves the base meanwhile."""
         read: Segment | None = None
         if route.rebuild:
-            commits = partial(self._changes, route.segments)
-            self.base.rebuild(commits, self._stamp(route.segments[-1].last))
+            self._rebuild(route)
         else:
             for info in route.segments:
                 read = self._read(info)
@@ -160,9 +166,17 @@ class TaskState:
         crash_point("base.after_apply", self._control.epoch)
         return read
 
-    def _changes(self, segments: tuple[SegmentInfo, ...]) -> Iterator[Changes]:
-        for info in segments:
-            yield self._read(info).changes
+    def _rebuild(self, route: Route) -> None:
+        progress = RestoreProgress(self._files, self._recipe.generation, self._task, self._control.epoch)
+
+        def commits() -> Iterator[Changes]:
+            progress.begin(route.segments)
+            return changes_of(route.segments, self._read_file, progress.restored)
+
+        try:
+            self.base.rebuild(commits, self._stamp(route.segments[-1].last))
+        finally:
+            progress.end()
 
     def _forget_other_life(self) -> None:
         if self._spec.stores and self._position() is None and self.base.stamp() is not None:
@@ -218,6 +232,9 @@ class TaskState:
         return [info for info, _ in encoded]
 
     def _read(self, info: SegmentInfo) -> Segment:
+        return decode(self._read_file(info), info.id)
+
+    def _read_file(self, info: SegmentInfo) -> bytes:
         data = self._files.read_segment(self._task, info.id.hex())
         if data is None:
             raise TaskCorruptedError(
@@ -225,7 +242,7 @@ class TaskState:
                 f"epoch {self._control.epoch - 1} names "
                 "it: files were deleted. Restore the checkpoint from a copy, or delete it to start anew."
             )
-        return decode(data, info.id)
+        return data
 
     def _stores(self) -> tuple[tuple[str, str], ...]:
         return tuple((name, builder.kind) for name, builder in sorted(self._spec.stores.items()))

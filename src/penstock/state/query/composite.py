@@ -14,20 +14,21 @@ from penstock.errors import UnsupportedOperationError
 from penstock.record import KeyValue
 from penstock.serdes import Serde
 from penstock.state.api import KeyValueIterator
+from penstock.state.query.values import ValueOf
 
-Shown = tuple[Any, Callable[[Any], Any]]
+Shown = tuple[Any, ValueOf]
 """A store of one partition, and what it shows of a value."""
 
 
 class CompositeKeyValueIterator:
     """Iterates over one iterator after the other, each opened when it is its turn (implements KeyValueIterator)."""
 
-    def __init__(self, store_name: str, opened: Iterator[tuple[KeyValueIterator, Callable[[Any], Any]]]) -> None:
+    def __init__(self, store_name: str, opened: Iterator[tuple[KeyValueIterator, ValueOf]]) -> None:
         """Take the iterators of the store `store_name`, which are opened by asking for them, each with what it shows of
         a value."""
         self._store_name = store_name
         self._rest = opened
-        self._current: tuple[KeyValueIterator, Callable[[Any], Any]] | None = None
+        self._current: tuple[KeyValueIterator, ValueOf] | None = None
         self._open = True
 
     def __iter__(self) -> CompositeKeyValueIterator:
@@ -55,7 +56,7 @@ class CompositeKeyValueIterator:
             self._current[0].close()
         self._current, self._rest = None, iter(())
 
-    def _with_next(self) -> tuple[KeyValueIterator, Callable[[Any], Any]]:
+    def _with_next(self) -> tuple[KeyValueIterator, ValueOf]:
         """Return the first iterator that has another entry; raises StopIteration if none has."""
         if not self._open:
             raise RuntimeError(f"Iterator for store {self._store_name} has already been closed.")

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Protocol
 
-from penstock.record import AggregationWithHeaders, ValueAndTimestamp
 from penstock.state.api import ReadOnlyKeyValueStore, StateStore
 from penstock.state.key_value_store import MeteredKeyValueStore
 from penstock.state.metered import MeteredStore
@@ -22,6 +21,7 @@ from penstock.state.query.composite import (
     CompositeReadOnlyWindowStore,
     Shown,
 )
+from penstock.state.query.values import ValueOf, as_it_is, plain_of, timestamped_of
 from penstock.state.session_store import MeteredSessionStore
 from penstock.state.window_store import MeteredWindowStore
 from penstock.state.windowed_api import ReadOnlySessionStore, ReadOnlyWindowStore
@@ -90,14 +90,14 @@ class _BuiltInType(ABC):
         """Return a function that gives the stores as they are now, each with what it shows of a value."""
         return lambda: [(store, self._value_of(store)) for store in provider.stores(store_name, self)]
 
-    def _value_of(self, store: Any) -> Callable[[Any], Any]:
-        if self.values is _Values.WITH_HEADERS:
-            return _as_it_is
-        if self.kind is MeteredSessionStore:
-            return _aggregation if store.with_headers else _as_it_is
-        if self.values is _Values.PLAIN:
-            return _value if store.timestamped else _as_it_is
-        return _value_and_timestamp if store.with_headers else _as_it_is
+    def _value_of(self, store: Any) -> ValueOf:
+        match self.values:
+            case _Values.PLAIN:
+                return plain_of(store)
+            case _Values.TIMESTAMPED:
+                return timestamped_of(store)
+            case _Values.WITH_HEADERS:
+                return as_it_is
 
 
 class KeyValueStoreType(_BuiltInType):
@@ -197,19 +197,3 @@ class StoreQueryParameters:
     def stale_stores_enabled(self) -> bool:
         """Return whether copies that may be behind will do."""
         return self.stale_stores
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
-def _value(value: ValueAndTimestamp) -> Any:
-    return value.value
-
-
-def _value_and_timestamp(value: ValueAndTimestamp) -> ValueAndTimestamp:
-    return ValueAndTimestamp(value.value, value.timestamp)
-
-
-def _aggregation(value: Any) -> Any:
-    return value.aggregation if isinstance(value, AggregationWithHeaders) else value

@@ -1,0 +1,58 @@
+"""Where a partition is read that has no position, or whose position is no longer there: as `auto.offset.reset` or the
+reset of its source says (Kafka: StreamThread.resetOffsets)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.client.api import Admin
+from penstock.config import StreamsConfig
+from penstock.errors import StreamsError
+from penstock.plan.offset_reset import LATEST, NONE, duration_of
+from penstock.plan.subtopology import BuiltTopology, SourceSpec
+from penstock.record import TopicPartition
+
+
+def offset_resets(topology: BuiltTopology, config: StreamsConfig) -> dict[str, str]:
+    """Return the reset of each source topic of `topology`, whose patterns are resolved."""
+    return {
+        topic: node.offset_reset or config["auto.offset.reset"]
+        for spec in topology.subtopologies
+        for node in spec.nodes
+        if isinstance(node, SourceSpec)
+        for topic in node.topics
+    }
+
+
+def reset_offsets(
+    admin: Admin, resets: Mapping[TopicPartition, str], ends: Mapping[TopicPartition, int], now_ms: int
+) -> dict[TopicPartition, int]:
+    """Return where partitions are to be read.
+
+    Args:
+        admin: a client of the brokers.
+        resets: the reset of each partition.
+        ends: their ends, for those that begin there.
+        now_ms: from when on a duration counts back.
+
+    Raises:
+        StreamsError: a reset is `none`.
+    """
+    refused = sorted(tp for tp, reset in resets.items() if reset == NONE)
+    if refused:
+        raise StreamsError(
+            f"There is no position for topic {refused[0].topic}, partition {refused[0].partition}, or its records "
+            "were deleted before they were read, and its source is to begin nowhere (offset reset none). Give the "
+            "source another reset, or start on a checkpoint of this application."
+        )
+    first = admin.beginning_offsets([tp for tp, reset in resets.items() if reset != LATEST])
+    offsets = {tp: first.get(tp, ends[tp]) for tp in resets}
+    by_duration: dict[int, list[TopicPartition]] = {}
+    for tp, reset in resets.items():
+        duration = duration_of(reset)
+        if duration is not None:
+            by_duration.setdefault(duration, []).append(tp)
+    for duration, partitions in by_duration.items():
+        found = admin.offsets_for_time(partitions, now_ms - duration)
+        offsets.update({tp: found.get(tp, ends[tp]) for tp in partitions})
+    return offsets

@@ -1,0 +1,53 @@
+"""Reads the ranges of topics that an epoch was planned to read, though topics change meanwhile. Runs in workers.
+
+A range that was planned must be readable for ever, or no later epoch ever runs. So what retention has deleted of it is
+left out, as the offset reset of its source says, and a topic that a pattern had matched and that is deleted has no more
+records. Everything else that is missing is an error.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from penstock.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from penstock.host.spark.clients import open_admin, open_fetcher
+from penstock.host.spark.offset_resets import reset_offsets
+from penstock.host.spark.recipe import Recipe
+from penstock.record import RecordBatch, TopicPartition
+
+_log = logging.getLogger(__name__)
+
+_MOST_RESETS = 8
+"""How often retention may overtake the reading of one range."""
+
+
+def read_range(
+    recipe: Recipe, partition: TopicPartition, start: int, end: int, planned_ms: int
+) -> Iterator[RecordBatch]:
+    """Yield the committed records of `partition` from `start` to before `end`, as far as there are any left.
+
+    planned_ms: the clock of the epoch. Raises KafkaError where they cannot be read now, and StreamsError where records
+    have been deleted and the offset reset is `none`.
+    """
+    reached = start
+    for attempt in range(_MOST_RESETS):
+        try:
+            for batch in open_fetcher(recipe).fetch(partition, reached, end, read_committed=True):
+                yield batch
+                reached = int(batch.offsets[-1]) + 1
+            return
+        except OffsetOutOfRangeError:
+            if attempt == _MOST_RESETS - 1:
+                raise
+            reset = {partition: recipe.offset_resets[partition.topic]}
+            found = reset_offsets(open_admin(recipe), reset, {partition: end}, planned_ms)[partition]
+            if found <= reached:
+                raise
+            _log.warning("Records %d to %d of %s were deleted before they were read.", reached, found - 1, partition)
+            reached = min(found, end)
+        except UnknownTopicOrPartitionError:
+            if partition.topic not in recipe.pattern_topics or partition.topic in open_admin(recipe).topics():
+                raise
+            _log.warning("Topic %s was deleted before its records were read.", partition.topic)
+            return

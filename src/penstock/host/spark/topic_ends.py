@@ -1,0 +1,148 @@
+"""How far the topics of an application may be read, and from where: what planning asks the brokers for.
+
+Brokers may be away for a time, topics may be deleted, retention may delete what was to be read next. What an epoch is
+planned with goes into its offset; so nothing here needs to be the same when it is asked again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from penstock.client.api import Admin
+from penstock.clock import Clock
+from penstock.errors import (
+    BrokerNotFoundError,
+    KafkaError,
+    MissingSourceTopicError,
+    StreamsError,
+    UnknownTopicOrPartitionError,
+)
+from penstock.host.spark.failures import QueryFailedError, encode_failure
+from penstock.host.spark.offset_resets import reset_offsets
+from penstock.host.spark.recipe import Recipe
+from penstock.record import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+_PATIENCE_MS = 120_000  # how long brokers may be away before the query gives up
+_BEGINNINGS_EVERY_MS = 10_000
+
+
+class TopicEnds:
+    """Asks for the ends of all source topics and global topics; lives as long as the query."""
+
+    def __init__(self, recipe: Recipe, admin: Admin, clock: Clock) -> None:
+        """Take what to ask about, and whom."""
+        self._recipe = recipe
+        self._admin = admin
+        self._clock = clock
+        self._partitions = [*recipe.inputs, *recipe.global_inputs]
+        self._fixed: dict[TopicPartition, int] | None = None
+        self._away_since: int | None = None
+        self._beginnings: dict[TopicPartition, int] = {}
+        self._beginnings_at: int | None = None
+
+    @property
+    def are_fixed(self) -> bool:
+        """Whether the ends are those that were fixed, since the query is to stop there."""
+        return self._fixed is not None
+
+    def fix(self) -> None:
+        """Take the ends of now as the last to be read."""
+        self._fixed = self._admin.end_offsets(self._partitions, read_committed=True)
+
+    def now(self) -> dict[TopicPartition, int]:
+        """Return how far each partition may be read; nothing while no broker answers, for a time. A topic that only a
+        pattern names and that is deleted has no ends.
+
+        Raises:
+            QueryFailedError: the brokers have been away for too long, or a topic that the application reads by its name
+                is deleted.
+        """
+        if self._fixed is not None:
+            return self._fixed
+        try:
+            ends = self._ask()
+        except BrokerNotFoundError as error:
+            now = self._clock.milliseconds()
+            self._away_since = self._away_since or now
+            if now - self._away_since > _PATIENCE_MS:
+                raise QueryFailedError(encode_failure(error, "")) from error
+            return {}
+        self._away_since = None
+        return ends
+
+    def _ask(self) -> dict[TopicPartition, int]:
+        try:
+            return self._admin.end_offsets(self._partitions, read_committed=True)
+        except UnknownTopicOrPartitionError:
+            topics = self._admin.topics()
+        gone = sorted({tp.topic for tp in self._partitions if tp.topic not in topics})
+        named = [topic for topic in gone if topic not in self._recipe.pattern_topics]
+        if named:
+            raise _failed(
+                MissingSourceTopicError(
+                    f"Source topics that were deleted while the application ran: {', '.join(named)}. Create them "
+                    f"again and start on a new checkpoint, for example with: penstock topics create {' '.join(named)}"
+                )
+            )
+        if gone:
+            _log.warning("Topics that a pattern matched were deleted: %s.", ", ".join(gone))
+        self._partitions = [tp for tp in self._partitions if tp.partition < topics.get(tp.topic, 0)]
+        return self._admin.end_offsets(self._partitions, read_committed=True)
+
+    def without_deleted(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return `positions` but for those of partitions that are known to be deleted, for which nobody waits."""
+        there = set(self._partitions)
+        return {tp: position for tp, position in positions.items() if tp in there}
+
+    def check(self, positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
+        """Raise QueryFailedError where a partition ends before its position: it is another topic of the same name."""
+        for tp, position in positions.items():
+            if self._fixed is None and ends.get(tp, position) < position:
+                raise _failed(
+                    StreamsError(
+                        f"Topic {tp.topic}, partition {tp.partition} ends at offset {ends[tp]}, but the application "
+                        f"has read up to {position}: the topic was made anew or truncated. Start with a new "
+                        "checkpoint, or with another application.id."
+                    )
+                )
+
+    def readable(
+        self, positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], now_ms: int
+    ) -> dict[TopicPartition, int]:
+        """Return from where partitions can be read: `positions`, and where the records there are deleted what the
+        offset reset says. Brokers are asked now and then; what is deleted meanwhile the workers find out.
+
+        Raises:
+            QueryFailedError: records are deleted, and the reset is `none`.
+        """
+        self._look_for_beginnings([tp for tp, end in ends.items() if tp in positions and positions[tp] < end])
+        deleted = [tp for tp, position in positions.items() if position < self._beginnings.get(tp, 0) and tp in ends]
+        if not deleted:
+            return dict(positions)
+        resets = {tp: self._recipe.offset_resets[tp.topic] for tp in deleted}
+        try:
+            found = reset_offsets(self._admin, resets, ends, now_ms)
+        except KafkaError:
+            return dict(positions)  # asked again with the next epoch
+        except StreamsError as error:
+            raise _failed(error) from error
+        for tp, offset in found.items():
+            _log.warning("Records of %s from offset %d on are deleted; reading on at %d.", tp, positions[tp], offset)
+        return {**positions, **{tp: max(positions[tp], offset) for tp, offset in found.items()}}
+
+    def _look_for_beginnings(self, lagging: list[TopicPartition]) -> None:
+        now = self._clock.milliseconds()
+        if not lagging or (self._beginnings_at is not None and now - self._beginnings_at < _BEGINNINGS_EVERY_MS):
+            return
+        try:
+            self._beginnings = self._admin.beginning_offsets(lagging)
+        except KafkaError:
+            return  # asked again with the next epoch
+        self._beginnings_at = now
+
+
+def _failed(error: StreamsError) -> QueryFailedError:
+    return QueryFailedError(encode_failure(error, ""))

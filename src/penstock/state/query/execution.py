@@ -1,0 +1,192 @@
+"""Answers a query from one store (Kafka class: StoreQueryUtils and the `query` methods of its stores).
+
+Pure functions: who has the store, and what it has seen, is told. A store of a user's own answers its queries itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any, Protocol, runtime_checkable
+
+from penstock.errors import SerializationError, StreamsError, UnsupportedOperationError
+from penstock.record import TopicPartition
+from penstock.state.api import KeyValueIterator
+from penstock.state.key_value_store import MeteredKeyValueStore
+from penstock.state.query.composite import CompositeKeyValueIterator
+from penstock.state.query.position import Position, PositionBound
+from penstock.state.query.queries import (
+    KeyQuery,
+    MultiVersionedKeyQuery,
+    Query,
+    RangeQuery,
+    ResultOrder,
+    TimestampedKeyQuery,
+    TimestampedRangeQuery,
+    VersionedKeyQuery,
+    WindowKeyQuery,
+    WindowRangeQuery,
+)
+from penstock.state.query.request import FailureReason, QueryResult
+from penstock.state.query.values import ValueOf, aggregation_of, plain_of, timestamped_of
+from penstock.state.session_store import MeteredSessionStore
+from penstock.state.versioned_store import MeteredVersionedKeyValueStore
+from penstock.state.window_store import MeteredWindowStore
+
+
+@runtime_checkable
+class AnsweringStateStore(Protocol):
+    """A store of a user's own that answers queries (Kafka method: StateStore.query)."""
+
+    def query(self, query: Query) -> QueryResult:
+        """Return the answer to `query`, or QueryResult.for_unknown_query_type."""
+        ...
+
+
+def run_query(store: Any, query: Query) -> QueryResult:
+    """Return what `store` answers to `query`; raises SerializationError where a key cannot be written, and
+    UnsupportedOperationError for queries that Kafka refuses so."""
+    try:
+        match store:
+            case MeteredKeyValueStore():
+                return _of_key_value_store(store, query)
+            case MeteredWindowStore():
+                return _of_window_store(store, query)
+            case MeteredSessionStore():
+                return _of_session_store(store, query)
+            case MeteredVersionedKeyValueStore():
+                return _of_versioned_store(store, query)
+            case AnsweringStateStore():
+                return store.query(query)
+            case _:
+                return QueryResult.for_unknown_query_type(query, store)
+    except (SerializationError, UnsupportedOperationError):
+        raise
+    except StreamsError as error:
+        return QueryResult.for_failure(
+            FailureReason.STORE_EXCEPTION, f"{type(store).__name__} failed to handle query {query}: {error}"
+        )
+
+
+def is_permitted(position: Position, bound: PositionBound, needed: Collection[TopicPartition], partition: int) -> bool:
+    """Return whether who is at `position` has seen what `bound` asks of one partition of a store.
+
+    needed: the partitions of the source topics on which this partition of the store depends; a bound on others of these
+    topics does not matter here. partition: the number of the store's partition, which a bound on an unknown topic
+    is for.
+    """
+    topics = {topic for topic, _ in needed}
+    for topic, bounds in bound.position.offsets.items():
+        seen = position.partition_positions(topic)
+        for number, offset in bounds.items():
+            counts = TopicPartition(topic, number) in needed or (topic not in topics and number == partition)
+            if counts and seen.get(number, -1) < offset:
+                return False
+    return True
+
+
+def _of_key_value_store(store: MeteredKeyValueStore, query: Query) -> QueryResult:
+    match query:
+        case TimestampedKeyQuery() | TimestampedRangeQuery() if not store.timestamped:
+            return QueryResult.for_unknown_query_type(query, store)
+        case TimestampedKeyQuery(key=key):
+            return _value(store.get(key), timestamped_of(store))
+        case KeyQuery(key=key):
+            return _value(store.get(key), plain_of(store))
+        case TimestampedRangeQuery():
+            return _entries(store, _range(store, query), timestamped_of(store))
+        case RangeQuery():
+            return _entries(store, _range(store, query), plain_of(store))
+        case _:
+            return QueryResult.for_unknown_query_type(query, store)
+
+
+def _range(store: MeteredKeyValueStore, query: RangeQuery) -> KeyValueIterator:
+    read = store.reverse_range if query.order is ResultOrder.DESCENDING else store.range
+    return read(query.lower, query.upper)
+
+
+def _of_window_store(store: MeteredWindowStore, query: Query) -> QueryResult:
+    match query:
+        case WindowKeyQuery(key=key, time_from=int(time_from), time_to=int(time_to)):
+            return _entries(store, store.fetch(key, time_from, time_to), timestamped_of(store))
+        case WindowKeyQuery():
+            return _only(store, query, "it only supports closed-range queries")
+        case WindowRangeQuery(time_from=int(time_from), time_to=int(time_to)):
+            return _entries(store, store.fetch_all(time_from, time_to), timestamped_of(store))
+        case WindowRangeQuery():
+            return _only(store, query, "WindowStores only supports WindowRangeQuery.with_window_start_range")
+        case _:
+            return QueryResult.for_unknown_query_type(query, store)
+
+
+def _of_session_store(store: MeteredSessionStore, query: Query) -> QueryResult:
+    match query:
+        case WindowRangeQuery(key=None):
+            return _only(store, query, "SessionStores only support WindowRangeQuery.with_key")
+        case WindowRangeQuery(key=key):
+            return _entries(store, store.fetch(key), aggregation_of(store))
+        case _:
+            return QueryResult.for_unknown_query_type(query, store)
+
+
+def _of_versioned_store(store: MeteredVersionedKeyValueStore, query: Query) -> QueryResult:
+    match query:
+        case TimestampedKeyQuery() | TimestampedRangeQuery():
+            return QueryResult.for_unknown_query_type(query, store)
+        case KeyQuery() | RangeQuery():
+            raise UnsupportedOperationError(
+                f"Versioned stores do not support {type(query).__name__} queries at this time."
+            )
+        case VersionedKeyQuery(key=key, as_of_timestamp=as_of):
+            return QueryResult.for_result(store.get_version(key, as_of))
+        case MultiVersionedKeyQuery(key=key, time_from=time_from, time_to=time_to, order=order):
+            if time_from is not None and time_to is not None and time_from > time_to:
+                raise ValueError("The `from_time` timestamp must be smaller than the `to_time` timestamp.")
+            versions = store.versions(key, time_from, time_to, order is ResultOrder.ASCENDING)
+            return QueryResult.for_result(VersionedRecordIterator(versions))
+        case _:
+            return QueryResult.for_unknown_query_type(query, store)
+
+
+class VersionedRecordIterator:
+    """Iterates over VersionedRecords; a context manager (Kafka class: VersionedRecordIterator)."""
+
+    def __init__(self, records: Iterator[Any]) -> None:
+        """Give `records`."""
+        self._records = records
+        self._open = True
+
+    def __iter__(self) -> VersionedRecordIterator:
+        return self
+
+    def __next__(self) -> Any:
+        if not self._open:
+            raise RuntimeError("The iterator is out of scope.")
+        return next(self._records)
+
+    def __enter__(self) -> VersionedRecordIterator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the iterator; later calls raise RuntimeError."""
+        self._open = False
+        self._records = iter(())
+
+
+def _value(value: Any, value_of: ValueOf) -> QueryResult:
+    return QueryResult.for_result(None if value is None else value_of(value))
+
+
+def _entries(store: Any, entries: KeyValueIterator, value_of: ValueOf) -> QueryResult:
+    return QueryResult.for_result(CompositeKeyValueIterator(store.name, iter([(entries, value_of)])))
+
+
+def _only(store: Any, query: Query, because: str) -> QueryResult:
+    return QueryResult.for_failure(
+        FailureReason.UNKNOWN_QUERY_TYPE,
+        f"This store ({type(store).__name__}) doesn't know how to execute the given query ({query}) because {because}. "
+        "Contact the store maintainer if you need support for a new query type.",
+    )

@@ -1,0 +1,44 @@
+"""What of a stored value is shown to who asks: the plain value, with its timestamp, or as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.record import AggregationWithHeaders, ValueAndTimestamp
+from penstock.state.metered import MeteredStore
+
+ValueOf = Callable[[Any], Any]
+"""Returns what is shown of a stored value, which is not None."""
+
+
+def as_it_is(value: Any) -> Any:
+    """Return the stored value."""
+    return value
+
+
+def plain_of(store: MeteredStore) -> ValueOf:
+    """Return what takes timestamps and headers from the values of `store`."""
+    return _value if store.timestamped else aggregation_of(store)
+
+
+def timestamped_of(store: MeteredStore) -> ValueOf:
+    """Return what takes headers from the values of `store`, a timestamped one; other values are shown as they are."""
+    return _value_and_timestamp if store.timestamped and store.with_headers else aggregation_of(store)
+
+
+def aggregation_of(store: MeteredStore) -> ValueOf:
+    """Return what takes headers from the values of `store`, a session store."""
+    return _aggregation if store.with_headers and not store.timestamped else as_it_is
+
+
+def _value(value: ValueAndTimestamp) -> Any:
+    return value.value
+
+
+def _value_and_timestamp(value: ValueAndTimestamp) -> ValueAndTimestamp:
+    return ValueAndTimestamp(value.value, value.timestamp)
+
+
+def _aggregation(value: Any) -> Any:
+    return value.aggregation if isinstance(value, AggregationWithHeaders) else value
