@@ -14,19 +14,25 @@ import pytest
 
 from penstock import (
     Consumed,
+    FailureReason,
     Grouped,
+    KeyQuery,
     Materialized,
     Processor,
     Produced,
+    QueryableStoreTypes,
     Record,
     Serdes,
+    StateQueryRequest,
     StoreBuilder,
+    StoreQueryParameters,
     Stores,
     StreamsBuilder,
     StreamsConfig,
     Topology,
+    open_state,
 )
-from penstock.errors import StreamsError
+from penstock.errors import StateStoreNotAvailableError, StreamsError
 from penstock.host.spark import global_state, task_epoch
 from penstock.host.spark.failures import QueryFailedError, failure_in
 from penstock.host.spark.global_state import global_stores
@@ -334,3 +340,21 @@ def test_a_read_only_store_is_kept_from_its_topic_partition_by_partition(
         query.restart()
     topic = f"{prefix}-named"
     assert written(spark_runner.read(topic)) == expected(with_read_only_store(prefix), rows, topic)
+
+
+@EMBEDDED
+def test_a_global_store_is_read_from_outside(spark_runner: SparkRunner, application: str, prefix: str) -> None:
+    config, topology = spark_runner.config(application), enriched(prefix)
+    names = StoreQueryParameters.from_name_and_type("names", QueryableStoreTypes.key_value_store())
+    with open_state(topology, config) as state, pytest.raises(StateStoreNotAvailableError, match="names is not on"):
+        state.store(names).get("c1")
+    query = InlineQuery(topology, config, spark_runner.admin)
+    for name in (b"first", b"second"):
+        spark_runner.write(f"{prefix}-names", [InputRecord(b"c1", name, 1_000)])
+        query.run_to_end()
+        with open_state(topology, config) as state:
+            assert dict(state.store(names).all()) == {"c1": name.decode()}
+            result = state.query(StateQueryRequest.in_store("names").with_query(KeyQuery.with_key("c1")))
+            assert result.partition_results == {}
+            assert result.global_result is not None
+            assert result.global_result.failure_reason is FailureReason.UNKNOWN_QUERY_TYPE

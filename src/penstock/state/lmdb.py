@@ -285,6 +285,11 @@ class LmdbSnapshot:
         self._meta = meta
         self._lock = threading.Lock()
 
+    def stamp(self) -> bytes | None:
+        """Return the stamp of the commit, None for an empty base."""
+        with self._lock:
+            return cast("bytes | None", self._opened().get(_STAMP, db=self._meta))
+
     def view(self, store_name: str) -> BaseView:
         """Return the entries of one store."""
         return _LmdbView(self, store_name)

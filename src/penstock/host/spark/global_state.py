@@ -21,6 +21,7 @@ from pathlib import Path
 
 import orjson
 
+from penstock.config import StreamsConfig
 from penstock.errors import OffsetOutOfRangeError, StreamsError, TaskMigratedError
 from penstock.host.spark.clients import open_admin, open_fetcher
 from penstock.host.spark.crashpoints import crash_point
@@ -58,6 +59,21 @@ class _Stamp:
         return _Stamp(**orjson.loads(data))
 
 
+def global_directory(config: StreamsConfig) -> Path:
+    """Return where the base of the global stores is on each machine."""
+    return Path(config["state.dir"]) / str(config.required("application.id")) / "global"
+
+
+def lock_path(config: StreamsConfig) -> Path:
+    """Return the file that who makes or updates the base has locked."""
+    return global_directory(config).with_suffix(".lock")
+
+
+def clocks_of(stamp: bytes) -> Mapping[str, int]:
+    """Return what the stores of a base with `stamp` remember besides entries."""
+    return _Stamp.decode(stamp).processor_metadata
+
+
 @contextmanager
 def global_stores(recipe: Recipe, control: GlobalControl) -> Iterator[Mapping[str, StateStore]]:
     """Give the global stores by name, to be read, as they are at the positions of `control`; none where the topology
@@ -72,10 +88,10 @@ def global_stores(recipe: Recipe, control: GlobalControl) -> Iterator[Mapping[st
     if spec is None:
         yield {}
         return
-    directory = Path(recipe.config["state.dir"]) / recipe.application_id
-    directory.mkdir(parents=True, exist_ok=True)
-    with _locked(directory / "global.lock"):
-        base = LmdbBase(directory / "global")
+    directory = global_directory(recipe.config)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(lock_path(recipe.config)):
+        base = LmdbBase(directory)
         try:
             stamp = _Updating(recipe, spec, base, control).run()
         except BaseException:

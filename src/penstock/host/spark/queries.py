@@ -15,6 +15,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import InvalidStateStoreError, InvalidStateStorePartitionError, UnknownStateStoreError
 from penstock.host.api import Staleness
 from penstock.host.spark.checkpoint import Checkpoint, Manifest
+from penstock.host.spark.global_reader import GlobalStateReader
 from penstock.host.spark.state_reader import StateReader
 from penstock.host.spark.store_positions import position_of, source_partitions
 from penstock.plan.subtopology import BuiltTopology
@@ -31,6 +32,10 @@ _NOT_ACTIVE = QueryResult.for_failure(
 )
 _NOT_PRESENT = QueryResult.for_failure(
     FailureReason.NOT_PRESENT, "The requested partition was not present at the time of the query."
+)
+_GLOBAL = QueryResult.for_failure(
+    FailureReason.UNKNOWN_QUERY_TYPE,
+    "Global stores do not yet support the KafkaStreams#query API. Use KafkaStreams#store instead.",
 )
 
 
@@ -51,6 +56,8 @@ class CheckpointQueries:
         self._is_active = is_active
         self._clock = clock or SystemClock()
         self._builders = {name: store for spec in built.subtopologies for name, store in spec.stores.items()}
+        self._global_builders = {} if built.global_topology is None else dict(built.global_topology.stores)
+        self._global_reader = GlobalStateReader(self._global_builders, config)
         checkpoint = checkpoint or Checkpoint(config.checkpoint_directory())
         self._reader = StateReader(self._builders, config, checkpoint, self._clock)
 
@@ -64,7 +71,8 @@ class CheckpointQueries:
         """Return the store that is asked for, to be read; raises UnknownStateStoreError if the topology has none of
         that name."""
         self._check_known(parameters.store_name)
-        return parameters.queryable_store_type.create(_Provider(self._reader, parameters), parameters.store_name)
+        name, provider = parameters.store_name, _Provider(self._stores_of(parameters), parameters)
+        return parameters.queryable_store_type.create(provider, name)
 
     def query(self, request: StateQueryRequest) -> StateQueryResult:
         """Return what each partition answers, all as of one commit: the newest where a bound or an active task is asked
@@ -76,6 +84,8 @@ class CheckpointQueries:
             UnsupportedOperationError: Kafka refuses such a query of such a store.
         """
         self._check_known(request.store_name)
+        if request.store_name in self._global_builders:
+            return StateQueryResult(global_result=_GLOBAL)
         active = self._is_active()
         if request.active_required or not request.position_bound.is_unbounded():
             self._reader.look()
@@ -115,27 +125,40 @@ class CheckpointQueries:
     def close(self) -> None:
         """Release what was opened; stores that were handed out cannot be read any more."""
         self._reader.close()
+        self._global_reader.close()
+
+    def _stores_of(self, parameters: StoreQueryParameters) -> Callable[[], list[StateStore]]:
+        """Return a function that gives the stores of the partitions that are asked for, all as of one commit."""
+        name, partition = parameters.store_name, parameters.partition
+        if name in self._global_builders:
+            return lambda: [self._global_reader.store(name)]
+        partitions = None if partition is None else (partition,)
+
+        def stores() -> list[StateStore]:
+            found = [task.store(name) for task in self._reader.read(name, partitions).tasks]
+            return [store for store in found if store is not None]
+
+        return stores
 
     def _check_known(self, store_name: str) -> None:
-        if store_name not in self._builders:
+        known = {*self._builders, *self._global_builders}
+        if store_name not in known:
             raise UnknownStateStoreError(
                 f"Cannot get state store {store_name} because no such store is registered in the topology. It has: "
-                f"{', '.join(sorted(self._builders)) or 'none'}."
+                f"{', '.join(sorted(known)) or 'none'}."
             )
 
 
 class _Provider:
     """Has the stores that one call of `store` asked for (implements StateStoreProvider)."""
 
-    def __init__(self, reader: StateReader, parameters: StoreQueryParameters) -> None:
-        self._reader = reader
+    def __init__(self, stores: Callable[[], list[StateStore]], parameters: StoreQueryParameters) -> None:
+        self._stores = stores
         self._partition = parameters.partition
-        self._partitions = None if parameters.partition is None else (parameters.partition,)
 
     def stores(self, store_name: str, store_type: QueryableStoreType) -> Sequence[StateStore]:
         """Return the stores of the partitions that are asked for, all as of one commit."""
-        found = [task.store(store_name) for task in self._reader.read(store_name, self._partitions).tasks]
-        stores = [store for store in found if store is not None]
+        stores = self._stores()
         if not stores:
             if self._partition is not None:
                 raise InvalidStateStorePartitionError(
