@@ -407,6 +407,13 @@ KEYS: Mapping[str, ConfigKey] = {
             "Most bytes of one segment of state.",
         ),
         ConfigKey(
+            "penstock.state.base",
+            _one_of("lmdb", "rocksdb"),
+            "lmdb",
+            "medium",
+            "Base of stores on Spark: lmdb; or rocksdb, opened each epoch, for state far beyond memory.",
+        ),
+        ConfigKey(
             "penstock.uncommitted.max.bytes",
             _whole(1024),
             128 * 1024 * 1024,

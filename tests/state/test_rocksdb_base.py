@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.config import StreamsConfig
-from penstock.errors import InvalidStateStoreError, ProcessorStateError, TaskCorruptedError
+from penstock.errors import InvalidStateStoreError, LockError, TaskCorruptedError
 from penstock.state.rocksdb import RocksDBBase, RocksDBConfigSetter
 
 
@@ -48,7 +48,7 @@ def test_a_rebuild_that_fails_changes_nothing_and_one_that_succeeds_takes_its_pl
 
 def test_two_cannot_have_it_open_and_a_closed_one_says_so(tmp_path: Path) -> None:
     base = RocksDBBase(tmp_path / "base")
-    with pytest.raises(ProcessorStateError, match="does another process have it open"):
+    with pytest.raises(LockError, match="is open already"):
         RocksDBBase(tmp_path / "base")
     base.close()
     with pytest.raises(InvalidStateStoreError, match="is closed"):

@@ -15,6 +15,7 @@ Rules:
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -25,7 +26,7 @@ from weakref import WeakSet
 import rocksdict
 
 from penstock.config import StreamsConfig
-from penstock.errors import InvalidStateStoreError, ProcessorStateError
+from penstock.errors import InvalidStateStoreError, LockError, ProcessorStateError
 from penstock.state.api import BaseView, Changes
 from penstock.state.layouts import after_prefix
 
@@ -37,6 +38,8 @@ BLOOM_FILTER_BITS = 10
 
 _Database = Any
 """A rocksdict.Rdict in raw mode, where keys and values are bytes; its own types are those of all modes."""
+
+_LOCKED = re.compile(r"[Ll]ock (file|hold)")
 
 _Entries = Generator[tuple[bytes, bytes], None, None]
 
@@ -68,7 +71,7 @@ class RocksDBBase:
 
     def __init__(self, path: str | os.PathLike[str], config: StreamsConfig | None = None) -> None:
         """Open or make the base in the directory `path`, with the options that `rocksdb.config.setter` of `config`
-        sets; raises ProcessorStateError if it cannot be opened."""
+        sets; raises LockError if it is open elsewhere, ProcessorStateError if it cannot be opened."""
         self._path = Path(path)
         self._config = config
         setter = None if config is None else config["rocksdb.config.setter"]
@@ -184,6 +187,8 @@ class RocksDBBase:
             path.parent.mkdir(parents=True, exist_ok=True)
             return rocksdict.Rdict(str(path), self._options)
         except Exception as error:  # rocksdict raises Exception itself
+            if _LOCKED.search(str(error)):
+                raise LockError(f"The base in {self._path} is open already, here or in another process.") from error
             raise self._failed("cannot be opened", error) from error
 
     def _read_numbers(self) -> None:

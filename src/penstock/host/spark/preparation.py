@@ -25,13 +25,11 @@ from penstock.host.spark.sink import commits_topic
 from penstock.plan.partition_grouper import configured_grouper
 from penstock.plan.subtopology import BuiltTopology
 from penstock.record import TopicPartition
+from penstock.state.open import ROCKSDB, check_installed
 
-_WITHOUT_MEANING = (
-    "partition.pause.threshold.ms",
-    "rocksdb.config.setter",
-)
+_WITHOUT_MEANING = ("partition.pause.threshold.ms",)
 """Keys with a row that change nothing on Spark: an epoch is planned as a whole, so that a task neither waits nor reads
-ahead; bases on disk are LMDB."""
+ahead."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +65,12 @@ def prepare(
     Raises:
         MissingSourceTopicError, TopologyError: see `place`.
         IncompatibleCheckpointError: the checkpoint was made by another topology.
-        ConfigError: exactly_once_v2 is asked for, and the brokers do not serve transactions.
+        ConfigError: exactly_once_v2 is asked for, and the brokers do not serve transactions; or a package is missing.
         StreamsError: a topic that a sink writes to does not exist.
     """
     clock = clock or SystemClock()
     _warn_of_keys(config)
+    check_installed(config["penstock.state.base"])
     application_id = str(config.required("application.id"))
     topics = admin.topics()
     topology = resolve_patterns(built, topics, internal_topics(built, application_id))
@@ -127,7 +126,8 @@ def _new_metadata(
 
 
 def _warn_of_keys(config: StreamsConfig) -> None:
-    for key in _WITHOUT_MEANING:
+    base = config["penstock.state.base"]
+    for key in _WITHOUT_MEANING if base == ROCKSDB else (*_WITHOUT_MEANING, "rocksdb.config.setter"):
         if key in config.given():
             warn_without_meaning(key)
 

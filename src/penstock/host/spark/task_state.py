@@ -11,13 +11,11 @@ and kept in a database of this attempt alone; a base never has what is not commi
 
 from __future__ import annotations
 
-import shutil
-import uuid
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 from penstock.errors import TaskCorruptedError, TaskMigratedError
+from penstock.host.spark.bases import Scratch, open_task_base
 from penstock.host.spark.checkpoint import Checkpoint, TaskEntry
 from penstock.host.spark.crashpoints import crash_point
 from penstock.host.spark.protocol import TaskControl
@@ -25,7 +23,6 @@ from penstock.host.spark.recipe import Recipe
 from penstock.host.spark.restore_progress import RestoreProgress
 from penstock.plan.subtopology import TaskId
 from penstock.state.api import Base, Changes
-from penstock.state.lmdb import FIRST_MAP_BYTES, LmdbBase
 from penstock.state.memory import MemoryBase
 from penstock.state.restoring import changes_of
 from penstock.state.segment_log import Path as Route
@@ -47,16 +44,6 @@ from penstock.task.stream_task import TaskCommit
 _MOST_RACES = 8
 
 
-def base_directory(recipe: Recipe, task: str) -> Path:
-    """Return where the base of `task` is on each machine."""
-    return Path(recipe.config["state.dir"]) / recipe.application_id / "bases" / task
-
-
-def _scratch_directory(recipe: Recipe, task: str) -> Path:
-    """Return where the attempts of `task` on this machine keep what outgrows their memory."""
-    return Path(recipe.config["state.dir"]) / recipe.application_id / "uncommitted" / task
-
-
 class TaskState:
     """Base and checkpoint of a task at the beginning of an epoch."""
 
@@ -70,12 +57,12 @@ class TaskState:
         self._control = control
         self._log: SegmentLog = log_from_json(dict(control.entry.segments))
         # A task without stores has nothing to keep on this machine.
-        self.base: Base = self._open_base() if self._spec.stores else MemoryBase()
+        content_bytes = self._log.content_bytes()
+        self.base: Base = open_task_base(recipe, self._task, content_bytes) if self._spec.stores else MemoryBase()
         self.checkpoint: TaskCheckpoint | None = None
-        self.spilled = SpilledChanges(self.base, self._open_scratch, self._write_part)
+        self._scratch = Scratch(recipe, self._task)
+        self.spilled = SpilledChanges(self.base, self._scratch.open, self._write_part)
         self._parts: list[SegmentInfo] = []
-        self._scratch = _scratch_directory(recipe, self._task)
-        shutil.rmtree(self._scratch, ignore_errors=True)  # of attempts that were killed
         try:
             self._advance()
         except BaseException:
@@ -85,7 +72,7 @@ class TaskState:
     def close(self) -> None:
         """Release the base, and drop what was spilled over it."""
         self.spilled.close()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._scratch.clear()
         self.base.close()
 
     def write_commit(self, commit: TaskCommit) -> TaskEntry:
@@ -112,14 +99,6 @@ class TaskState:
         parent = self._parts[-1].last if self._parts else self._log.head
         header = SegmentHeader(parent, self._stores(), checkpoint)
         return self._write(encode(header, changes, max_bytes=self._recipe.config["penstock.segment.max.bytes"]))
-
-    def _open_base(self) -> Base:
-        # a map that the state fits in twice over: while it grows, a rebuild begins anew
-        map_bytes = max(FIRST_MAP_BYTES, 4 * self._log.content_bytes())
-        return LmdbBase(base_directory(self._recipe, self._task), map_bytes)
-
-    def _open_scratch(self) -> Base:
-        return LmdbBase(self._scratch / uuid.uuid4().hex)
 
     def _advance(self) -> None:
         """Bring the base to the head of the log, and read the checkpoint that stands there."""

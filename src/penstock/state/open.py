@@ -1,0 +1,48 @@
+"""Opens bases on disk by name. That of RocksDB is imported by its name, so that nobody needs a package that nobody asks
+for."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+from penstock.config import StreamsConfig
+from penstock.errors import ConfigError
+from penstock.state.api import Base
+from penstock.state.lmdb import FIRST_MAP_BYTES, LmdbBase
+
+LMDB, ROCKSDB = "lmdb", "rocksdb"
+
+_ROCKSDB_MODULE = "penstock.state.rocksdb"
+
+
+def open_base(kind: str, path: Path, config: StreamsConfig, content_bytes: int = 0) -> Base:
+    """Open or make the base in the directory `path`.
+
+    Args:
+        kind: LMDB or ROCKSDB.
+        path: the directory, of this base alone.
+        config: of the application; that of RocksDB takes its options from it.
+        content_bytes: how many bytes of keys and values are to be expected.
+
+    Raises:
+        ConfigError: a package is not installed.
+        LockError: another process has the base open, and only one may.
+        ProcessorStateError: it cannot be opened.
+    """
+    if kind == LMDB:  # in a map that the content fits in twice over: while a map grows, a rebuild begins anew
+        return LmdbBase(path, max(FIRST_MAP_BYTES, 4 * content_bytes))
+    check_installed(kind)
+    base: Base = importlib.import_module(_ROCKSDB_MODULE).RocksDBBase(path, config)
+    return base
+
+
+def check_installed(kind: str) -> None:
+    """Raise ConfigError if a base of this kind needs a package that is not installed."""
+    if kind == ROCKSDB:
+        try:
+            importlib.import_module(_ROCKSDB_MODULE)
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                f"The base {ROCKSDB} needs the package {error.name}, which is not installed: install penstock[rocksdb]."
+            ) from error
