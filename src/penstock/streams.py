@@ -336,16 +336,29 @@ class KafkaStreams:
             )
         return self._queries().query(request)
 
+    def table(self, store_name: str) -> Any:
+        """Return the entries of a store as of the newest commit as a table; on Spark a DataFrame with the columns
+        `partition`, `key`, `value` and, where the store has them, `timestamp`, `window_start` and `window_end`.
+
+        Raises:
+            StreamsNotStartedError: the application was not started yet, or has ended.
+            UnknownStateStoreError: the topology has no store of that name.
+        """
+        return self._running_host().table(store_name)
+
     def staleness(self) -> Staleness:
         """Return as of when state is read now: epoch, time (ms) of its commit, and age (ms); raises as `store`."""
         return self._queries().staleness()
 
     def _queries(self) -> StateQueries:
+        return self._running_host().queries()
+
+    def _running_host(self) -> Host:
         with self._changed:
             host = self._host
         if host is None:
             raise StreamsNotStartedError("KafkaStreams has not been started, you can retry after calling start()")
-        return host.queries()
+        return host
 
     # ---------------------------------------- inside
 

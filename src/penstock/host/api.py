@@ -133,6 +133,11 @@ class Host(Protocol):
         """Return a snapshot of figures: records, bytes and ms by name."""
         ...
 
+    def table(self, store_name: str) -> Any:
+        """Return the entries of a store as of the newest commit, as a table of the host's world: on Spark a DataFrame;
+        raises UnknownStateStoreError if the topology has none of that name."""
+        ...
+
     def queries(self) -> StateQueries:
         """Return what answers interactive queries, for as long as the host is open."""
         ...

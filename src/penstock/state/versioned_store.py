@@ -18,6 +18,7 @@ from penstock.state.layouts import (
     TIMESTAMP_SIZE,
     VERSION_SUFFIX_SIZE,
     after,
+    after_prefix,
     pack_segment,
     pack_timestamp,
     pack_version,
@@ -137,6 +138,13 @@ class MeteredVersionedKeyValueStore(MeteredStore):
         if latest is not None and timestamp_of(latest) <= last:
             found.append(self._record(latest[TIMESTAMP_SIZE:], timestamp_of(latest), None))
         return iter(found if ascending else reversed(found))
+
+    def all(self) -> Iterator[tuple[Any, VersionedRecord]]:
+        """Return an iterator over all keys and their latest versions, in the byte order of the serialised keys."""
+        self._check_open()
+        for key, latest in self._latest.range(LATEST_PREFIX, after_prefix(LATEST_PREFIX), False):
+            plain = self._serdes.deserialize_key(key[len(LATEST_PREFIX) :])
+            yield plain, self._record(latest[TIMESTAMP_SIZE:], timestamp_of(latest), None)
 
     # ---------- what the task calls
 

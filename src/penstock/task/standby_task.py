@@ -20,6 +20,7 @@ from penstock.record import NO_TIMESTAMP
 from penstock.state.api import BaseSnapshot, Changes, EngineStore, RecordContext, SnapshotBase, StateStore, StoreBuilder
 from penstock.state.build import build_store
 from penstock.state.cache import RecordCache
+from penstock.state.memory import MemoryBase
 from penstock.state.segment_log import SegmentLog, path
 from penstock.state.segments import Segment, SegmentInfo
 from penstock.task.checkpoint import TaskCheckpoint
@@ -66,10 +67,6 @@ class StandbySnapshot:
                 dict(self._clocks),
             )
         return stores[name].exposed()
-
-    def entries(self, name: str) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the entries of the store `name` as bytes, as the base has them."""
-        return self._base.view(name).range(None, None, False)
 
 
 class StandbyTask:
@@ -140,6 +137,11 @@ class StandbyTask:
                 self._base.apply(segment.changes, segment.last)
         newest = log.deltas[-1]
         return segment if segment is not None and segment.id == newest.id else read(newest)
+
+
+def empty_store(builder: StoreBuilder, config: StreamsConfig) -> StateStore:
+    """Return a store of the kind that `builder` describes, without entries."""
+    return build_store(builder, config, MemoryBase().view(builder.name), RecordCache(0), _no_context, {}).exposed()
 
 
 def _changes(segments: tuple[SegmentInfo, ...], read: ReadSegment) -> Iterator[Changes]:

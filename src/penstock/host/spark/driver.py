@@ -22,12 +22,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
-from penstock.errors import LockError, StreamsError, TaskMigratedError
+from penstock.errors import LockError, StreamsError, StreamsNotStartedError, TaskMigratedError
 from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionResponse
 from penstock.host.spark import preparation, session
 from penstock.host.spark.checkpoint import Checkpoint
@@ -174,6 +174,13 @@ class SparkHost:
 
     def _is_running(self) -> bool:
         return self._query is not None and self._query.is_active
+
+    def table(self, store_name: str) -> DataFrame:
+        """Return the entries of a store as of the newest commit, in the session of the application; raises
+        StreamsNotStartedError before `start` and after `close`."""
+        if self._session is None:
+            raise StreamsNotStartedError("A table is read in the session of the application, and it has none now.")
+        return self._queries.table(store_name, self._session)
 
     def queries(self) -> StateQueries:
         """Return what answers interactive queries, from the checkpoint, until the host is closed."""

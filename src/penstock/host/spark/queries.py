@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
@@ -16,6 +16,7 @@ from penstock.errors import InvalidStateStoreError, InvalidStateStorePartitionEr
 from penstock.host.api import Staleness
 from penstock.host.spark.checkpoint import Checkpoint, Manifest
 from penstock.host.spark.global_reader import GlobalStateReader
+from penstock.host.spark.state_frames import StateScan, manifest_frame, segment_frame, store_frame
 from penstock.host.spark.state_reader import StateReader
 from penstock.host.spark.store_positions import position_of, source_partitions
 from penstock.plan.subtopology import BuiltTopology
@@ -24,7 +25,10 @@ from penstock.state.query.execution import is_permitted, run_query
 from penstock.state.query.position import PositionBound
 from penstock.state.query.queryable import QueryableStoreType, StoreQueryParameters
 from penstock.state.query.request import FailureReason, QueryResult, StateQueryRequest, StateQueryResult
-from penstock.task.standby_task import StandbySnapshot
+from penstock.task.standby_task import StandbySnapshot, empty_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _NOT_ACTIVE = QueryResult.for_failure(
     FailureReason.NOT_ACTIVE,
@@ -58,8 +62,9 @@ class CheckpointQueries:
         self._builders = {name: store for spec in built.subtopologies for name, store in spec.stores.items()}
         self._global_builders = {} if built.global_topology is None else dict(built.global_topology.stores)
         self._global_reader = GlobalStateReader(self._global_builders, config)
-        checkpoint = checkpoint or Checkpoint(config.checkpoint_directory())
-        self._reader = StateReader(self._builders, config, checkpoint, self._clock)
+        self._config = config
+        self._checkpoint = checkpoint or Checkpoint(config.checkpoint_directory())
+        self._reader = StateReader(self._builders, config, self._checkpoint, self._clock)
 
     def __enter__(self) -> Self:
         return self
@@ -122,6 +127,45 @@ class CheckpointQueries:
         age = self._clock.milliseconds() - manifest.committed_ms if manifest.epoch else None
         return Staleness(manifest.epoch, manifest.committed_ms, age)
 
+    def table(self, store_name: str, session: SparkSession) -> DataFrame:
+        """Return the entries of a store as of the newest commit: see `state_columns`.
+
+        Args:
+            store_name: its name.
+            session: the session to read in; its workers must reach the checkpoint.
+
+        Raises:
+            UnknownStateStoreError: the topology has no store of that name.
+            InvalidStateStoreError: the checkpoint does not have it, or its entries are no table.
+        """
+        self._check_known(store_name)
+        if store_name in self._global_builders:
+            raise InvalidStateStoreError(
+                f"Store {store_name} is a global store, which is not in the checkpoint: read it with store(), or read "
+                "the topic that it is kept from."
+            )
+        manifest = self._reader.newest()
+        tasks = self._reader.stored().with_store(store_name)
+        if not tasks:
+            raise _not_there(store_name)
+        builder = self._builders[store_name]
+        scan = StateScan(
+            self._checkpoint.uri,
+            manifest.epoch,
+            builder,
+            self._config,
+            tuple((task, manifest.entry(str(task))) for task in tasks),
+        )
+        return store_frame(session, scan, empty_store(builder, self._config))
+
+    def manifests(self, session: SparkSession) -> DataFrame:
+        """Return a row for each epoch whose manifest is retained."""
+        return manifest_frame(session, self._reader.retained())
+
+    def segments(self, session: SparkSession) -> DataFrame:
+        """Return a row for each segment that the newest manifest names."""
+        return segment_frame(session, self._reader.newest())
+
     def close(self) -> None:
         """Release what was opened; stores that were handed out cannot be read any more."""
         self._reader.close()
@@ -164,9 +208,7 @@ class _Provider:
                 raise InvalidStateStorePartitionError(
                     f"The specified partition {self._partition} for store {store_name} does not exist."
                 )
-            raise InvalidStateStoreError(
-                f"The state store, {store_name}, is not in the checkpoint: it was made by another topology."
-            )
+            raise _not_there(store_name)
         for store in stores:
             if not store_type.accepts(store):
                 raise InvalidStateStoreError(
@@ -174,3 +216,9 @@ class _Provider:
                     f"accept the actual store type [{type(store).__name__}]."
                 )
         return stores
+
+
+def _not_there(store_name: str) -> InvalidStateStoreError:
+    return InvalidStateStoreError(
+        f"The state store, {store_name}, is not in the checkpoint: it was made by another topology."
+    )

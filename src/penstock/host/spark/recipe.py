@@ -89,9 +89,22 @@ class Recipe:
 def dump_recipe(recipe: Recipe) -> bytes:
     """Return `recipe` as bytes for `load_recipe`; raises StreamsError where something of the user's cannot be
     pickled."""
+    return dump_for_workers(recipe)
+
+
+def load_recipe(data: bytes) -> Recipe:
+    """Return the recipe that `dump_recipe` wrote; unpickled once a process."""
+    recipe = load_in_worker(data)
+    assert isinstance(recipe, Recipe)
+    return recipe
+
+
+def dump_for_workers(value: Any) -> bytes:
+    """Return `value` as bytes for `load_in_worker`; raises StreamsError where something of the user's cannot be
+    pickled."""
     paths = [os.path.abspath(path) for path in sys.path]  # an empty one is the working directory
     try:
-        return bytes(cloudpickle.dumps((paths, cloudpickle.dumps(recipe))))
+        return bytes(cloudpickle.dumps((paths, cloudpickle.dumps(value))))
     except Exception as error:  # whatever an object's own pickling raises
         raise StreamsError(
             f"The topology cannot be sent to Spark's workers: {error}. A function or serde refers to something that "
@@ -101,11 +114,9 @@ def dump_recipe(recipe: Recipe) -> bytes:
 
 
 @lru_cache(maxsize=2)
-def load_recipe(data: bytes) -> Recipe:
-    """Return the recipe that `dump_recipe` wrote; unpickled once a process."""
+def load_in_worker(data: bytes) -> Any:
+    """Return what `dump_for_workers` wrote; unpickled once a process."""
     loaded: tuple[list[str], bytes] = cloudpickle.loads(data)
     paths, inner = loaded
     sys.path.extend(path for path in paths if path not in sys.path)
-    recipe: Any = cloudpickle.loads(inner)
-    assert isinstance(recipe, Recipe)
-    return recipe
+    return cloudpickle.loads(inner)

@@ -41,7 +41,9 @@ from penstock.task.standby_task import StandbySnapshot, StandbyTask
 
 _MOST_SLOTS = 64
 _MOST_TRIES = 8
-_MAP_BYTES = 1 << 40  # of address space: the map cannot grow while snapshots are open
+
+STANDBY_MAP_BYTES = 1 << 40
+"""Size of the map of a base of which snapshots are taken, in bytes of address space: it cannot grow meanwhile."""
 
 
 class _SegmentGoneError(Exception):
@@ -152,6 +154,14 @@ class StateReader:
             assert self._stored is not None
             return self._stored
 
+    def retained(self) -> list[Manifest]:
+        """Return all manifests that are there, the oldest first; raises as `read`."""
+        with self._lock:
+            newest, query_id = self._newest().epoch, self.stored().query_id
+            first = self._checkpoint.first_epoch()
+            found = [self._checkpoint.read_manifest(epoch, query_id) for epoch in range(max(first, 1), newest + 1)]
+            return [manifest for manifest in found if manifest is not None]
+
     def close(self) -> None:
         """Release all bases; what was read before cannot be read on."""
         with self._lock:
@@ -224,7 +234,7 @@ class StateReader:
             self._slot = _Slot(directory)
         names = self._stored.layouts[task.subtopology]
         stores = {name: self._stores[name] for name in names if name in self._stores}
-        base = LmdbBase(self._slot.directory / str(task), map_bytes=_MAP_BYTES)
+        base = LmdbBase(self._slot.directory / str(task), map_bytes=STANDBY_MAP_BYTES)
         return StandbyTask(task, stores, self._config, base)
 
     def _read(self, task: str, info: SegmentInfo) -> Segment:
