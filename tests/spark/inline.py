@@ -6,8 +6,10 @@ give up an epoch anywhere by an exception and go on with `restart`, as a new dri
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +19,7 @@ from penstock.client.api import Admin
 from penstock.clock import Clock
 from penstock.config import StreamsConfig
 from penstock.host.spark.checkpoint import Checkpoint
-from penstock.host.spark.preparation import prepare
+from penstock.host.spark.preparation import Prepared, prepare
 from penstock.host.spark.recipe import Recipe, dump_recipe
 from penstock.host.spark.sink import EpochSink
 from penstock.host.spark.source import EpochReader
@@ -42,23 +44,41 @@ class InlineQuery:
         self._admin = admin
         self._parallelism = parallelism
         self._clock = clock
-        self._offset_log: list[dict[str, Any]] = []
-        self._committed = 0
         self.restart()
 
     def restart(self, until_end: bool = False) -> None:
         """Start a new driver on what is there; the epoch that was planned last is run again if it is not committed.
         until_end: read to the ends of the topics as they are now, and finish."""
+        while (prepared := self._prepare()).finishes:
+            self._load(prepared.recipe)
+            self.epoch()
+        self._load(prepared.recipe)
+        if until_end:
+            self._reader.prepareForTriggerAvailableNow()
+
+    def change(self, topology: Topology) -> None:
+        """Start a new driver with another program."""
+        self._topology = topology
+        self.restart()
+
+    def _prepare(self) -> Prepared:
         checkpoint = Checkpoint(self._config.checkpoint_directory())
         built = self._topology.build(str(self._config["application.id"]))
         control = f"{self._config['state.dir']}/control"
-        prepared = prepare(built, self._config, checkpoint, self._admin, self._parallelism, control, self._clock)
-        self.recipe: Recipe = prepared.recipe
-        self._data = dump_recipe(self.recipe)
+        return prepare(built, self._config, checkpoint, self._admin, self._parallelism, control, self._clock)
+
+    def _load(self, recipe: Recipe) -> None:
+        """Take a recipe, and the logs of its query as they are on disk."""
+        self.recipe = recipe
+        self._data = dump_recipe(recipe)
         self._reader = EpochReader(self._data)
-        if until_end:
-            self._reader.prepareForTriggerAvailableNow()
-        (Checkpoint(self._config.checkpoint_directory())._files.create_dir(f"{checkpoint.local_path}/spark/offsets"))
+        location = Path(Checkpoint(recipe.checkpoint).spark_location(recipe.query_id))
+        self._offsets, self._commits = location / "offsets", location / "commits"
+        self._offsets.mkdir(parents=True, exist_ok=True)
+        self._commits.mkdir(exist_ok=True)
+        logged = sorted(self._offsets.iterdir(), key=lambda file: int(file.name))
+        self._offset_log: list[dict[str, Any]] = [json.loads(file.read_text().splitlines()[-1]) for file in logged]
+        self._committed = len(list(self._commits.iterdir()))
 
     def epoch(self) -> bool:
         """Run the next epoch, or the one that was planned and not committed; return False where nothing is due."""
@@ -69,8 +89,10 @@ class InlineQuery:
             end = self._reader.latestOffset(start, ReadAllAvailable())
             if end == start:
                 return False
+            (self._offsets / str(len(self._offset_log))).write_text(f"v1\n{{}}\n{json.dumps(end)}")
             self._offset_log.append(end)
         self.run(self._start(), end)
+        (self._commits / str(self._committed)).touch()
         self._committed += 1
         self._reader.commit(end)
         return True

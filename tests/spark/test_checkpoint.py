@@ -8,7 +8,7 @@ import pytest
 
 from penstock.config import StreamsConfig
 from penstock.errors import IncompatibleCheckpointError, TaskMigratedError
-from penstock.host.spark.checkpoint import Checkpoint, Manifest, Metadata, TaskEntry, TopicFigures
+from penstock.host.spark.checkpoint import Checkpoint, Manifest, Metadata, RemovedStore, TaskEntry, TopicFigures
 from penstock.host.spark.cleaner import Cleaner
 from penstock.host.spark.placement import Placement
 from penstock.host.spark.recipe import Recipe
@@ -39,7 +39,7 @@ def write(checkpoint: Checkpoint, epoch: int, tasks: dict[str, TaskEntry], plann
 def test_a_manifest_is_read_as_it_was_written(checkpoint: Checkpoint) -> None:
     written = Manifest(
         "q", 7, 2, 100, 150, {"0_1": TaskEntry("ab", {"deltas": [], "snapshots": []}, 99)}, {"t": [1, 2]},
-        {"t": TopicFigures(3, 40)}, 5, "printed\n",
+        {"t": TopicFigures(3, 40)}, 5, "printed\n", {"removed-s-0": TaskEntry("cd")},
     )  # fmt: skip
     checkpoint.write_manifest(written, never)
     assert checkpoint.read_manifest(7, "q") == written
@@ -66,20 +66,20 @@ def test_a_manifest_torn_before_its_renaming_is_not_there(checkpoint: Checkpoint
 
 
 def test_what_a_kill_leaves_of_sparks_first_offset_is_deleted(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    checkpoint.forget_unfinished_start()
-    offsets = tmp_path / "spark" / "offsets"
+    checkpoint.forget_unfinished_start("q")
+    offsets = tmp_path / "spark" / "q" / "offsets"
     offsets.mkdir(parents=True)
     (offsets / ".0.aa6cf2c0.tmp").touch()
-    checkpoint.forget_unfinished_start()
-    assert not (tmp_path / "spark").exists()
+    checkpoint.forget_unfinished_start("q")
+    assert not (tmp_path / "spark" / "q").exists()
 
 
 def test_a_checkpoint_in_which_spark_planned_an_epoch_is_left_alone(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    offsets = tmp_path / "spark" / "offsets"
+    offsets = tmp_path / "spark" / "q" / "offsets"
     offsets.mkdir(parents=True)
     for name in ("0", ".1.aa6cf2c0.tmp"):
         (offsets / name).touch()
-    checkpoint.forget_unfinished_start()
+    checkpoint.forget_unfinished_start("q")
     assert {each.name for each in offsets.iterdir()} == {"0", ".1.aa6cf2c0.tmp"}
 
 
@@ -92,12 +92,14 @@ def test_each_driver_takes_a_larger_generation_and_older_ones_are_refused(checkp
 
 
 def test_metadata_of_another_format_is_refused(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    metadata = Metadata("q", "app", {"t": [0]}, (2, 2), 2, {"nodes": {}})
+    metadata = Metadata(
+        "c", "q", "app", {"t": [0]}, (2, 2), 2, {"nodes": {}}, removed={"counts": RemovedStore("key_value", 2)}
+    )
     assert checkpoint.read_metadata() is None
     checkpoint.write_metadata(metadata)
     assert checkpoint.read_metadata() == metadata
     path = tmp_path / "metadata"
-    path.write_text(path.read_text().replace('"format": 1', '"format": 99'))
+    path.write_text(path.read_text().replace('"format": 2', '"format": 99'))
     with pytest.raises(IncompatibleCheckpointError, match="has format 99"):
         checkpoint.read_metadata()
 
@@ -107,7 +109,7 @@ def test_works_on_a_file_system_given_by_uri(tmp_path: Path) -> None:
     checkpoint.write_segment("0_0", "aa", b"data", never)
     assert checkpoint.read_segment("0_0", "aa") == b"data"
     assert checkpoint.read_segment("0_0", "bb") is None
-    assert checkpoint.spark_location() == f"file://{tmp_path}/there/spark"
+    assert checkpoint.spark_location("q") == f"file://{tmp_path}/there/spark/q"
 
 
 def cleaner(checkpoint: Checkpoint, retained: int) -> Cleaner:
@@ -119,6 +121,7 @@ def cleaner(checkpoint: Checkpoint, retained: int) -> Cleaner:
         topic_partitions={},
         begin={},
         checkpoint=checkpoint.uri,
+        checkpoint_id="c",
         query_id="q",
         generation=1,
         transactional=False,

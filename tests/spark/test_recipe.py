@@ -67,6 +67,7 @@ def recipe_of(topology: Topology, tmp_path: Path) -> Recipe:
         topic_partitions=topics,
         begin={"in": [0, 0]},
         checkpoint=str(tmp_path),
+        checkpoint_id="c",
         query_id="q",
         generation=1,
         transactional=False,

@@ -240,6 +240,14 @@ Changes = Mapping[str, Mapping[bytes, bytes | None]]
 """Changes of a task by store name: key -> new value, None for a delete."""
 
 
+class Entries(Protocol):
+    """Committed entries of stores by name."""
+
+    def view(self, store_name: str) -> BaseView:
+        """Return the committed entries of one store."""
+        ...
+
+
 class Base(Protocol):
     """The committed state of one task: one database, its stores told apart by a prefix of the key."""
 

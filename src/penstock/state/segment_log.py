@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from penstock.state.api import Base
+from penstock.state.api import Entries
 from penstock.state.segments import SegmentInfo, SegmentKind, StoreKey
 
 _MOST_WITHIN = 64
@@ -186,7 +186,9 @@ def garbage(on_disk: Iterable[bytes], retained: Iterable[SegmentLog]) -> set[byt
     return set(on_disk) - live
 
 
-def entries_from(base: Base, store_names: Iterable[str], start: StoreKey | None) -> Iterator[tuple[str, bytes, bytes]]:
+def entries_from(
+    base: Entries, store_names: Iterable[str], start: StoreKey | None
+) -> Iterator[tuple[str, bytes, bytes]]:
     """Yield (store, key, value) of all entries of `base` from `start` on, as `encode_snapshot` takes them."""
     for name in sorted(store_names):
         if start is None or name >= start.store:

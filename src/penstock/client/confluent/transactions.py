@@ -139,6 +139,12 @@ class TransactionalWriter:
                 _log.info("Epoch %d of %s is written again: %s", epoch, self._transactional_id, error.args[0].str())
         raise AssertionError("the last attempt returns or raises")
 
+    def has_written(self, epoch: int, owner: str) -> bool:
+        """Fence whoever wrote before, and return whether the output of `epoch` of `owner` is there; from then on nobody
+        else can write it. Raises as `write`."""
+        self._ready()
+        return self._is_committed(epoch, owner)
+
     def close(self) -> None:
         """Release connections and threads; an open transaction is left to the next producer."""
         self._producer = None

@@ -1,14 +1,19 @@
 """The checkpoint of an application: Penstock's own files beside Spark's, on any file system that pyarrow knows.
 
     <penstock.checkpoint.dir>/
-      spark/                Spark's checkpoint of the query; not touched here
-      metadata              what was fixed when the checkpoint was made (`Metadata`)
+      spark/<query id>/     Spark's checkpoint of one query, a *life* of this checkpoint
+      metadata              the life that runs, and what was fixed when it began (`Metadata`)
+      plans/<digest>        the programs of that life, as `plan_file` writes them
       generation            the number of the newest driver; who has a smaller one is a zombie
       lock                  held by the running driver (local file systems only)
       manifests/<epoch>     one an epoch: the head and the live segments of each task (`Manifest`); epoch 0 is empty and
                             has none
       state/<task>/<id>     segments, and files of rows carried to the next epoch: immutable, named by a digest
       restoring/<task>      how far a task is in rebuilding its base, while that takes long; news, not state
+
+A new life begins where the topology or the placement of its tasks changes: Spark's checkpoint starts anew, epochs are
+numbered on, and the first manifest of a life has what it took over from the life before. The moment of the change is
+that at which `metadata` is replaced.
 
 Every file appears whole or not at all: it is written under a temporary name and renamed, on object stores put in one
 request. A segment in no retained manifest is garbage. Nothing here knows what is in a segment, or of Spark.
@@ -20,6 +25,7 @@ import os
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
 from typing import Any
 
 import orjson
@@ -27,7 +33,7 @@ from pyarrow import fs
 
 from penstock.errors import IncompatibleCheckpointError, StreamsError, TaskMigratedError
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,8 @@ class Manifest:
 
     tasks: by task id as text. planned_ms, committed_ms: when the epoch was planned and committed. offsets: position
     reached in each topic.
-    input: by topic. records_out: records written to topics. printed: what user functions printed.
+    input: by topic. records_out: records written to topics. printed: what user functions printed. removed: the state of
+    stores that the program has no longer, by `removed_holder`.
     """
 
     query_id: str
@@ -77,14 +84,17 @@ class Manifest:
     input: Mapping[str, TopicFigures] = field(default_factory=dict)
     records_out: int = 0
     printed: str = ""
+    removed: Mapping[str, TaskEntry] = field(default_factory=dict)
 
     def entry(self, task: str) -> TaskEntry:
-        """Return what is known of `task`; before its first commit that is an empty entry."""
-        return self.tasks.get(task, TaskEntry())
+        """Return what is known of `task`, or of a holder of removed state; before its first commit that is an empty
+        entry."""
+        return self.tasks.get(task) or self.removed.get(task) or TaskEntry()
 
     def segments(self) -> set[tuple[str, str]]:
         """Return all segments and files of carried rows that this manifest names, as (task, id)."""
-        return {(task, segment) for task, entry in self.tasks.items() for segment in entry.ids()}
+        entries = (*self.tasks.items(), *self.removed.items())
+        return {(task, segment) for task, entry in entries for segment in entry.ids()}
 
     def due_ms(self) -> int | None:
         """Return when the earliest wall-clock punctuation of all tasks is due, None for never."""
@@ -92,23 +102,58 @@ class Manifest:
 
 
 @dataclass(frozen=True)
-class Metadata:
-    """What is fixed when a checkpoint is made, and with what a program must agree that goes on with it.
+class RemovedStore:
+    """A store that the program has no longer and whose state is kept: its layout, and how many partitions it has."""
 
-    query_id: the identity of this life of the application, drawn at random. begin: where each source topic was begun,
-    an offset a partition.
+    layout: str
+    partitions: int
+
+    @property
+    def kind(self) -> str:
+        """The kind of the store, with which its layout begins."""
+        return self.layout.partition(",")[0]
+
+    def holders(self, store: str) -> list[str]:
+        """Return under which names the state of `store` is kept."""
+        return [removed_holder(store, partition) for partition in range(self.partitions)]
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """The life of a checkpoint that runs, and with what a program must agree that goes on with it.
+
+    checkpoint_id: the identity of the checkpoint through all its lives. query_id: that of this life. Both are drawn at
+    random. begin: where each source topic was begun by this life, an offset a partition.
     partitions: Spark partitions of each level. sink_partitions: those of the sink, and of the commits topic. shape: the
         tasks, nodes and stores,
-    as `recipe.shape` describes them.
+    as `placement.shape` describes them. plan: the digest of the program that planned the last epochs. transactional:
+    whether it writes transactions. start_epoch: the epoch of the first manifest of this life, which it took over; 0 for
+    none. start_ms: the clock of its epoch. removed: stores that are kept without being in the program.
     """
 
+    checkpoint_id: str
     query_id: str
     application_id: str
     begin: Mapping[str, list[int]]
     partitions: tuple[int, ...]
     sink_partitions: int
     shape: Mapping[str, Any]
+    plan: str = ""
+    transactional: bool = False
+    start_epoch: int = 0
+    start_ms: int = 0
+    removed: Mapping[str, RemovedStore] = field(default_factory=dict)
     format: int = FORMAT
+
+
+def plan_digest(data: bytes) -> str:
+    """Return the digest under which a program is kept."""
+    return blake2b(data, digest_size=16).hexdigest()
+
+
+def removed_holder(store: str, partition: int) -> str:
+    """Return the name under which a manifest and the directory of segments have a partition of a removed store."""
+    return f"removed-{store}-{partition}"
 
 
 class Checkpoint:
@@ -130,21 +175,36 @@ class Checkpoint:
         """The directory where it is on a local file system, None elsewhere."""
         return self._root if isinstance(self._files, fs.LocalFileSystem) else None
 
-    def spark_location(self) -> str:
-        """Return where Spark keeps its own checkpoint."""
-        return f"{self.uri.rstrip('/') if '://' in self.uri else self._root}/spark"
+    def spark_location(self, query_id: str) -> str:
+        """Return where Spark keeps its own checkpoint of the life `query_id`."""
+        return f"{self.uri.rstrip('/') if '://' in self.uri else self._root}/spark/{query_id}"
 
-    def has_spark_offsets(self) -> bool:
-        """Return whether Spark has planned an epoch on this checkpoint."""
-        return bool(self._files.get_file_info(f"{self._root}/spark/offsets").type == fs.FileType.Directory)
+    def planned_offset(self, query_id: str) -> bytes | None:
+        """Return the newest offset in Spark's log of the life `query_id` as it stands there, None if Spark has planned
+        no epoch."""
+        offsets = f"spark/{query_id}/offsets"
+        found = self._files.get_file_info(fs.FileSelector(f"{self._root}/{offsets}", allow_not_found=True))
+        planned = [int(each.base_name) for each in found if each.base_name.isdigit()]
+        return self._read(f"{offsets}/{max(planned)}") if planned else None
 
-    def forget_unfinished_start(self) -> None:
-        """Delete Spark's checkpoint if it planned no epoch: what a kill leaves of the first offset's file, Spark takes
-        for a foreign checkpoint and refuses."""
-        spark = f"{self._root}/spark"
+    def forget_unfinished_start(self, query_id: str) -> None:
+        """Delete Spark's checkpoint of the life `query_id` if it planned no epoch: what a kill leaves of the first
+        offset's file, Spark takes for a foreign checkpoint and refuses."""
+        spark = f"{self._root}/spark/{query_id}"
         found = self._files.get_file_info(fs.FileSelector(f"{spark}/offsets", allow_not_found=True))
         if found and not any(each.base_name.isdigit() for each in found):
             self._files.delete_dir(spark)
+
+    def forget_other_lives(self, metadata: Metadata) -> None:
+        """Delete what only lives before `metadata` needed: their Spark checkpoints and the programs."""
+        for directory, kept in (("spark", metadata.query_id), ("plans", metadata.plan)):
+            for each in self._files.get_file_info(fs.FileSelector(f"{self._root}/{directory}", allow_not_found=True)):
+                if each.base_name == kept:
+                    continue
+                if each.type == fs.FileType.Directory:
+                    self._files.delete_dir(each.path)
+                else:
+                    self._files.delete_file(each.path)
 
     # ---------------------------------------- metadata and generation
 
@@ -161,11 +221,22 @@ class Checkpoint:
                 f"{FORMAT}: run the version "
                 "that made it, or start anew with another penstock.checkpoint.dir."
             )
-        return Metadata(**{**fields, "partitions": tuple(fields["partitions"])})
+        removed = {name: RemovedStore(**store) for name, store in fields["removed"].items()}
+        return Metadata(**{**fields, "partitions": tuple(fields["partitions"]), "removed": removed})
 
     def write_metadata(self, metadata: Metadata) -> None:
-        """Make the checkpoint."""
+        """Make the checkpoint, or go over to another life of it."""
         self._write("metadata", orjson.dumps(asdict(metadata), option=orjson.OPT_INDENT_2))
+
+    def read_plan(self, digest: str) -> bytes | None:
+        """Return the program that was written under `digest`, None if it is not there."""
+        return self._read(f"plans/{digest}")
+
+    def write_plan(self, data: bytes) -> str:
+        """Write a program; return its digest."""
+        digest = plan_digest(data)
+        self._write(f"plans/{digest}", data)
+        return digest
 
     def read_generation(self) -> int:
         """Return the number of the newest driver, 0 before the first."""
@@ -234,6 +305,13 @@ class Checkpoint:
     def write_segment(self, task: str, segment: str, data: bytes, before_rename: Callable[[], None]) -> None:
         """Write a segment; harmless when it is there already, since equal ids mean equal bytes."""
         self._write(_segment_path(task, segment), data, before_rename)
+
+    def copy_segment(self, task: str, segment: str, target: str) -> None:
+        """Write a segment of `task` for the task `target` too; raises FileNotFoundError if it is not there."""
+        data = self._read(_segment_path(task, segment))
+        if data is None:
+            raise FileNotFoundError(f"Segment {segment} of task {task} is not in {self.uri}.")
+        self._write(_segment_path(target, segment), data)
 
     def delete_segment(self, task: str, segment: str) -> None:
         """Delete a segment if it is there."""
@@ -305,13 +383,12 @@ def encode_manifest(manifest: Manifest) -> bytes:
         "generation": manifest.generation,
         "planned_ms": manifest.planned_ms,
         "committed_ms": manifest.committed_ms,
-        "tasks": {
-            name: [entry.head, entry.segments, entry.due_ms, entry.carried] for name, entry in manifest.tasks.items()
-        },
+        "tasks": {name: _entry_fields(entry) for name, entry in manifest.tasks.items()},
         "offsets": manifest.offsets,
         "input": {topic: [figures.records, figures.bytes] for topic, figures in manifest.input.items()},
         "records_out": manifest.records_out,
         "printed": manifest.printed,
+        "removed": {name: _entry_fields(entry) for name, entry in manifest.removed.items()},
     }
     return orjson.dumps(fields)
 
@@ -323,9 +400,14 @@ def decode_manifest(data: bytes) -> Manifest:
         raise StreamsError(
             "A manifest has a format that this version of Penstock does not read; run the version that wrote it."
         )
-    fields["tasks"] = {name: TaskEntry(*entry) for name, entry in fields["tasks"].items()}
+    for kind in ("tasks", "removed"):
+        fields[kind] = {name: TaskEntry(*entry) for name, entry in fields[kind].items()}
     fields["input"] = {topic: TopicFigures(*figures) for topic, figures in fields["input"].items()}
     return Manifest(**fields)
+
+
+def _entry_fields(entry: TaskEntry) -> list[Any]:
+    return [entry.head, entry.segments, entry.due_ms, entry.carried]
 
 
 def _manifest_path(epoch: int) -> str:

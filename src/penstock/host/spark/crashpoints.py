@@ -27,6 +27,15 @@ The points, in the order in which an epoch meets them:
     manifest.before_write   the driver has checked all reports of an epoch, its manifest is not written
     manifest.torn_write     the manifest is written under its temporary name, not yet renamed
     manifest.after_write    the manifest is durable, Spark's commit log does not have the epoch
+
+And where a driver goes over to the next life of a checkpoint, the epoch being that of its first manifest:
+
+    life.before             everything is checked, nothing is written
+    life.segments           segments are copied or written anew
+    life.torn_manifest      the first manifest is written under its temporary name
+    life.manifest           the first manifest is there, the metadata names the old life
+    life.plan               the program is written too
+    life.after              the metadata names the next life
 """
 
 from __future__ import annotations
@@ -57,6 +66,9 @@ POINTS = (
 )
 
 
+LIFE_POINTS = ("life.before", "life.segments", "life.torn_manifest", "life.manifest", "life.plan", "life.after")
+
+
 class _Order(NamedTuple):
     point: str
     epoch: int
@@ -72,7 +84,7 @@ def _orders() -> tuple[_Order, ...]:
 def _order(text: str) -> _Order:
     head, _, also = text.partition(":")
     point, _, epoch = head.partition("@")
-    if point not in POINTS or also not in ("", "jvm", "driver", "group"):
+    if point not in (*POINTS, *LIFE_POINTS) or also not in ("", "jvm", "driver", "group"):
         raise ValueError(
             f"PENSTOCK_CRASH_POINTS: {text!r} names no crash point: expected one of {', '.join(POINTS)}, then "
             "@<epoch>, :jvm, :driver or :group."

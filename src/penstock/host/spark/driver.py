@@ -29,7 +29,7 @@ from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import LockError, StreamsError, StreamsNotStartedError, TaskMigratedError
 from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionResponse
-from penstock.host.spark import preparation, session
+from penstock.host.spark import planning, preparation, session
 from penstock.host.spark.checkpoint import Checkpoint
 from penstock.host.spark.dependencies import send_code
 from penstock.host.spark.figures import Figures
@@ -212,11 +212,22 @@ class SparkHost:
 
     def _start_query(self) -> None:
         """Hold topology, brokers and checkpoint against each other as they are now, and start the query."""
+        while (prepared := self._prepare()).finishes:
+            self._finish(prepared)
+        self._guarantee = prepared.guarantee
+        self._figures.begin(prepared.last, prepared.recipe.begin, prepared.ends)
+        location = self._checkpoint.spark_location(prepared.recipe.query_id)
+        spark = self._open_session()
+        with self._changing:
+            paused = self._paused.is_set()
+            self._query = start_query(prepared.recipe, spark, location, self._until_end, paused)
+
+    def _prepare(self) -> preparation.Prepared:
         self._runs += 1
         shutil.rmtree(self._control, ignore_errors=True)
         admin = ConfluentAdmin(self._config)
         try:
-            prepared = preparation.prepare(
+            return preparation.prepare(
                 self._built,
                 self._config,
                 self._checkpoint,
@@ -227,13 +238,19 @@ class SparkHost:
             )
         finally:
             admin.close()
-        self._guarantee = prepared.guarantee
-        self._figures.begin(prepared.last, prepared.recipe.begin, prepared.ends)
-        location = self._checkpoint.spark_location()
-        spark = self._open_session()
-        with self._changing:
-            paused = self._paused.is_set()
-            self._query = start_query(prepared.recipe, spark, location, self._until_end, paused)
+
+    def _finish(self, prepared: preparation.Prepared) -> None:
+        """Run the epoch that an earlier program left half committed, with that program, and no other epoch."""
+        _log.warning(
+            "%s finishes the epoch that the program before this one left half committed.", self._application_id
+        )
+        recipe = prepared.recipe
+        self._figures.begin(prepared.last, recipe.begin, {})
+        Path(recipe.control_directory).mkdir(parents=True, exist_ok=True)
+        (Path(recipe.control_directory) / planning.STOP_FILE).touch()
+        location = self._checkpoint.spark_location(recipe.query_id)
+        self._query = start_query(recipe, self._open_session(), location, until_end=True, paused=False)
+        self._follow_to_end()
 
     def _parallelism(self) -> int:
         """Return how many Spark partitions a level of a new checkpoint has: one a core."""

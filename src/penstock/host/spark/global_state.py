@@ -5,7 +5,7 @@ in the epoch brings the base to exactly those positions, under a lock of the fil
 all read it in transactions that stand there. An epoch is planned when the one before is committed, so a replay finds
 the base where it was, or rebuilds it from the topics.
 
-The stamp of the base has the positions, and the clocks of the stores with them. A base of another life of the
+The stamp of the base has the positions, and the clocks of the stores with them. A base of another checkpoint of the
 application, of other global stores, or ahead of the epoch (the checkpoint was restored from a copy) begins empty. A
 stamp of a later driver means that this worker is a zombie.
 """
@@ -44,7 +44,7 @@ class _Stamp:
     """What a base knows of itself: who brought it where it is; the next offset of each partition by topic; what the
     stores remember besides entries; and the stores that it holds."""
 
-    query_id: str
+    checkpoint_id: str
     generation: int
     epoch: int
     positions: Mapping[str, list[int]]
@@ -154,10 +154,13 @@ class _Updating:
         if data is None:
             return None
         stamp = _Stamp.decode(data)
-        same = stamp.query_id == recipe.query_id and stamp.stores == self._stores
+        same = stamp.checkpoint_id == recipe.checkpoint_id and stamp.stores == self._stores
         if same and dict(stamp.positions) == dict(control.positions):
             return stamp
-        if stamp.query_id == recipe.query_id and (stamp.generation, stamp.epoch) > (recipe.generation, control.epoch):
+        if stamp.checkpoint_id == recipe.checkpoint_id and (stamp.generation, stamp.epoch) > (
+            recipe.generation,
+            control.epoch,
+        ):
             raise TaskMigratedError(
                 f"The global stores of this machine have been taken on to epoch {stamp.epoch} by generation "
                 f"{stamp.generation}, while this worker is at epoch {control.epoch} of generation "
@@ -215,7 +218,7 @@ class _Updating:
             positions.setdefault(tp.topic, []).append(reached[tp])
         recipe = self._recipe
         stamp = _Stamp(
-            recipe.query_id,
+            recipe.checkpoint_id,
             recipe.generation,
             self._control.epoch,
             positions,

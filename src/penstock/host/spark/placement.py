@@ -304,6 +304,7 @@ def shape(topology: BuiltTopology, placement: Placement) -> dict[str, Any]:
         "tasks of each level": [[str(task) for task in tasks] for tasks in placement.levels],
         "partitions of source topics": dict(sorted(placement.source_partitions.items())),
         **({"partitions of tasks": own_groups} if own_groups else {}),
+        "topics": {str(spec.id): sorted(spec.source_topics) for spec in topology.subtopologies},
         "nodes": {str(spec.id): [_node_text(node) for node in spec.nodes] for spec in topology.subtopologies},
         "stores": {
             str(spec.id): {name: store.layout for name, store in sorted(spec.stores.items())}

@@ -121,7 +121,7 @@ class Planning:
         global_positions = self._global_positions(start, ends)
         nothing_new = planned == positions and global_positions == start.global_positions
         waits = bool(lagging) or idle_ms > 0
-        if nothing_new and start.epoch > 0 and not self._is_due(manifest, now, waits):
+        if nothing_new and start.epoch > self._recipe.start_epoch and not self._is_due(manifest, now, waits):
             return start
         self._planned_here = start.epoch + 1
         crash_point("source.planned", self._planned_here)
@@ -148,8 +148,8 @@ class Planning:
             placement.sink_partitions,
         ):
             raise TaskCorruptedError(
-                f"Spark's offset log at {self._checkpoint.spark_location()} belongs to another life of the application "
-                f"than {self._checkpoint.uri}: "
+                f"Spark's offset log at {self._checkpoint.spark_location(recipe.query_id)} belongs to another life "
+                f"of the application than {self._checkpoint.uri}: "
                 "delete both, or restore both from the same copy."
             )
         manifest = self._manifest_of(start)

@@ -7,7 +7,7 @@ once.
 
 from __future__ import annotations
 
-import uuid
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -15,17 +15,21 @@ from penstock.client.api import Admin, NewTopic
 from penstock.client.confluent.transactions import transactions_refused
 from penstock.clock import Clock, SystemClock
 from penstock.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2, StreamsConfig, warn_without_meaning
-from penstock.errors import ConfigError, IncompatibleCheckpointError, StreamsError, TaskCorruptedError
+from penstock.errors import ConfigError, IncompatibleCheckpointError, StreamsError
 from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
-from penstock.host.spark.checkpoint import Checkpoint, Manifest, Metadata
+from penstock.host.spark import lives
+from penstock.host.spark.checkpoint import Checkpoint, Manifest, Metadata, plan_digest
+from penstock.host.spark.evolution import Evolution, evolve
 from penstock.host.spark.offset_resets import offset_resets, reset_offsets
-from penstock.host.spark.placement import Placement, differences, external_sink_topics, place, resolve_patterns, shape
-from penstock.host.spark.recipe import Recipe
+from penstock.host.spark.placement import Placement, external_sink_topics, place, resolve_patterns, shape
+from penstock.host.spark.recipe import Recipe, dump_program
 from penstock.host.spark.sink import commits_topic
 from penstock.plan.partition_grouper import configured_grouper
 from penstock.plan.subtopology import BuiltTopology
 from penstock.record import TopicPartition
 from penstock.state.open import ROCKSDB, check_installed
+
+_log = logging.getLogger(__name__)
 
 _WITHOUT_MEANING = ("partition.pause.threshold.ms",)
 """Keys with a row that change nothing on Spark: an epoch is planned as a whole, so that a task neither waits nor reads
@@ -34,12 +38,17 @@ ahead."""
 
 @dataclass(frozen=True)
 class Prepared:
-    """What `prepare` found: the recipe, the guarantee in words, the last manifest, and the ends of the inputs now."""
+    """What `prepare` found: the recipe, the guarantee in words, the last manifest, and the ends of the inputs now.
+
+    finishes: whether the recipe is that of the program before, which has to run the epoch that is planned and no other;
+    then everything is to be prepared again.
+    """
 
     recipe: Recipe
     guarantee: str
     last: Manifest
     ends: Mapping[TopicPartition, int]
+    finishes: bool = False
 
 
 def prepare(
@@ -64,7 +73,8 @@ def prepare(
 
     Raises:
         MissingSourceTopicError, TopologyError: see `place`.
-        IncompatibleCheckpointError: the checkpoint was made by another topology.
+        IncompatibleCheckpointError: the topology cannot go on with the state of the checkpoint, or an epoch is half
+            committed and the program that began it is not there any more.
         ConfigError: exactly_once_v2 is asked for, and the brokers do not serve transactions; or a package is missing.
         StreamsError: a topic that a sink writes to does not exist.
     """
@@ -77,34 +87,47 @@ def prepare(
     placement = place(topology, topics, parallelism, configured_grouper(config))
     _check_sink_topics(topology, topics, config)
     metadata = checkpoint.read_metadata()
-    if metadata is not None:
-        _check_same(metadata, topology, placement, checkpoint)
+    evolution = None if metadata is None else _evolution(metadata, topology, placement, checkpoint)
+    goes_on = metadata is not None and evolution is not None and _is_same_life(metadata, evolution, placement, config)
+    if metadata is not None and goes_on:
         placement = replace(placement, partitions=metadata.partitions, sink_partitions=metadata.sink_partitions)
     transactional, guarantee = _guarantee(config, application_id)
     ends = admin.end_offsets(_inputs(topology, placement), read_committed=True)
-    if metadata is None:
-        metadata = _new_metadata(
-            application_id, topology, placement, _begin(topology, placement, config, admin, ends, clock)
-        )
-        checkpoint.write_metadata(metadata)
-    if transactional:
-        _make_commits_topic(admin, topics, commits_topic(application_id), placement.sink_partitions, config)
+    known = {} if metadata is None else _positions(checkpoint, metadata)
+    begin = _begin(topology, placement, config, admin, ends, clock, known)
     recipe = Recipe(
         config=config,
         topology=topology,
         placement=placement,
         topic_partitions={**topics, **placement.source_partitions},
-        begin=metadata.begin,
+        begin={},
         checkpoint=checkpoint.uri,
-        query_id=metadata.query_id,
+        checkpoint_id="",
+        query_id="",
         generation=checkpoint.take_generation(),
         transactional=transactional,
         control_directory=control_directory,
         clock=clock,
     )
-    last = _last_manifest(checkpoint, metadata)
-    checkpoint.forget_unfinished_start()
-    return Prepared(recipe, guarantee, last, ends)
+    program = dump_program(recipe)
+    if metadata is not None:
+        earlier = lives.unfinished(checkpoint, metadata, recipe, plan_digest(program))
+        if earlier is not None:
+            return Prepared(earlier, guarantee, lives.last_manifest(checkpoint, metadata), {}, finishes=True)
+    if transactional:
+        _make_commits_topic(admin, topics, commits_topic(application_id), placement.sink_partitions, config)
+    now = shape(topology, placement)
+    if metadata is None or evolution is None:
+        metadata = lives.first_life(checkpoint, recipe, now, begin, program)
+    elif goes_on:
+        metadata = lives.same_life(checkpoint, metadata, recipe, program)
+    else:
+        _tell(evolution, checkpoint)
+        metadata = lives.next_life(checkpoint, metadata, recipe, evolution, now, begin, program)
+    last = lives.last_manifest(checkpoint, metadata)
+    checkpoint.forget_other_lives(metadata)
+    checkpoint.forget_unfinished_start(metadata.query_id)
+    return Prepared(lives.of_life(recipe, metadata), guarantee, last, ends)
 
 
 def internal_topics(topology: BuiltTopology, application_id: str) -> frozenset[str]:
@@ -112,17 +135,35 @@ def internal_topics(topology: BuiltTopology, application_id: str) -> frozenset[s
     return frozenset([*topology.repartition_topics, commits_topic(application_id)])
 
 
-def _new_metadata(
-    application_id: str, topology: BuiltTopology, placement: Placement, begin: dict[str, list[int]]
-) -> Metadata:
-    return Metadata(
-        uuid.uuid4().hex,
-        application_id,
-        begin,
-        placement.partitions,
-        placement.sink_partitions,
-        shape(topology, placement),
-    )
+def _evolution(metadata: Metadata, topology: BuiltTopology, placement: Placement, checkpoint: Checkpoint) -> Evolution:
+    """Return what the topology means for the state that is there; raises IncompatibleCheckpointError where it cannot go
+    on with it."""
+    evolution = evolve(metadata.shape, shape(topology, placement), metadata.removed)
+    if evolution.refused:
+        lines = "\n".join(f"  - {line}" for line in evolution.refused)
+        raise IncompatibleCheckpointError(
+            f"The program cannot go on with the state of the checkpoint {checkpoint.uri}:\n{lines}\n"
+            "Nothing was changed. Or start anew: with another application.id, or after deleting the checkpoint (its "
+            "state is lost, and the input is read from where auto.offset.reset says)."
+        )
+    return evolution
+
+
+def _is_same_life(metadata: Metadata, evolution: Evolution, placement: Placement, config: StreamsConfig) -> bool:
+    """Return whether the life of `metadata` can go on: the same shape, and no other partitions asked for by name."""
+    counts = placement.partitions, placement.sink_partitions
+    asked = config["penstock.spark.partitions"] is not None
+    return not evolution.differences and (not asked or counts == (metadata.partitions, metadata.sink_partitions))
+
+
+def _positions(checkpoint: Checkpoint, metadata: Metadata) -> dict[str, list[int]]:
+    """Return the position of each topic that the checkpoint has ever read."""
+    return {**metadata.begin, **lives.last_manifest(checkpoint, metadata).offsets}
+
+
+def _tell(evolution: Evolution, checkpoint: Checkpoint) -> None:
+    lines = "\n".join(f"  {line}" for line in evolution.lines())
+    _log.warning("The program has changed; it goes on with the checkpoint %s:\n%s", checkpoint.uri, lines)
 
 
 def _warn_of_keys(config: StreamsConfig) -> None:
@@ -140,19 +181,6 @@ def _check_sink_topics(topology: BuiltTopology, topics: Mapping[str, int], confi
         raise StreamsError(
             f"Topics that sinks write to do not exist: {', '.join(missing)}. Create them first, for example with: "
             f"penstock topics create {' '.join(missing)}"
-        )
-
-
-def _check_same(metadata: Metadata, topology: BuiltTopology, placement: Placement, checkpoint: Checkpoint) -> None:
-    found = differences(metadata.shape, shape(topology, placement))
-    if found:
-        lines = "\n".join(f"  - {line}" for line in found)
-        raise IncompatibleCheckpointError(
-            f"The checkpoint {checkpoint.uri} was made by another topology or other numbers of partitions. What is "
-            f"different now:\n{lines}\n"
-            "Run the program that made it, or start anew: with another application.id, or after deleting the "
-            "checkpoint (its state is lost, and the input "
-            "is read from where auto.offset.reset says)."
         )
 
 
@@ -186,16 +214,18 @@ def _begin(
     admin: Admin,
     ends: Mapping[TopicPartition, int],
     clock: Clock,
+    known: Mapping[str, list[int]],
 ) -> dict[str, list[int]]:
-    """Return where each source topic is begun: as its source or the configuration says; raises StreamsError where that
-    is nowhere."""
+    """Return where each source topic is begun: at its position in `known`, else as its source or the configuration
+    says; raises StreamsError where that is nowhere. Positions of topics that are not read now are kept."""
     resets = offset_resets(topology, config)
     inputs = sorted(_inputs(topology, placement))
-    offsets = reset_offsets(admin, {tp: resets[tp.topic] for tp in inputs}, ends, clock.milliseconds())
-    begin: dict[str, list[int]] = {}
+    unknown = {tp: resets[tp.topic] for tp in inputs if tp.partition >= len(known.get(tp.topic, ()))}
+    offsets = reset_offsets(admin, unknown, ends, clock.milliseconds())
+    begin: dict[str, list[int]] = {topic: [] for topic in {tp.topic for tp in inputs}}
     for tp in inputs:
-        begin.setdefault(tp.topic, []).append(offsets[tp])
-    return begin
+        begin[tp.topic].append(offsets[tp] if tp in offsets else known[tp.topic][tp.partition])
+    return {**known, **begin}
 
 
 def _make_commits_topic(
@@ -207,15 +237,3 @@ def _make_commits_topic(
         admin.create_topics([NewTopic(name, partitions, replication, {"cleanup.policy": "compact"})])
     elif topics[name] < partitions:
         admin.create_partitions(name, partitions)
-
-
-def _last_manifest(checkpoint: Checkpoint, metadata: Metadata) -> Manifest:
-    epoch = checkpoint.last_epoch()
-    manifest = checkpoint.read_manifest(epoch, metadata.query_id)
-    if manifest is None or manifest.query_id != metadata.query_id or (epoch > 0 and not checkpoint.has_spark_offsets()):
-        raise TaskCorruptedError(
-            f"The checkpoint {checkpoint.uri} is not whole: manifests, metadata and Spark's own checkpoint do not "
-            "belong together. Restore the whole "
-            "directory from one copy, or delete it to start anew."
-        )
-    return manifest

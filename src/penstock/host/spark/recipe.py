@@ -10,14 +10,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
 import cloudpickle
 
 from penstock.clock import Clock, SystemClock
-from penstock.config import StreamsConfig
+from penstock.config import KEYS, StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.spark.offset_resets import offset_resets
 from penstock.host.spark.placement import Placement
@@ -30,8 +30,9 @@ class Recipe:
     """One run of one application.
 
     topology: patterns resolved. topic_partitions: the partitions of each topic of the brokers at start, and of the
-    repartition topics. begin: offset to begin at, for each partition of a source topic. query_id, generation: see
-    `checkpoint`. transactional: whether the sink writes transactions.
+    repartition topics. begin: offset to begin at, for each partition of a source topic. checkpoint: its URI.
+    checkpoint_id, query_id, generation, start_epoch: see `checkpoint`. start_ms: the clock of the epochs before
+    start_epoch. transactional: whether the sink writes transactions.
     control_directory: a local directory that driver and source process share. clock: by which epochs are planned.
     """
 
@@ -41,11 +42,14 @@ class Recipe:
     topic_partitions: Mapping[str, int]
     begin: Mapping[str, list[int]]
     checkpoint: str
+    checkpoint_id: str
     query_id: str
     generation: int
     transactional: bool
     control_directory: str
     clock: Clock = field(default_factory=SystemClock)
+    start_epoch: int = 0
+    start_ms: int = 0
 
     @property
     def application_id(self) -> str:
@@ -111,6 +115,56 @@ def dump_for_workers(value: Any) -> bytes:
             "belongs to this process, such as a connection, a lock or a file: make it in `init` of a processor, or at "
             "its first use."
         ) from error
+
+
+_OF_THE_RUN = (
+    "bootstrap.servers",
+    "penstock.checkpoint.dir",
+    "penstock.poll.ms",
+    "penstock.spark.partitions",
+    "state.dir",
+)
+"""Keys that say where and how fast an application runs, not what it does."""
+
+
+def dump_program(recipe: Recipe) -> bytes:
+    """Return what `recipe` does, without what belongs to one run of it and without the settings of clients, which may
+    hold secrets; raises as `dump_recipe`."""
+    given = recipe.config.given()
+    config = {key: value for key, value in given.items() if key in KEYS and key not in _OF_THE_RUN}
+    return dump_recipe(
+        replace(
+            recipe,
+            config=StreamsConfig(config, environment={}),
+            begin={},
+            checkpoint="",
+            checkpoint_id="",
+            query_id="",
+            generation=0,
+            control_directory="",
+            clock=SystemClock(),
+        )
+    )
+
+
+def load_program(data: bytes) -> Recipe:
+    """Return what `dump_program` wrote; `of_run` makes it complete. Raises whatever the unpickling of a user's object
+    raises."""
+    return load_recipe(data)
+
+
+def of_run(program: Recipe, run: Recipe) -> Recipe:
+    """Return what runs the program of one recipe in the place of another: with its clients, directories and clock."""
+    given = run.config.given()
+    surroundings = {key: value for key, value in given.items() if key not in KEYS or key in _OF_THE_RUN}
+    return replace(
+        program,
+        config=StreamsConfig({**program.config.given(), **surroundings}, environment={}),
+        checkpoint=run.checkpoint,
+        generation=run.generation,
+        control_directory=run.control_directory,
+        clock=run.clock,
+    )
 
 
 @lru_cache(maxsize=2)

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from penstock.client.confluent.transactions import AtLeastOnceWriter, EpochWriter, PartitionOutput, TransactionalWriter
 from penstock.clock import SystemClock
+from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, TaskCorruptedError, TaskMigratedError
 from penstock.host.spark.checkpoint import Manifest, TopicFigures
 from penstock.host.spark.crashpoints import crash_point
@@ -134,10 +135,15 @@ def _writer(recipe: Recipe, sink_partition: int) -> EpochWriter:
     """Return the writer of a sink partition, kept for the life of the process."""
     if not recipe.transactional:
         return AtLeastOnceWriter(recipe.config)
-    topic = commits_topic(recipe.application_id)
+    return transactional_writer(recipe.config, recipe.application_id, sink_partition)
+
+
+def transactional_writer(config: StreamsConfig, application_id: str, sink_partition: int) -> TransactionalWriter:
+    """Return a writer of the transactions of one sink partition."""
+    topic = commits_topic(application_id)
     return TransactionalWriter(
-        recipe.config,
-        transactional_id=f"{recipe.application_id}-sink-{sink_partition}",
+        config,
+        transactional_id=f"{application_id}-sink-{sink_partition}",
         group=topic,
         marker=TopicPartition(topic, sink_partition),
         before_commit=partial(crash_point, "transaction.open"),
@@ -178,6 +184,7 @@ def commit_epoch(recipe: Recipe, messages: Sequence[PartitionCommit]) -> None:
         input=_figures(reports),
         records_out=sum(message.records for message in messages),
         printed="".join(report.printed for report in reports),
+        removed=before.removed,
     )
     checkpoint.write_manifest(manifest, partial(crash_point, "manifest.torn_write", control.epoch))
     crash_point("manifest.after_write", control.epoch)

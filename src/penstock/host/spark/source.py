@@ -66,12 +66,17 @@ class EpochReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planning: Planning | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """Return epoch 0: the begin of every topic."""
+        """Return where this life of the checkpoint began: its epoch, and the begin of every topic."""
         recipe = load_recipe(self._recipe)
         placement = recipe.placement
         begin = {topic: list(offsets) for topic, offsets in recipe.begin.items()}
         return EpochOffset(
-            recipe.query_id, 0, 0, begin, list(placement.partitions), placement.sink_partitions
+            recipe.query_id,
+            recipe.start_epoch,
+            recipe.start_ms,
+            begin,
+            list(placement.partitions),
+            placement.sink_partitions,
         ).to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name

@@ -1,9 +1,10 @@
 """The state of one task in one epoch: its base at the head that the manifest names, and its next commit as segments.
 
-The base is a copy that any worker of this machine may find or make: it is stamped with (query id, generation, epoch,
-position) and advanced to the head of the manifest before a task reads it, in transactions that check the stamp they
-began from. A stamp of a later epoch or generation means that this worker is a zombie. A base of another life of the
-application, or at a position that the log does not know, is rebuilt from all live segments, in one transaction.
+The base is a copy that any worker of this machine may find or make: it is stamped with (checkpoint id, generation,
+epoch, position) and advanced to the head of the manifest before a task reads it, in transactions that check the stamp
+they began from. A stamp of a later epoch or generation means that this worker is a zombie. A position is a digest of
+all that came before it, so a base at one that the log knows is right, whichever life of the application made it; any
+other is rebuilt from all live segments, in one transaction.
 
 Changes that outgrow memory inside the epoch are written as the first segments of the commit, without its checkpoint,
 and kept in a database of this attempt alone; a base never has what is not committed.
@@ -103,7 +104,8 @@ class TaskState:
     def _advance(self) -> None:
         """Bring the base to the head of the log, and read the checkpoint that stands there."""
         if not self._log.deltas:
-            self._forget_other_life()
+            if self._spec.stores and self._position() is not None:
+                self.base.clear()  # of another task or checkpoint: this one has no state yet
             return
         newest = self._log.deltas[-1]
         read = self._advance_base() if self._spec.stores else None
@@ -157,19 +159,14 @@ class TaskState:
         finally:
             progress.end()
 
-    def _forget_other_life(self) -> None:
-        if self._spec.stores and self._position() is None and self.base.stamp() is not None:
-            self.base.clear()
-
     def _position(self) -> bytes | None:
-        """Return the position of the base in the log of this life of the application, None if it has none; raises
-        TaskMigratedError for a zombie."""
+        """Return the position of the base, None if it has none; raises TaskMigratedError for a zombie."""
         stamp = self.base.stamp()
         if stamp is None:
             return None
-        query_id, generation, epoch, position = stamp.decode().split(":")
-        if query_id != self._recipe.query_id:
-            return None
+        checkpoint_id, generation, epoch, position = stamp.decode().split(":")
+        if checkpoint_id != self._recipe.checkpoint_id:
+            return bytes.fromhex(position)
         mine = self._recipe.generation
         if int(generation) > mine or (int(generation) == mine and int(epoch) > self._control.epoch - 1):
             raise TaskMigratedError(
@@ -181,7 +178,8 @@ class TaskState:
         return bytes.fromhex(position)
 
     def _stamp(self, position: bytes) -> bytes:
-        return f"{self._recipe.query_id}:{self._recipe.generation}:{self._control.epoch - 1}:{position.hex()}".encode()
+        recipe = self._recipe
+        return f"{recipe.checkpoint_id}:{recipe.generation}:{self._control.epoch - 1}:{position.hex()}".encode()
 
     def _maintain(self, log: SegmentLog) -> SegmentLog:
         """Merge and snapshot as far as the log asks for with this commit."""

@@ -1,0 +1,352 @@
+"""Programs that change between runs: what becomes of their state, also where something falls at any line of the change.
+
+Played in one process; on a real Kafka the outputs are exact, on the embedded broker, which has no transactions, the
+state is.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from penstock import Grouped, Materialized, StreamsBuilder, StreamsConfig, TimeWindows, Topology
+from penstock.errors import IncompatibleCheckpointError
+from penstock.host.spark import crashpoints, lives, planning, sink, task_epoch, task_state
+from penstock.host.spark.checkpoint import Checkpoint
+from tests.spark.inline import InlineQuery
+from tests.spark.support import SparkRunner, lines
+from tests.spark.test_topologies import COUNT_OUT, STRING, TEXT, final, number, random_lines
+from tests.support.brokers import RunningBroker
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+PAIRS = Grouped.with_(key_serde=STRING, value_serde=STRING)
+
+
+class KilledError(BaseException):
+    """What a kill is in one process."""
+
+
+class Crash:
+    """Strikes by chance, and at a given point once."""
+
+    def __init__(self, seed: int, probability: float = 0.0, at: str = "") -> None:
+        self._random = random.Random(seed)
+        self.probability = probability
+        self.at = at
+        self.struck: Counter[str] = Counter()
+
+    def __call__(self, name: str, epoch: int) -> None:
+        assert name in (*crashpoints.POINTS, *crashpoints.LIFE_POINTS)
+        if name == self.at or self._random.random() < self.probability:
+            self.at = ""
+            self.struck[name] += 1
+            raise KilledError(f"{name} at epoch {epoch}")
+
+
+@pytest.fixture
+def crash(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Crash]:
+    def install(seed: int, probability: float = 0.0, at: str = "") -> Crash:
+        installed = Crash(seed, probability, at)
+        for module in (lives, planning, sink, task_epoch, task_state):
+            monkeypatch.setattr(module, "crash_point", installed)
+        return installed
+
+    return install
+
+
+@pytest.fixture
+def topics(spark_runner: SparkRunner, unique_name: Callable[[str], str]) -> tuple[str, str]:
+    source, target = unique_name("in"), unique_name("out")
+    spark_runner.create_topics({source: 3, target: 2})
+    return source, target
+
+
+def counting(source: str, target: str, *stores: str, only: str = "", extra: int = 0) -> Topology:
+    """Count words in each of `stores`, each in a sub-topology of its own, numbered in this order; the first goes to
+    `target`. only: words that are counted. extra: nodes before, which do nothing."""
+    builder = StreamsBuilder()
+    words = builder.stream(source, consumed=TEXT).flat_map_values(lambda line: line.split())
+    for _ in range(extra):
+        words = words.filter(lambda _, word: True)
+    words = words.filter(lambda _, word: word.startswith(only))
+    for place, store in enumerate(stores):
+        by_word = words.group_by(lambda _, word: word, grouped=PAIRS.with_name(store))
+        counted = by_word.count(materialized=Materialized.as_(store))
+        if place == 0:
+            counted.to_stream().to(target, produced=COUNT_OUT)
+    return builder.build()
+
+
+def counts(spark_runner: SparkRunner, config: StreamsConfig, store: str) -> dict[str, int]:
+    return {key.decode(): number(value[8:]) for key, value in spark_runner.store(config, store).items()}
+
+
+def removed(config: StreamsConfig) -> set[str]:
+    """Return the stores that are kept without being in the program."""
+    metadata = Checkpoint(config.checkpoint_directory()).read_metadata()
+    assert metadata is not None
+    return set(metadata.removed)
+
+
+def test_kept_stores_go_on_and_new_ones_begin_empty(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    config = spark_runner.config(application)
+    spark_runner.write(topics[0], lines(["a b", "b c"], partitions=3))
+    query = InlineQuery(counting(*topics, "counts"), config, spark_runner.admin)
+    query.run_to_end()
+    before = spark_runner.manifest(config)
+    query.change(counting(*topics, "counts", "again", extra=2))
+    assert "store counts keeps its state" in caplog.text
+    assert "store again is new and begins empty" in caplog.text
+    spark_runner.write(topics[0], lines(["a", "d"], partitions=3))
+    query.run_to_end()
+    assert counts(spark_runner, config, "counts") == {"a": 2, "b": 2, "c": 1, "d": 1}
+    assert counts(spark_runner, config, "again") == {"a": 1, "d": 1}
+    assert final(spark_runner.read(topics[1])) == {"a": 2, "b": 2, "c": 1, "d": 1}
+    after = spark_runner.manifest(config)
+    assert after.epoch > before.epoch
+    assert after.query_id != before.query_id
+    spark = Path(config.checkpoint_directory()) / "spark"
+    assert [each.name for each in spark.iterdir()] == [after.query_id]
+
+
+def test_a_store_is_found_again_in_a_sub_topology_of_another_number(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    config = spark_runner.config(application)
+    spark_runner.write(topics[0], lines(["a b", "b c"], partitions=3))
+    query = InlineQuery(counting(*topics, "counts"), config, spark_runner.admin)
+    query.run_to_end()
+    query.change(counting(*topics, "before", "counts"))
+    spark_runner.write(topics[0], lines(["a", "d"], partitions=3))
+    query.run_to_end()
+    assert counts(spark_runner, config, "counts") == {"a": 2, "b": 2, "c": 1, "d": 1}
+    assert counts(spark_runner, config, "before") == {"a": 1, "d": 1}
+    query.change(counting(*topics, "counts", "before"))
+    spark_runner.write(topics[0], lines(["a", "e"], partitions=3))
+    query.run_to_end()
+    assert counts(spark_runner, config, "counts") == {"a": 3, "b": 2, "c": 1, "d": 1, "e": 1}
+    assert counts(spark_runner, config, "before") == {"a": 2, "d": 1, "e": 1}
+
+
+def test_a_removed_store_is_kept_and_goes_on_when_it_is_back(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    config = spark_runner.config(application, {"penstock.manifests.retained": 2})
+    spark_runner.write(topics[0], lines(["a b", "b c"], partitions=3))
+    query = InlineQuery(counting(*topics, "counts", "other"), config, spark_runner.admin)
+    query.run_to_end()
+    query.change(counting(*topics, "counts"))
+    for _ in range(4):  # until nothing of the life before is retained
+        spark_runner.write(topics[0], lines(["a", "d"], partitions=3))
+        query.run_to_end()
+    assert counts(spark_runner, config, "counts") == {"a": 5, "b": 2, "c": 1, "d": 4}
+    assert removed(config) == {"other"}
+    query.change(counting(*topics, "counts", "third"))
+    query.run_to_end()
+    query.change(counting(*topics, "other", "counts"))
+    spark_runner.write(topics[0], lines(["a"], partitions=3))
+    query.run_to_end()
+    assert counts(spark_runner, config, "other") == {"a": 2, "b": 2, "c": 1}
+    assert counts(spark_runner, config, "counts") == {"a": 6, "b": 2, "c": 1, "d": 4}
+    assert removed(config) == {"third"}
+
+
+def together(source: str, target: str, *stores: str) -> Topology:
+    """Count the words in all `stores` in one sub-topology."""
+    builder = StreamsBuilder()
+    words = builder.stream(source, consumed=TEXT).flat_map_values(lambda line: line.split())
+    by_word = words.group_by(lambda _, word: word, grouped=PAIRS.with_name("words"))
+    tables = [by_word.count(materialized=Materialized.as_(store)) for store in stores]
+    tables[0].to_stream().to(target, produced=COUNT_OUT)
+    return builder.build()
+
+
+def test_stores_come_together_and_part_again(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    config = spark_runner.config(application)
+    spark_runner.write(topics[0], lines(["a b", "b c"], partitions=3))
+    query = InlineQuery(counting(*topics, "counts", "other"), config, spark_runner.admin)
+    query.run_to_end()
+    for topology in (
+        together(*topics, "counts", "other"),
+        together(*topics, "other", "counts", "third"),
+        together(*topics, "counts"),
+        counting(*topics, "other", "counts"),
+    ):
+        query.change(topology)
+        spark_runner.write(topics[0], lines(["a", "d"], partitions=3))
+        query.run_to_end()
+    assert counts(spark_runner, config, "counts") == {"a": 5, "b": 2, "c": 1, "d": 4}
+    assert counts(spark_runner, config, "other") == {"a": 4, "b": 2, "c": 1, "d": 3}
+
+
+def test_another_layout_of_a_store_is_refused_with_what_to_do(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    config = spark_runner.config(application)
+    query = InlineQuery(counting(*topics, "counts"), config, spark_runner.admin)
+    query.run_to_end()
+    builder = StreamsBuilder()
+    words = builder.stream(topics[0], consumed=TEXT).group_by(lambda _, word: word, grouped=PAIRS.with_name("counts"))
+    words.windowed_by(_windows()).count(materialized=Materialized.as_("counts"))
+    with pytest.raises(IncompatibleCheckpointError, match="penstock savepoint drop counts"):
+        query.change(builder.build())
+    query.change(counting(*topics, "counts"))
+    assert spark_runner.manifest(config).epoch == 1
+
+
+def _windows() -> TimeWindows:
+    return TimeWindows.of_size_with_no_grace(10)
+
+
+@pytest.mark.parametrize("point", crashpoints.LIFE_POINTS)
+def test_a_change_that_falls_at_any_line_has_happened_or_not(
+    spark_runner: SparkRunner,
+    application: str,
+    topics: tuple[str, str],
+    crash: Callable[..., Crash],
+    point: str,
+) -> None:
+    config = spark_runner.config(application)
+    spark_runner.write(topics[0], lines(["a b", "b c"], partitions=3))
+    query = InlineQuery(counting(*topics, "counts", "other"), config, spark_runner.admin)
+    query.run_to_end()
+    installed = crash(0, at=point)
+    changed = together(*topics, "other", "counts")
+    with pytest.raises(KilledError):
+        query.change(changed)
+    assert installed.struck[point] == 1
+    if point != "life.after":  # the old program can still go on
+        query.change(counting(*topics, "counts", "other"))
+        spark_runner.write(topics[0], lines(["a"]))
+        query.run_to_end()
+        assert counts(spark_runner, config, "counts") == {"a": 2, "b": 2, "c": 1}
+        installed.at = point
+        with pytest.raises(KilledError):
+            query.change(changed)
+    else:
+        spark_runner.write(topics[0], lines(["a"]))
+    query.change(changed)
+    spark_runner.write(topics[0], lines(["d"]))
+    query.run_to_end()
+    assert counts(spark_runner, config, "counts") == {"a": 2, "b": 2, "c": 1, "d": 1}
+    assert counts(spark_runner, config, "other") == {"a": 2, "b": 2, "c": 1, "d": 1}
+
+
+PROGRAMS = (
+    lambda topics: counting(*topics, "counts"),
+    lambda topics: counting(*topics, "counts", "other"),
+    lambda topics: together(*topics, "counts", "third"),
+    lambda topics: counting(*topics, "counts", extra=1),
+    lambda topics: together(*topics, "counts"),
+    lambda topics: counting(*topics, "counts", "third", "other"),
+)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_counts_are_exact_while_the_program_changes_and_falls(
+    spark_runner: SparkRunner,
+    broker: RunningBroker,
+    application: str,
+    topics: tuple[str, str],
+    crash: Callable[..., Crash],
+    seed: int,
+) -> None:
+    config = spark_runner.config(application, {"penstock.manifests.retained": 3})
+    chosen = random.Random(seed)
+    query = InlineQuery(PROGRAMS[0](topics), config, spark_runner.admin)
+    installed = crash(seed, 0.03)
+    expected: Counter[str] = Counter()
+    for part in range(8):
+        texts = random_lines(seed * 100 + part, 12)
+        expected.update(word for line in texts for word in line.split())
+        spark_runner.write(topics[0], lines(texts, partitions=3))
+        while True:
+            try:
+                if chosen.random() < 0.5:
+                    query.change(chosen.choice(PROGRAMS)(topics))
+                query.run_to_end()
+                break
+            except KilledError:
+                restart(query, chosen.choice(PROGRAMS)(topics))
+        if part == 6:
+            installed.probability = 0
+    assert sum(installed.struck.values()) >= 5
+    assert counts(spark_runner, config, "counts") == expected
+    records = spark_runner.read(topics[1])
+    assert final(records) == expected
+    if broker.kind == "kafka":
+        seen: dict[bytes | None, int] = {}
+        for record in records:
+            assert number(record.value) == seen.get(record.key, 0) + 1, "a record twice, or one left out"
+            seen[record.key] = number(record.value)
+
+
+def restart(query: InlineQuery, topology: Topology) -> None:
+    """Start again with another program, as often as it falls at the start."""
+    while True:
+        try:
+            query.change(topology)
+            return
+        except KilledError:
+            continue
+
+
+def kafka_only(broker: RunningBroker) -> None:
+    if broker.kind != "kafka":
+        pytest.skip("the embedded broker has no transactions")
+
+
+@pytest.mark.parametrize("changed_shape", [False, True])
+def test_an_epoch_left_half_committed_is_finished_by_the_program_that_began_it(
+    spark_runner: SparkRunner,
+    broker: RunningBroker,
+    application: str,
+    topics: tuple[str, str],
+    crash: Callable[..., Crash],
+    changed_shape: bool,
+) -> None:
+    kafka_only(broker)
+    config = spark_runner.config(application)
+    query = InlineQuery(counting(*topics, "counts"), config, spark_runner.admin)
+    query.run_to_end()
+    spark_runner.write(topics[0], lines(["a b c d e f g h"]))
+    crash(0, at="transaction.after")
+    with pytest.raises(KilledError):
+        query.run_to_end()
+    assert 0 < len(spark_runner.read(topics[1])) < 8  # one sink partition of two
+    query.change(counting(*topics, *(("counts", "new") if changed_shape else ("counts",)), only="zz"))
+    spark_runner.write(topics[0], lines(["a zz"]))
+    query.run_to_end()
+    words = [record.key for record in spark_runner.read(topics[1])]
+    assert sorted(words) == [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h", b"zz"]
+    assert counts(spark_runner, config, "counts") == {**dict.fromkeys("abcdefgh", 1), "zz": 1}
+
+
+@pytest.mark.parametrize("changed_shape", [False, True])
+def test_an_epoch_of_which_nobody_has_seen_anything_is_given_up(
+    spark_runner: SparkRunner,
+    application: str,
+    topics: tuple[str, str],
+    crash: Callable[..., Crash],
+    changed_shape: bool,
+) -> None:
+    config = spark_runner.config(application)
+    query = InlineQuery(counting(*topics, "counts"), config, spark_runner.admin)
+    query.run_to_end()
+    spark_runner.write(topics[0], lines(["a b c d e f g h zz"]))
+    crash(0, at="transaction.before")
+    with pytest.raises(KilledError):
+        query.run_to_end()
+    query.change(counting(*topics, *(("counts", "new") if changed_shape else ("counts",)), only="zz"))
+    query.run_to_end()
+    assert [record.key for record in spark_runner.read(topics[1])] == [b"zz"]
+    assert counts(spark_runner, config, "counts") == {"zz": 1}
