@@ -17,6 +17,7 @@ from penstock import Grouped, Materialized, StreamsBuilder, StreamsConfig, TimeW
 from penstock.errors import IncompatibleCheckpointError
 from penstock.host.spark import crashpoints, lives, planning, sink, task_epoch, task_state
 from penstock.host.spark.checkpoint import Checkpoint
+from tests.spark.crashes import KilledError
 from tests.spark.inline import InlineQuery
 from tests.spark.support import SparkRunner, lines
 from tests.spark.test_topologies import COUNT_OUT, STRING, TEXT, final, number, random_lines
@@ -25,10 +26,6 @@ from tests.support.brokers import RunningBroker
 pytestmark = pytest.mark.xdist_group("spark")
 
 PAIRS = Grouped.with_(key_serde=STRING, value_serde=STRING)
-
-
-class KilledError(BaseException):
-    """What a kill is in one process."""
 
 
 class Crash:
