@@ -96,12 +96,12 @@ def _carried(
     """Write the rows that the last epoch carried to the next, each beside the task that reads them now; return what
     the entries say of them. Rows of topics that the program has no longer are left behind."""
     rows: dict[TaskId, list[TaskInput]] = {}
-    for each in sorted(_carried_rows(checkpoint, last, before), key=lambda found: not found[0]):
+    for each in sorted(_carried_rows(checkpoint, last), key=lambda found: not found[0]):
         for row in _partitioned(each[1], before, recipe.placement.source_partitions):
             rows.setdefault(recipe.placement.consumer(row.topic, row.partition), []).append(row)
     written: dict[str, Mapping[str, Any]] = {}
     for consumer, inputs in rows.items():
-        encoded = encode_carried(last.epoch + 1, inputs, recipe.config["penstock.row.max.bytes"])
+        encoded = encode_carried(last.epoch + 1, (), inputs, recipe.config["penstock.row.max.bytes"])
         if encoded is not None:
             carried, data = encoded
             checkpoint.write_segment(str(consumer), carried["id"], data, lambda: None)
@@ -121,18 +121,16 @@ def _partitioned(row: TaskInput, before: Mapping[str, Any], now: Mapping[str, in
         yield row._replace(partition=partition, batch=row.batch.take(np.flatnonzero(partitions == partition)))
 
 
-def _carried_rows(
-    checkpoint: Checkpoint, last: Manifest, before: Mapping[str, Any]
-) -> Iterator[tuple[bool, TaskInput]]:
-    """Yield all carried rows, each with whether its own task had left it over: those are the older ones of a lane."""
+def _carried_rows(checkpoint: Checkpoint, last: Manifest) -> Iterator[tuple[bool, TaskInput]]:
+    """Yield all carried rows, each with whether its own task held it back: those are the older ones of a lane."""
     for task, entry in sorted(last.tasks.items()):
-        subtopology, _, number = task.partition("_")
-        for topic, places in ({} if entry.carried is None else entry.carried["places"]).items():
+        if entry.carried is None:
+            continue
+        held = {(topic, partition) for topic, partition, _ in entry.carried["held"]}
+        for topic, places in entry.carried["places"].items():
             for partition, *place in places:
-                left_over = topic in before["topics"].get(subtopology, ()) and partition == int(number)
-                assert entry.carried is not None
                 for row in read_carried(checkpoint, [CarriedRange(task, entry.carried["id"], *place)]):
-                    yield left_over, row
+                    yield (topic, partition) in held, row
 
 
 def _entry(checkpoint: Checkpoint, last: Manifest, target: str, origin: Origin, kinds: Mapping[str, str]) -> TaskEntry:
