@@ -117,7 +117,7 @@ def cleaner(checkpoint: Checkpoint, retained: int) -> Cleaner:
     recipe = Recipe(
         config=StreamsConfig({"application.id": "a", "penstock.manifests.retained": retained}, environment={}),
         topology=BuiltTopology(()),
-        placement=Placement((tasks,), (1,), 1, {}, {}),
+        placement=Placement((tasks,), (1,), 1, {}, {}, {}),
         topic_partitions={},
         begin={},
         checkpoint=checkpoint.uri,
