@@ -271,10 +271,13 @@ class SparkHost:
 
     def _supervise(self, listener: HostListener) -> None:
         """Follow one query after another; tell the listener how the last one ended, whatever happens here."""
-        error = self._attempt(self._follow_to_end)
-        while self._goes_on(listener, error):
-            listener.on_rebalancing()
-            error = self._attempt(lambda: self._next_query(listener))
+        try:
+            error = self._attempt(self._follow_to_end)
+            while self._goes_on(listener, error):
+                listener.on_rebalancing()
+                error = self._attempt(lambda: self._next_query(listener))
+        except Exception as raised:
+            error = raised
         if self._closing.is_set():
             self._stop_query(lambda: True)  # one that was started when `close` had looked for it already
         elif error is not None:

@@ -16,7 +16,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyspark
@@ -191,7 +191,9 @@ def forget_lost(session: SparkSession) -> None:
     """Let the next session have a JVM of its own: that of `session` is gone, and pyspark keeps to it otherwise."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # pyspark's, that the JVM is gone
-        session.sparkContext.stop()
+        with suppress(ConnectionError):
+            session.sparkContext.stop()
+        session.sparkContext.stop()  # the rest of it, which asks no JVM
     SparkContext._gateway = None
     SparkContext._jvm = None
     SparkSession._instantiatedSession = None
