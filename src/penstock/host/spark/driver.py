@@ -151,6 +151,16 @@ class SparkHost:
         finally:
             self._release()
 
+    def reset(self) -> None:
+        """Delete the checkpoint and the bases: positions and state, so that the next start is a first one. Raises
+        LockError where a program runs on the checkpoint."""
+        self._take_lock()
+        try:
+            self._checkpoint.delete()
+            shutil.rmtree(self._directory, ignore_errors=True)
+        finally:
+            self._release()
+
     def close(self, timeout_ms: int) -> bool:
         """Stop after the running epoch and release everything; return whether that was done within `timeout_ms`.
 
