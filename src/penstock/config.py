@@ -253,7 +253,7 @@ KEYS: Mapping[str, ConfigKey] = {
             _whole(0),
             None,
             "low",
-            "How far (ms) a partition may be ahead of the slowest of its task before hosts that read ahead pause it; "
+            "How far (ms) a partition may be ahead of the slowest of its task before the host reads it no further; "
             "not set: any.",
         ),
         ConfigKey(
@@ -331,6 +331,13 @@ KEYS: Mapping[str, ConfigKey] = {
         ),
         ConfigKey(
             "penstock.batch.max.bytes", _whole(1024), 64 * 1024 * 1024, "medium", "Most bytes of input of one epoch."
+        ),
+        ConfigKey(
+            "penstock.max.skew.ms",
+            _whole(0),
+            3_600_000,
+            "medium",
+            "How far apart in time (ms) an epoch that cannot read all may read topics that meet in a task; 0: any.",
         ),
         ConfigKey(
             "penstock.held.max.bytes",

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock import Consumed, Joined, JoinWindows, Produced, Serdes, StreamJoined, StreamsBuilder, Topology
+from penstock.plan.partitioning import partition_for
 from penstock.record import ConsumerRecord
 from penstock.testing import TopologyTestDriver
 from tests.spark.crashes import Crashes, KilledError
@@ -63,15 +64,16 @@ def two_years_against_two_days(prefix: str, seed: int) -> list[Event]:
 
 def written(event: Event) -> InputRecord:
     _, time, key = event
-    return InputRecord(key.encode(), f"{key}@{time}@{PADDING}".encode(), 1_000, int(key[1:]) % PARTITIONS)
+    return InputRecord(key.encode(), f"{key}@{time}@{PADDING}".encode(), 1_000, partition_for(key.encode(), PARTITIONS))
 
 
-def expected_by_key(topology: Topology, prefix: str, events: list[Event]) -> dict[str, list[tuple[str, int]]]:
+def expected_by_key(
+    topology: Topology, prefix: str, rows: list[tuple[str, InputRecord]]
+) -> dict[str, list[tuple[str, int]]]:
     by_key: dict[str, list[tuple[str, int]]] = {}
     with TopologyTestDriver(topology, {"application.id": "expected"}) as driver:
-        for event in events:
-            record = written(event)
-            driver.pipe_bytes(event[0], record.key, record.value, record.timestamp, ())
+        for topic, record in rows:
+            driver.pipe_bytes(topic, record.key, record.value, record.timestamp, ())
         for each in driver.read_all_bytes():
             if each.topic == f"{prefix}-out":
                 by_key.setdefault((each.key or b"").decode(), []).append((_text(each.value), each.timestamp))
@@ -107,8 +109,9 @@ def test_two_years_against_two_days_give_what_the_test_driver_gives(
     held_bytes: int,
 ) -> None:
     events = two_years_against_two_days(prefix, seed)
-    for event in events:
-        spark_runner.write(event[0], [written(event)])
+    rows = [(event[0], written(event)) for event in events]
+    for topic, record in rows:
+        spark_runner.write(topic, [record])
     config = spark_runner.config(application, {"penstock.batch.max.bytes": 1024, "penstock.held.max.bytes": held_bytes})
     query = InlineQuery(years_and_days(prefix), config, spark_runner.admin)
     crashes(seed, 0.01, 3)
@@ -119,7 +122,7 @@ def test_two_years_against_two_days_give_what_the_test_driver_gives(
         except KilledError:
             query.restart()
     assert query.epochs > 8
-    assert output_by_key(spark_runner, prefix) == expected_by_key(years_and_days(prefix), prefix, events)
+    assert output_by_key(spark_runner, prefix) == expected_by_key(years_and_days(prefix), prefix, rows)
 
 
 class FileClock:
@@ -147,6 +150,37 @@ def in_one_order(prefix: str) -> Topology:
 def order(runner: SparkRunner, prefix: str) -> list[int]:
     """Return the times of the records of the key k0 in the output."""
     return [time for _, time in output_by_key(runner, prefix)["k0"]]
+
+
+def broker_time(prefix: str) -> Topology:
+    """As `years_and_days`, by the timestamps that the brokers know, and the readings behind a change of their key."""
+    builder = StreamsBuilder()
+    consumed = Consumed.with_(key_serde=STRING, value_serde=STRING)
+    limits = builder.table(f"{prefix}-years", consumed)
+    readings = builder.stream(f"{prefix}-days", consumed).select_key(lambda key, _: key)
+    texts = Joined.with_(key_serde=STRING, value_serde=STRING, other_value_serde=STRING)
+    known = readings.left_join(limits, lambda reading, limit: f"{reading} under {limit}", joined=texts)
+    known.to(f"{prefix}-out", TEXT_OUT)
+    return builder.build()
+
+
+@pytest.mark.parametrize("values", [{}, {"penstock.max.skew.ms": 0}, {"partition.pause.threshold.ms": DAY_MS}])
+def test_years_and_days_by_the_time_of_the_brokers_give_what_the_test_driver_gives(
+    spark_runner: SparkRunner, application: str, prefix: str, values: dict[str, int]
+) -> None:
+    events = two_years_against_two_days(prefix, 5)
+    rows = [(event[0], written(event)._replace(timestamp=event[1])) for event in events]
+    for topic, record in rows:
+        spark_runner.write(topic, [record])
+    config = spark_runner.config(application, {"penstock.batch.max.bytes": 1024, **values})
+    query = InlineQuery(broker_time(prefix), config, spark_runner.admin)
+    years_before_days = 0
+    while query.epoch():
+        offsets = spark_runner.manifest(config).offsets
+        if not any(offsets[f"{prefix}-days"]):
+            years_before_days = sum(offsets[f"{prefix}-years"])
+    assert (years_before_days > 100) == ("penstock.max.skew.ms" not in values)
+    assert output_by_key(spark_runner, prefix) == expected_by_key(broker_time(prefix), prefix, rows)
 
 
 def test_a_task_waits_for_an_empty_partition_by_planned_time(

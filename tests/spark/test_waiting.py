@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+from typing import Any
+
 from penstock import Consumed, Grouped, Joined, JoinWindows, Serdes, StreamJoined, StreamsBuilder
 from penstock.host.spark.checkpoint import Manifest, TaskEntry
 from penstock.host.spark.placement import Placement, place
@@ -85,12 +88,37 @@ def test_a_partition_of_which_too_much_waits_is_not_read_nor_what_feeds_it() -> 
     placement = grouped_and_joined()
     (repartitioned,) = {tp.topic for tp in placement.groups[TaskId(1, 0)]} - {"c"}
     inputs = [at("a", 0), at("a", 1), at("c", 0), at("c", 1)]
-    assert unread_partitions(placement, inputs, {at("c", 1): BOUND}, BOUND) == set()
-    assert unread_partitions(placement, inputs, {at("c", 1): BOUND + 1}, BOUND) == {at("c", 1)}
-    assert unread_partitions(placement, inputs, {at(repartitioned, 1): BOUND + 1}, BOUND) == {at("a", 0), at("a", 1)}
+
+    def unread(partition: TopicPartition, size: int) -> Set[TopicPartition]:
+        manifest = manifest_of({"1_1": TaskEntry(carried=holding(partition, size))})
+        return unread_partitions(placement, inputs, manifest, set(inputs), BOUND)
+
+    assert unread(at("c", 1), BOUND) == set()
+    assert unread(at("c", 1), BOUND + 1) == {at("c", 1)}
+    assert unread(at(repartitioned, 1), BOUND + 1) == {at("a", 0), at("a", 1)}
+
+
+def test_a_partition_that_is_ahead_is_not_read_while_another_of_its_task_is() -> None:
+    builder = StreamsBuilder()
+    builder.stream(["a", "b"], TEXT).to("out")
+    placement = place(builder.build().build("app"), {"a": 2, "b": 2, "out": 1}, parallelism=2)
+    inputs = [at("a", 0), at("a", 1), at("b", 0), at("b", 1)]
+    ahead = manifest_of({"0_0": TaskEntry(ahead=(at("a", 0),))})
+    full = manifest_of({"0_0": TaskEntry(ahead=(at("a", 0),), carried=holding(at("b", 0), BOUND + 1))})
+    assert unread_partitions(placement, inputs, ahead, set(inputs), BOUND) == {at("a", 0)}
+    assert unread_partitions(placement, inputs, ahead, {at("a", 0), at("b", 1)}, BOUND) == set()
+    assert unread_partitions(placement, inputs, full, set(inputs), BOUND) == {at("b", 0)}
 
 
 def test_what_waits_is_read_from_the_manifest() -> None:
-    carried = {"id": "ab", "places": {"c": [[1, 0, 9, 0]]}, "held": [["c", 1, 9]], "sends": False}
-    tasks = {"1_0": TaskEntry(), "1_1": TaskEntry(carried=carried)}
-    assert held_bytes(Manifest("q", 1, 1, 0, 0, tasks)) == {at("c", 1): 9}
+    tasks = {"1_0": TaskEntry(), "1_1": TaskEntry(carried=holding(at("c", 1), 9))}
+    assert held_bytes(manifest_of(tasks)) == {at("c", 1): 9}
+
+
+def holding(partition: TopicPartition, size: int) -> dict[str, Any]:
+    places = {partition.topic: [[partition.partition, 0, size, 0]]}
+    return {"id": "ab", "places": places, "held": [[*partition, size]], "sends": False}
+
+
+def manifest_of(tasks: dict[str, TaskEntry]) -> Manifest:
+    return Manifest("q", 1, 1, 0, 0, tasks)

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from typing import Any
@@ -32,6 +32,7 @@ import orjson
 from pyarrow import fs
 
 from penstock.errors import IncompatibleCheckpointError, StreamsError, TaskMigratedError
+from penstock.record import TopicPartition
 
 FORMAT = 2
 
@@ -43,12 +44,25 @@ class TaskEntry:
     head: the position (hex) after its last commit, empty before the first. segments: its log of live segments as
     `log_to_json` gives it; decoded only where a task needs it. due_ms: when its next wall-clock punctuation is due,
     None for never. carried: its file of rows for the next epoch as `encode_carried` tells of it, None for no rows.
+    ahead: its input partitions (topic and number) that are ahead of others by more than partition.pause.threshold.ms.
     """
 
     head: str = ""
     segments: Mapping[str, Any] = field(default_factory=lambda: {"deltas": [], "snapshots": []})
     due_ms: int | None = None
     carried: Mapping[str, Any] | None = None
+    ahead: tuple[TopicPartition, ...] = ()
+
+    def fields(self) -> tuple[Any, ...]:
+        """Return the entry as plain data, for `of_fields`."""
+        carried = None if self.carried is None else dict(self.carried)
+        return self.head, dict(self.segments), self.due_ms, carried, tuple(map(tuple, self.ahead))
+
+    @staticmethod
+    def of_fields(fields: Sequence[Any]) -> TaskEntry:
+        """Return the entry that `fields` were made from."""
+        head, segments, due_ms, carried, ahead = fields
+        return TaskEntry(head, segments, due_ms, carried, tuple(TopicPartition(*each) for each in ahead))
 
     def ids(self) -> set[str]:
         """Return the ids (hex) of all live segments and of the file of carried rows."""
@@ -387,12 +401,12 @@ def encode_manifest(manifest: Manifest) -> bytes:
         "generation": manifest.generation,
         "planned_ms": manifest.planned_ms,
         "committed_ms": manifest.committed_ms,
-        "tasks": {name: _entry_fields(entry) for name, entry in manifest.tasks.items()},
+        "tasks": {name: entry.fields() for name, entry in manifest.tasks.items()},
         "offsets": manifest.offsets,
         "input": {topic: [figures.records, figures.bytes] for topic, figures in manifest.input.items()},
         "records_out": manifest.records_out,
         "printed": manifest.printed,
-        "removed": {name: _entry_fields(entry) for name, entry in manifest.removed.items()},
+        "removed": {name: entry.fields() for name, entry in manifest.removed.items()},
     }
     return orjson.dumps(fields)
 
@@ -405,13 +419,9 @@ def decode_manifest(data: bytes) -> Manifest:
             "A manifest has a format that this version of Penstock does not read; run the version that wrote it."
         )
     for kind in ("tasks", "removed"):
-        fields[kind] = {name: TaskEntry(*entry) for name, entry in fields[kind].items()}
+        fields[kind] = {name: TaskEntry.of_fields(entry) for name, entry in fields[kind].items()}
     fields["input"] = {topic: TopicFigures(*figures) for topic, figures in fields["input"].items()}
     return Manifest(**fields)
-
-
-def _entry_fields(entry: TaskEntry) -> list[Any]:
-    return [entry.head, entry.segments, entry.due_ms, entry.carried]
 
 
 def _manifest_path(epoch: int) -> str:

@@ -55,6 +55,20 @@ def remaining_quota(quota: int, carried_bytes: int) -> int:
     return max(quota - carried_bytes, min(quota, _MIN_QUOTA))
 
 
+def wanted_bytes(
+    positions: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    record_bytes: Mapping[str, float],
+    unread: Set[TopicPartition] = frozenset(),
+) -> float:
+    """Return the estimate of the bytes from `positions` to `ends`; see `plan`."""
+    return sum(
+        max(ends.get(tp, position) - position, 0) * record_bytes.get(tp.topic, UNKNOWN_RECORD_BYTES)
+        for tp, position in positions.items()
+        if tp not in unread
+    )
+
+
 def plan(
     positions: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
@@ -74,7 +88,7 @@ def plan(
     lags = {
         tp: max(ends.get(tp, position) - position, 0) if tp not in unread else 0 for tp, position in positions.items()
     }
-    wanted = sum(lag * record_bytes.get(tp.topic, UNKNOWN_RECORD_BYTES) for tp, lag in lags.items())
+    wanted = wanted_bytes(positions, ends, record_bytes, unread)
     if wanted <= quota:
         return {tp: position + lags[tp] for tp, position in positions.items()}
     share = quota / wanted

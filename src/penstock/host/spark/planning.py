@@ -2,11 +2,12 @@
 
 Its clients and caches live as long as the query. What a task may depend on goes into the offset that Spark logs, or
 comes from the manifest of the epoch before; so a replay of an epoch gets the same input partitions. How far an epoch
-reads is decided in `planner`, a pure function; here are the brokers, the clock and the files that it is asked with.
+reads is decided in `input_plan`; here are the brokers, the clock and the files that it is asked with.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,17 +15,17 @@ from pyspark.sql.datasource import InputPartition
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.client.confluent.admin import ConfluentAdmin
-from penstock.errors import KafkaError, TaskCorruptedError
-from penstock.host.spark.carried import carried_bytes, carried_ranges
+from penstock.errors import BrokerNotFoundError, KafkaError, TaskCorruptedError
+from penstock.host.spark.carried import carried_ranges
 from penstock.host.spark.checkpoint import Manifest
 from penstock.host.spark.cleaner import Cleaner
 from penstock.host.spark.crashpoints import crash_point
-from penstock.host.spark.planner import Limits, first_quota, next_quota, plan, remaining_quota
+from penstock.host.spark.input_plan import InputPlanner
 from penstock.host.spark.protocol import EpochOffset, GlobalControl, SinkControl, TaskControl
 from penstock.host.spark.recipe import Recipe
 from penstock.host.spark.stage import open_checkpoint
 from penstock.host.spark.topic_ends import TopicEnds
-from penstock.host.spark.waiting import held_bytes, lagging_inputs, lagging_partitions, unread_partitions
+from penstock.host.spark.waiting import held_bytes, lagging_inputs
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 
@@ -77,12 +78,7 @@ class Planning:
         self._admin = ConfluentAdmin(recipe.config)
         self._clock = recipe.clock
         self._cleaner = Cleaner(recipe, self._checkpoint)
-        self._limits = Limits(recipe.config["penstock.batch.max.bytes"], recipe.config["penstock.batch.target.ms"])
-        self._quota = first_quota(self._limits)
-        self._held_bound: int = recipe.config["penstock.held.max.bytes"]
-        # where no task has inputs to wait for, nobody needs to know what lags
-        self._idle_ms: int = recipe.config["max.task.idle.ms"] if any(recipe.placement.awaitable.values()) else -1
-        self._record_bytes: dict[str, float] = {}
+        self._planner = InputPlanner(recipe, self._admin.offsets_for_time)
         self._manifest: Manifest | None = None
         self._ends = TopicEnds(recipe, self._admin, self._clock)
         self._planned_here = 0
@@ -108,20 +104,18 @@ class Planning:
         manifest = self._manifest_of(start)
         now = max(self._clock.milliseconds(), start.planned_ms)
         ends = self._ends.now()
-        positions = {tp: start.position(tp) for tp in self._recipe.inputs}
+        positions = self._ends.without_deleted({tp: start.position(tp) for tp in self._recipe.inputs})
         self._ends.check(positions, ends)
         if self._recipe.global_inputs and not ends:
             return start  # what the global stores are to hold is not known while no broker answers
-        quota = remaining_quota(self._quota, carried_bytes(manifest))
-        held = held_bytes(manifest)
-        unread = unread_partitions(self._recipe.placement, self._recipe.inputs, held, self._held_bound)
-        planned = plan(self._ends.readable(positions, ends, now), ends, self._record_bytes, quota, unread)
-        lagging = lagging_partitions(self._ends.without_deleted(planned), ends) if self._idle_ms >= 0 else set()
-        idle_ms = 0 if self._ends.are_fixed else self._idle_ms
+        readable = self._ends.readable(positions, ends, now)
+        try:
+            planned = self._planner.plan(readable, ends, manifest, start.read_to_ms, self._ends.are_fixed)
+        except BrokerNotFoundError:
+            return start  # whoever asks for the ends next knows for how long
         global_positions = self._global_positions(start, ends)
-        nothing_new = planned == positions and global_positions == start.global_positions
-        waits = bool(lagging) or idle_ms > 0
-        if nothing_new and start.epoch > self._recipe.start_epoch and not self._is_due(manifest, now, waits):
+        nothing_new = planned.positions == positions and global_positions == start.global_positions
+        if nothing_new and start.epoch > self._recipe.start_epoch and not self._is_due(manifest, now, planned.waits):
             return start
         self._planned_here = start.epoch + 1
         crash_point("source.planned", self._planned_here)
@@ -129,12 +123,13 @@ class Planning:
             start.query_id,
             self._planned_here,
             now,
-            _by_topic(planned, start),
+            _by_topic(planned.positions, start),
             start.partitions,
             start.sink_partitions,
             global_positions,
-            _partitions_by_topic(lagging),
-            max(idle_ms, 0),
+            _partitions_by_topic(planned.lagging),
+            planned.idle_ms,
+            planned.read_to_ms,
         )
 
     def partitions(self, start: EpochOffset, end: EpochOffset) -> list[EpochPartition]:
@@ -167,7 +162,7 @@ class Planning:
                 entry,
                 carried.get(task, ()),
                 end.global_positions,
-                lagging_inputs(placement, task, lagging, held, self._held_bound),
+                lagging_inputs(placement, task, lagging, held, self._planner.held_bound),
                 end.idle_ms,
             )
             part.controls.append((task, control))
@@ -203,16 +198,9 @@ class Planning:
                 "copied apart. Restore the whole directory, or delete it to start anew."
             )
         self._manifest = manifest
-        self._learn(manifest)
+        planned_here = manifest.epoch == self._planned_here
+        self._planner.learn(manifest, self._clock.milliseconds() - manifest.planned_ms if planned_here else None)
         return manifest
-
-    def _learn(self, manifest: Manifest) -> None:
-        for topic, figures in manifest.input.items():
-            if figures.records:
-                self._record_bytes[topic] = max(figures.bytes / figures.records, 1.0)
-        read = sum(figures.bytes for figures in manifest.input.values())
-        if manifest.epoch == self._planned_here and read:
-            self._quota = next_quota(self._quota, read, self._clock.milliseconds() - manifest.planned_ms, self._limits)
 
     def _global_positions(self, start: EpochOffset, ends: dict[TopicPartition, int]) -> dict[str, list[int]]:
         """Return how far the global topics are read with the next epoch: to their ends, and never back."""
@@ -234,14 +222,14 @@ class Planning:
         return due is not None and due <= now and not self._ends.are_fixed
 
 
-def _partitions_by_topic(partitions: set[TopicPartition]) -> dict[str, list[int]]:
+def _partitions_by_topic(partitions: Set[TopicPartition]) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         found.setdefault(topic, []).append(partition)
     return found
 
 
-def _by_topic(planned: dict[TopicPartition, int], start: EpochOffset) -> dict[str, list[int]]:
+def _by_topic(planned: Mapping[TopicPartition, int], start: EpochOffset) -> dict[str, list[int]]:
     return {
         topic: [planned.get(TopicPartition(topic, partition), offset) for partition, offset in enumerate(offsets)]
         for topic, offsets in start.positions.items()

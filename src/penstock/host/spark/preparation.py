@@ -31,10 +31,6 @@ from penstock.state.open import ROCKSDB, check_installed
 
 _log = logging.getLogger(__name__)
 
-_WITHOUT_MEANING = ("partition.pause.threshold.ms",)
-"""Keys with a row that change nothing on Spark: an epoch is planned as a whole, so that a task neither waits nor reads
-ahead."""
-
 
 @dataclass(frozen=True)
 class Prepared:
@@ -167,10 +163,9 @@ def _tell(evolution: Evolution, checkpoint: Checkpoint) -> None:
 
 
 def _warn_of_keys(config: StreamsConfig) -> None:
-    base = config["penstock.state.base"]
-    for key in _WITHOUT_MEANING if base == ROCKSDB else (*_WITHOUT_MEANING, "rocksdb.config.setter"):
-        if key in config.given():
-            warn_without_meaning(key)
+    setter = "rocksdb.config.setter"
+    if config["penstock.state.base"] != ROCKSDB and setter in config.given():
+        warn_without_meaning(setter)
 
 
 def _check_sink_topics(topology: BuiltTopology, topics: Mapping[str, int], config: StreamsConfig) -> None:

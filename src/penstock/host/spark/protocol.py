@@ -27,7 +27,7 @@ class EpochOffset:
     global_positions: of each topic of a global store, the next offset of each partition; what lies before is in the
     global stores that the tasks of the epoch read.
     lagging: by topic, the partitions that had more to read; kept where tasks may wait for them. idle_ms: how long tasks
-    wait for partitions that had no more.
+    wait for partitions that had no more. read_to_ms: the time before which aligned topics are read (see `alignment`).
     """
 
     query_id: str
@@ -39,6 +39,7 @@ class EpochOffset:
     global_positions: Mapping[str, list[int]] = field(default_factory=dict)
     lagging: Mapping[str, list[int]] = field(default_factory=dict)
     idle_ms: int = 0
+    read_to_ms: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the offset as Spark logs it."""
@@ -83,7 +84,7 @@ class TaskControl(NamedTuple):
     def encode(self) -> bytes:
         """Return the control as a blob."""
         carried = tuple(map(tuple, self.carried))
-        entry, lagging = _entry_fields(self.entry), tuple(map(tuple, self.lagging))
+        entry, lagging = self.entry.fields(), tuple(map(tuple, self.lagging))
         fields = (self.epoch, self.planned_ms, entry, carried, dict(self.global_positions), lagging, self.idle_ms)
         return encode_message(fields)
 
@@ -93,7 +94,7 @@ class TaskControl(NamedTuple):
         epoch, planned_ms, entry, carried, global_positions, lagging, idle_ms = decode_message(blob)
         ranges = tuple(map(CarriedRange._make, carried))
         inputs = tuple(map(TopicPartition._make, lagging))
-        return TaskControl(epoch, planned_ms, TaskEntry(*entry), ranges, global_positions, inputs, idle_ms)
+        return TaskControl(epoch, planned_ms, TaskEntry.of_fields(entry), ranges, global_positions, inputs, idle_ms)
 
     def global_control(self) -> GlobalControl:
         """Return what the global stores know of the epoch."""
@@ -120,18 +121,13 @@ class TaskReport(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the report as a blob."""
-        return encode_message((*self[:4], _entry_fields(self.entry), self.input, self.printed))
+        return encode_message((*self[:4], self.entry.fields(), self.input, self.printed))
 
     @staticmethod
     def decode(blob: bytes) -> TaskReport:
         """Return the report of a blob."""
         task, epoch, generation, parent, entry, taken, printed = decode_message(blob)
-        return TaskReport(task, epoch, generation, parent, TaskEntry(*entry), taken, printed)
-
-
-def _entry_fields(entry: TaskEntry) -> tuple[str, dict[str, Any], int | None, dict[str, Any] | None]:
-    carried = None if entry.carried is None else dict(entry.carried)
-    return entry.head, dict(entry.segments), entry.due_ms, carried
+        return TaskReport(task, epoch, generation, parent, TaskEntry.of_fields(entry), taken, printed)
 
 
 class SinkControl(NamedTuple):

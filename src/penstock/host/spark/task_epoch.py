@@ -19,7 +19,7 @@ from penstock.host.spark.recipe import Recipe
 from penstock.host.spark.rows import TaskInput
 from penstock.host.spark.task_state import TaskState
 from penstock.plan.subtopology import TaskId
-from penstock.record import RecordBatch
+from penstock.record import RecordBatch, TopicPartition
 from penstock.state.api import StateStore
 from penstock.task.idling import InputWait
 from penstock.task.punctuation import EpochSchedules
@@ -47,6 +47,7 @@ class TaskEpoch:
         self._input: dict[str, tuple[int, int]] = {}
         self._held: list[TaskInput] = []
         self._look_again_ms: int | None = None
+        self._ahead: tuple[TopicPartition, ...] = ()
 
     def run(self, inputs: Iterable[TaskInput], printed: PrintBuffer) -> tuple[list[OutputBatch], TaskReport]:
         """Return output and report; raises StreamsError if the task fails, with nothing done that counts."""
@@ -63,7 +64,8 @@ class TaskEpoch:
         finally:
             state.close()
         sent, carried = self._apart(commit.output)
-        entry = replace(entry, carried=self._write_carried(carried), due_ms=_earlier(entry.due_ms, self._look_again_ms))
+        due_ms = _earlier(entry.due_ms, self._look_again_ms)
+        entry = replace(entry, due_ms=due_ms, carried=self._write_carried(carried), ahead=self._ahead)
         self._write_order(commit)
         return sent, self._report(entry, printed.text())
 
@@ -92,6 +94,7 @@ class TaskEpoch:
         partitions = recipe.placement.awaitable[self._task]
         task.process(InputWait(partitions, frozenset(control.lagging), control.idle_ms))
         held, self._look_again_ms = task.give_up_buffered()
+        self._ahead = tuple(sorted(task.partitions_to_pause()))
         self._held = [TaskInput(lane, *partition, batch) for partition, lane, batch in held]
         task.advance_wall_clock(control.planned_ms)
         commit = task.prepare_commit()

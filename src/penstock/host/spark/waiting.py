@@ -5,7 +5,8 @@ A partition lags where an epoch stops reading it before the end that was known. 
 the topics of brokers lags that feed it in the same epoch; what comes back in a loop is never waited for, for the wait
 itself might hold it up. Records that wait are carried; where those of a partition outgrow the bound, it is not read
 until they shrink, and the task waits for no repartition topic: it might get its records from that partition alone.
-Partitions that a task waits for itself are always read on, so waits end.
+Partitions that a task waits for itself are always read on, so waits end. Nor is a partition read that is ahead of
+others of its task by `partition.pause.threshold.ms`, as long as one of those has more to read.
 """
 
 from __future__ import annotations
@@ -36,12 +37,23 @@ def lagging_partitions(
 
 
 def unread_partitions(
-    placement: Placement, inputs: Collection[TopicPartition], held: Mapping[TopicPartition, int], bound: int
+    placement: Placement,
+    inputs: Collection[TopicPartition],
+    manifest: Manifest,
+    lagging: Set[TopicPartition],
+    bound: int,
 ) -> Set[TopicPartition]:
-    """Return those of `inputs` that are not to be read now, for more than `bound` bytes of what came from them wait."""
-    full = [partition for partition, size in held.items() if size > bound]
+    """Return those of `inputs` that are not to be read now: more than `bound` bytes of what came from them wait, or
+    they are ahead of another partition of their task by more than the threshold, and that one lags and is read on."""
+    full = [partition for partition, size in held_bytes(manifest).items() if size > bound]
     topics = {topic for each in full if each not in inputs for topic in placement.upstream[each.topic]}
-    return {each for each in inputs if each in full or each.topic in topics}
+    unread = {each for each in inputs if each in full or each.topic in topics}
+    read_on = lagging - unread
+    for task, group in placement.groups.items():
+        ahead = manifest.entry(str(task)).ahead
+        if ahead and not read_on.isdisjoint(frozenset(group).difference(ahead)):
+            unread.update(each for each in ahead if each in inputs)
+    return unread
 
 
 def lagging_inputs(
