@@ -12,10 +12,13 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 if not __package__:  # run as a script: the root of the repository is not on the path
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -24,6 +27,8 @@ from tests.oracle.interpreter import case_runner, divergences
 from tests.oracle.interpreter.comparison import differences
 
 Case = dict[str, Any]
+
+_CHUNK = 20  # cases that one process runs over one broker
 
 
 def read_cases(path: Path) -> Iterator[Case]:
@@ -34,12 +39,23 @@ def read_cases(path: Path) -> Iterator[Case]:
                 yield json.loads(line)
 
 
+class Outcome(NamedTuple):
+    """A case, what is expected of it and what came out; of_kafka: whether Kafka's own answer is what is expected, or
+    that of its driver with the commits of the host."""
+
+    case: Case
+    expected: dict[str, Any]
+    actual: dict[str, Any]
+    of_kafka: bool = True
+
+
 @dataclass
 class Tally:
     """What became of the cases; prints each failure when it is noted. verbose: with all differences."""
 
     verbose: bool
     passed: int = 0
+    by_commits: int = 0
     failed: int = 0
     divergent: int = 0
     not_run: int = 0
@@ -55,11 +71,13 @@ class Tally:
         self.not_run += cases
         self.missing["not in the sample"] += cases
 
-    def note(self, case: Case, expected: dict[str, Any], actual: dict[str, Any]) -> None:
+    def note(self, outcome: Outcome) -> None:
         """Compare what came out of a case with what is expected, and count it."""
-        found = differences(expected, actual)
+        case = outcome.case
+        found = differences(outcome.expected, outcome.actual)
         if not found:
             self.passed += 1
+            self.by_commits += not outcome.of_kafka
         elif divergences.diverges(case):
             self.divergent += 1
         else:
@@ -70,6 +88,8 @@ class Tally:
 
     def print_summary(self) -> None:
         """Print the counts; the last line is that of passed and failed cases."""
+        if self.by_commits:
+            print(f"{self.by_commits} as the test driver gives it with the commits of this host (epoch_driver.py)")
         if self.divergent:
             print(f"{self.divergent} differ on purpose (DIVERGENCES.md)")
         print(f"{self.not_run} not run" + (", by what they miss (a case may miss several):" if self.missing else ""))
@@ -78,20 +98,16 @@ class Tally:
         print(f"{self.passed} passed, {self.failed} failed")
 
 
-Outcome = tuple[Case, dict[str, Any], dict[str, Any]]
-"""A case, what it expects, what came out."""
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     options = _options(arguments)
     tally = Tally(options.verbose)
     written: list[str] = []
     cases = [case for path in options.files for case in read_cases(path)]
-    run = _run_on_spark if options.host == "spark" else _run_on_test_driver
-    for case, expected, actual in run(cases, options, tally):
-        tally.note(case, expected, actual)
-        written.append(json.dumps({**case, "expected": actual}))
+    run = _run_on_test_driver if options.host == "driver" else _run_on_spark
+    for outcome in run(cases, options, tally):
+        tally.note(outcome)
+        written.append(json.dumps({**outcome.case, "expected": outcome.actual}))
     if options.write is not None:
         options.write.write_text("".join(f"{line}\n" for line in written), encoding="utf-8")
     tally.print_summary()
@@ -100,16 +116,34 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run_on_test_driver(cases: list[Case], options: argparse.Namespace, tally: Tally) -> Iterator[Outcome]:
     for case in _runnable(cases, case_runner.missing, options.sample, tally):
-        yield case, case.get("expected", {}), case_runner.run(case, options.execution)
+        yield Outcome(case, case.get("expected", {}), case_runner.run(case, options.execution))
 
 
 def _run_on_spark(cases: list[Case], options: argparse.Namespace, tally: Tally) -> Iterator[Outcome]:
-    # Imported here, by name: without --host spark neither Spark nor a broker is needed.
+    # Imported here, by name: without it neither Spark nor a broker is needed.
     spark_host = import_module("tests.oracle.interpreter.spark_host")
     runnable = _runnable(cases, lambda case: case_runner.missing(case) or spark_host.unfit(case), options.sample, tally)
-    with spark_host.SparkCases() as spark:
-        for case in runnable:
-            yield case, spark_host.comparable(case, case["expected"]), spark.run(case, options.execution)
+    if options.host == "spark":
+        with spark_host.SparkCases() as spark:
+            for case in runnable:
+                yield _outcome(spark_host, spark, case, options.execution)
+        return
+    chunks = [runnable[start : start + _CHUNK] for start in range(0, len(runnable), _CHUNK)]
+    with ProcessPoolExecutor(options.jobs, get_context("spawn")) as pool:
+        for outcomes in pool.map(partial(_run_inline, options.execution), chunks):
+            yield from outcomes
+
+
+def _run_inline(execution: str, cases: list[Case]) -> list[Outcome]:
+    spark_host = import_module("tests.oracle.interpreter.spark_host")
+    with spark_host.SparkCases(inline=True) as spark:
+        return [_outcome(spark_host, spark, case, execution) for case in cases]
+
+
+def _outcome(spark_host: Any, spark: Any, case: Case, execution: str) -> Outcome:
+    actual = spark.run(case, execution)
+    expected, of_kafka = spark_host.expected(case, execution, actual)
+    return Outcome(case, expected, actual, of_kafka)
 
 
 def _runnable(cases: list[Case], missing: Callable[[Case], list[str]], sample: int | None, tally: Tally) -> list[Case]:
@@ -131,7 +165,9 @@ def _runnable(cases: list[Case], missing: Callable[[Case], list[str]], sample: i
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Runs conformance cases and says which differ.")
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="case files, one JSON object a line")
-    parser.add_argument("--host", choices=("driver", "spark"), default="driver", help="where the topologies run")
+    hosts = ("driver", "spark", "spark-inline")
+    parser.add_argument("--host", choices=hosts, default="driver", help="where the topologies run")
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes that run cases, on spark-inline")
     parser.add_argument(
         "--execution", choices=("auto", "record"), default="auto", help="column by column, or record by record"
     )

@@ -53,7 +53,9 @@ DIVERGENT = [
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family", [pytest.param(family, marks=pytest.mark.family(family, "test driver")) for family in FAMILIES]
+)
 def test_family_gives_what_kafka_streams_gives(family: str, execution: str) -> None:
     run = 0
     failed: dict[str, list[str]] = {}

@@ -107,6 +107,10 @@ class InlineQuery:
         while self.epoch():
             pass
 
+    def close(self) -> None:
+        """Release the clients of the source process."""
+        self._reader.stop()
+
     def _start(self) -> dict[str, Any]:
         return self._offset_log[self._committed - 1] if self._committed else self._reader.initialOffset()
 

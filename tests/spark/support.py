@@ -189,10 +189,13 @@ class SparkRunner:
         # a broker answers the end of a transaction before its marker stands in every partition
         wait_for(lambda: self._is_stable(partitions), seconds=30)
         ends = self.admin.end_offsets(partitions, read_committed=True)
+        return [record for tp, end in sorted(ends.items()) for record in self.fetch(tp, 0, end)]
+
+    def fetch(self, partition: TopicPartition, start: int, end: int) -> list[OutputRecord]:
+        """Return the committed records of `partition` from offset `start` to before `end`."""
         return [
-            OutputRecord(tp.partition, key, value, timestamp, batch.headers_at(index))
-            for tp, end in sorted(ends.items())
-            for batch in self._fetcher.fetch(tp, 0, end, read_committed=True)
+            OutputRecord(partition.partition, key, value, timestamp, batch.headers_at(index))
+            for batch in self._fetcher.fetch(partition, start, end, read_committed=True)
             for index, (key, value, timestamp) in enumerate(
                 zip(batch.keys, batch.values, batch.timestamps.tolist(), strict=True)
             )

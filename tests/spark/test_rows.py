@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from typing import Any
 
 import numpy as np
@@ -105,10 +106,26 @@ def test_an_error_keeps_class_message_and_the_users_lines() -> None:
     decoded, printed = decode_failure(failure)
     assert type(decoded) is StreamsError
     assert str(decoded) == "Exception caught in process. offset=3"
+    assert repr(decoded.__cause__) == "KeyError('absent')"
     (note,) = decoded.__notes__
     assert "# the user's line" in note
     assert note.endswith("KeyError: 'absent'")
     assert printed == "printed before\n"
+
+
+class _WithoutCopyError(Exception):
+    def __init__(self, lock: object) -> None:
+        super().__init__("holds a lock")
+        self.lock = lock
+
+
+def test_an_error_whose_cause_cannot_be_sent_arrives_without_it() -> None:
+    error = StreamsError("failed")
+    error.__cause__ = _WithoutCopyError(threading.Lock())
+    decoded, _ = decode_failure(encode_failure(error, ""))
+    assert str(decoded) == "failed"
+    assert decoded.__cause__ is None
+    assert "holds a lock" in decoded.__notes__[0]
 
 
 @pytest.mark.parametrize("error", [TopologyError("x"), KafkaError("y")])

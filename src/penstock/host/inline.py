@@ -22,8 +22,10 @@ from penstock.record import Headers, RecordBatch
 from penstock.state.api import StateStore
 from penstock.state.change_logging import ChangeLog
 from penstock.state.memory import MemoryBase
+from penstock.task.checkpoint import TaskCheckpoint
 from penstock.task.global_task import GlobalStateUpdateTask
 from penstock.task.priority_queue import PriorityQueue
+from penstock.task.punctuation import LivingSchedules, Schedules
 from penstock.task.stream_task import StreamTask
 
 PARTITION = 0
@@ -110,21 +112,29 @@ class InlineHost:
         self._commits = 0
         self._closed = False
         self._change_log = ChangeLog(_changelog_topics(spec))
-        self._task = StreamTask(
-            spec,
+        self._base = MemoryBase()
+        self._spec, self._config = spec, config
+        self._task = self._make_task(TaskCheckpoint(), LivingSchedules())
+        self._stores = {name: self._task.store(name) for name in spec.stores}
+        if self._global_task is not None:
+            self._stores.update(self._global_task.stores())
+
+    def _make_task(self, checkpoint: TaskCheckpoint, schedules: Schedules) -> StreamTask:
+        task = StreamTask(
+            self._spec,
             TaskId(0, PARTITION),
-            config,
-            MemoryBase(),
+            self._config,
+            self._base,
             _OnePartitionEach(),
-            wall_clock_ms=clock.milliseconds(),
+            checkpoint,
+            wall_clock_ms=self._clock.milliseconds(),
+            schedules=schedules,
             state_log_prefix="topology-test-driver ",
             global_stores={} if self._global_task is None else self._global_task.read_only_stores(),
             change_log=self._change_log,
         )
-        self._task.initialize()
-        self._stores = {name: self._task.store(name) for name in spec.stores}
-        if self._global_task is not None:
-            self._stores.update(self._global_task.stores())
+        task.initialize()
+        return task
 
     def pipe(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers = ()) -> None:
         """Process one record (timestamp in ms), and all that follows from it, completely.
@@ -206,19 +216,25 @@ class InlineHost:
 
     def _process_queues(self) -> None:
         processed = 0
-        while self._may_take() and (queue := self._by_time.poll()) is not None:
+        while (topic := self._process_next()) is not None:
             processed += 1
             if processed > MAXIMUM_FOLLOWING:
                 raise StreamsError(
-                    f"More than {MAXIMUM_FOLLOWING} records followed from one, the last in topic {queue.topic}: does "
-                    "the topology write to a topic that it reads, without an end?"
+                    f"More than {MAXIMUM_FOLLOWING} records followed from one, the last in topic {topic}: does the "
+                    "topology write to a topic that it reads, without an end?"
                 )
-            row = queue.rows.popleft()
-            if queue.rows:
-                self._by_time.offer(queue)
-            self._task.add_records(queue.topic, PARTITION, RecordBatch.of([row]))
-            self._task.process()
             self._commit()
+
+    def _process_next(self) -> str | None:
+        """Process the record with the smallest timestamp; return its topic, None where none can be taken now."""
+        if not self._may_take() or (queue := self._by_time.poll()) is None:
+            return None
+        row = queue.rows.popleft()
+        if queue.rows:
+            self._by_time.offer(queue)
+        self._task.add_records(queue.topic, PARTITION, RecordBatch.of([row]))
+        self._task.process()
+        return queue.topic
 
     def _may_take(self) -> bool:
         queued = {topic for topic, queue in self._queues.items() if queue.rows}

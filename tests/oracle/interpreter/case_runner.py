@@ -69,14 +69,19 @@ def run(case: Case, execution: str, drive: Drive | None = None) -> Expected:
     return {"describe": description, **(drive or drive_on_test_driver)(case, topology, config)}
 
 
-def drive_on_test_driver(case: Case, topology: Topology, config: Mapping[str, Any]) -> Expected:
+def drive_on_test_driver(
+    case: Case,
+    topology: Topology,
+    config: Mapping[str, Any],
+    make_driver: Callable[[Topology, Mapping[str, Any], int], TopologyTestDriver] = TopologyTestDriver,
+) -> Expected:
     """Drive a topology step by step with a TopologyTestDriver."""
     try:
         built = topology.build(settings.APPLICATION_ID)
     except Exception as error:
         return {"error": errors.to_json("topics", 0, error)}
     try:
-        driver = TopologyTestDriver(topology, config, case.get("initial_wall_clock_ms", 0))
+        driver = make_driver(topology, config, case.get("initial_wall_clock_ms", 0))
     except Exception as error:
         return {"error": errors.to_json("start", 0, error)}
     result: Expected = {"internal_topics": internal_topics(built), "steps": []}

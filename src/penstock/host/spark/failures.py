@@ -8,11 +8,14 @@ between two marks.
 
 from __future__ import annotations
 
+import pickle
 import re
 import traceback
 from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import cloudpickle
 import orjson
 
 from penstock.errors import StreamsError
@@ -37,7 +40,8 @@ def encode_failure(error: StreamsError, printed: str) -> bytes:
     cause = error.__cause__
     if cause is not None:
         notes = [_user_traceback(cause)]
-    return orjson.dumps({"type": type(error).__name__, "message": str(error), "notes": notes, "printed": printed})
+    fields = {"type": type(error).__name__, "message": str(error), "notes": notes, "printed": printed}
+    return orjson.dumps({**fields, "causes": list(_encoded_causes(error))})
 
 
 def decode_failure(failure: bytes) -> tuple[StreamsError, str]:
@@ -49,7 +53,31 @@ def decode_failure(failure: bytes) -> tuple[StreamsError, str]:
     Exception.__init__(error, fields["message"])
     for note in fields["notes"]:
         error.add_note(note)
+    _add_causes(error, fields["causes"])
     return error, fields["printed"]
+
+
+def _encoded_causes(error: BaseException) -> Iterator[str]:
+    """Yield the causes of `error` one by one, as far as they can be pickled; a pickle does not hold the next one."""
+    cause = error.__cause__
+    while cause is not None:
+        try:
+            data = cloudpickle.dumps(cause)
+        except Exception:  # whatever an object's own pickling raises
+            return
+        yield b64encode(data).decode()
+        cause = cause.__cause__
+
+
+def _add_causes(error: BaseException, causes: Iterable[str]) -> None:
+    """Give `error` its causes again, as far as they can be made here: a class of the user's may be unknown."""
+    for encoded in causes:
+        try:
+            cause = pickle.loads(b64decode(encoded))
+        except Exception:  # whatever a class's own unpickling raises
+            return
+        error.__cause__ = cause
+        error = cause
 
 
 def failure_in(text: str) -> tuple[StreamsError, str] | None:

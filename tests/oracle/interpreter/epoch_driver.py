@@ -1,0 +1,90 @@
+"""A test driver that runs a step as the Spark host runs an epoch: level by level, each with one commit, and processors
+and record cache live as long.
+
+Kafka's driver commits after each record, also of those that follow from one; of records with one time it takes the one
+that came first; its record cache, which is never full, shows entries for ever that the store below has dropped; and it
+makes punctuations due only when its clock is advanced. Where a result depends on that, this driver says what is to be
+expected of the Spark host; everything else it has from the driver that all conformance cases are checked against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from penstock import StreamsConfig, Topology
+from penstock.clock import Clock
+from penstock.host.inline import PARTITION, InlineHost
+from penstock.host.spark.placement import place, resolve_patterns
+from penstock.plan.subtopology import BuiltTopology
+from penstock.record import RecordBatch
+from penstock.task.checkpoint import TaskCheckpoint
+from penstock.task.punctuation import EpochSchedules, LivingSchedules, Schedules
+from penstock.task.stream_task import StreamTask
+from penstock.testing import TopologyTestDriver
+
+
+class _EpochHost(InlineHost):
+    """Processes what waits, level by level; each commit ends the task."""
+
+    def __init__(self, topology: BuiltTopology, config: StreamsConfig, clock: Clock, topics: Collection[str]) -> None:
+        resolved = resolve_patterns(topology, dict.fromkeys(topics, 1), frozenset(topology.repartition_topics))
+        placement = place(resolved, dict.fromkeys(topics, 1), 1)
+        levels = {task.subtopology: level for level, tasks in enumerate(placement.levels) for task in tasks}
+        self._levels = len(placement.levels)
+        self._level_of = {topic: levels[part.id] for part in resolved.subtopologies for topic in part.source_topics}
+        super().__init__(topology, config, clock)
+        self.punctuate_wall_clock()
+
+    def _process_queues(self) -> None:
+        self._forget_turns()
+        while self._may_take() and any(queue.rows for queue in self._queues.values()):
+            for level in range(self._levels):
+                while self._process_first(level):
+                    pass
+                self._task.advance_wall_clock(self._clock.milliseconds())
+                self._commit()
+
+    def _process_first(self, level: int) -> bool:
+        """Process the record of the level with the smallest timestamp, of several the one first by topic."""
+        waiting = [queue for topic, queue in self._queues.items() if queue.rows and self._level_of[topic] == level]
+        if not waiting:
+            return False
+        queue = min(waiting, key=lambda queue: (queue.head_timestamp(), queue.topic))
+        self._task.add_records(queue.topic, PARTITION, RecordBatch.of([queue.rows.popleft()]))
+        self._task.process()
+        return True
+
+    def _forget_turns(self) -> None:
+        """Empty the queue of queues by which Kafka's driver takes records."""
+        while self._by_time.poll() is not None:
+            pass
+
+    def _make_task(self, checkpoint: TaskCheckpoint, schedules: Schedules) -> StreamTask:
+        return super()._make_task(checkpoint, EpochSchedules(checkpoint.schedules))
+
+    def _commit(self) -> None:
+        super()._commit()
+        self._forget_turns()
+        checkpoint = TaskCheckpoint.decode(self._task.checkpoint().encode())
+        self._task.close()
+        self._task = self._make_task(checkpoint, LivingSchedules())
+        self._stores.update({name: self._task.store(name) for name in self._spec.stores})
+        for topic in self._queues:
+            source = self._source_of(topic)
+            assert source is not None
+            self._task.add_source_topic(topic, source.name)
+
+
+class EpochTestDriver(TopologyTestDriver):
+    """See the module."""
+
+    def __init__(
+        self, topics: Collection[str], topology: Topology, config: Mapping[str, Any], initial_wall_clock_ms: int
+    ) -> None:
+        """Make the task. topics: all that are on the brokers; the others as for TopologyTestDriver."""
+        super().__init__(topology, config, initial_wall_clock_ms)
+        self._host.close()
+        checked = StreamsConfig(config)
+        built = topology.build(checked.required("application.id"))
+        self._host = _EpochHost(built, checked, self._clock, topics)
