@@ -9,7 +9,7 @@ import typer
 
 import penstock
 from penstock.broker.errors import BrokerError
-from penstock.cli import broker, demo, records, run, topics
+from penstock.cli import broker, demo, query, records, run, topics
 from penstock.cli.common import FAILED, Verbose, out, report, set_verbose
 from penstock.errors import StreamsError
 
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 app.command()(run.run)
 app.command()(run.describe)
+app.command()(query.query)
 app.command()(broker.broker)
 app.add_typer(topics.app, name="topics")
 app.command()(records.produce)

@@ -91,3 +91,22 @@ def to_text(name: SerdeName, topic: str, data: bytes | None) -> str:
         SerializationError: they are not the bytes of such a value.
     """
     return NULL if data is None else _PRINTERS[name](_SERDES[name].deserialize(topic, data))
+
+
+def parsed(serde: Serde, where: str, text: str) -> Any:
+    """Return the value that `text` stands for, of the type that `serde` writes.
+
+    Raises:
+        SerializationError: it is not the text of such a value, or there is no text for such values; `where` says whose
+            they are.
+    """
+    for name, known in _SERDES.items():
+        if type(known) is type(serde):
+            try:
+                return _PARSERS[name](text)
+            except ValueError as error:
+                raise SerializationError(f"Cannot read {text!r:.100} as a {name.value} of {where}: {error}.") from error
+    raise SerializationError(
+        f"Keys of {where} are written by {type(serde).__name__}, for which the command line has no text: leave the key "
+        f"out, or ask in Python. There are texts for {', '.join(_SERDES)}."
+    )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, NamedTuple, Protocol, Self
 
+from penstock.state.api import StoreBuilder
 from penstock.state.query.queryable import StoreQueryParameters
 from penstock.state.query.request import StateQueryRequest, StateQueryResult
 
@@ -72,6 +73,10 @@ class Staleness(NamedTuple):
 
 class StateQueries(Protocol):
     """Answers interactive queries of one application; every answer is as of one commit."""
+
+    def stores(self) -> Mapping[str, StoreBuilder]:
+        """Return what describes the stores of the topology, by name."""
+        ...
 
     def store(self, parameters: StoreQueryParameters) -> Any:
         """Return the store that is asked for, to be read; raises UnknownStateStoreError if the topology has none of

@@ -7,7 +7,7 @@ Which stores there are says the program; what is in them, the manifests and segm
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from penstock.clock import Clock, SystemClock
@@ -20,7 +20,7 @@ from penstock.host.spark.state_frames import StateScan, manifest_frame, segment_
 from penstock.host.spark.state_reader import StateReader
 from penstock.host.spark.store_positions import position_of, source_partitions
 from penstock.plan.subtopology import BuiltTopology
-from penstock.state.api import StateStore
+from penstock.state.api import StateStore, StoreBuilder
 from penstock.state.query.execution import is_permitted, run_query
 from penstock.state.query.position import PositionBound
 from penstock.state.query.queryable import QueryableStoreType, StoreQueryParameters
@@ -71,6 +71,10 @@ class CheckpointQueries:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def stores(self) -> Mapping[str, StoreBuilder]:
+        """Return what describes the stores of the topology, by name; global stores too."""
+        return {**self._builders, **self._global_builders}
 
     def store(self, parameters: StoreQueryParameters) -> Any:
         """Return the store that is asked for, to be read; raises UnknownStateStoreError if the topology has none of
