@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from penstock.application import CloseOptions, GroupMembershipOperation
     from penstock.config import StreamsConfig
     from penstock.dsl.branched import Branched, BranchedKStream
     from penstock.dsl.builder import StreamsBuilder
@@ -90,7 +91,7 @@ if TYPE_CHECKING:
         VersionedRecord,
     )
     from penstock.state.windowed_api import ReadOnlySessionStore, ReadOnlyWindowStore, SessionStore, WindowStore
-    from penstock.streams import CloseOptions, GroupMembershipOperation, KafkaStreams
+    from penstock.streams import KafkaStreams
     from penstock.windows import (
         EmitStrategy,
         JoinWindows,
@@ -109,6 +110,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = {
+    "penstock.application": ("CloseOptions", "GroupMembershipOperation"),
     "penstock.config": ("StreamsConfig",),
     "penstock.dsl.branched": ("Branched", "BranchedKStream"),
     "penstock.dsl.builder": ("StreamsBuilder",),
@@ -194,7 +196,7 @@ _MODULES = {
         "VersionedRecord",
     ),
     "penstock.state.windowed_api": ("ReadOnlySessionStore", "ReadOnlyWindowStore", "SessionStore", "WindowStore"),
-    "penstock.streams": ("CloseOptions", "GroupMembershipOperation", "KafkaStreams"),
+    "penstock.streams": ("KafkaStreams",),
     "penstock.windows": (
         "EmitStrategy",
         "JoinWindows",

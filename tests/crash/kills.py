@@ -114,6 +114,7 @@ LIVES = (
     Life("kafka", "1-core-3-tasks", "points", _at(_ALL[::-1], POINTS)),
     Life("kafka", "2-executors-1-task", "points", _at(("jvm", "process", "driver"), POINTS)),
     Life("kafka", "2-executors-5-tasks", "executor", _at(["jvm"], POINTS)),
+    Life("kafka", "2-executors-5-tasks", "executor-in-each-of-ten-epochs", _at(["jvm"], ["task.after_process"] * 10)),
     Life("kafka", "2-executors-5-tasks", "tasks", _at(["process", "group"], TASK_POINTS)),
     # Random moments.
     Life("kafka", "4-cores-8-tasks", "moments-of-tasks", _seen(("worker", "daemon", "source", "commit"))),

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from penstock.application import CloseOptions, GroupMembershipOperation
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, MissingSourceTopicError, StreamsError, StreamsNotStartedError
 from penstock.host.api import HostListener, State, StreamThreadExceptionResponse
 from penstock.plan.subtopology import BuiltTopology
 from penstock.plan.topology import Topology
 from penstock.state.query.queryable import QueryableStoreTypes, StoreQueryParameters
-from penstock.streams import CloseOptions, GroupMembershipOperation, KafkaStreams
+from penstock.streams import KafkaStreams
 
 CONFIG = {"application.id": "app", "bootstrap.servers": "localhost:1"}
 

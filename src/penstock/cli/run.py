@@ -94,7 +94,7 @@ def _create_missing_topics(program: Program, config: StreamsConfig) -> None:
     built = program.topology.build(config.required("application.id"))
     named = {topic for each in built.subtopologies for topic in (*each.source_topics, *each.sink_topics)}
     admin = ConfluentAdmin(config)
-    missing = sorted(named - set(built.repartition_topics) - set(admin.topics()))
+    missing = sorted(named - {*built.repartition_topics, *built.data_frame_topics, *admin.topics()})
     if missing:
         admin.create_topics([NewTopic(name, config["num.partitions"]) for name in missing])
         err.print(f"Created topics {', '.join(missing)}.")

@@ -17,8 +17,11 @@ from penstock.dsl.type_variables import K, V
 from penstock.errors import TopologyError
 from penstock.plan import names, nodes
 from penstock.plan.explicit_names import generated_names
+from penstock.plan.internal_topics import DATA_FRAME_SOURCE_SUFFIX
 from penstock.plan.lower import lower
+from penstock.plan.offset_reset import EARLIEST
 from penstock.plan.optimize import optimizations, optimize
+from penstock.plan.subtopology import DataFrameSource
 from penstock.plan.suppliers import SupplierLike, checked_supplier
 from penstock.plan.topology import Topology
 from penstock.plan.topology_config import TopologyConfig
@@ -57,6 +60,42 @@ class StreamsBuilder:
             value_serde=options.value_serde,
             timestamp_extractor=options.timestamp_extractor,
             offset_reset=options.offset_reset,
+        )
+        return self._graph.stream(
+            self._graph.add(node), options.key_serde, options.value_serde, repartition_required=False
+        )
+
+    def stream_from(
+        self, data_frame: Any, consumed: Consumed[K, V] | None = None, partitions: int | None = None
+    ) -> KStream[K, V]:
+        """Return the stream of the rows of a streaming DataFrame of Spark, each of them once.
+
+        The host writes them to the topic `<application.id>-<name>-source`, and the topology reads that. Columns are
+        those that Spark's own sink for Kafka takes: `value` (string or binary), and where they are there `key` (string
+        or binary), `timestamp` (the time of the row; else that of Spark's batch), `headers` and `partition`. Rows
+        without a partition go where Kafka's default partitioner sends their key.
+
+        Args:
+            data_frame: the DataFrame, such as `spark.readStream.parquet(...)` gives.
+            consumed: serdes, timestamp extractor, name of the node and with it of the topic; a name keeps both when the
+                program changes.
+            partitions: of the topic when it is made; None for as many as Spark has cores.
+
+        Raises:
+            ValueError: `partitions` is below 1.
+        """
+        if partitions is not None and partitions < 1:
+            raise ValueError(f"A topic has 1 partition or more, got partitions={partitions}.")
+        options: Consumed[K, V] = consumed or Consumed()
+        name = self._graph.names.processor_name(options.name, names.STREAM_SOURCE)
+        node = nodes.StreamSource(
+            name=name,
+            topics=(f"{name}{DATA_FRAME_SOURCE_SUFFIX}",),
+            key_serde=options.key_serde,
+            value_serde=options.value_serde,
+            timestamp_extractor=options.timestamp_extractor,
+            offset_reset=EARLIEST,
+            data_frame=DataFrameSource(data_frame, partitions),
         )
         return self._graph.stream(
             self._graph.add(node), options.key_serde, options.value_serde, repartition_required=False

@@ -19,7 +19,8 @@ from penstock.dsl.printed import Printed
 from penstock.dsl.stream_joins import StreamJoins
 from penstock.dsl.type_variables import KR, VR, K, V
 from penstock.plan import names, nodes
-from penstock.plan.subtopology import TopicNameExtractor
+from penstock.plan.internal_topics import DATA_FRAME_SINK_SUFFIX
+from penstock.plan.subtopology import DataFrameSink, TopicNameExtractor
 from penstock.plan.suppliers import FixedKeySupplierLike, SupplierLike, checked_fixed_key_supplier, checked_supplier
 from penstock.processor.api import ProcessorSupplier
 from penstock.serdes import Serde
@@ -307,6 +308,43 @@ class KStream(StreamJoins[K, V]):
                 key_serde=self._key_serde if options.key_serde is None else options.key_serde,
                 value_serde=self._value_serde if options.value_serde is None else options.value_serde,
                 partitioner=options.partitioner,
+            )
+        )
+
+    def to_spark(
+        self, function: Callable[[Any, int], None], produced: Produced | None = None, partitions: int | None = None
+    ) -> None:
+        """Hand the records to Spark as DataFrames, batch by batch.
+
+        The topology writes them to the topic `<application.id>-<name>-sink`, a query of Spark reads that and calls
+        `function(data_frame, epoch)` in the program, as `foreachBatch` does: a batch that is run again after a failure
+        has its number and its rows again, so a function that replaces what it wrote under that number writes exactly
+        once. Columns are those of Spark's own source for Kafka: `key` and `value` (binary), `topic`, `partition`,
+        `offset`, `timestamp`, `timestampType` and `headers`.
+
+        Args:
+            function: takes a DataFrame and its number.
+            produced: serdes, where they are not those of the stream; partitioner; name of the node and with it of the
+                topic; a name keeps both when the program changes.
+            partitions: of the topic when it is made; None for as many as Spark has cores.
+
+        Raises:
+            ValueError: `partitions` is below 1.
+        """
+        if partitions is not None and partitions < 1:
+            raise ValueError(f"A topic has 1 partition or more, got partitions={partitions}.")
+        checked(function, "function(data_frame, epoch)")
+        options = produced or Produced()
+        name = self._name(options.name, names.STREAM_SINK)
+        self._graph.add(
+            nodes.StreamSink(
+                name=name,
+                parents=(self._id,),
+                topic=f"{name}{DATA_FRAME_SINK_SUFFIX}",
+                key_serde=self._key_serde if options.key_serde is None else options.key_serde,
+                value_serde=self._value_serde if options.value_serde is None else options.value_serde,
+                partitioner=options.partitioner,
+                data_frame=DataFrameSink(function, partitions),
             )
         )
 

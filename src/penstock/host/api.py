@@ -100,8 +100,8 @@ class StateQueries(Protocol):
         ...
 
 
-class Host(Protocol):
-    """Runs the tasks of one topology: fills them, drains them, commits."""
+class HostLife(Protocol):
+    """Runs tasks, of one topology or more: what an application must be able to ask of it."""
 
     def start(self, listener: HostListener) -> None:
         """Check the topology against brokers and checkpoint, then start in the background; raises StreamsError when it
@@ -136,6 +136,15 @@ class Host(Protocol):
 
     def statistics(self) -> Mapping[str, Any]:
         """Return a snapshot of figures: records, bytes and ms by name."""
+        ...
+
+
+class Host(HostLife, Protocol):
+    """Runs the tasks of one topology: fills them, drains them, commits."""
+
+    def reset(self) -> None:
+        """Forget all positions and all state, so that the next start is a first one; only while nothing runs. Raises
+        LockError where another program runs."""
         ...
 
     def table(self, store_name: str) -> Any:

@@ -18,12 +18,19 @@ from penstock.windows import LONG_MAX
 
 REPARTITION_SUFFIX = "-repartition"
 CHANGELOG_SUFFIX = "-changelog"
+DATA_FRAME_SOURCE_SUFFIX = "-source"
+DATA_FRAME_SINK_SUFFIX = "-sink"
 INTERNAL_SUFFIXES = (REPARTITION_SUFFIX, CHANGELOG_SUFFIX)
 
-_REPARTITION_CONFIG: Mapping[str, str] = {
+RECORDS_STAY: Mapping[str, str] = {
     "cleanup.policy": "delete",
     "message.timestamp.type": "CreateTime",
     "retention.ms": "-1",
+}
+"""Configuration of topics whose records are deleted by nobody, however old their timestamps."""
+
+_REPARTITION_CONFIG: Mapping[str, str] = {
+    **RECORDS_STAY,
     "segment.bytes": str(50 * 1024 * 1024),
 }
 _ADDITIONAL_RETENTION_MS = 24 * 60 * 60 * 1000

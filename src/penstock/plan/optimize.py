@@ -59,7 +59,7 @@ def merge_duplicate_sources(plan: n.Plan) -> n.Plan:
     its own.
 
     Raises TopologyError when two sources share some of their topics, or differ in where they begin without a committed
-    offset.
+    offset or in the DataFrame that fills their topic.
     """
     result = dict(plan)
     by_topic: dict[str, n.NodeId] = {}
@@ -77,6 +77,8 @@ def merge_duplicate_sources(plan: n.Plan) -> n.Plan:
         if first != id:
             if first_of[first].offset_reset != node.offset_reset:
                 raise TopologyError("Can't configure different offset reset policies on the same input topic(s)")
+            if first_of[first].data_frame is not node.data_frame:
+                raise TopologyError(f"Two DataFrames are to fill {node.topics[0]}: give one of them another name.")
             del result[id]
             _replace_parent(result, id, (first,))
     return result

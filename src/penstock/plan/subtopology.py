@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from penstock.processor.api import ProcessorSupplier
@@ -79,6 +79,29 @@ class SinkSpec:
     repartition: bool = False
 
 
+@dataclass(frozen=True, eq=False)
+class DataFrameSource:
+    """A streaming DataFrame of Spark whose rows a host writes to an internal topic, which the topology reads.
+
+    data_frame: the host's business alone; it never leaves the program. partitions: of the topic when it is made, None
+    for the host's choice.
+    """
+
+    data_frame: Any
+    partitions: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class DataFrameSink:
+    """A function to which a host gives what the topology writes to an internal topic, as DataFrames of Spark.
+
+    function: called in the program with a DataFrame and its number. partitions: as of DataFrameSource.
+    """
+
+    function: Callable[[Any, int], None]
+    partitions: int | None = None
+
+
 NodeSpec = SourceSpec | ProcessorSpec | SinkSpec
 
 
@@ -115,7 +138,8 @@ class BuiltTopology:
     subtopologies: by ascending id; an id that is missing is that of a global store. repartition_topics: by full name.
     copartition_groups: sets of full topic names that must have equal numbers of partitions. global_topology: the nodes
     and stores of all global stores, None if there are none; it makes no tasks. config_overrides: what goes before the
-    configuration of the application where this topology runs.
+    configuration of the application where this topology runs. data_frame_topics: the full names of the
+    topics between the topology and DataFrames of Spark; data_frame_sources, data_frame_sinks: those by topic.
     """
 
     subtopologies: tuple[SubtopologySpec, ...]
@@ -123,3 +147,10 @@ class BuiltTopology:
     copartition_groups: tuple[frozenset[str], ...] = ()
     global_topology: SubtopologySpec | None = None
     config_overrides: Mapping[str, Any] = field(default_factory=dict)
+    data_frame_topics: tuple[str, ...] = ()
+    data_frame_sources: Mapping[str, DataFrameSource] = field(default_factory=dict)
+    data_frame_sinks: Mapping[str, DataFrameSink] = field(default_factory=dict)
+
+    def without_data_frames(self) -> BuiltTopology:
+        """Return the topology without what belongs to the program alone: DataFrames, and functions that take some."""
+        return replace(self, data_frame_sources={}, data_frame_sinks={})

@@ -4,7 +4,7 @@ sub-topology. Checks nothing: what is registered was checked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from penstock.plan.internal_topics import changelog_topic, full_name, repartition_topic
@@ -21,6 +21,7 @@ def build_topology(
     copartitioned_sources: Iterable[frozenset[str]],
     store_topics: Mapping[str, str],
     global_nodes: Sequence[NodeSpec],
+    data_frame_topics: Set[str] = frozenset(),
 ) -> BuiltTopology:
     """Return the topology of `application_id` as plain data.
 
@@ -33,8 +34,9 @@ def build_topology(
         copartitioned_sources: sets of names of sources whose topics must have equal numbers of partitions.
         store_topics: the source topics of stores that are kept from one instead of a changelog, by the store's name.
         global_nodes: the nodes of all global stores.
+        data_frame_topics: the topics (no prefix) between the topology and DataFrames of Spark.
     """
-    full_names = {topic: full_name(application_id, topic) for topic in internal_topics}
+    full_names = {topic: full_name(application_id, topic) for topic in (*internal_topics, *data_frame_topics)}
     topics_of = {
         node.name: {full_names.get(topic, topic) for topic in node.topics}
         for group in groups.values()
@@ -43,7 +45,8 @@ def build_topology(
     }
     return BuiltTopology(
         subtopologies=tuple(
-            _subtopology(id, application_id, nodes, stores, full_names, store_topics) for id, nodes in groups.items()
+            _subtopology(id, application_id, nodes, stores, full_names, internal_topics, store_topics)
+            for id, nodes in groups.items()
         ),
         repartition_topics={
             full_names[topic]: repartition_topic(application_id, topic, partitions)
@@ -52,7 +55,7 @@ def build_topology(
         copartition_groups=_united(
             {topic for source in sources for topic in topics_of[source]} for sources in copartitioned_sources
         ),
-        global_topology=_subtopology(-1, application_id, global_nodes, stores, full_names, {})
+        global_topology=_subtopology(-1, application_id, global_nodes, stores, full_names, {}, {})
         if global_nodes
         else None,
     )
@@ -64,6 +67,7 @@ def _subtopology(
     nodes: Sequence[NodeSpec],
     stores: Mapping[str, StoreBuilder],
     full_names: Mapping[str, str],
+    internal_topics: Mapping[str, int | None],
     store_topics: Mapping[str, str],
 ) -> SubtopologySpec:
     children: dict[str, list[str]] = {node.name: [] for node in nodes}
@@ -74,7 +78,7 @@ def _subtopology(
                 children[parent].append(node.name)
         if isinstance(node, ProcessorSpec):
             connected.update((name, stores[name]) for name in hash_order(node.stores))
-    finished = tuple(_finished(node, tuple(children[node.name]), full_names) for node in nodes)
+    finished = tuple(_finished(node, tuple(children[node.name]), full_names, internal_topics) for node in nodes)
     return SubtopologySpec(
         id=id,
         nodes=finished,
@@ -89,19 +93,29 @@ def _subtopology(
     )
 
 
-def _finished(node: NodeSpec, children: tuple[str, ...], full_names: Mapping[str, str]) -> NodeSpec:
+def _finished(
+    node: NodeSpec,
+    children: tuple[str, ...],
+    full_names: Mapping[str, str],
+    internal_topics: Mapping[str, int | None],
+) -> NodeSpec:
     match node:
         case SourceSpec():
             topics = tuple(full_names.get(topic, topic) for topic in node.topics)
             return replace(
-                node, topics=topics, children=children, repartition=any(topic in full_names for topic in node.topics)
+                node,
+                topics=topics,
+                children=children,
+                repartition=any(topic in internal_topics for topic in node.topics),
             )
         case ProcessorSpec():
             return replace(node, children=children)
         case SinkSpec():
             if node.topic is None:
                 return node
-            return replace(node, topic=full_names.get(node.topic, node.topic), repartition=node.topic in full_names)
+            return replace(
+                node, topic=full_names.get(node.topic, node.topic), repartition=node.topic in internal_topics
+            )
 
 
 def _unique(topics: Iterable[str]) -> tuple[str, ...]:

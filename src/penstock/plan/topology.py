@@ -14,10 +14,13 @@ from dataclasses import replace
 from penstock.errors import TopologyError
 from penstock.plan.copartition import check_copartitioned
 from penstock.plan.describe import TopologyDescription, describe_global_store, describe_subtopology
+from penstock.plan.internal_topics import full_name
 from penstock.plan.node_groups import QuickUnion, node_groups
 from penstock.plan.offset_reset import EARLIEST, check_offset_reset
 from penstock.plan.subtopology import (
     BuiltTopology,
+    DataFrameSink,
+    DataFrameSource,
     NodeSpec,
     ProcessorSpec,
     SinkSpec,
@@ -52,6 +55,8 @@ class InternalTopologyBuilder:
         self._global_nodes: dict[str, tuple[SourceSpec, ProcessorSpec]] = {}
         self._store_topics: dict[str, str] = {}
         self._internal_topics: dict[str, int | None] = {}
+        self._data_frame_sources: dict[str, DataFrameSource] = {}
+        self._data_frame_sinks: dict[str, DataFrameSink] = {}
         self._copartitioned_sources: list[frozenset[str]] = []
         self._union = QuickUnion()
 
@@ -138,6 +143,14 @@ class InternalTopologyBuilder:
         """
         self._internal_topics[topic] = partitions
 
+    def add_data_frame_source(self, topic: str, source: DataFrameSource) -> None:
+        """Declare `topic` (no prefix) one that a DataFrame fills; the source that reads it is added as any other."""
+        self._data_frame_sources[topic] = source
+
+    def add_data_frame_sink(self, topic: str, sink: DataFrameSink) -> None:
+        """Declare `topic` (no prefix) one that is handed to Spark; the sink that writes it is added as any other."""
+        self._data_frame_sinks[topic] = sink
+
     def copartition_sources(self, sources: Iterable[str]) -> None:
         """Demand that the topics of `sources` (names of source nodes) have equal numbers of partitions."""
         self._copartitioned_sources.append(frozenset(sources))
@@ -206,8 +219,17 @@ class InternalTopologyBuilder:
             self._copartitioned_sources,
             self._store_topics,
             [node for nodes in global_stores.values() for node in nodes],
+            frozenset([*self._data_frame_sources, *self._data_frame_sinks]),
         )
-        return replace(built, config_overrides=self._config_overrides)
+        return replace(
+            built,
+            config_overrides=self._config_overrides,
+            data_frame_topics=tuple(
+                full_name(application_id, topic) for topic in (*self._data_frame_sources, *self._data_frame_sinks)
+            ),
+            data_frame_sources={full_name(application_id, t): each for t, each in self._data_frame_sources.items()},
+            data_frame_sinks={full_name(application_id, t): each for t, each in self._data_frame_sinks.items()},
+        )
 
 
 class Topology(InternalTopologyBuilder):

@@ -201,6 +201,10 @@ class Checkpoint:
         planned = [int(each.base_name) for each in found if each.base_name.isdigit()]
         return self._read(f"{offsets}/{max(planned)}") if planned else None
 
+    def delete(self) -> None:
+        """Delete everything in it, Spark's checkpoint too."""
+        self._files.delete_dir_contents(self._root, missing_dir_ok=True)
+
     def forget_unfinished_start(self, query_id: str) -> None:
         """Delete Spark's checkpoint of the life `query_id` if it planned no epoch: what a kill leaves of the first
         offset's file, Spark takes for a foreign checkpoint and refuses."""

@@ -31,6 +31,7 @@ from penstock.errors import LockError, StreamsError, StreamsNotStartedError, Tas
 from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionResponse
 from penstock.host.spark import planning, preparation, session
 from penstock.host.spark.checkpoint import Checkpoint
+from penstock.host.spark.data_frames import DataFrameQueries
 from penstock.host.spark.dependencies import send_code
 from penstock.host.spark.figures import Figures
 from penstock.host.spark.queries import CheckpointQueries
@@ -87,6 +88,7 @@ class SparkHost:
         self._figures = Figures()
         self._restores = RestoreWatch(self._checkpoint)
         self._queries = CheckpointQueries(built, config, is_active=self._is_running)
+        self._data_frames = DataFrameQueries(built, config, f"{self._checkpoint.uri.rstrip('/')}/dataframes")
 
     # ------------------------------------------------------------------------------------------------ life
 
@@ -94,7 +96,7 @@ class SparkHost:
         """Check everything, then start the query; returns when it runs. Raises StreamsError when it must not start."""
         session.check_spark()
         session.check_classic(self._given_session, self._config)
-        self._session = self._given_session or SparkSession.getActiveSession()
+        self._session = self._given_session or self._data_frames.session() or SparkSession.getActiveSession()
         if self._session is None:
             session.check_java()
         self._take_lock()
@@ -146,6 +148,16 @@ class SparkHost:
             for path in directory.iterdir() if directory.is_dir() else ():
                 if path not in (kept, *kept.parents):
                     _delete(path)
+        finally:
+            self._release()
+
+    def reset(self) -> None:
+        """Delete the checkpoint and the bases: positions and state, so that the next start is a first one. Raises
+        LockError where a program runs on the checkpoint."""
+        self._take_lock()
+        try:
+            self._checkpoint.delete()
+            shutil.rmtree(self._directory, ignore_errors=True)
         finally:
             self._release()
 
@@ -221,12 +233,16 @@ class SparkHost:
         with self._changing:
             paused = self._paused.is_set()
             self._query = start_query(prepared.recipe, spark, location, self._until_end, paused)
+        if not self._until_end:
+            self._data_frames.start_sinks(spark)
 
     def _prepare(self) -> preparation.Prepared:
         self._runs += 1
         shutil.rmtree(self._control, ignore_errors=True)
+        self._open_session()
         admin = ConfluentAdmin(self._config)
         try:
+            self._data_frames.start_sources(admin, self._parallelism(), self._until_end)
             return preparation.prepare(
                 self._built,
                 self._config,
@@ -250,7 +266,7 @@ class SparkHost:
         (Path(recipe.control_directory) / planning.STOP_FILE).touch()
         location = self._checkpoint.spark_location(recipe.query_id)
         self._query = start_query(recipe, self._open_session(), location, until_end=True, paused=False)
-        self._follow_to_end()
+        self._follow_query()
 
     def _parallelism(self) -> int:
         """Return how many Spark partitions a level of a new checkpoint has: one a core."""
@@ -341,11 +357,18 @@ class SparkHost:
         self._follow_to_end()
 
     def _follow_to_end(self) -> None:
+        """Follow the query until it ends, and hand to Spark what it has written."""
+        self._follow_query()
+        if self._until_end:
+            self._data_frames.run_sinks_to_end(self._open_session())
+
+    def _follow_query(self) -> None:
         """Follow the manifests until the query ends, or is stopped for a rebalance; raises the error that ended it."""
         query = self._query
         assert query is not None
         while query.is_active:
             self._follow(query)
+            self._check_data_frames(query)
             if self._rebalancing.is_set() and query.finish_epoch(self._closing.is_set):
                 query.stop()
             time.sleep(LOOK_SECONDS)
@@ -366,6 +389,14 @@ class SparkHost:
             self._figures.take(manifest)
         self._restores.look(query.recipe.generation, self._figures.epoch)
 
+    def _check_data_frames(self, query: RunningQuery) -> None:
+        """Stop `query` and raise the error where a query beside it has failed."""
+        try:
+            self._data_frames.check()
+        except StreamsError:
+            query.stop()
+            raise
+
     def _stop_query(self, is_over: Callable[[], bool]) -> bool:
         """Stop the running query after its epoch; return False where that epoch was given up since it `is_over`."""
         query = self._query
@@ -384,6 +415,8 @@ class SparkHost:
 
     def _release(self) -> None:
         self._queries.close()
+        with suppress(*JVM_IS_GONE):
+            self._data_frames.stop()
         if self._own_session is not None:
             with suppress(*JVM_IS_GONE), warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)  # pyspark's, that the JVM is gone

@@ -79,7 +79,7 @@ def prepare(
     check_installed(config["penstock.state.base"])
     application_id = str(config.required("application.id"))
     topics = admin.topics()
-    topology = resolve_patterns(built, topics, internal_topics(built, application_id))
+    topology = resolve_patterns(built, topics, internal_topics(built, application_id)).without_data_frames()
     placement = place(topology, topics, parallelism, configured_grouper(config))
     _check_sink_topics(topology, topics, config)
     metadata = checkpoint.read_metadata()
@@ -87,7 +87,7 @@ def prepare(
     goes_on = metadata is not None and evolution is not None and _is_same_life(metadata, evolution, placement, config)
     if metadata is not None and goes_on:
         placement = replace(placement, partitions=metadata.partitions, sink_partitions=metadata.sink_partitions)
-    transactional, guarantee = _guarantee(config, application_id)
+    transactional, guarantee = guarantee_of(config, application_id)
     ends = admin.end_offsets(_inputs(topology, placement), read_committed=True)
     known = {} if metadata is None else _positions(checkpoint, metadata)
     begin = _begin(topology, placement, config, admin, ends, clock, known)
@@ -128,7 +128,7 @@ def prepare(
 
 def internal_topics(topology: BuiltTopology, application_id: str) -> frozenset[str]:
     """Return the topics that are the application's own, and that no pattern of it matches."""
-    return frozenset([*topology.repartition_topics, commits_topic(application_id)])
+    return frozenset([*topology.repartition_topics, *topology.data_frame_topics, commits_topic(application_id)])
 
 
 def _evolution(metadata: Metadata, topology: BuiltTopology, placement: Placement, checkpoint: Checkpoint) -> Evolution:
@@ -179,8 +179,9 @@ def _check_sink_topics(topology: BuiltTopology, topics: Mapping[str, int], confi
         )
 
 
-def _guarantee(config: StreamsConfig, application_id: str) -> tuple[bool, str]:
-    """Return whether the sink writes transactions, and the guarantee in words."""
+def guarantee_of(config: StreamsConfig, application_id: str) -> tuple[bool, str]:
+    """Return whether topics are written in transactions, and the guarantee in words; raises ConfigError where
+    exactly_once_v2 is asked for and the brokers do not serve it."""
     wanted = config["processing.guarantee"]
     if wanted == AT_LEAST_ONCE:
         return False, AT_LEAST_ONCE

@@ -206,15 +206,19 @@ def query_session(session: SparkSession) -> Iterator[SparkSession]:
     own = session.newSession()
     for key, value in QUERY_SETTINGS.items():
         own.conf.set(key, value)
-    # A data source is looked up in the active session of the thread, not in that of the query; pyspark has no call for
-    # it that runs nothing.
-    jvm = own._jvm
-    assert jvm is not None
-    jvm.SparkSession.setActiveSession(own._jsparkSession)
+    make_active(own)
     try:
         yield own
     finally:
-        jvm.SparkSession.setActiveSession(session._jsparkSession)
+        make_active(session)
+
+
+def make_active(session: SparkSession) -> None:
+    """Make `session` the active one of the thread. There a data source is looked up, not in the session of the query;
+    pyspark has no call for it that runs nothing."""
+    jvm = session._jvm
+    assert jvm is not None
+    jvm.SparkSession.setActiveSession(session._jsparkSession)
 
 
 @contextmanager

@@ -97,6 +97,9 @@ def _add_aggregation(lowering: Lowering, node: n.Count | n.Reduce | n.Aggregate,
 
 
 def _add_source(topology: Topology, node: n.StreamSource) -> None:
+    if node.data_frame is not None:
+        (topic,) = node.topics
+        topology.add_data_frame_source(topic, node.data_frame)
     topology.add_source(
         node.name,
         *copied_hash_order(node.topics),
@@ -120,6 +123,8 @@ def _add_sink(lowering: Lowering, node: n.StreamSink) -> None:
         value_serde=node.value_serde,
         partitioner=partitioner,
     )
+    if node.data_frame is not None and isinstance(node.topic, str):
+        lowering.topology.add_data_frame_sink(node.topic, node.data_frame)
 
 
 def _add_repartition(lowering: Lowering, id: n.NodeId, node: n.Repartition) -> None:

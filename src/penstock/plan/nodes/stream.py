@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.plan.names import RepartitionNames
 from penstock.plan.nodes.base import BaseNode
-from penstock.plan.subtopology import StreamPartitioner, TopicNameExtractor
+from penstock.plan.subtopology import DataFrameSink, DataFrameSource, StreamPartitioner, TopicNameExtractor
 from penstock.processor.api import ProcessorSupplier
 from penstock.processor.timestamps import TimestampExtractor
 from penstock.serdes import Serde
@@ -18,7 +18,10 @@ from penstock.state.api import StoreBuilder
 
 @dataclass(frozen=True, kw_only=True)
 class StreamSource(BaseNode):
-    """Records of topics, or of all topics that a pattern matches (Kafka class: StreamSourceNode)."""
+    """Records of topics, or of all topics that a pattern matches (Kafka class: StreamSourceNode).
+
+    data_frame: for the one topic that a DataFrame of Spark fills; its name has no prefix.
+    """
 
     topics: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
@@ -26,6 +29,7 @@ class StreamSource(BaseNode):
     value_serde: Serde | None = None
     timestamp_extractor: TimestampExtractor | None = None
     offset_reset: str | None = None
+    data_frame: DataFrameSource | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,12 +160,16 @@ class Repartition(BaseNode):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamSink(BaseNode):
-    """A write to a topic, or to the topic that a function names for each record (Kafka class: StreamSinkNode)."""
+    """A write to a topic, or to the topic that a function names for each record (Kafka class: StreamSinkNode).
+
+    data_frame: for the one topic that is handed to Spark; its name has no prefix.
+    """
 
     topic: str | TopicNameExtractor
     key_serde: Serde | None
     value_serde: Serde | None
     partitioner: StreamPartitioner | None
+    data_frame: DataFrameSink | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,388 @@
+"""The life of an application, from `start` to `close`, as a table of states.
+
+Here live the states' order, the listener, the handler of what ended the application, and waiting for its end. What runs
+is said by who inherits (`KafkaStreams`: one topology); where tasks run is the host's business (host/api.py). Rules: a
+state is changed in one place, by the table; user code (listener, handler) is called without a lock held; every wait has
+a bound where the caller gives one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from types import TracebackType
+from typing import Any, Final, Generic, Self, TypeVar
+
+from penstock.errors import StreamsError, StreamsNotStartedError
+from penstock.host.api import HostLife, State, StreamThreadExceptionResponse
+
+_log = logging.getLogger(__name__)
+
+DEFAULT_CLOSE_TIMEOUT_MS: Final = 60_000
+"""How long `close` waits where it is not told."""
+
+_NEXT: Final[Mapping[State, frozenset[State]]] = {
+    State.CREATED: frozenset((State.REBALANCING, State.PENDING_SHUTDOWN)),
+    State.REBALANCING: frozenset((State.RUNNING, State.PENDING_SHUTDOWN, State.PENDING_ERROR)),
+    State.RUNNING: frozenset((State.REBALANCING, State.RUNNING, State.PENDING_SHUTDOWN, State.PENDING_ERROR)),
+    State.PENDING_SHUTDOWN: frozenset((State.NOT_RUNNING,)),
+    State.PENDING_ERROR: frozenset((State.ERROR,)),
+    State.NOT_RUNNING: frozenset(),
+    State.ERROR: frozenset(),
+}
+"""Which states may follow which (Kafka class: KafkaStreams.State)."""
+
+_ENDED: Final = frozenset((State.NOT_RUNNING, State.ERROR))
+
+StateListener = Callable[[State, State], None]
+"""Called with the new and the old state, from any thread (Kafka class: KafkaStreams.StateListener)."""
+
+
+StreamsUncaughtExceptionHandler = Callable[[BaseException], StreamThreadExceptionResponse]
+"""Called with an error that has stopped all tasks, from any thread; says what follows (Kafka class:
+StreamsUncaughtExceptionHandler)."""
+
+
+class GroupMembershipOperation(Enum):
+    """Whether the group of consumers is left at the end (Kafka class: CloseOptions.GroupMembershipOperation).
+
+    On Spark both are the same: there is no membership, only positions for tools that show the lag.
+    """
+
+    LEAVE_GROUP = "LEAVE_GROUP"
+    REMAIN_IN_GROUP = "REMAIN_IN_GROUP"
+
+
+@dataclass(frozen=True)
+class CloseOptions:
+    """How to close (Kafka class: CloseOptions).
+
+    timeout_ms: longest wait (ms); None for DEFAULT_CLOSE_TIMEOUT_MS. operation: whether the group is left.
+    """
+
+    timeout_ms: int | None = None
+    operation: GroupMembershipOperation = GroupMembershipOperation.REMAIN_IN_GROUP
+
+    @staticmethod
+    def timeout(timeout_ms: int) -> CloseOptions:
+        """Return options with a time-out (ms)."""
+        return CloseOptions(timeout_ms)
+
+    @staticmethod
+    def group_membership_operation(operation: GroupMembershipOperation) -> CloseOptions:
+        """Return options that say whether the group is left."""
+        return CloseOptions(operation=operation)
+
+    def with_timeout(self, timeout_ms: int | None) -> CloseOptions:
+        """Return these options with another time-out (ms); None for DEFAULT_CLOSE_TIMEOUT_MS."""
+        return replace(self, timeout_ms=timeout_ms)
+
+    def with_group_membership_operation(self, operation: GroupMembershipOperation) -> CloseOptions:
+        """Return these options with another answer to whether the group is left."""
+        return replace(self, operation=operation)
+
+
+_HostType = TypeVar("_HostType", bound=HostLife)
+
+
+class ApplicationLife(ABC, Generic[_HostType]):
+    """Starts, watches, pauses and closes what runs under one application.id; see the module."""
+
+    def __init__(self, application_id: str) -> None:
+        """Be CREATED; nothing runs yet."""
+        self._application_id = application_id
+        self._changed = threading.Condition()
+        self._state = State.CREATED
+        self._host: _HostType | None = None
+        self._released = False
+        self._paused = False
+        self._error: BaseException | None = None
+        self._listener: StateListener | None = None
+        self._handler: StreamsUncaughtExceptionHandler | None = None
+
+    @abstractmethod
+    def _open_host(self, until_end: bool) -> _HostType:
+        """Return what runs the tasks, not yet started; until_end: it is to stop at the ends of the topics at start."""
+
+    # ---------------------------------------- before the start
+
+    def set_state_listener(self, listener: StateListener | None) -> None:
+        """Call `listener(new, old)` at every change of state; raises RuntimeError after the start."""
+        self._only_before_the_start("set_state_listener")
+        self._listener = listener
+
+    def set_uncaught_exception_handler(self, handler: StreamsUncaughtExceptionHandler | None) -> None:
+        """Call `handler(error)` with each error that stops all tasks, and do what it answers.
+
+        Without a handler, and where the handler fails itself, the answer is SHUTDOWN_CLIENT. Raises RuntimeError after
+        the start.
+        """
+        self._only_before_the_start("set_uncaught_exception_handler")
+        self._handler = handler
+
+    def _only_before_the_start(self, method: str) -> None:
+        if self.state() is not State.CREATED:
+            raise RuntimeError(f"{method} can only be called before the start; the state is {self.state().value}.")
+
+    # ---------------------------------------- start and end
+
+    def start(self) -> Self:
+        """Start in the background and return this application.
+
+        Raises:
+            RuntimeError: it was started or closed before; an application starts once.
+            StreamsError: it must not start: a source topic is missing, no broker answers, the checkpoint belongs to
+                another topology ...; the message says what to do. The state is ERROR then.
+        """
+        self._start(until_end=False)
+        return self
+
+    def run_to_end(self, timeout_ms: int | None = None) -> None:
+        """Process what the source topics hold at this moment, commit, close, and return.
+
+        Args:
+            timeout_ms: longest time (ms) it may take; None for no limit.
+
+        Raises:
+            RuntimeError: it was started or closed before.
+            TimeoutError: it was not done in time; it is closed then, and goes on from its last commit when run again.
+            StreamsError: it must not start, or failed.
+        """
+        try:
+            self._start(until_end=True)
+            if not self.await_termination(timeout_ms):
+                raise TimeoutError(f"{self._application_id} did not reach the end of its inputs in {timeout_ms} ms.")
+        finally:
+            self.close()
+
+    def _start(self, until_end: bool) -> None:
+        if not self._move(State.REBALANCING, State.CREATED):
+            raise RuntimeError(
+                f"An application starts once: {self._application_id} is {self.state().value}. Make a new one."
+            )
+        try:
+            host = self._open_host(until_end)
+            with self._changed:
+                self._host = host
+                if self._paused:
+                    host.pause()
+            host.start(_Listener(self))
+        except BaseException as error:
+            self._fail(error)
+            self._release(DEFAULT_CLOSE_TIMEOUT_MS)
+            raise
+        atexit.register(self._keep_the_program_alive)
+        # For a person at the terminal, whatever logging is set to: what is promised, where records come from, where
+        # state is kept.
+        print(f"{self._application_id}: {host.summary()}", file=sys.stderr, flush=True)
+
+    def close(self, timeout_ms: int | CloseOptions | None = None) -> bool:
+        """Stop after the running commit and release everything; harmless when called again.
+
+        Args:
+            timeout_ms: longest wait (ms), 0 for none; None for DEFAULT_CLOSE_TIMEOUT_MS. Or CloseOptions.
+
+        Returns:
+            Whether all has ended in time.
+        """
+        chosen = timeout_ms.timeout_ms if isinstance(timeout_ms, CloseOptions) else timeout_ms
+        timeout = DEFAULT_CLOSE_TIMEOUT_MS if chosen is None else chosen
+        if timeout < 0:
+            raise ValueError(f"A time-out cannot be negative: expected 0 ms or more, got {timeout}.")
+        deadline = time.monotonic() + timeout / 1000
+        self._move(State.PENDING_SHUTDOWN)
+        released = self._release(timeout)
+        if released:
+            self._move(State.NOT_RUNNING)
+        left = max(0, int((deadline - time.monotonic()) * 1000))
+        return self._wait_until_ended(left) and released
+
+    def await_termination(self, timeout_ms: int | None = None) -> bool:
+        """Wait until the application has ended, by `close`, at the end of its inputs or by an error.
+
+        Args:
+            timeout_ms: longest wait (ms); None for no limit.
+
+        Returns:
+            True if it has ended, False if `timeout_ms` passed first.
+
+        Raises:
+            BaseException: the error that ended it.
+        """
+        ended = self._wait_until_ended(timeout_ms)
+        if ended and self._error is not None:
+            raise self._error
+        return ended
+
+    def clean_up(self) -> None:
+        """Delete what this machine keeps of the application and can make anew: bases of stores, logs of Spark. The
+        checkpoint stays.
+
+        Raises:
+            RuntimeError: the application runs: it is neither CREATED nor NOT_RUNNING nor ERROR.
+            LockError: another program runs with this application.id.
+        """
+        state = self.state()
+        if state is not State.CREATED and state not in _ENDED:
+            raise RuntimeError(f"Cannot clean up while running: {self._application_id} is {state.value}.")
+        self._open_host(until_end=False).clean_up()
+
+    # ---------------------------------------- pause
+
+    def pause(self) -> None:
+        """Stand still after the running commit, until `resume`: no record is processed, no punctuation runs (KIP-834).
+
+        Before the start it lets the application begin with a pause. The state stays RUNNING.
+        """
+        with self._changed:
+            self._paused, host = True, self._host
+        if host is not None:
+            host.pause()
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        with self._changed:
+            self._paused, host = False, self._host
+        if host is not None:
+            host.resume()
+
+    def is_paused(self) -> bool:
+        """Return whether `pause` was called last, and not `resume`."""
+        with self._changed:
+            return self._paused
+
+    def __enter__(self) -> Self:
+        if self.state() is State.CREATED:
+            self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ---------------------------------------- what is going on
+
+    def state(self) -> State:
+        """Return the state of the application."""
+        with self._changed:
+            return self._state
+
+    def statistics(self) -> Mapping[str, Any]:
+        """Return a snapshot of the host's figures (records, bytes, ms by name), and the state under `state`."""
+        with self._changed:
+            host, state = self._host, self._state
+        figures = {} if host is None else dict(host.statistics())
+        return {**figures, "state": state.value}
+
+    def _running_host(self) -> _HostType:
+        with self._changed:
+            host = self._host
+        if host is None:
+            raise StreamsNotStartedError("KafkaStreams has not been started, you can retry after calling start()")
+        return host
+
+    # ---------------------------------------- inside
+
+    def _move(self, state: State, only_from: State | None = None) -> bool:
+        """Change the state if the table allows it, tell the listener, and return whether it was changed."""
+        with self._changed:
+            old = self._state
+            if state not in _NEXT[old] or only_from not in (None, old):
+                return False
+            self._state = state
+            self._changed.notify_all()
+        if self._listener is not None and state is not old:
+            try:
+                self._listener(state, old)
+            except Exception:
+                _log.exception("The state listener of %s failed; it is told the next change.", self._application_id)
+        return True
+
+    def _fail(self, error: BaseException) -> None:
+        """End in ERROR because of `error`, which `await_termination` raises."""
+        with self._changed:
+            if self._error is None:
+                self._error = error
+        if self._move(State.PENDING_ERROR):
+            self._move(State.ERROR)
+
+    def _response_to(self, error: BaseException) -> StreamThreadExceptionResponse:
+        """Return what the handler decides about `error`; called by the host."""
+        if self._handler is None:
+            notes = "".join(f"\n{note}" for note in vars(error).get("__notes__", ()))
+            _log.error("%s ends: %s%s", self._application_id, error, notes)
+            return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
+        try:
+            return StreamThreadExceptionResponse(self._handler(error))
+        except Exception:
+            _log.exception("The uncaught exception handler of %s failed itself.", self._application_id)
+            return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
+
+    def _reached_the_end(self) -> None:
+        """End without an error; called by the host."""
+        if self._move(State.PENDING_SHUTDOWN):
+            self._move(State.NOT_RUNNING)
+
+    def _release(self, timeout_ms: int) -> bool:
+        """Close the host, once, and return whether all of it has ended."""
+        with self._changed:
+            host = self._host
+            if host is None or self._released:
+                return True
+        try:
+            self._released = host.close(timeout_ms)
+        except StreamsError:
+            _log.exception("The host of %s could not be closed in order.", self._application_id)
+            self._released = True
+        if self._released:
+            atexit.unregister(self._keep_the_program_alive)
+        return self._released
+
+    def _keep_the_program_alive(self) -> None:
+        """Wait at the end of the program until the application has ended, as Java does; Ctrl-C closes it."""
+        try:
+            self._wait_until_ended()
+        except KeyboardInterrupt:
+            _log.info("Interrupted: %s is being closed.", self._application_id)
+        finally:
+            self.close()
+
+    def _wait_until_ended(self, timeout_ms: int | None = None) -> bool:
+        with self._changed:
+            seconds = None if timeout_ms is None else timeout_ms / 1000
+            return self._changed.wait_for(lambda: self._state in _ENDED, seconds)
+
+
+class _Listener:
+    """Takes what the host tells and changes the state by it."""
+
+    def __init__(self, streams: ApplicationLife[Any]) -> None:
+        self._streams = streams
+
+    def on_running(self) -> None:
+        """Tell that tasks are being processed."""
+        self._streams._move(State.RUNNING)
+
+    def on_rebalancing(self) -> None:
+        """Tell that tasks stand still while they are set up anew."""
+        self._streams._move(State.REBALANCING)
+
+    def on_stopped(self) -> None:
+        """Tell that everything up to the planned end has been processed."""
+        self._streams._reached_the_end()
+
+    def on_failure(self, error: BaseException) -> StreamThreadExceptionResponse:
+        """Return what is to be done about `error`, which has stopped all tasks."""
+        return self._streams._response_to(error)
+
+    def on_error(self, error: BaseException) -> None:
+        """Tell that the host has ended with `error`."""
+        self._streams._fail(error)
