@@ -33,7 +33,7 @@ from penstock.host.spark import planning, preparation, session
 from penstock.host.spark.checkpoint import Checkpoint
 from penstock.host.spark.data_frames import DataFrameQueries
 from penstock.host.spark.dependencies import send_code
-from penstock.host.spark.figures import Figures
+from penstock.host.spark.figures import Figures, ProgressLog
 from penstock.host.spark.queries import CheckpointQueries
 from penstock.host.spark.restarts import Restarts
 from penstock.host.spark.restore_progress import RestoreWatch
@@ -86,6 +86,7 @@ class SparkHost:
         )
         self._runs = 0
         self._figures = Figures()
+        self._progress = ProgressLog(self._application_id, config["log.summary.interval.ms"], self._figures)
         self._restores = RestoreWatch(self._checkpoint)
         self._queries = CheckpointQueries(built, config, is_active=self._is_running)
         self._data_frames = DataFrameQueries(built, config, f"{self._checkpoint.uri.rstrip('/')}/dataframes")
@@ -368,6 +369,7 @@ class SparkHost:
         assert query is not None
         while query.is_active:
             self._follow(query)
+            self._progress.look()
             self._check_data_frames(query)
             if self._rebalancing.is_set() and query.finish_epoch(self._closing.is_set):
                 query.stop()

@@ -3,13 +3,17 @@ epoch."""
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.host.spark.checkpoint import Manifest
 from penstock.record import TopicPartition
+
+_log = logging.getLogger(__name__)
 
 _RECENT = 5
 
@@ -70,3 +74,37 @@ class Figures:
                 "records_per_second": round(1000 * taken / busy_ms) if busy_ms > 0 else 0,
                 "lag": lag,
             }
+
+
+class ProgressLog:
+    """Writes a line to the log every so often: how far the application is (`log.summary.interval.ms`)."""
+
+    def __init__(
+        self, application_id: str, interval_ms: int, figures: Figures, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Take what is told. interval_ms: time between two lines; below 1: none. clock: seconds of a clock that never
+        goes back."""
+        self._application_id = application_id
+        self._interval = interval_ms / 1000
+        self._figures = figures
+        self._clock = clock
+        self._told_at = clock()
+        self._before: Mapping[str, Any] = figures.snapshot()
+
+    def look(self) -> None:
+        """Write the line if it is time to; may be called as often as one likes."""
+        passed = self._clock() - self._told_at
+        if self._interval <= 0 or passed < self._interval:
+            return
+        now, before = self._figures.snapshot(), self._before
+        _log.info(
+            "%s: %d records in and %d out, in %d epochs of the last %d s; epoch %d took %d ms",
+            self._application_id,
+            now["records_in"] - before["records_in"],
+            now["records_out"] - before["records_out"],
+            now["epoch"] - before["epoch"],
+            passed,
+            now["epoch"],
+            now["epoch_ms"],
+        )
+        self._told_at, self._before = self._clock(), now

@@ -23,6 +23,7 @@ from penstock.host.spark.recipe import Recipe, dump_recipe
 from penstock.host.spark.rows import SCHEMA_DDL
 from penstock.host.spark.stage import stage
 
+_TITLE_CHARACTERS = 400
 LOOK_SECONDS = 0.05
 """How often the driver looks at the query and its files."""
 
@@ -56,12 +57,26 @@ def start_query(recipe: Recipe, spark: SparkSession, location: str, until_end: b
         rows = own.readStream.format(source.FORMAT).load()
         for level in range(1, len(recipe.placement.levels)):
             rows = rows.repartitionById(recipe.placement.partitions[level], "dst")
-            rows = rows.mapInArrow(stage(data, level), SCHEMA_DDL)
+            rows = rows.mapInArrow(stage(data, level, level_title(recipe, level)), SCHEMA_DDL)
         rows = rows.repartitionById(recipe.placement.sink_partitions, "dst")
-        writer = rows.writeStream.format(sink.FORMAT).queryName(recipe.application_id)
+        writer = rows.writeStream.format(sink.FORMAT).queryName(_name(recipe))
         writer = writer.option("checkpointLocation", location)
         query = (writer.trigger(availableNow=True) if until_end else writer).start()
     return RunningQuery(query, recipe)
+
+
+def _name(recipe: Recipe) -> str:
+    """Return the name of the query, which Spark shows with each of its jobs and stages."""
+    levels = range(len(recipe.placement.levels))
+    return f"{recipe.application_id} ({'; '.join(level_title(recipe, level) for level in levels)})"
+
+
+def level_title(recipe: Recipe, level: int) -> str:
+    """Return what Spark shows of a level, also in plans on its SQL page: sub-topologies with their nodes."""
+    numbers = sorted({task.subtopology for task in recipe.placement.levels[level]})
+    texts = (f"sub-topology {n}: {', '.join(node.name for node in recipe.subtopologies[n].nodes)}" for n in numbers)
+    title = f"level {level}: {'; '.join(texts)}"
+    return title if len(title) <= _TITLE_CHARACTERS else f"{title[:_TITLE_CHARACTERS]}..."
 
 
 class RunningQuery:

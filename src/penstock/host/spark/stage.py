@@ -55,12 +55,13 @@ def open_checkpoint(uri: str) -> Checkpoint:
     return Checkpoint(uri)
 
 
-def stage(recipe: bytes, level: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function of `level` for `mapInArrow`."""
+def stage(recipe: bytes, level: int, title: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function of `level` for `mapInArrow`; title: the name under which Spark shows it."""
 
     def run(frames: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return run_level(recipe, level, frames)
 
+    run.__name__ = title
     return run
 
 
