@@ -293,6 +293,13 @@ KEYS: Mapping[str, ConfigKey] = {
             "Where to begin where no position is known, or its records are deleted; none: fail.",
         ),
         ConfigKey(
+            "metadata.max.age.ms",
+            _whole(0),
+            300_000,
+            "low",
+            "How often (ms) is looked for topics and partitions that are new or deleted.",
+        ),
+        ConfigKey(
             "dsl.store.suppliers.class",
             _one_of("in_memory", "rocksdb"),
             "rocksdb",

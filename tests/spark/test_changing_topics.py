@@ -11,12 +11,13 @@ import pytest
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient
 
-from penstock import AutoOffsetReset, Consumed, Produced, Serdes, StreamsBuilder, Topology
-from penstock.errors import MissingSourceTopicError, StreamsError
+from penstock import AutoOffsetReset, Consumed, Materialized, Produced, Serdes, StreamsBuilder, Topology
+from penstock.errors import IncompatibleCheckpointError, MissingSourceTopicError, StreamsError
 from penstock.host.spark import planning
 from penstock.host.spark.failures import QueryFailedError, failure_in
+from penstock.host.spark.topic_watch import topic_changes
 from tests.spark.inline import InlineQuery
-from tests.spark.support import InputRecord, SparkRunner
+from tests.spark.support import TIMEOUT_SECONDS, InputRecord, Listening, SparkRunner, wait_for
 from tests.support.brokers import ON_KAFKA
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -170,3 +171,134 @@ def test_what_retention_deletes_of_an_epoch_that_is_planned_is_left_out(
     query.restart()
     query.run_to_end()
     assert copied(spark_runner, prefix) == ["3"]
+
+
+@EMBEDDED
+def test_changes_of_the_topics_are_told_by_name(spark_runner: SparkRunner, application: str, prefix: str) -> None:
+    built = copying(prefix).build(application)
+    recipe = InlineQuery(copying(prefix), spark_runner.config(application), spark_runner.admin).recipe
+    topics = spark_runner.admin.topics()
+    assert list(topic_changes(built, recipe, topics)) == []
+    changed = {**topics, f"{prefix}-in-c": 1, f"{prefix}-in-b": 4, f"{prefix}-out": 2, f"{prefix}-other": 1}
+    del changed[f"{prefix}-in-a"]
+    assert list(topic_changes(built, recipe, changed)) == [
+        f"topic {prefix}-in-c is new and matches a pattern",
+        f"topic {prefix}-in-a was deleted",
+        f"topic {prefix}-in-b has 4 partitions, and had 1",
+        f"topic {prefix}-out has 2 partitions, and had 1",
+    ]
+
+
+def counting(prefix: str) -> Topology:
+    """Counts the records of each key of all topics of a pattern."""
+    builder = StreamsBuilder()
+    counts = builder.stream(re.compile(f"{prefix}-in-.*"), TEXT).group_by_key().count(Materialized.as_("counts"))
+    counts.to_stream().map_values(str).to(f"{prefix}-out", TEXT_OUT)
+    return builder.build()
+
+
+@EMBEDDED
+def test_new_topics_of_a_pattern_and_new_partitions_are_read_from_the_next_start_on(
+    spark_runner: SparkRunner, application: str, prefix: str
+) -> None:
+    query = InlineQuery(copying(prefix), spark_runner.config(application), spark_runner.admin)
+    write(spark_runner, f"{prefix}-in-a", "a1")
+    query.run_to_end()
+    spark_runner.create_topics({f"{prefix}-in-c": 2})
+    spark_runner.admin.create_partitions(f"{prefix}-in-a", 3)
+    write(spark_runner, f"{prefix}-in-a", "a2")
+    spark_runner.write(f"{prefix}-in-a", [InputRecord(b"k", b"a3", 1_000, 2)])
+    spark_runner.write(f"{prefix}-in-c", [InputRecord(b"k", b"c1", 1_000, 1)])
+    query.run_to_end()
+    assert copied(spark_runner, prefix) == ["a1", "a2"]
+    query.restart()
+    query.run_to_end()
+    assert sorted(copied(spark_runner, prefix)) == ["a1", "a2", "a3", "c1"]
+
+
+@EMBEDDED
+def test_where_a_new_topic_is_begun_is_fixed_before_an_epoch_reads_it(
+    spark_runner: SparkRunner, application: str, prefix: str
+) -> None:
+    config = spark_runner.config(application, {"auto.offset.reset": "latest"})
+    query = InlineQuery(copying(prefix), config, spark_runner.admin)
+    query.run_to_end()
+    spark_runner.create_topics({f"{prefix}-in-c": 1})
+    write(spark_runner, f"{prefix}-in-c", "before the start")
+    query.restart()
+    write(spark_runner, f"{prefix}-in-c", "after it")
+    query.restart()
+    query.run_to_end()
+    assert copied(spark_runner, prefix) == ["after it"]
+
+
+@EMBEDDED
+def test_a_topic_of_a_pattern_that_is_made_anew_is_begun_anew(
+    spark_runner: SparkRunner, application: str, prefix: str
+) -> None:
+    query = InlineQuery(copying(prefix), spark_runner.config(application), spark_runner.admin)
+    write(spark_runner, f"{prefix}-in-a", "1", "2", "3")
+    query.run_to_end()
+    spark_runner.admin.delete_topics([f"{prefix}-in-a"])
+    query.restart()
+    query.run_to_end()
+    spark_runner.create_topics({f"{prefix}-in-a": 1})
+    write(spark_runner, f"{prefix}-in-a", "4")
+    query.restart()
+    query.run_to_end()
+    assert copied(spark_runner, prefix) == ["1", "2", "3", "4"]
+
+
+@EMBEDDED
+def test_state_stands_in_the_way_of_more_tasks_but_not_of_more_topics(
+    spark_runner: SparkRunner, application: str, prefix: str
+) -> None:
+    values = {"default.key.serde": STRING, "default.value.serde": STRING}
+    query = InlineQuery(counting(prefix), spark_runner.config(application, values), spark_runner.admin)
+    write(spark_runner, f"{prefix}-in-a", "x")
+    query.run_to_end()
+    spark_runner.create_topics({f"{prefix}-in-c": 1})
+    write(spark_runner, f"{prefix}-in-c", "x")
+    query.restart()
+    query.run_to_end()
+    assert copied(spark_runner, prefix) == ["1", "2"]
+    spark_runner.admin.create_partitions(f"{prefix}-in-c", 2)
+    with pytest.raises(IncompatibleCheckpointError, match=r"counts .* in 1 .* 2 .*--rescale"):
+        query.restart()
+
+
+@EMBEDDED
+@pytest.mark.spark
+def test_a_running_application_takes_up_new_topics_and_partitions(
+    spark_runner: SparkRunner, application: str, prefix: str
+) -> None:
+    config = spark_runner.config(application, {"metadata.max.age.ms": 200})
+
+    def has_copied(*values: str) -> None:
+        wait_for(lambda: sorted(copied(spark_runner, prefix)) == sorted(values))
+
+    with spark_runner.running(copying(prefix), config):
+        write(spark_runner, f"{prefix}-in-a", "a1")
+        has_copied("a1")
+        spark_runner.create_topics({f"{prefix}-in-c": 1})
+        spark_runner.admin.create_partitions(f"{prefix}-in-b", 2)
+        write(spark_runner, f"{prefix}-in-c", "c1")
+        spark_runner.write(f"{prefix}-in-b", [InputRecord(b"k", b"b1", 1_000, 1)])
+        has_copied("a1", "b1", "c1")
+
+
+@EMBEDDED
+@pytest.mark.spark
+def test_a_running_application_ends_when_a_topic_that_it_names_is_deleted(
+    spark_runner: SparkRunner, application: str, prefix: str
+) -> None:
+    config = spark_runner.config(application, {"metadata.max.age.ms": 200})
+    host = spark_runner.host(copying(prefix, pattern=False), config)
+    listening = Listening()
+    host.start(listening)
+    try:
+        spark_runner.admin.delete_topics([f"{prefix}-in-a"])
+        assert listening.ended.wait(TIMEOUT_SECONDS)
+    finally:
+        host.close(30_000)
+    assert isinstance(listening.error, MissingSourceTopicError)

@@ -38,6 +38,7 @@ from penstock.host.spark.queries import CheckpointQueries
 from penstock.host.spark.restarts import Restarts
 from penstock.host.spark.restore_progress import RestoreWatch
 from penstock.host.spark.running_query import JVM_IS_GONE, LOOK_SECONDS, RunningQuery, start_query
+from penstock.host.spark.topic_watch import TopicWatch
 from penstock.plan.subtopology import BuiltTopology
 
 _log = logging.getLogger(__name__)
@@ -90,6 +91,7 @@ class SparkHost:
         self._restores = RestoreWatch(self._checkpoint)
         self._queries = CheckpointQueries(built, config, is_active=self._is_running)
         self._data_frames = DataFrameQueries(built, config, f"{self._checkpoint.uri.rstrip('/')}/dataframes")
+        self._topic_watch = TopicWatch(built, config["metadata.max.age.ms"])
 
     # ------------------------------------------------------------------------------------------------ life
 
@@ -371,6 +373,7 @@ class SparkHost:
             self._follow(query)
             self._progress.look()
             self._check_data_frames(query)
+            self._look_at_topics(query)
             if self._rebalancing.is_set() and query.finish_epoch(self._closing.is_set):
                 query.stop()
             time.sleep(LOOK_SECONDS)
@@ -381,6 +384,14 @@ class SparkHost:
             if printed:
                 print(printed, end="", flush=True)
             raise error
+
+    def _look_at_topics(self, query: RunningQuery) -> None:
+        """Rebalance where topics are no longer as the query knows them; one that stops at ends that are fixed goes
+        on."""
+        if not self._until_end and not self._rebalancing.is_set():
+            changes = self._topic_watch.look(query.recipe, int(time.monotonic() * 1000))
+            if changes is not None:
+                self.rebalance(changes)
 
     def _follow(self, query: RunningQuery) -> None:
         """Take the manifests that are new."""

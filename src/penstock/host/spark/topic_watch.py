@@ -1,0 +1,71 @@
+"""Looks whether the topics of a running application have changed: topics that a pattern matches have come or gone,
+partitions were added, a topic was deleted. What is to be done about it is decided when the application is prepared
+anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from penstock.client.confluent.admin import ConfluentAdmin
+from penstock.errors import KafkaError
+from penstock.host.spark.placement import external_sink_topics, resolve_patterns
+from penstock.host.spark.preparation import internal_topics
+from penstock.host.spark.recipe import Recipe
+from penstock.plan.subtopology import BuiltTopology
+
+
+class TopicWatch:
+    """Asks the brokers at intervals; one thread at a time."""
+
+    def __init__(self, built: BuiltTopology, interval_ms: int) -> None:
+        """Take the topology as it was built, with its patterns; interval_ms: between two looks."""
+        self._built = built
+        self._interval_ms = interval_ms
+        self._looked_ms: int | None = None
+
+    def look(self, recipe: Recipe, now_ms: int) -> str | None:
+        """Return what is no longer as `recipe` has it, None for nothing, where it is not yet time, or no broker
+        answers."""
+        if self._looked_ms is None:
+            self._looked_ms = now_ms
+        if now_ms - self._looked_ms < self._interval_ms:
+            return None
+        self._looked_ms = now_ms
+        try:
+            admin = ConfluentAdmin(recipe.config)
+            try:
+                topics = admin.topics()
+            finally:
+                admin.close()
+        except KafkaError:
+            return None  # whoever reads or writes waits for the brokers, and says so
+        return "; ".join(topic_changes(self._built, recipe, topics)) or None
+
+
+def topic_changes(built: BuiltTopology, recipe: Recipe, topics: Mapping[str, int]) -> Iterator[str]:
+    """Yield what differs between the topics that `recipe` reads and writes and those that there are.
+
+    Args:
+        built: the topology, with its patterns.
+        recipe: what runs.
+        topics: the partitions of each topic of the brokers now.
+    """
+    before, now = recipe.topology, resolve_patterns(built, topics, internal_topics(built, recipe.application_id))
+    read, matched = _sources(before), _sources(now)
+    for topic in sorted(matched - read):
+        yield f"topic {topic} is new and matches a pattern"
+    used = {*read, *external_sink_topics(before)}
+    if before.global_topology is not None:
+        used.update(before.global_topology.source_topics)
+    for topic in sorted(used & recipe.topic_partitions.keys()):
+        partitions = recipe.topic_partitions[topic]
+        if topic not in topics:
+            yield f"topic {topic} was deleted"
+        elif topics[topic] != partitions:
+            yield f"topic {topic} has {topics[topic]} partitions, and had {partitions}"
+
+
+def _sources(topology: BuiltTopology) -> set[str]:
+    topics = {topic for spec in topology.subtopologies for topic in spec.source_topics}
+    return topics - set(topology.repartition_topics)
