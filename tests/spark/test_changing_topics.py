@@ -12,6 +12,7 @@ from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient
 
 from penstock import AutoOffsetReset, Consumed, Materialized, Produced, Serdes, StreamsBuilder, Topology
+from penstock.client.confluent.producer import ConfluentProducer
 from penstock.errors import IncompatibleCheckpointError, MissingSourceTopicError, StreamsError
 from penstock.host.spark import planning
 from penstock.host.spark.failures import QueryFailedError, failure_in
@@ -50,6 +51,12 @@ def copying(prefix: str, pattern: bool = True, offset_reset: str | None = None) 
 
 def write(spark_runner: SparkRunner, topic: str, *values: str) -> None:
     spark_runner.write(topic, [InputRecord(b"k", value.encode(), 1_000) for value in values])
+
+
+def write_to_new_partition(spark_runner: SparkRunner, topic: str, partition: int, value: str) -> None:
+    producer = ConfluentProducer(spark_runner.config("writer"))  # one that does not remember how many there were
+    producer.send(topic, b"k", value.encode(), partition, 1_000)
+    producer.close()
 
 
 def copied(spark_runner: SparkRunner, prefix: str) -> list[str]:
@@ -207,8 +214,8 @@ def test_new_topics_of_a_pattern_and_new_partitions_are_read_from_the_next_start
     spark_runner.create_topics({f"{prefix}-in-c": 2})
     spark_runner.admin.create_partitions(f"{prefix}-in-a", 3)
     write(spark_runner, f"{prefix}-in-a", "a2")
-    spark_runner.write(f"{prefix}-in-a", [InputRecord(b"k", b"a3", 1_000, 2)])
-    spark_runner.write(f"{prefix}-in-c", [InputRecord(b"k", b"c1", 1_000, 1)])
+    write_to_new_partition(spark_runner, f"{prefix}-in-a", 2, "a3")
+    write_to_new_partition(spark_runner, f"{prefix}-in-c", 1, "c1")
     query.run_to_end()
     assert copied(spark_runner, prefix) == ["a1", "a2"]
     query.restart()
@@ -283,7 +290,7 @@ def test_a_running_application_takes_up_new_topics_and_partitions(
         spark_runner.create_topics({f"{prefix}-in-c": 1})
         spark_runner.admin.create_partitions(f"{prefix}-in-b", 2)
         write(spark_runner, f"{prefix}-in-c", "c1")
-        spark_runner.write(f"{prefix}-in-b", [InputRecord(b"k", b"b1", 1_000, 1)])
+        write_to_new_partition(spark_runner, f"{prefix}-in-b", 1, "b1")
         has_copied("a1", "b1", "c1")
 
 

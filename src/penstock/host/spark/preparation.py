@@ -89,7 +89,7 @@ def prepare(
         placement = replace(placement, partitions=metadata.partitions, sink_partitions=metadata.sink_partitions)
     transactional, guarantee = guarantee_of(config, application_id)
     ends = admin.end_offsets(_inputs(topology, placement), read_committed=True)
-    known = {} if metadata is None else _positions(checkpoint, metadata)
+    known = {} if metadata is None else _positions(checkpoint, metadata, topics)
     begin = _begin(topology, placement, config, admin, ends, clock, known)
     recipe = Recipe(
         config=config,
@@ -152,9 +152,11 @@ def _is_same_life(metadata: Metadata, evolution: Evolution, placement: Placement
     return not evolution.differences and (not asked or counts == (metadata.partitions, metadata.sink_partitions))
 
 
-def _positions(checkpoint: Checkpoint, metadata: Metadata) -> dict[str, list[int]]:
-    """Return the position of each topic that the checkpoint has ever read."""
-    return {**metadata.begin, **lives.last_manifest(checkpoint, metadata).offsets}
+def _positions(checkpoint: Checkpoint, metadata: Metadata, topics: Mapping[str, int]) -> dict[str, list[int]]:
+    """Return the position of each of `topics` that the checkpoint has ever read. One that was deleted has none: if it
+    is made anew, it is another topic."""
+    positions = {**metadata.begin, **lives.last_manifest(checkpoint, metadata).offsets}
+    return {topic: offsets for topic, offsets in positions.items() if topic in topics}
 
 
 def _tell(evolution: Evolution, checkpoint: Checkpoint) -> None:
