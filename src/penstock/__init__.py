@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from penstock.errors import StreamsError
     from penstock.host.api import Staleness, State, StreamThreadExceptionResponse
     from penstock.host.open import open_state
+    from penstock.named_topologies import KafkaStreamsNamedTopologyWrapper, NamedTopology, NamedTopologyBuilder
     from penstock.plan.describe import TopologyDescription
     from penstock.plan.offset_reset import AutoOffsetReset
     from penstock.plan.partition_grouper import PartitionGrouper
@@ -132,6 +133,7 @@ _MODULES = {
     "penstock.errors": ("StreamsError",),
     "penstock.host.api": ("Staleness", "State", "StreamThreadExceptionResponse"),
     "penstock.host.open": ("open_state",),
+    "penstock.named_topologies": ("KafkaStreamsNamedTopologyWrapper", "NamedTopology", "NamedTopologyBuilder"),
     "penstock.plan.describe": ("TopologyDescription",),
     "penstock.plan.offset_reset": ("AutoOffsetReset",),
     "penstock.plan.partition_grouper": ("PartitionGrouper",),
@@ -247,6 +249,7 @@ __all__ = [
     "KStream",
     "KTable",
     "KafkaStreams",
+    "KafkaStreamsNamedTopologyWrapper",
     "KeyQuery",
     "KeyValue",
     "KeyValueIterator",
@@ -254,6 +257,8 @@ __all__ = [
     "Materialized",
     "MultiVersionedKeyQuery",
     "Named",
+    "NamedTopology",
+    "NamedTopologyBuilder",
     "PartitionGrouper",
     "Position",
     "PositionBound",

@@ -56,6 +56,10 @@ class UnknownStateStoreError(InvalidStateStoreError):
     """The topology has no store of this name (Kafka class: UnknownStateStoreException)."""
 
 
+class UnknownTopologyError(InvalidStateStoreError):
+    """An application has no topology of the name that is asked for (Kafka class: UnknownTopologyException)."""
+
+
 class InvalidStateStorePartitionError(InvalidStateStoreError):
     """A store has no such partition (Kafka class: InvalidStateStorePartitionException)."""
 

@@ -68,6 +68,9 @@ class TestHost:
     def clean_up(self) -> None:
         self.calls.append("clean_up")
 
+    def reset(self) -> None:
+        self.calls.append("reset")
+
     def summary(self) -> str:
         return "guarantee here, broker there"
 

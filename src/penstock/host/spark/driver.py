@@ -16,7 +16,6 @@ import shutil
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -38,6 +37,7 @@ from penstock.host.spark.queries import CheckpointQueries
 from penstock.host.spark.restarts import Restarts
 from penstock.host.spark.restore_progress import RestoreWatch
 from penstock.host.spark.running_query import JVM_IS_GONE, LOOK_SECONDS, RunningQuery, start_query
+from penstock.host.spark.session_use import SessionUse
 from penstock.host.spark.topic_watch import TopicWatch
 from penstock.plan.subtopology import BuiltTopology
 
@@ -70,8 +70,7 @@ class SparkHost:
         self._directory = Path(config["state.dir"]) / self._application_id
         self._control = self._directory / "control"
         self._checkpoint = Checkpoint(config.checkpoint_directory())
-        self._session: SparkSession | None = None
-        self._own_session: SparkSession | None = None
+        self._session = SessionUse(config, self._directory)
         self._query: RunningQuery | None = None
         self._supervisor: threading.Thread | None = None
         self._lock: IO[str] | None = None
@@ -99,9 +98,7 @@ class SparkHost:
         """Check everything, then start the query; returns when it runs. Raises StreamsError when it must not start."""
         session.check_spark()
         session.check_classic(self._given_session, self._config)
-        self._session = self._given_session or self._data_frames.session() or SparkSession.getActiveSession()
-        if self._session is None:
-            session.check_java()
+        self._session.take(self._given_session or self._data_frames.session())
         self._take_lock()
         try:
             self._start_query()
@@ -193,9 +190,10 @@ class SparkHost:
     def table(self, store_name: str) -> DataFrame:
         """Return the entries of a store as of the newest commit, in the session of the application; raises
         StreamsNotStartedError before `start` and after `close`."""
-        if self._session is None:
+        existing = self._session.existing
+        if existing is None:
             raise StreamsNotStartedError("A table is read in the session of the application, and it has none now.")
-        return self._queries.table(store_name, self._session)
+        return self._queries.table(store_name, existing)
 
     def queries(self) -> StateQueries:
         """Return what answers interactive queries, from the checkpoint, until the host is closed."""
@@ -276,15 +274,15 @@ class SparkHost:
         chosen: int | None = self._config["penstock.spark.partitions"]
         if chosen is not None:
             return chosen
-        return session.cores() if self._session is None else self._session.sparkContext.defaultParallelism
+        existing = self._session.existing
+        return session.cores() if existing is None else existing.sparkContext.defaultParallelism
 
     def _open_session(self) -> SparkSession:
         """Return the session that there is, or make one; its executors have the code of the program."""
-        if self._session is None:
-            self._session = self._own_session = session.make_session(self._config, self._directory)
+        opened = self._session.open()
         if self._config["penstock.spark.send.code"]:
-            send_code(self._session.sparkContext, list(sys.modules.values()))
-        return self._session
+            send_code(opened.sparkContext, list(sys.modules.values()))
+        return opened
 
     # ------------------------------------------------------------------------------------------------ run and end
 
@@ -346,7 +344,7 @@ class SparkHost:
                 "again; it goes on from its last committed epoch."
             )
             error.__cause__ = raised
-            self._forget_lost_session()
+            self._session.forget_lost()
             return error
         except Exception as raised:
             return raised
@@ -420,21 +418,11 @@ class SparkHost:
                 return finished
         return True
 
-    def _forget_lost_session(self) -> None:
-        """Let the next query have a new JVM in place of one that is gone and was the host's own."""
-        if self._own_session is not None:
-            session.forget_lost(self._own_session)
-            self._session = self._own_session = None
-
     def _release(self) -> None:
         self._queries.close()
         with suppress(*JVM_IS_GONE):
             self._data_frames.stop()
-        if self._own_session is not None:
-            with suppress(*JVM_IS_GONE), warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)  # pyspark's, that the JVM is gone
-                self._own_session.stop()
-            self._session = self._own_session = None
+        self._session.close()
         if self._lock is not None:
             self._lock.close()
             self._lock = None

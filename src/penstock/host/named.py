@@ -1,0 +1,195 @@
+"""Runs any number of hosts by name, as one: those of the named topologies of an application.
+
+Each has its own query, checkpoint and pace. The whole runs while none is being set up anew; one that ends with an error
+ends all. Rules: what a host is asked for is asked without a lock held, since hosts call back from their threads.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.host.api import Host, HostListener, State, StreamThreadExceptionResponse
+
+_FAILED_CLOSE_MS = 60_000
+_SUMS = ("records_in", "bytes_in", "records_out", "records_per_second", "lag")
+
+
+class NamedHosts:
+    """Hosts by the names of their topologies (implements HostLife)."""
+
+    def __init__(self) -> None:
+        """Have none yet."""
+        self._lock = threading.Lock()
+        self._hosts: dict[str, Host] = {}
+        self._states: dict[str, State] = {}
+        self._listener: HostListener | None = None
+        self._failed = False
+
+    # ---------------------------------------- one by one
+
+    def add(self, name: str, host: Host) -> None:
+        """Take a host, and start it if the others have been started; raises StreamsError when it must not start, and
+        does not take it then."""
+        with self._lock:
+            self._hosts[name] = host
+            self._states[name] = State.CREATED
+            started = self._listener is not None
+        if started:
+            try:
+                self._start(name, host)
+            except BaseException:
+                self._forget(name)
+                raise
+
+    def remove(self, name: str, timeout_ms: int) -> bool:
+        """Stop the host `name` after its running commit and have it no longer; return whether it ended in time (ms)."""
+        host = self.find(name)
+        if host is None:
+            return True
+        stopped = host.close(timeout_ms)
+        self._forget(name)
+        return stopped
+
+    def find(self, name: str) -> Host | None:
+        """Return the host `name`, None where there is none."""
+        with self._lock:
+            return self._hosts.get(name)
+
+    def _start(self, name: str, host: Host) -> None:
+        self.changed(name, State.REBALANCING)
+        host.start(_Listener(self, name))
+
+    def _forget(self, name: str) -> None:
+        with self._lock:
+            del self._hosts[name]
+            del self._states[name]
+        self._tell()
+
+    # ---------------------------------------- all at once
+
+    def start(self, listener: HostListener) -> None:
+        """Start all hosts; raises StreamsError where one must not start."""
+        with self._lock:
+            self._listener = listener
+            hosts = dict(self._hosts)
+            self._states = dict.fromkeys(hosts, State.REBALANCING)
+        for name, host in hosts.items():
+            self._start(name, host)
+        self._tell()
+
+    def pause(self) -> None:
+        """Let all tasks stand still."""
+        for host in self._all():
+            host.pause()
+
+    def resume(self) -> None:
+        """Let all tasks go on."""
+        for host in self._all():
+            host.resume()
+
+    def clean_up(self) -> None:
+        """Delete what each host can make anew."""
+        for host in self._all():
+            host.clean_up()
+
+    def close(self, timeout_ms: int) -> bool:
+        """Close all; return whether all had ended within `timeout_ms`."""
+        deadline = time.monotonic() + timeout_ms / 1000
+        ended = True
+        for host in self._all():
+            ended = host.close(max(0, int((deadline - time.monotonic()) * 1000))) and ended
+        return ended
+
+    def rebalance(self, reason: str) -> None:
+        """Set all tasks up anew."""
+        for host in self._all():
+            host.rebalance(reason)
+
+    def summary(self) -> str:
+        """Return a line for each topology."""
+        with self._lock:
+            hosts = dict(self._hosts)
+        lines = [f"\n  {name}: {host.summary()}" for name, host in hosts.items()]
+        return f"{len(lines)} named topologies{''.join(lines)}"
+
+    def statistics(self) -> Mapping[str, Any]:
+        """Return the sums of the figures, and under `topologies` those of each by its name."""
+        with self._lock:
+            hosts = dict(self._hosts)
+        each = {name: host.statistics() for name, host in hosts.items()}
+        return {**{key: sum(figures.get(key, 0) for figures in each.values()) for key in _SUMS}, "topologies": each}
+
+    def _all(self) -> list[Host]:
+        with self._lock:
+            return list(self._hosts.values())
+
+    # ---------------------------------------- what hosts tell
+
+    def changed(self, name: str, state: State) -> None:
+        """Take the state of the host `name`."""
+        with self._lock:
+            if name not in self._states:
+                return
+            self._states[name] = state
+        self._tell()
+
+    def _tell(self) -> None:
+        """Tell the application what all of it does now."""
+        with self._lock:
+            listener, states = self._listener, set(self._states.values())
+        if listener is None:
+            return
+        if State.REBALANCING in states:
+            listener.on_rebalancing()
+        elif states == {State.NOT_RUNNING}:
+            listener.on_stopped()
+        else:
+            listener.on_running()
+
+    def response_to(self, name: str, error: BaseException) -> StreamThreadExceptionResponse:
+        """Return what the application decides about an error of the host `name`."""
+        assert self._listener is not None
+        error.add_note(f"in the named topology {name}")
+        return self._listener.on_failure(error)
+
+    def failed(self, name: str, error: BaseException) -> None:
+        """End all, since the host `name` has ended with `error`."""
+        with self._lock:
+            first, self._failed = not self._failed, True
+            others = [host for other, host in self._hosts.items() if other != name]
+        if first:
+            for host in others:
+                host.close(_FAILED_CLOSE_MS)
+            assert self._listener is not None
+            self._listener.on_error(error)
+
+
+class _Listener:
+    """Takes what one host tells."""
+
+    def __init__(self, hosts: NamedHosts, name: str) -> None:
+        self._hosts = hosts
+        self._name = name
+
+    def on_running(self) -> None:
+        """Tell that its tasks are being processed."""
+        self._hosts.changed(self._name, State.RUNNING)
+
+    def on_rebalancing(self) -> None:
+        """Tell that its tasks are being set up anew."""
+        self._hosts.changed(self._name, State.REBALANCING)
+
+    def on_stopped(self) -> None:
+        """Tell that it has reached its planned end."""
+        self._hosts.changed(self._name, State.NOT_RUNNING)
+
+    def on_failure(self, error: BaseException) -> StreamThreadExceptionResponse:
+        """Return what is to be done about `error`."""
+        return self._hosts.response_to(self._name, error)
+
+    def on_error(self, error: BaseException) -> None:
+        """Tell that it has ended with `error`."""
+        self._hosts.failed(self._name, error)

@@ -1,0 +1,113 @@
+"""The session that a host runs in: the user's own, taken as it is, or one that Penstock makes.
+
+All hosts of one program that were given no session share the one that is made for the first, and the last to close ends
+it. A session whose JVM is gone is forgotten by each of its hosts; the next to open one makes it anew.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from contextlib import suppress
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from penstock.config import StreamsConfig
+from penstock.host.spark import session
+from penstock.host.spark.running_query import JVM_IS_GONE
+
+
+class _Shared:
+    """The session that Penstock made in this process, and how many use it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made: SparkSession | None = None
+        self._users = 0
+
+    def is_made(self, other: SparkSession) -> bool:
+        """Return whether `other` is a session on the SparkContext that Penstock made."""
+        with self._lock:
+            return self._made is not None and other.sparkContext is self._made.sparkContext
+
+    def join(self, config: StreamsConfig, directory: Path) -> SparkSession:
+        """Become a user of the session, which is made if there is none; see `make_session`."""
+        with self._lock:
+            if self._made is None:
+                session.check_java()
+                self._made = session.make_session(config, directory)
+                self._users = 0
+            self._users += 1
+            return self._made
+
+    def leave(self, own: SparkSession) -> None:
+        """Be a user of `own` no longer; the last ends it."""
+        with self._lock:
+            if self._made is not own:
+                return
+            self._users -= 1
+            if self._users == 0:
+                self._made = None
+                with suppress(*JVM_IS_GONE), warnings.catch_warnings():
+                    warnings.simplefilter("ignore", RuntimeWarning)  # pyspark's, that the JVM is gone
+                    own.stop()
+
+    def forget_lost(self, own: SparkSession) -> None:
+        """Let the next session have a JVM of its own: that of `own` is gone."""
+        with self._lock:
+            if self._made is own:
+                self._made = None
+                session.forget_lost(own)
+
+
+_shared = _Shared()
+
+
+class SessionUse:
+    """One host's use of a session."""
+
+    def __init__(self, config: StreamsConfig, directory: Path) -> None:
+        """Use none yet.
+
+        Args:
+            config: of the application; it says what session is made where there is none.
+            directory: where the log of a JVM goes that is made.
+        """
+        self._config = config
+        self._directory = directory
+        self._of_user: SparkSession | None = None
+        self._own: SparkSession | None = None
+
+    def take(self, given: SparkSession | None) -> None:
+        """Use `given`, or else the active session of this thread if it is the user's."""
+        found = given or SparkSession.getActiveSession()
+        if found is not None and not _shared.is_made(found):
+            self._of_user = found
+
+    @property
+    def existing(self) -> SparkSession | None:
+        """The session in use, None before `open` where the user has none."""
+        return self._of_user or self._own
+
+    def open(self) -> SparkSession:
+        """Return the session in use; make one, or join the one that other hosts use, where there is none. Raises
+        StreamsError where there is no Java for it."""
+        if self._of_user is not None:
+            return self._of_user
+        if self._own is None:
+            self._own = _shared.join(self._config, self._directory)
+        return self._own
+
+    def forget_lost(self) -> None:
+        """Let `open` make a new session where Penstock made the one whose JVM is gone; a user's is kept."""
+        if self._own is not None:
+            _shared.forget_lost(self._own)
+            self._own = None
+
+    def close(self) -> None:
+        """Use the session no longer."""
+        self._of_user = None
+        if self._own is not None:
+            _shared.leave(self._own)
+            self._own = None

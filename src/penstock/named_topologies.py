@@ -1,0 +1,328 @@
+"""Named topologies: any number of topologies in one application, added, removed and paused while others run.
+
+Each named topology runs as an application of its own does: with the application.id `<application.id>-<name>` for its
+internal topics, transactions and positions, and with its own checkpoint; all share one session of Spark. So one that is
+added neither stops nor slows the commits of another. The names are Kafka's, where all of this is internal (package
+org.apache.kafka.streams.processor.internals.namedtopology).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, Self
+
+from penstock.application import DEFAULT_CLOSE_TIMEOUT_MS, ApplicationLife
+from penstock.config import StreamsConfig
+from penstock.dsl.builder import StreamsBuilder
+from penstock.errors import StreamsError, StreamsNotStartedError, UnknownTopologyError
+from penstock.host.api import Host, State, StateQueries
+from penstock.host.named import NamedHosts
+from penstock.host.open import open_host
+from penstock.plan.topology import Topology
+from penstock.plan.topology_config import TopologyConfig
+from penstock.state.query.queryable import StoreQueryParameters
+from penstock.state.query.request import StateQueryRequest, StateQueryResult
+
+_log = logging.getLogger(__name__)
+
+_DELIMITER = "__"
+
+
+class NamedTopology(Topology):
+    """A topology with a name (Kafka class: NamedTopology); `NamedTopologyBuilder` makes it."""
+
+    def __init__(self, name: str, topology: Topology) -> None:
+        """Give `topology` a name; it is the same graph under both."""
+        super().__init__()
+        vars(self).update(vars(topology))
+        self._name = name
+
+    def name(self) -> str:
+        """Return the name."""
+        return self._name
+
+    def source_topics(self) -> list[str]:
+        """Return the topics that it reads by name, in order."""
+        return sorted(self._source_topics)
+
+
+class NamedTopologyBuilder(StreamsBuilder):
+    """Builds a named topology (Kafka class: NamedTopologyBuilder); made by `new_named_topology_builder`."""
+
+    def __init__(self, name: str, topology_config: TopologyConfig) -> None:
+        """Begin an empty topology `name`."""
+        super().__init__(topology_config)
+        self._name = name
+        self._config = topology_config.config
+
+    def build(self, config: Mapping[str, Any] | None = None) -> NamedTopology:
+        """Return the topology of all that was made so far; raises as `StreamsBuilder.build`."""
+        return NamedTopology(self._name, super().build(self._config.given() if config is None else config))
+
+
+class _Change:
+    """How a change of the topologies went."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self._future: Future[None] = Future()
+        if error is None:
+            self._future.set_result(None)
+        else:
+            self._future.set_exception(error)
+
+    def all(self) -> Future[None]:
+        """Return the future of the change: it is done, and its `result()` raises the error of a change that failed."""
+        return self._future
+
+
+class AddNamedTopologyResult(_Change):
+    """How an addition went (Kafka class: AddNamedTopologyResult)."""
+
+    def exception_now(self) -> BaseException | None:
+        """Return the error that the addition failed with, None where it did not."""
+        return self._future.exception()
+
+
+class RemoveNamedTopologyResult(_Change):
+    """How a removal went (Kafka class: RemoveNamedTopologyResult)."""
+
+
+class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
+    """Runs named topologies (Kafka class: KafkaStreamsNamedTopologyWrapper).
+
+    Before the start topologies are only noted; from then on one that is added runs, and one that is removed stops after
+    its running commit. An error that the handler of uncaught exceptions answers with REPLACE_THREAD restarts the one
+    topology in which it was; any other answer ends all.
+    """
+
+    def __init__(self, config: StreamsConfig | Mapping[str, Any], spark: Any = None) -> None:
+        """Have no topology yet.
+
+        Args:
+            config: the configuration, with application.id and bootstrap.servers.
+            spark: a pyspark.sql.SparkSession to run in, which stays open; None for one of the application's own.
+
+        Raises:
+            ConfigError: a key is missing or has a value that cannot be.
+        """
+        self._config = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
+        super().__init__(self._config.required("application.id"))
+        self._spark = spark
+        self._topologies: dict[str, NamedTopology] = {}
+        self._paused_names: set[str] = set()
+        self._changing = threading.RLock()
+        self._until_end = False
+
+    # ---------------------------------------- start
+
+    def start(self, initial_topologies: NamedTopology | Iterable[NamedTopology] = ()) -> Self:
+        """Add topologies and start all in the background.
+
+        Raises:
+            RuntimeError: it was started or closed before.
+            ValueError: a name is taken.
+            StreamsError: a topology must not start; the state is ERROR then.
+        """
+        self._add_all(initial_topologies)
+        return super().start()
+
+    def _start(self, until_end: bool) -> None:
+        with self._changing:
+            super()._start(until_end)
+
+    def _add_all(self, topologies: NamedTopology | Iterable[NamedTopology]) -> None:
+        for topology in [topologies] if isinstance(topologies, NamedTopology) else topologies:
+            self.add_named_topology(topology).all().result()
+
+    def _open_host(self, until_end: bool) -> NamedHosts:
+        hosts = NamedHosts()
+        self._until_end = until_end
+        for name, topology in self._topologies.items():
+            hosts.add(name, self._host_of(topology))
+        return hosts
+
+    def _host_of(self, topology: NamedTopology) -> Host:
+        """Return a host for `topology`, not yet started, which begins with a pause if it is paused."""
+        config = self._config_of(topology.name())
+        built = topology.build(config.required("application.id"))
+        config = config.overridden(built.config_overrides)
+        host = open_host(built, config, session=self._spark, until_end=self._until_end)
+        if topology.name() in self._paused_names:
+            host.pause()
+        return host
+
+    def _config_of(self, name: str) -> StreamsConfig:
+        chosen = self._config["penstock.checkpoint.dir"]
+        own = {} if chosen is None else {"penstock.checkpoint.dir": f"{chosen.rstrip('/')}/{name}"}
+        return self._config.overridden({"application.id": f"{self._application_id}-{name}", **own})
+
+    # ---------------------------------------- topologies
+
+    def new_named_topology_builder(
+        self, topology_name: str, topology_overrides: Mapping[str, Any] | None = None
+    ) -> NamedTopologyBuilder:
+        """Return a builder for a topology of this application.
+
+        Args:
+            topology_name: its name; part of the names of topics, so of their characters, and without `__`.
+            topology_overrides: configuration of this topology alone, as TopologyConfig takes it.
+
+        Raises:
+            ValueError: the name cannot be.
+            ConfigError: a key cannot be set for one topology.
+        """
+        if _DELIMITER in topology_name or not topology_name:
+            raise ValueError(
+                f"The name {topology_name!r} of a topology cannot be: expected one without the characters "
+                f"{_DELIMITER!r}, and not an empty one. Choose another."
+            )
+        return NamedTopologyBuilder(topology_name, TopologyConfig(self._config, topology_overrides))
+
+    def get_topology_by_name(self, name: str) -> NamedTopology | None:
+        """Return the topology `name`, None where there is none."""
+        return self._topologies.get(name)
+
+    def get_all_topologies(self) -> list[NamedTopology]:
+        """Return all topologies in the order in which they were added."""
+        return list(self._topologies.values())
+
+    def get_full_topology_description(self) -> str:
+        """Return Kafka's text of all topologies, each under its name."""
+        return "".join(
+            f"Topology: {topology.name()}:" + str(topology.describe()).removeprefix("Topologies:")
+            for topology in sorted(self.get_all_topologies(), key=NamedTopology.name)
+        )
+
+    def add_named_topology(self, new_topology: NamedTopology) -> AddNamedTopologyResult:
+        """Add a topology; returns when it runs, or at once before the start. Its result has the error of one that
+        cannot be added or must not start: RuntimeError after the end, ValueError for a name that is taken, StreamsError
+        for what its brokers, topics or checkpoint are."""
+        name = new_topology.name()
+        with self._changing:
+            try:
+                self._check_changeable("add")
+                if name in self._topologies:
+                    raise ValueError(
+                        f"Unable to add the new NamedTopology {name} as another of the same name already exists."
+                    )
+                self._topologies[name] = new_topology
+                try:
+                    if self._host is not None:
+                        self._host.add(name, self._host_of(new_topology))
+                        self._follow_pause(name)
+                except BaseException:
+                    del self._topologies[name]
+                    raise
+            except (RuntimeError, ValueError, StreamsError) as error:
+                return AddNamedTopologyResult(error)
+        _log.info("%s has the named topology %s now.", self._application_id, name)
+        return AddNamedTopologyResult()
+
+    def remove_named_topology(self, topology_to_remove: str, reset_offsets: bool = False) -> RemoveNamedTopologyResult:
+        """Remove a topology; returns when its running commit is done and it has stopped.
+
+        Its result has the error of a removal that failed: RuntimeError after the end, UnknownTopologyError for a name
+        that no topology has.
+
+        Args:
+            topology_to_remove: its name.
+            reset_offsets: delete its checkpoint: its positions, and its state, which belong together. Without, it goes
+                on from there when it is added again.
+        """
+        with self._changing:
+            try:
+                self._check_changeable("remove")
+                self._check_known(topology_to_remove)
+                topology = self._topologies[topology_to_remove]
+                if self._host is not None:
+                    self._host.remove(topology_to_remove, DEFAULT_CLOSE_TIMEOUT_MS)
+                del self._topologies[topology_to_remove]
+                self._paused_names.discard(topology_to_remove)
+                if reset_offsets:
+                    self._host_of(topology).reset()
+            except (RuntimeError, StreamsError) as error:
+                return RemoveNamedTopologyResult(error)
+        _log.info("%s has the named topology %s no longer.", self._application_id, topology_to_remove)
+        return RemoveNamedTopologyResult()
+
+    def clean_up_named_topology(self, name: str) -> None:
+        """Delete what this machine keeps of a topology that is not active and can make anew.
+
+        Raises:
+            RuntimeError: the application has the topology.
+            LockError: another program runs it.
+        """
+        with self._changing:
+            if name in self._topologies:
+                raise RuntimeError(f"Can't clean up local state for an active NamedTopology: {name}")
+            config = self._config_of(name)
+            open_host(Topology().build(config.required("application.id")), config, session=self._spark).clean_up()
+
+    def _check_changeable(self, change: str) -> None:
+        state = self.state()
+        if state not in (State.CREATED, State.REBALANCING, State.RUNNING):
+            raise RuntimeError(f"Cannot {change} a NamedTopology while the state is {state.value}.")
+
+    # ---------------------------------------- pause
+
+    def pause_named_topology(self, topology_name: str) -> None:
+        """Let the tasks of one topology stand still after its running commit; raises UnknownTopologyError."""
+        self._check_known(topology_name)
+        self._paused_names.add(topology_name)
+        self._follow_pause(topology_name)
+
+    def resume_named_topology(self, topology_name: str) -> None:
+        """Let the tasks of one topology go on; raises UnknownTopologyError."""
+        self._check_known(topology_name)
+        self._paused_names.discard(topology_name)
+        self._follow_pause(topology_name)
+
+    def is_named_topology_paused(self, topology_name: str) -> bool:
+        """Return whether one topology is paused."""
+        return topology_name in self._paused_names
+
+    def pause(self) -> None:
+        """Pause all topologies that there are."""
+        for name in list(self._topologies):
+            self.pause_named_topology(name)
+
+    def resume(self) -> None:
+        """Resume all topologies."""
+        for name in list(self._topologies):
+            self.resume_named_topology(name)
+
+    def is_paused(self) -> bool:
+        """Return whether all topologies are paused."""
+        return bool(self._topologies) and self._paused_names >= self._topologies.keys()
+
+    def _follow_pause(self, name: str) -> None:
+        """Tell the host of a topology, if there is one yet, whether it is paused."""
+        host = None if self._host is None else self._host.find(name)
+        if host is not None:
+            (host.pause if name in self._paused_names else host.resume)()
+
+    def _check_known(self, name: str) -> None:
+        if name not in self._topologies:
+            known = ", ".join(self._topologies) or "none"
+            raise UnknownTopologyError(f"This application has no topology {name}; it has: {known}.")
+
+    # ---------------------------------------- interactive queries
+
+    def store(self, parameters: StoreQueryParameters, topology_name: str) -> Any:
+        """Return a store of one topology to be read, as `KafkaStreams.store` does; raises UnknownTopologyError too."""
+        return self._queries(topology_name).store(parameters)
+
+    def query(self, request: StateQueryRequest, topology_name: str) -> StateQueryResult:
+        """Return what each partition of a store of one topology answers, as `KafkaStreams.query` does; raises
+        UnknownTopologyError too."""
+        return self._queries(topology_name).query(request)
+
+    def _queries(self, name: str) -> StateQueries:
+        self._check_known(name)
+        host = self._running_host().find(name)
+        if host is None:
+            raise StreamsNotStartedError(f"The named topology {name} has not been started yet; ask again.")
+        return host.queries()
