@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from penstock.serdes.windowed import WindowedSerdes
     from penstock.state.api import KeyValueIterator, KeyValueStore, ReadOnlyKeyValueStore, StateStore, StoreBuilder
     from penstock.state.custom import CustomStateStore, CustomStoreSupplier, StateStoreContext
+    from penstock.state.query.metadata import HostInfo, KeyQueryMetadata, LagInfo, StreamsMetadata
     from penstock.state.query.position import Position, PositionBound
     from penstock.state.query.queries import (
         KeyQuery,
@@ -174,6 +175,7 @@ _MODULES = {
     "penstock.serdes.windowed": ("WindowedSerdes",),
     "penstock.state.api": ("KeyValueIterator", "KeyValueStore", "ReadOnlyKeyValueStore", "StateStore", "StoreBuilder"),
     "penstock.state.custom": ("CustomStateStore", "CustomStoreSupplier", "StateStoreContext"),
+    "penstock.state.query.metadata": ("HostInfo", "KeyQueryMetadata", "LagInfo", "StreamsMetadata"),
     "penstock.state.query.position": ("Position", "PositionBound"),
     "penstock.state.query.queries": (
         "KeyQuery",
@@ -242,6 +244,7 @@ __all__ = [
     "GroupMembershipOperation",
     "Grouped",
     "Headers",
+    "HostInfo",
     "JoinWindows",
     "Joined",
     "KGroupedStream",
@@ -251,9 +254,11 @@ __all__ = [
     "KafkaStreams",
     "KafkaStreamsNamedTopologyWrapper",
     "KeyQuery",
+    "KeyQueryMetadata",
     "KeyValue",
     "KeyValueIterator",
     "KeyValueStore",
+    "LagInfo",
     "Materialized",
     "MultiVersionedKeyQuery",
     "Named",
@@ -304,6 +309,7 @@ __all__ = [
     "StreamsBuilder",
     "StreamsConfig",
     "StreamsError",
+    "StreamsMetadata",
     "StrictBufferConfig",
     "Suppressed",
     "TableJoined",

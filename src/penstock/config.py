@@ -156,6 +156,13 @@ KEYS: Mapping[str, ConfigKey] = {
             "client.id", _text, "", "medium", "Prefix of the client ids that brokers see; empty for the application.id."
         ),
         ConfigKey(
+            "application.server",
+            _text,
+            None,
+            "low",
+            "host:port under which the program offers its state to others; told by query_metadata_for_key.",
+        ),
+        ConfigKey(
             "state.dir",
             _text,
             str(Path(tempfile.gettempdir()) / "penstock"),

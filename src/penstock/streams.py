@@ -14,7 +14,10 @@ from penstock.config import StreamsConfig
 from penstock.errors import StreamsStoppedError
 from penstock.host.api import Host, Staleness, State, StateQueries
 from penstock.host.open import open_host
+from penstock.plan.subtopology import StreamPartitioner
 from penstock.plan.topology import Topology
+from penstock.serdes import Serde
+from penstock.state.query.metadata import KeyQueryMetadata, LagInfo, StreamsMetadata
 from penstock.state.query.queryable import StoreQueryParameters
 from penstock.state.query.request import StateQueryRequest, StateQueryResult
 
@@ -99,6 +102,38 @@ class KafkaStreams(ApplicationLife[Host]):
     def staleness(self) -> Staleness:
         """Return as of when state is read now: epoch, time (ms) of its commit, and age (ms); raises as `store`."""
         return self._queries().staleness()
+
+    def all_local_store_partition_lags(self) -> Mapping[str, Mapping[int, LagInfo]]:
+        """Return how far each partition of each store is behind its source topics, by store and partition; asks the
+        brokers how far these go. Raises StreamsNotStartedError, and KafkaError if no broker answers."""
+        return self._queries().all_local_store_partition_lags()
+
+    def query_metadata_for_key(
+        self, store_name: str, key: Any, key_serde: Serde | None = None, partitioner: StreamPartitioner | None = None
+    ) -> KeyQueryMetadata:
+        """Return which partition of a store has `key`; all partitions are read by this program, under the address that
+        `application.server` gives.
+
+        Args:
+            store_name: the name of the store.
+            key: the key; of windows and sessions that within the window.
+            key_serde: writes the key as the records do that led to it; None for the serde of the store.
+            partitioner: chose the partitions of those records; None for Kafka's default.
+
+        Raises:
+            StreamsNotStartedError: the application was not started yet.
+            UnknownStateStoreError: the topology has no store of that name.
+            SerializationError: the key cannot be written.
+        """
+        return self._queries().query_metadata_for_key(store_name, key, key_serde, partitioner)
+
+    def metadata_for_all_streams_clients(self) -> list[StreamsMetadata]:
+        """Return what each program of the application has: this one has everything."""
+        return [self._queries().streams_metadata()]
+
+    def streams_metadata_for_store(self, store_name: str) -> list[StreamsMetadata]:
+        """Return what each program has that has a store of that name, none for an unknown one."""
+        return [each for each in self.metadata_for_all_streams_clients() if store_name in each.state_store_names]
 
     def _queries(self) -> StateQueries:
         return self._running_host().queries()

@@ -10,7 +10,10 @@ import pytest
 
 from penstock import (
     Consumed,
+    HostInfo,
     KeyQuery,
+    KeyQueryMetadata,
+    LagInfo,
     Materialized,
     MultiVersionedKeyQuery,
     Position,
@@ -44,6 +47,7 @@ from penstock import (
 from penstock.config import StreamsConfig
 from penstock.errors import UnsupportedOperationError
 from penstock.host.spark.queries import CheckpointQueries
+from penstock.plan.partitioning import partition_for
 from penstock.state.query.request import FailureReason, QueryResult
 from penstock.testing import TopologyTestDriver
 from tests.spark.inline import InlineQuery
@@ -274,3 +278,50 @@ def test_answers_say_how_far_they_have_seen_and_may_be_bound(
     assert "as of epoch 2" in one.partition_results[0].execution_info[0]
     active = state.query(request.require_active())
     assert {each.failure_reason for each in active.partition_results.values()} == {FailureReason.NOT_ACTIVE}
+
+
+def test_who_has_a_key_and_how_far_stores_are_behind(
+    spark_runner: SparkRunner, state: CheckpointQueries, source: str, config: StreamsConfig
+) -> None:
+    for key in "abc":
+        assert state.query_metadata_for_key("by-value", key).partition == partition_for(key.encode(), 2)
+    unavailable = KeyQueryMetadata(HostInfo.unavailable(), frozenset(), 1)
+    assert state.query_metadata_for_key("counts", "a", partitioner=lambda *_: {1}) == unavailable
+    assert state.query_metadata_for_key("counts", 7, Serdes.long()).partition == partition_for(bytes(7) + b"\x07", 2)
+    served = StreamsConfig({**config.given(), "application.server": "there:80"})
+    with open_state(every_kind(source), served) as other:
+        assert other.query_metadata_for_key("counts", "a").active_host == HostInfo("there", 80)
+        assert other.streams_metadata().state_store_names == {*state.stores()} >= {"counts", "windows", "memory"}
+        assert other.streams_metadata().topic_partitions == {(source, 0), (source, 1)}
+    written = [InputRecord(b"a", b"1", 300_000, 1)] * 3
+    spark_runner.write(source, written)
+    lags = state.all_local_store_partition_lags()
+    assert {name: [lag.offset_lag for lag in by_partition.values()] for name, by_partition in lags.items()} == {
+        **{name: [0, 3] for name in ("counts", "windows", "sessions", "versions", "lru", "memory")},
+        "by-value": [3, 3],
+    }
+    assert lags["counts"][0] == LagInfo(6, 6)
+
+
+def test_a_reader_follows_into_the_next_life_of_the_checkpoint(
+    spark_runner: SparkRunner, config: StreamsConfig, source: str
+) -> None:
+    def counts(*more: str) -> Topology:
+        builder = StreamsBuilder()
+        stream = builder.stream(source, consumed=TEXT)
+        for name in more:  # before the first, so that sub-topologies and nodes get other numbers
+            stream.group_by(lambda _, value: value).count(materialized=Materialized.as_(name))
+        stream.group_by_key().count(materialized=Materialized.as_("counts"))
+        return builder.build()
+
+    spark_runner.write(source, [InputRecord(b"a", b"x", 0)])
+    InlineQuery(counts(), config, spark_runner.admin).run_to_end()
+    with open_state(counts(), config) as state:
+        store = state.store(StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store()))
+        assert store.get("a") == 1
+        spark_runner.write(source, [InputRecord(b"a", b"x", 0)])
+        InlineQuery(counts("more"), config, spark_runner.admin).run_to_end()
+        assert store.get("a") == 2
+        with open_state(counts("more"), config) as other:
+            more = StoreQueryParameters.from_name_and_type("more", QueryableStoreTypes.key_value_store())
+            assert dict(other.store(more).all()) == {"x": 1}

@@ -74,7 +74,7 @@ _ALIASES: Mapping[str, str] = {"linger.ms": "queue.buffering.max.ms"}
 
 _WITHOUT_MEANING = frozenset(
     (
-        "acceptable.recovery.lag", "application.server", "buffered.records.per.partition", "built.in.metrics.version",
+        "acceptable.recovery.lag", "buffered.records.per.partition", "built.in.metrics.version",
         "cache.max.bytes.buffering", "commit.interval.ms", "default.client.supplier",
         "default.deserialization.exception.handler", "default.dsl.store", "default.production.exception.handler",
         "enable.metrics.push", "group.protocol", "interceptor.classes", "key.deserializer", "key.serializer",

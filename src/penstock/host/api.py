@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, NamedTuple, Protocol, Self
 
+from penstock.plan.subtopology import StreamPartitioner
+from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder
+from penstock.state.query.metadata import KeyQueryMetadata, LagInfo, StreamsMetadata
 from penstock.state.query.queryable import StoreQueryParameters
 from penstock.state.query.request import StateQueryRequest, StateQueryResult
 
@@ -86,6 +89,20 @@ class StateQueries(Protocol):
     def query(self, request: StateQueryRequest) -> StateQueryResult:
         """Return what each partition answers; raises UnknownStateStoreError if the topology has no store of that
         name."""
+        ...
+
+    def all_local_store_partition_lags(self) -> Mapping[str, Mapping[int, LagInfo]]:
+        """Return how far each partition of each store is behind its source topics, by store and partition."""
+        ...
+
+    def query_metadata_for_key(
+        self, store_name: str, key: Any, key_serde: Serde | None = None, partitioner: StreamPartitioner | None = None
+    ) -> KeyQueryMetadata:
+        """Return which partition of a store has `key`, and who offers it."""
+        ...
+
+    def streams_metadata(self) -> StreamsMetadata:
+        """Return what the application has: its stores, and the partitions that it reads."""
         ...
 
     def __enter__(self) -> Self: ...

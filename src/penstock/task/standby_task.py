@@ -139,9 +139,9 @@ class StandbyTask:
         return segment if segment is not None and segment.id == newest.id else read(newest)
 
 
-def empty_store(builder: StoreBuilder, config: StreamsConfig) -> StateStore:
+def empty_store(builder: StoreBuilder, config: StreamsConfig) -> EngineStore:
     """Return a store of the kind that `builder` describes, without entries."""
-    return build_store(builder, config, MemoryBase().view(builder.name), RecordCache(0), _no_context, {}).exposed()
+    return build_store(builder, config, MemoryBase().view(builder.name), RecordCache(0), _no_context, {})
 
 
 def _changes(segments: tuple[SegmentInfo, ...], read: ReadSegment) -> Iterator[Changes]:

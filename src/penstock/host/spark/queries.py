@@ -6,10 +6,12 @@ Which stores there are says the program; what is in them, the manifests and segm
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import InvalidStateStoreError, InvalidStateStorePartitionError, UnknownStateStoreError
@@ -18,10 +20,14 @@ from penstock.host.spark.checkpoint import Checkpoint, Manifest
 from penstock.host.spark.global_reader import GlobalStateReader
 from penstock.host.spark.state_frames import StateScan, manifest_frame, segment_frame, store_frame
 from penstock.host.spark.state_reader import StateReader
-from penstock.host.spark.store_positions import position_of, source_partitions
-from penstock.plan.subtopology import BuiltTopology
+from penstock.host.spark.store_positions import position_of, settled_offsets, source_partitions
+from penstock.plan.partitioning import partition_for
+from penstock.plan.subtopology import BuiltTopology, StreamPartitioner, TaskId
+from penstock.record import TopicPartition
+from penstock.serdes import Serde
 from penstock.state.api import StateStore, StoreBuilder
 from penstock.state.query.execution import is_permitted, run_query
+from penstock.state.query.metadata import HostInfo, KeyQueryMetadata, LagInfo, StreamsMetadata
 from penstock.state.query.position import PositionBound
 from penstock.state.query.queryable import QueryableStoreType, StoreQueryParameters
 from penstock.state.query.request import FailureReason, QueryResult, StateQueryRequest, StateQueryResult
@@ -59,6 +65,9 @@ class CheckpointQueries:
         self._built = built
         self._is_active = is_active
         self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._settled_life, self._settled_epoch = "", -1
+        self._settled_offsets: Mapping[str, list[int]] = {}
         self._builders = {name: store for spec in built.subtopologies for name, store in spec.stores.items()}
         self._global_builders = {} if built.global_topology is None else dict(built.global_topology.stores)
         self._global_reader = GlobalStateReader(self._global_builders, config)
@@ -109,8 +118,8 @@ class CheckpointQueries:
 
     def _answer(self, request: StateQueryRequest, task: StandbySnapshot, manifest: Manifest) -> QueryResult:
         began, partition = time.perf_counter_ns(), task.task.partition
-        needed = source_partitions(self._built, request.store_name, partition, manifest.offsets)
-        position = position_of(needed, manifest.offsets)
+        needed = self._needed(request.store_name, task.task, manifest)
+        position = position_of(needed, self._settled(manifest))
         bound = PositionBound.unbounded() if request.active_required else request.position_bound
         store = task.store(request.store_name)
         if is_permitted(position, bound, needed, partition):
@@ -123,6 +132,77 @@ class CheckpointQueries:
                 f"{time.perf_counter_ns() - began}ns"
             )
         return result.with_position(position)
+
+    def all_local_store_partition_lags(self) -> dict[str, dict[int, LagInfo]]:
+        """Return how far each partition of each store is behind its source topics, by store and partition; asks the
+        brokers how far these go. Raises KafkaError if they do not answer."""
+        manifest = self._reader.newest()
+        settled = self._settled(manifest)
+        needed = {
+            (name, task.partition): self._needed(name, task, manifest)
+            for name in self._builders
+            for task in self._reader.stored().with_store(name)
+        }
+        admin = ConfluentAdmin(self._config)
+        try:
+            every = sorted({tp for each in needed.values() for tp in each})
+            ends = admin.end_offsets(every, read_committed=True) if every else {}
+        finally:
+            admin.close()
+        lags: dict[str, dict[int, LagInfo]] = {}
+        for (name, partition), partitions in sorted(needed.items()):
+            seen = sum(settled[tp.topic][tp.partition] for tp in partitions)
+            lags.setdefault(name, {})[partition] = LagInfo(seen, sum(ends[tp] for tp in partitions))
+        return lags
+
+    def query_metadata_for_key(
+        self, store_name: str, key: Any, key_serde: Serde | None = None, partitioner: StreamPartitioner | None = None
+    ) -> KeyQueryMetadata:
+        """Return which partition of a store has `key`, and under which address this program offers its state.
+
+        Args:
+            store_name: the name of the store.
+            key: the key; of windows and sessions that within the window.
+            key_serde: writes the key as the records do that led to it; None for the serde of the store.
+            partitioner: chose the partitions of those records; None for Kafka's default.
+
+        Raises:
+            UnknownStateStoreError: the topology has no store of that name.
+            StateStoreNotAvailableError: there is no checkpoint.
+            SerializationError: the key cannot be written.
+        """
+        self._check_known(store_name)
+        host = HostInfo.build_from_endpoint(self._config["application.server"])
+        partitions = len(self._reader.stored().with_store(store_name))
+        chosen = None if partitioner is None else partitioner(store_name, key, None, partitions)
+        if chosen:
+            return KeyQueryMetadata(host, frozenset(), min(chosen))
+        serde = key_serde or empty_store(self._builders[store_name], self._config).key_serde
+        return KeyQueryMetadata(host, frozenset(), partition_for(serde.serialize(store_name, key), max(partitions, 1)))
+
+    def streams_metadata(self) -> StreamsMetadata:
+        """Return what the application has: its stores, and the partitions that it reads; raises
+        StateStoreNotAvailableError where there is no checkpoint."""
+        offsets = self._reader.newest().offsets
+        return StreamsMetadata(
+            HostInfo.build_from_endpoint(self._config["application.server"]),
+            frozenset(self.stores()),
+            frozenset(TopicPartition(topic, number) for topic, each in offsets.items() for number in range(len(each))),
+        )
+
+    def _needed(self, store_name: str, task: TaskId, manifest: Manifest) -> list[TopicPartition]:
+        group = self._reader.stored().groups.get(task)
+        return source_partitions(self._built, store_name, task.partition, manifest.offsets, group)
+
+    def _settled(self, manifest: Manifest) -> Mapping[str, list[int]]:
+        """Return before which offsets all records are in the stores of `manifest`."""
+        with self._lock:
+            if self._settled_life != manifest.query_id:
+                self._settled_life, self._settled_epoch, self._settled_offsets = manifest.query_id, -1, {}
+            if manifest.epoch > self._settled_epoch:
+                self._settled_epoch = manifest.epoch
+                self._settled_offsets = settled_offsets(self._built, manifest, self._settled_offsets)
+            return self._settled_offsets
 
     def staleness(self) -> Staleness:
         """Return as of when queries are answered now; raises StateStoreNotAvailableError where there is no

@@ -33,6 +33,7 @@ from penstock.errors import (
 )
 from penstock.host.spark.checkpoint import Checkpoint, Manifest
 from penstock.plan.subtopology import TaskId
+from penstock.record import TopicPartition
 from penstock.state.api import StoreBuilder
 from penstock.state.lmdb import LmdbBase
 from penstock.state.segment_log import log_from_json
@@ -60,11 +61,13 @@ class StateSnapshot:
 
 @dataclass(frozen=True)
 class StoredTasks:
-    """Which tasks a checkpoint has, and the layout of the stores of each of its sub-topologies."""
+    """Which tasks a checkpoint has, and the layout of the stores of each of its sub-topologies. groups: the partitions
+    of topics that a task reads, where they are not those of its own number."""
 
     query_id: str
     tasks: tuple[TaskId, ...]
     layouts: Mapping[int, Mapping[str, str]]
+    groups: Mapping[TaskId, tuple[TopicPartition, ...]]
 
     def with_store(self, name: str) -> list[TaskId]:
         """Return the tasks that have the store `name`, by partition."""
@@ -81,7 +84,12 @@ def stored_tasks(checkpoint: Checkpoint) -> StoredTasks:
         )
     shape: Mapping[str, Any] = metadata.shape
     tasks = tuple(_task_id(name) for level in shape["tasks of each level"] for name in level)
-    return StoredTasks(metadata.query_id, tasks, {int(id): stores for id, stores in shape["stores"].items()})
+    groups = {
+        _task_id(name): tuple(map(_topic_partition, group.split(", ")))
+        for name, group in shape.get("partitions of tasks", {}).items()
+    }
+    layouts = {int(id): stores for id, stores in shape["stores"].items()}
+    return StoredTasks(metadata.query_id, tasks, layouts, groups)
 
 
 class StateReader:
@@ -103,6 +111,7 @@ class StateReader:
         self._refresh_ms: int = config["penstock.query.refresh.ms"]
         self._lock = threading.RLock()
         self._looked_at: int | None = None
+        self._last_epoch = 0
         self._manifest: Manifest | None = None
         self._stored: StoredTasks | None = None
         self._standby: dict[TaskId, StandbyTask] = {}
@@ -166,9 +175,7 @@ class StateReader:
         """Release all bases; what was read before cannot be read on."""
         with self._lock:
             self._open = False
-            for task in self._standby.values():
-                task.close()
-            self._standby.clear()
+            self._close_tasks()
             if self._slot is not None:
                 self._slot.release()
                 self._slot = None
@@ -188,25 +195,38 @@ class StateReader:
         return self._manifest
 
     def _look(self) -> None:
-        """Take the newest manifest; one may be cleared away between the look for it and its reading."""
+        """Take the newest manifest of the life that runs; one may be cleared away between the look for it and its
+        reading."""
         for _ in range(_MOST_TRIES):
+            stored = stored_tasks(self._checkpoint)
             epoch = self._checkpoint.last_epoch()
-            if self._manifest is not None and self._manifest.epoch == epoch > 0:
+            if self._manifest is not None and (self._manifest.query_id, self._last_epoch) == (stored.query_id, epoch):
                 return
-            if self._stored is None or epoch == 0:
-                self._stored = stored_tasks(self._checkpoint)
-            manifest = self._checkpoint.read_manifest(epoch, self._stored.query_id)
+            manifest = self._newest_of(stored.query_id, epoch)
             if manifest is not None:
-                if manifest.query_id != self._stored.query_id:
-                    self._stored = stored_tasks(self._checkpoint)
-                self._manifest = manifest
+                if self._stored is not None and self._stored.query_id != stored.query_id:
+                    self._close_tasks()  # tasks of another life may have other stores
+                self._stored, self._manifest, self._last_epoch = stored, manifest, epoch
                 return
         raise StateStoreNotAvailableError(
             f"The manifests of {self._checkpoint.uri} are cleared away faster than they are read: set "
             f"penstock.manifests.retained higher than {self._config['penstock.manifests.retained']}."
         )
 
+    def _newest_of(self, query_id: str, epoch: int) -> Manifest | None:
+        """Return the newest manifest of the life `query_id`: the first of the next life is there before it begins."""
+        for each in range(epoch, max(epoch - 2, -1), -1):
+            manifest = self._checkpoint.read_manifest(each, query_id)
+            if manifest is not None and manifest.query_id == query_id:
+                return manifest
+        return None
+
     # ---------- tasks
+
+    def _close_tasks(self) -> None:
+        for task in self._standby.values():
+            task.close()
+        self._standby.clear()
 
     def _tasks(self, store_name: str) -> list[TaskId]:
         assert self._stored is not None
@@ -274,3 +294,8 @@ class _Slot:
 def _task_id(name: str) -> TaskId:
     subtopology, _, partition = name.rpartition("_")
     return TaskId(int(subtopology), int(partition))
+
+
+def _topic_partition(text: str) -> TopicPartition:
+    topic, _, partition = text.rpartition("-")
+    return TopicPartition(topic, int(partition))
