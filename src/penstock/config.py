@@ -337,6 +337,13 @@ KEYS: Mapping[str, ConfigKey] = {
             "Directory of checkpoint and state; not set: <state.dir>/<application.id>/checkpoint.",
         ),
         ConfigKey(
+            "penstock.spark.checkpoint.dir",
+            _text,
+            None,
+            "medium",
+            "Directory below which Spark keeps its own checkpoint, as Hadoop can; not set: in the checkpoint.",
+        ),
+        ConfigKey(
             "penstock.trace.order",
             _text,
             None,

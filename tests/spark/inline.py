@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from penstock.client.api import Admin
 from penstock.clock import Clock
 from penstock.config import StreamsConfig
-from penstock.host.spark.checkpoint import Checkpoint
+from penstock.host.spark.checkpoint import checkpoint_of
 from penstock.host.spark.preparation import Prepared, prepare
 from penstock.host.spark.recipe import Recipe, dump_recipe
 from penstock.host.spark.sink import EpochSink
@@ -62,7 +62,7 @@ class InlineQuery:
         self.restart()
 
     def _prepare(self) -> Prepared:
-        checkpoint = Checkpoint(self._config.checkpoint_directory())
+        checkpoint = checkpoint_of(self._config)
         built = self._topology.build(str(self._config["application.id"]))
         control = f"{self._config['state.dir']}/control"
         return prepare(built, self._config, checkpoint, self._admin, self._parallelism, control, self._clock)
@@ -72,7 +72,7 @@ class InlineQuery:
         self.recipe = recipe
         self._data = dump_recipe(recipe)
         self._reader = EpochReader(self._data)
-        location = Path(Checkpoint(recipe.checkpoint).spark_location(recipe.query_id))
+        location = Path(checkpoint_of(recipe.config).spark_location(recipe.query_id))
         self._offsets, self._commits = location / "offsets", location / "commits"
         self._offsets.mkdir(parents=True, exist_ok=True)
         self._commits.mkdir(exist_ok=True)

@@ -15,26 +15,29 @@ A new life begins where the topology or the placement of its tasks changes: Spar
 numbered on, and the first manifest of a life has what it took over from the life before. The moment of the change is
 that at which `metadata` is replaced.
 
-Every file appears whole or not at all: it is written under a temporary name and renamed, on object stores put in one
-request. A segment in no retained manifest is garbage. Nothing here knows what is in a segment, or of Spark.
+Every file appears whole or not at all, on every file system (`files`). A segment in no retained manifest is garbage.
+Nothing here knows what is in a segment, or of Spark, which may keep its checkpoint elsewhere
+(`penstock.spark.checkpoint.dir`).
 """
 
 from __future__ import annotations
 
-import os
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from typing import Any
 
 import orjson
-from pyarrow import fs
 
+from penstock.config import StreamsConfig
 from penstock.errors import IncompatibleCheckpointError, StreamsError, TaskMigratedError
+from penstock.host.spark.files import Files
 from penstock.record import TopicPartition
 
 FORMAT = 2
+
+_NEVER = 1 << 62
+"""A time in ms that is never reached."""
 
 
 @dataclass(frozen=True)
@@ -173,63 +176,57 @@ def removed_holder(store: str, partition: int) -> str:
 class Checkpoint:
     """Reads and writes the files of one checkpoint; any number of processes may have one open."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, spark: Files | None = None) -> None:
         """Open the checkpoint at `uri`: a path, or a URI of a file system that pyarrow knows (file, hdfs, s3, gs
-        ...)."""
-        if "://" in uri:
-            self._files, self._root = fs.FileSystem.from_uri(uri)
-        else:
-            self._files, self._root = fs.LocalFileSystem(), os.path.abspath(uri)
-        self._renames = isinstance(self._files, (fs.LocalFileSystem, fs.HadoopFileSystem))
-        self._made: set[str] = set()
+        ...). spark: where Spark keeps its own, below `uri` if not given."""
+        self._files = Files(uri)
+        self._spark = spark or self._files.below("spark")
         self.uri = uri
 
     @property
     def local_path(self) -> str | None:
         """The directory where it is on a local file system, None elsewhere."""
-        return self._root if isinstance(self._files, fs.LocalFileSystem) else None
+        return self._files.local_path
 
     def spark_location(self, query_id: str) -> str:
-        """Return where Spark keeps its own checkpoint of the life `query_id`."""
-        return f"{self.uri.rstrip('/') if '://' in self.uri else self._root}/spark/{query_id}"
+        """Return where Spark keeps its own checkpoint of the life `query_id`, as Hadoop names it; raises ConfigError
+        where that cannot."""
+        return self._spark.below(query_id).hadoop_uri()
 
     def planned_offset(self, query_id: str) -> bytes | None:
         """Return the newest offset in Spark's log of the life `query_id` as it stands there, None if Spark has planned
         no epoch."""
-        offsets = f"spark/{query_id}/offsets"
-        found = self._files.get_file_info(fs.FileSelector(f"{self._root}/{offsets}", allow_not_found=True))
-        planned = [int(each.base_name) for each in found if each.base_name.isdigit()]
-        return self._read(f"{offsets}/{max(planned)}") if planned else None
+        offsets = f"{query_id}/offsets"
+        planned = [int(each.name) for each in self._spark.find(offsets) if each.name.isdigit()]
+        return self._spark.read(f"{offsets}/{max(planned)}") if planned else None
 
     def delete(self) -> None:
         """Delete everything in it, Spark's checkpoint too."""
-        self._files.delete_dir_contents(self._root, missing_dir_ok=True)
+        self._files.clear()
+        self._spark.clear()
 
     def forget_unfinished_start(self, query_id: str) -> None:
         """Delete Spark's checkpoint of the life `query_id` if it planned no epoch: what a kill leaves of the first
         offset's file, Spark takes for a foreign checkpoint and refuses."""
-        spark = f"{self._root}/spark/{query_id}"
-        found = self._files.get_file_info(fs.FileSelector(f"{spark}/offsets", allow_not_found=True))
-        if found and not any(each.base_name.isdigit() for each in found):
-            self._files.delete_dir(spark)
+        found = self._spark.find(f"{query_id}/offsets")
+        if found and not any(each.name.isdigit() for each in found):
+            self._spark.delete_directory(query_id)
 
     def forget_other_lives(self, metadata: Metadata) -> None:
         """Delete what only lives before `metadata` needed: their Spark checkpoints and the programs."""
-        for directory, kept in (("spark", metadata.query_id), ("plans", metadata.plan)):
-            for each in self._files.get_file_info(fs.FileSelector(f"{self._root}/{directory}", allow_not_found=True)):
-                if each.base_name == kept:
-                    continue
-                if each.type == fs.FileType.Directory:
-                    self._files.delete_dir(each.path)
-                else:
-                    self._files.delete_file(each.path)
+        for each in self._spark.find(""):
+            if each.is_directory and each.name != metadata.query_id:
+                self._spark.delete_directory(each.name)
+        for each in self._files.find("plans"):
+            if each.name != metadata.plan:
+                self._files.delete(f"plans/{each.name}")
 
     # ---------------------------------------- metadata and generation
 
     def read_metadata(self) -> Metadata | None:
         """Return the metadata, None where there is no checkpoint yet; raises IncompatibleCheckpointError for another
         format."""
-        data = self._read("metadata")
+        data = self._files.read("metadata")
         if data is None:
             return None
         fields = orjson.loads(data)
@@ -244,27 +241,27 @@ class Checkpoint:
 
     def write_metadata(self, metadata: Metadata) -> None:
         """Make the checkpoint, or go over to another life of it."""
-        self._write("metadata", orjson.dumps(asdict(metadata), option=orjson.OPT_INDENT_2))
+        self._files.write("metadata", orjson.dumps(asdict(metadata), option=orjson.OPT_INDENT_2))
 
     def read_plan(self, digest: str) -> bytes | None:
         """Return the program that was written under `digest`, None if it is not there."""
-        return self._read(f"plans/{digest}")
+        return self._files.read(f"plans/{digest}")
 
     def write_plan(self, data: bytes) -> str:
         """Write a program; return its digest."""
         digest = plan_digest(data)
-        self._write(f"plans/{digest}", data)
+        self._files.write(f"plans/{digest}", data)
         return digest
 
     def read_generation(self) -> int:
         """Return the number of the newest driver, 0 before the first."""
-        data = self._read("generation")
+        data = self._files.read("generation")
         return 0 if data is None else int(data)
 
     def take_generation(self) -> int:
         """Become the newest driver: return a number larger than every one before."""
         generation = self.read_generation() + 1
-        self._write("generation", str(generation).encode())
+        self._files.write("generation", str(generation).encode())
         return generation
 
     def check_generation(self, generation: int) -> None:
@@ -283,16 +280,16 @@ class Checkpoint:
         """Return the manifest of `epoch`, None if it is not there; that of epoch 0 is empty and always there."""
         if epoch == 0:
             return Manifest(query_id, 0, 0, 0, 0, {})
-        data = self._read(_manifest_path(epoch))
+        data = self._files.read(_manifest_path(epoch))
         return None if data is None else decode_manifest(data)
 
     def write_manifest(self, manifest: Manifest, before_rename: Callable[[], None]) -> None:
         """Commit an epoch; `before_rename` is called when the temporary file is written."""
-        self._write(_manifest_path(manifest.epoch), encode_manifest(manifest), before_rename)
+        self._files.write(_manifest_path(manifest.epoch), encode_manifest(manifest), before_rename)
 
     def delete_manifest(self, epoch: int) -> None:
         """Delete the manifest of `epoch` if it is there."""
-        self._delete(_manifest_path(epoch))
+        self._files.delete(_manifest_path(epoch))
 
     def first_epoch(self) -> int:
         """Return the epoch of the oldest manifest, 0 if there is none; lists a directory."""
@@ -303,93 +300,61 @@ class Checkpoint:
         return max(self._epochs(), default=0)
 
     def _epochs(self) -> list[int]:
-        infos = self._files.get_file_info(fs.FileSelector(f"{self._root}/manifests", allow_not_found=True))
-        return [int(info.base_name) for info in infos if info.base_name.isdigit()]
+        return [int(each.name) for each in self._files.find("manifests") if each.name.isdigit()]
 
     # ------------------------------------------------------------------------------------------------ segments
 
     def read_segment(self, task: str, segment: str) -> bytes | None:
         """Return the bytes of a segment, None if it is not there."""
-        return self._read(_segment_path(task, segment))
+        return self._files.read(_segment_path(task, segment))
 
     def read_segment_range(self, task: str, segment: str, offset: int, length: int) -> bytes | None:
         """Return `length` bytes of a segment from `offset` on, None if it is not there."""
-        try:
-            with self._files.open_input_file(f"{self._root}/{_segment_path(task, segment)}") as file:
-                return bytes(file.read_at(length, offset))
-        except FileNotFoundError:
-            return None
+        return self._files.read_range(_segment_path(task, segment), offset, length)
 
     def write_segment(self, task: str, segment: str, data: bytes, before_rename: Callable[[], None]) -> None:
         """Write a segment; harmless when it is there already, since equal ids mean equal bytes."""
-        self._write(_segment_path(task, segment), data, before_rename)
+        self._files.write(_segment_path(task, segment), data, before_rename)
 
     def copy_segment(self, task: str, segment: str, target: str) -> None:
         """Write a segment of `task` for the task `target` too; raises FileNotFoundError if it is not there."""
-        data = self._read(_segment_path(task, segment))
+        data = self._files.read(_segment_path(task, segment))
         if data is None:
             raise FileNotFoundError(f"Segment {segment} of task {task} is not in {self.uri}.")
-        self._write(_segment_path(target, segment), data)
+        self._files.write(_segment_path(target, segment), data)
 
     def delete_segment(self, task: str, segment: str) -> None:
         """Delete a segment if it is there."""
-        self._delete(_segment_path(task, segment))
+        self._files.delete(_segment_path(task, segment))
 
     def list_segments(self, task: str) -> list[tuple[str, int]]:
-        """Return (id, time of writing in ms) of all files of `task`, torn ones under their temporary names; lists a
-        directory."""
-        infos = self._files.get_file_info(fs.FileSelector(f"{self._root}/state/{task}", allow_not_found=True))
-        return [(info.base_name, int(info.mtime_ns // 1_000_000)) for info in infos if info.type == fs.FileType.File]
+        """Return (id, time of writing in ms) of all files of `task`, torn ones under their temporary names; a time in
+        the far future where the file system does not say; lists a directory."""
+        found = [each for each in self._files.find(f"state/{task}") if not each.is_directory]
+        return [(each.name, _NEVER if each.modified_ms is None else each.modified_ms) for each in found]
 
     # ------------------------------------------------------------------------------------------------ restores
 
     def write_restore_state(self, task: str, data: bytes) -> None:
         """Say how far `task` is in rebuilding its base."""
-        self._write(_restore_path(task), data)
+        self._files.write(_restore_path(task), data)
 
     def delete_restore_state(self, task: str) -> None:
         """Say no more of `task`."""
-        self._delete(_restore_path(task))
+        self._files.delete(_restore_path(task))
 
     def restore_states(self) -> dict[str, bytes]:
         """Return what is said of each task that rebuilds its base; lists a directory."""
-        infos = self._files.get_file_info(fs.FileSelector(f"{self._root}/restoring", allow_not_found=True))
-        found = {name: self._read(_restore_path(name)) for name in (i.base_name for i in infos) if name[0] != "."}
+        names = [each.name for each in self._files.find("restoring") if each.name[0] != "."]
+        found = {name: self._files.read(_restore_path(name)) for name in names}
         return {task: data for task, data in found.items() if data is not None}
 
-    # ------------------------------------------------------------------------------------------------ files
 
-    def _read(self, path: str) -> bytes | None:
-        try:
-            with self._files.open_input_stream(f"{self._root}/{path}") as stream:
-                return bytes(stream.read())
-        except FileNotFoundError:
-            return None
-
-    def _write(self, path: str, data: bytes, before_rename: Callable[[], None] | None = None) -> None:
-        target = f"{self._root}/{path}"
-        directory = target.rpartition("/")[0]
-        if directory not in self._made:
-            self._files.create_dir(directory, recursive=True)
-            self._made.add(directory)
-        if not self._renames:
-            with self._files.open_output_stream(target) as stream:
-                stream.write(data)
-            return
-        temporary = f"{directory}/.{uuid.uuid4().hex}.tmp"
-        with self._files.open_output_stream(temporary) as stream:
-            stream.write(data)
-        if before_rename is not None:
-            before_rename()
-        if not isinstance(self._files, fs.LocalFileSystem):  # HDFS does not rename over a file
-            self._delete(path)
-        self._files.move(temporary, target)
-
-    def _delete(self, path: str) -> None:
-        try:
-            self._files.delete_file(f"{self._root}/{path}")
-        except FileNotFoundError:
-            return
+def checkpoint_of(config: StreamsConfig) -> Checkpoint:
+    """Return the checkpoint of the application of `config`."""
+    chosen: str | None = config["penstock.spark.checkpoint.dir"]
+    spark = None if chosen is None else Files(chosen).below(str(config.required("application.id")))
+    return Checkpoint(config.checkpoint_directory(), spark)
 
 
 def encode_manifest(manifest: Manifest) -> bytes:

@@ -29,7 +29,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import LockError, StreamsError, StreamsNotStartedError, TaskMigratedError
 from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionResponse
 from penstock.host.spark import planning, preparation, session
-from penstock.host.spark.checkpoint import Checkpoint
+from penstock.host.spark.checkpoint import checkpoint_of
 from penstock.host.spark.data_frames import DataFrameQueries
 from penstock.host.spark.dependencies import send_code
 from penstock.host.spark.figures import Figures, ProgressLog
@@ -69,7 +69,7 @@ class SparkHost:
         self._application_id = str(config.required("application.id"))
         self._directory = Path(config["state.dir"]) / self._application_id
         self._control = self._directory / "control"
-        self._checkpoint = Checkpoint(config.checkpoint_directory())
+        self._checkpoint = checkpoint_of(config)
         self._session = SessionUse(config, self._directory)
         self._query: RunningQuery | None = None
         self._supervisor: threading.Thread | None = None

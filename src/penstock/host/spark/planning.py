@@ -143,7 +143,7 @@ class Planning:
             placement.sink_partitions,
         ):
             raise TaskCorruptedError(
-                f"Spark's offset log at {self._checkpoint.spark_location(recipe.query_id)} belongs to another life "
+                f"Spark's offset log of the query {recipe.query_id} belongs to another life "
                 f"of the application than {self._checkpoint.uri}: "
                 "delete both, or restore both from the same copy."
             )

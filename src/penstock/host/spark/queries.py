@@ -16,7 +16,7 @@ from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import InvalidStateStoreError, InvalidStateStorePartitionError, UnknownStateStoreError
 from penstock.host.api import Staleness
-from penstock.host.spark.checkpoint import Checkpoint, Manifest
+from penstock.host.spark.checkpoint import Checkpoint, Manifest, checkpoint_of
 from penstock.host.spark.global_reader import GlobalStateReader
 from penstock.host.spark.state_frames import StateScan, manifest_frame, segment_frame, store_frame
 from penstock.host.spark.state_reader import StateReader
@@ -72,7 +72,7 @@ class CheckpointQueries:
         self._global_builders = {} if built.global_topology is None else dict(built.global_topology.stores)
         self._global_reader = GlobalStateReader(self._global_builders, config)
         self._config = config
-        self._checkpoint = checkpoint or Checkpoint(config.checkpoint_directory())
+        self._checkpoint = checkpoint or checkpoint_of(config)
         self._reader = StateReader(self._builders, config, self._checkpoint, self._clock)
 
     def __enter__(self) -> Self:

@@ -1,0 +1,194 @@
+"""Files below one directory, on any file system that pyarrow knows: each appears whole or not at all.
+
+How a file is written depends on what the file system can do:
+- where a rename replaces a file in one step (a local disk): under a temporary name, then renamed;
+- on object stores (S3, GCS, Azure): in one request, which counts when it ends; there are no directories;
+- anywhere else (HDFS, file systems by fsspec or of a user's own): under a temporary name, then renamed; a file that is
+  there already is renamed over in two steps, with the new one beside it in between, where readers find it.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable
+from copy import copy
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from pyarrow import fs
+
+from penstock.errors import ConfigError
+
+_OBJECT_STORES = frozenset({"s3", "gcs", "abfs"})
+_HADOOP_SCHEMES = {
+    "s3": "s3a",
+    "gs": "gs",
+    "gcs": "gs",
+    "abfs": "abfs",
+    "abfss": "abfss",
+    "hdfs": "hdfs",
+    "viewfs": "viewfs",
+}
+"""Scheme of a URI here -> scheme of the same place for Hadoop, which Spark asks."""
+
+
+class FoundFile(NamedTuple):
+    """A file or a directory; modified_ms: when it was written, None where the file system does not say."""
+
+    name: str
+    modified_ms: int | None
+    is_directory: bool
+
+
+class Files:
+    """Reads and writes the files of one directory; any number of processes may do so."""
+
+    def __init__(self, uri: str) -> None:
+        """Open the directory at `uri`: a path, or a URI of a file system that pyarrow knows (file, hdfs, s3, gs, abfs,
+        fsspec+...); raises ConfigError for any other."""
+        self.uri = uri
+        self._files: fs.FileSystem
+        if "://" in uri:
+            try:
+                self._files, root = fs.FileSystem.from_uri(uri)
+            except (ValueError, ImportError) as error:
+                raise ConfigError(f"There is no way to keep files at {uri}: {error}") from error
+        else:
+            self._files, root = fs.LocalFileSystem(), os.path.abspath(uri)
+        self._root: str = root.rstrip("/")
+        self._is_local = isinstance(self._files, fs.LocalFileSystem)
+        self._is_object_store = self._files.type_name in _OBJECT_STORES
+        self._made: set[str] = set()
+
+    @property
+    def local_path(self) -> str | None:
+        """The directory where it is on a local file system, None elsewhere."""
+        return self._root if self._is_local else None
+
+    def hadoop_uri(self) -> str:
+        """Return the directory as Hadoop, and so Spark, names it; raises ConfigError where it cannot."""
+        if self._is_local:
+            return f"file://{self._root}" if "://" in self.uri else self._root
+        parts = urlsplit(self.uri)
+        scheme = _HADOOP_SCHEMES.get(parts.scheme)
+        if scheme is None:
+            raise ConfigError(
+                f"Spark cannot keep its own checkpoint at {self.uri}, which Hadoop does not know: set "
+                "penstock.spark.checkpoint.dir to a directory that it does, on a disk that outlives the machine."
+            )
+        return f"{scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+
+    def below(self, name: str) -> Files:
+        """Return the directory `name` in this one."""
+        lower = copy(self)
+        lower._root = f"{self._root}/{name}"
+        lower.uri = lower._root
+        if "://" in self.uri:
+            parts = urlsplit(self.uri)
+            lower.uri = parts._replace(path=f"{parts.path.rstrip('/')}/{name}").geturl()
+        return lower
+
+    # ---------- reading
+
+    def read(self, path: str) -> bytes | None:
+        """Return the content of a file, None if it is not there."""
+        return self._existing(path, self._read_whole)
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes | None:
+        """Return `length` bytes of a file from `offset` on, None if it is not there."""
+
+        def read(target: str) -> bytes:
+            with self._files.open_input_file(target) as file:
+                return bytes(file.read_at(length, offset))
+
+        return self._existing(path, read)
+
+    def find(self, directory: str) -> list[FoundFile]:
+        """Return what is in a directory, nothing if it is not there; temporary files begin with a dot."""
+        infos = self._files.get_file_info(fs.FileSelector(self._path(directory), allow_not_found=True))
+        return [
+            FoundFile(
+                info.base_name,
+                None if info.mtime_ns is None else int(info.mtime_ns) // 1_000_000,
+                info.type == fs.FileType.Directory,
+            )
+            for info in infos
+        ]
+
+    def _existing(self, path: str, read: Callable[[str], bytes]) -> bytes | None:
+        target = self._path(path)
+        replaced_in_one_step = self._is_local or self._is_object_store
+        for each in (target,) if replaced_in_one_step else (target, _beside(target), target):
+            try:
+                return read(each)
+            except FileNotFoundError:
+                continue
+        return None
+
+    def _read_whole(self, target: str) -> bytes:
+        with self._files.open_input_stream(target) as stream:
+            return bytes(stream.read())
+
+    # ---------- writing
+
+    def write(self, path: str, data: bytes, before_rename: Callable[[], None] | None = None) -> None:
+        """Write a file, or replace it; `before_rename` is called when it is there under a temporary name."""
+        target = self._path(path)
+        if self._is_object_store:
+            self._write_whole(target, data)
+            return
+        directory, _, _ = target.rpartition("/")
+        if directory not in self._made:
+            self._files.create_dir(directory, recursive=True)
+            self._made.add(directory)
+        temporary = f"{directory}/.{uuid.uuid4().hex}.tmp"
+        self._write_whole(temporary, data)
+        if before_rename is not None:
+            before_rename()
+        if self._is_local or self._files.get_file_info(target).type == fs.FileType.NotFound:
+            self._files.move(temporary, target)
+        else:
+            self._replace(temporary, target)
+
+    def delete(self, path: str) -> None:
+        """Delete a file if it is there."""
+        self._delete(self._path(path))
+
+    def delete_directory(self, path: str) -> None:
+        """Delete a directory with all that is in it, if it is there."""
+        self._made.clear()
+        try:
+            self._files.delete_dir(self._path(path))
+        except FileNotFoundError:
+            return
+
+    def clear(self) -> None:
+        """Delete all that is in the directory."""
+        self._made.clear()
+        self._files.delete_dir_contents(self._root, missing_dir_ok=True)
+
+    def _replace(self, temporary: str, target: str) -> None:
+        beside = _beside(target)
+        self._delete(beside)
+        self._files.move(temporary, beside)
+        self._delete(target)
+        self._files.move(beside, target)
+
+    def _write_whole(self, target: str, data: bytes) -> None:
+        with self._files.open_output_stream(target) as stream:
+            stream.write(data)
+
+    def _delete(self, target: str) -> None:
+        try:
+            self._files.delete_file(target)
+        except FileNotFoundError:
+            return
+
+    def _path(self, path: str) -> str:
+        return f"{self._root}/{path}" if path else self._root
+
+
+def _beside(target: str) -> str:
+    directory, _, name = target.rpartition("/")
+    return f"{directory}/.{name}.new"

@@ -1,0 +1,79 @@
+"""A checkpoint on a file system that is no local disk: exactly once under crashes, what is old cleared away, bases
+rebuilt.
+
+Spark keeps its own checkpoint where it can, named by `penstock.spark.checkpoint.dir`.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import ConfigError
+from penstock.host.spark import planning, sink, task_epoch, task_state
+from penstock.host.spark.checkpoint import checkpoint_of
+from tests.spark.crashes import Crashes, KilledError
+from tests.spark.inline import InlineQuery
+from tests.spark.support import SparkRunner, lines
+from tests.spark.test_topologies import final, random_lines, word_count
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+@pytest.fixture
+def topics(spark_runner: SparkRunner, unique_name: Callable[[str], str]) -> tuple[str, str]:
+    source_topic, target = unique_name("in"), unique_name("out")
+    spark_runner.create_topics({source_topic: 2, target: 2})
+    return source_topic, target
+
+
+@pytest.mark.parametrize("scheme", ["fsspec+memory", "fsspec+file"])
+def test_counts_are_exact_with_a_checkpoint_elsewhere(
+    spark_runner: SparkRunner,
+    application: str,
+    topics: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    scheme: str,
+) -> None:
+    values = {
+        "penstock.checkpoint.dir": f"{scheme}://{tmp_path}/checkpoint",
+        "penstock.spark.checkpoint.dir": str(tmp_path / "spark"),
+        "penstock.manifests.retained": 2,
+    }
+    config = spark_runner.config(application, values)
+    crashes = Crashes(7, 0.04, 8)
+    for module in (planning, sink, task_epoch, task_state):
+        monkeypatch.setattr(module, "crash_point", crashes)
+    query = InlineQuery(word_count(*topics), config, spark_runner.admin)
+    expected: Counter[str] = Counter()
+    for part in range(5):
+        texts = random_lines(part, 20)
+        expected.update(word for line in texts for word in line.split())
+        spark_runner.write(topics[0], lines(texts, partitions=2))
+        shutil.rmtree(Path(config["state.dir"]) / application / "bases", ignore_errors=True)
+        while True:
+            try:
+                query.run_to_end()
+                break
+            except KilledError:
+                query.restart()
+    assert sum(crashes.struck.values()) >= 3
+    assert final(spark_runner.read(topics[1])) == expected
+    checkpoint = checkpoint_of(config)
+    manifest = spark_runner.manifest(config)
+    assert manifest.epoch - checkpoint.first_epoch() < 4
+    assert checkpoint.local_path is None
+    assert [path.name for path in (tmp_path / "spark" / application).iterdir()] == [query.recipe.query_id]
+
+
+def test_spark_needs_a_place_that_hadoop_knows(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str], tmp_path: Path
+) -> None:
+    config = spark_runner.config(application, {"penstock.checkpoint.dir": f"fsspec+memory://{tmp_path}"})
+    with pytest.raises(ConfigError, match=r"set penstock\.spark\.checkpoint\.dir"):
+        InlineQuery(word_count(*topics), config, spark_runner.admin)

@@ -1,0 +1,140 @@
+"""Files of a checkpoint on file systems that are not local disks: whole or not at all, and replaced without a gap."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import ConfigError
+from penstock.host.spark.files import Files
+
+
+@pytest.fixture(params=["local", "fsspec+file", "fsspec+memory"])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
+    return Files(str(tmp_path) if request.param == "local" else f"{request.param}://{tmp_path}")
+
+
+def test_files_are_written_read_replaced_found_and_deleted(files: Files) -> None:
+    assert files.read("a/one") is None
+    assert files.read_range("a/one", 0, 1) is None
+    assert files.find("a") == []
+    files.write("a/one", b"first")
+    files.write("a/one", b"second")
+    files.write("a/b/two", b"")
+    assert files.read("a/one") == b"second"
+    assert files.read_range("a/one", 2, 3) == b"con"
+    assert files.read("a/b/two") == b""
+    assert sorted((each.name, each.is_directory) for each in files.find("a")) == [("b", True), ("one", False)]
+    files.delete("a/one")
+    files.delete("a/one")
+    assert files.read("a/one") is None
+    files.delete_directory("a")
+    files.delete_directory("a")
+    assert files.find("a") == []
+    files.write("a/one", b"again")
+    files.clear()
+    assert files.find("") == []
+    files.write("a/one", b"and again")
+    assert files.read("a/one") == b"and again"
+
+
+def test_a_file_that_is_torn_before_its_renaming_is_not_there(files: Files) -> None:
+    def crash() -> None:
+        raise KeyboardInterrupt
+
+    files.write("a/one", b"first")
+    for path in ("a/one", "a/two"):
+        with pytest.raises(KeyboardInterrupt):
+            files.write(path, b"second", crash)
+    assert files.read("a/one") == b"first"
+    assert files.read("a/two") is None
+    assert [each.name for each in files.find("a") if each.name[0] != "."] == ["one"]
+
+
+class _Crash(BaseException):
+    pass
+
+
+class _StepwiseFiles(Files):
+    """Gives up at one of the steps by which a file is replaced."""
+
+    steps = 0
+
+    def _delete(self, target: str) -> None:
+        self._step()
+        super()._delete(target)
+
+    def _step(self) -> None:
+        self.steps -= 1
+        if self.steps == 0:
+            raise _Crash
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_file_is_there_at_every_step_of_its_replacement(tmp_path: Path, step: int) -> None:
+    uri = f"fsspec+memory://{tmp_path}"
+    Files(uri).write("metadata", b"first")
+    writing = _StepwiseFiles(uri)
+    writing.steps = step
+    with pytest.raises(_Crash):
+        writing.write("metadata", b"second")
+    assert Files(uri).read("metadata") == b"first"
+    again = Files(uri)
+    again.write("metadata", b"third")
+    assert again.read("metadata") == b"third"
+
+
+def test_readers_find_a_file_while_it_is_replaced(files: Files) -> None:
+    files.write("generation", b"0")
+    missing: list[int] = []
+    over = threading.Event()
+
+    def read() -> None:
+        while not over.is_set():
+            if files.read("generation") is None:
+                missing.append(1)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for number in range(30):
+        files.write("generation", str(number).encode())
+    over.set()
+    reader.join()
+    assert files.read("generation") == b"29"
+    assert not missing
+
+
+@pytest.mark.parametrize(
+    ("uri", "named"),
+    [
+        ("/a/b", "/a/b"),
+        ("file:///a/b/", "file:///a/b"),
+        ("s3://bucket/a/b/?endpoint_override=http://127.0.0.1:1&region=x", "s3a://bucket/a/b"),
+        ("s3://key:secret@bucket/a?region=x", "s3a://bucket/a"),
+    ],
+)
+def test_spark_is_given_the_name_of_hadoop(uri: str, named: str) -> None:
+    assert Files(uri).hadoop_uri() == named
+
+
+def test_a_directory_below_has_a_name_of_its_own(tmp_path: Path) -> None:
+    assert Files("s3://bucket/a?region=x").below("b").uri == "s3://bucket/a/b?region=x"
+    files = Files(str(tmp_path))
+    files.below("b").write("one", b"1")
+    assert files.read("b/one") == b"1"
+    assert files.below("b").local_path == str(tmp_path / "b")
+
+
+def test_what_hadoop_does_not_know_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"set penstock\.spark\.checkpoint\.dir"):
+        Files(f"fsspec+memory://{tmp_path}").hadoop_uri()
+    with pytest.raises(ConfigError, match="no way to keep files at nowhere://a"):
+        Files("nowhere://a")
+
+
+def test_a_time_that_is_not_known_is_none(tmp_path: Path) -> None:
+    files = Files(f"fsspec+memory://{tmp_path}")
+    files.write("one", b"")
+    assert [each.modified_ms for each in files.find("")] == [None]
