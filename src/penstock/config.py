@@ -375,6 +375,13 @@ KEYS: Mapping[str, ConfigKey] = {
             "Time that an epoch should take; the planner adapts its bytes to it.",
         ),
         ConfigKey(
+            "penstock.determinism.check.epochs",
+            _whole(0),
+            0,
+            "low",
+            "Every how many epochs each task runs twice, to find functions that are not deterministic; 0: never.",
+        ),
+        ConfigKey(
             "penstock.restart.max.attempts",
             _whole(0),
             10,

@@ -82,6 +82,10 @@ class TaskCorruptedError(StreamsError):
     """The state of a task is behind or torn and must be rebuilt (Kafka class: TaskCorruptedException)."""
 
 
+class NonDeterministicError(StreamsError):
+    """A user's function gave something else for the same records, found by `penstock.determinism.check.epochs`."""
+
+
 class MissingSourceTopicError(StreamsError):
     """A topic that the topology reads does not exist (Kafka class: MissingSourceTopicException)."""
 

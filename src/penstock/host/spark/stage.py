@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from penstock.errors import KafkaError, StreamsError, TaskCorruptedError
 from penstock.host.spark.checkpoint import Checkpoint
+from penstock.host.spark.determinism import TaskResult, check_same
 from penstock.host.spark.failures import QueryFailedError, encode_failure
 from penstock.host.spark.global_state import global_stores
 from penstock.host.spark.printing import captured_print
@@ -139,8 +140,16 @@ def _run(
 ) -> tuple[list[OutputBatch], TaskReport]:
     with captured_print() as printed:
         try:
-            epoch = TaskEpoch(recipe, open_checkpoint(recipe.checkpoint), task, control, global_stores)
-            return epoch.run(inputs, printed)
+            checkpoint = open_checkpoint(recipe.checkpoint)
+            every: int = recipe.config["penstock.determinism.check.epochs"]
+            if every == 0 or control.epoch % every:
+                return TaskEpoch(recipe, checkpoint, task, control, global_stores).run(inputs, printed)
+            kept = list(inputs)
+            first = TaskResult(*TaskEpoch(recipe, checkpoint, task, control, global_stores).run(kept, printed))
+            with captured_print() as again:
+                second = TaskEpoch(recipe, checkpoint, task, control, global_stores).run(kept, again)
+            check_same(recipe.subtopologies[task.subtopology], checkpoint, first, TaskResult(*second))
+            return list(first.output), first.report
         except StreamsError as error:
             raise _TaskFailedError(printed.text()) from error
 

@@ -1,0 +1,94 @@
+"""Functions that are not deterministic are found by running epochs twice; deterministic ones pass and count once."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from penstock import Materialized, StreamsBuilder, Topology
+from penstock.host.spark.failures import QueryFailedError, failure_in
+from tests.spark.inline import InlineQuery
+from tests.spark.support import InputRecord, SparkRunner, lines
+from tests.spark.test_topologies import TEXT, TEXT_OUT, final, word_count
+
+CHECKED = {"penstock.determinism.check.epochs": 1}
+_calls: Iterator[int] = itertools.count()
+
+
+@pytest.fixture
+def topics(spark_runner: SparkRunner, unique_name: Callable[[str], str]) -> tuple[str, str]:
+    source, target = unique_name("in"), unique_name("out")
+    spark_runner.create_topics({source: 1, target: 1})
+    return source, target
+
+
+def numbered(_: object) -> str:
+    return str(next(_calls))
+
+
+def numbers_out(source: str, target: str) -> Topology:
+    builder = StreamsBuilder()
+    builder.stream(source, consumed=TEXT).map_values(numbered).to(target, produced=TEXT_OUT)
+    return builder.build()
+
+
+def numbers_kept(source: str) -> Topology:
+    builder = StreamsBuilder()
+    stored = Materialized.as_("numbers").with_value_serde(TEXT.value_serde)
+    builder.stream(source, consumed=TEXT).group_by_key().aggregate(
+        lambda: "", lambda _key, value, _before: numbered(value), materialized=stored
+    )
+    return builder.build()
+
+
+def error_of(query: InlineQuery) -> Exception:
+    with pytest.raises(QueryFailedError) as caught:
+        query.run_to_end()
+    failure = failure_in(str(caught.value))
+    assert failure is not None
+    return failure[0]
+
+
+def test_output_that_differs_names_task_topic_and_node(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    spark_runner.write(topics[0], lines(["x"]))
+    query = InlineQuery(numbers_out(*topics), spark_runner.config(application, CHECKED), spark_runner.admin)
+    error = error_of(query)
+    assert type(error).__name__ == "NonDeterministicError"
+    assert "Task 0_0" in str(error)
+    assert f"record 0 for topic {topics[1]}, partition 0 (node KSTREAM-SINK-0000000002)" in str(error)
+    assert spark_runner.read(topics[1]) == []
+
+
+def test_state_that_differs_names_the_store(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    spark_runner.write(topics[0], [InputRecord(b"k", b"x", 1_000)])
+    query = InlineQuery(numbers_kept(topics[0]), spark_runner.config(application, CHECKED), spark_runner.admin)
+    assert "store numbers (node KSTREAM-AGGREGATE-0000000001) got b'k' = " in str(error_of(query))
+
+
+def test_only_the_epochs_of_the_sample_run_twice(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    config = spark_runner.config(application, {"penstock.determinism.check.epochs": 3})
+    query = InlineQuery(numbers_out(*topics), config, spark_runner.admin)
+    for _ in range(2):
+        spark_runner.write(topics[0], lines(["x"]))
+        assert query.epoch()
+    spark_runner.write(topics[0], lines(["x"]))
+    assert "epoch 3" in str(error_of(query))
+
+
+def test_deterministic_functions_pass_and_write_once(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    query = InlineQuery(word_count(*topics), spark_runner.config(application, CHECKED), spark_runner.admin)
+    for texts in (["a b", "b"], ["a"]):
+        spark_runner.write(topics[0], lines(texts))
+        query.run_to_end()
+    assert final(spark_runner.read(topics[1])) == {"a": 2, "b": 2}
+    assert len(spark_runner.read(topics[1])) == 4
