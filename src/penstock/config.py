@@ -427,6 +427,13 @@ KEYS: Mapping[str, ConfigKey] = {
             "nowhere.",
         ),
         ConfigKey(
+            "repartition.purge.interval.ms",
+            _whole(0),
+            30_000,
+            "low",
+            "Time in ms between deletions of what has been read of topics between DataFrames and the application.",
+        ),
+        ConfigKey(
             "log.summary.interval.ms",
             _whole(-1),
             120_000,

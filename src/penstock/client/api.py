@@ -102,6 +102,10 @@ class Admin(Protocol):
         """Commit `offsets` for consumer group `group`, which must have no members."""
         ...
 
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> None:
+        """Delete the records before these offsets."""
+        ...
+
     def close(self) -> None:
         """Release connections and threads; harmless when called again."""
         ...

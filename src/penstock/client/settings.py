@@ -78,10 +78,10 @@ _WITHOUT_MEANING = frozenset(
         "cache.max.bytes.buffering", "commit.interval.ms", "default.client.supplier",
         "default.deserialization.exception.handler", "default.dsl.store", "default.production.exception.handler",
         "enable.metrics.push", "group.protocol", "interceptor.classes", "key.deserializer", "key.serializer",
-        "log.summary.interval.ms", "max.poll.records", "max.warmup.replicas", "metric.reporters",
+        "max.poll.records", "max.warmup.replicas", "metric.reporters",
         "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms", "num.standby.replicas",
         "num.stream.threads", "poll.ms", "probing.rebalance.interval.ms", "rack.aware.assignment.strategy",
-        "rack.aware.assignment.tags", "repartition.purge.interval.ms", "state.cleanup.delay.ms",
+        "rack.aware.assignment.tags", "state.cleanup.delay.ms",
         "task.assignor.class", "task.timeout.ms", "value.deserializer", "value.serializer", "window.size.ms",
         "windowed.inner.class.serde", "windowstore.changelog.additional.retention.ms",
     )

@@ -143,6 +143,13 @@ class ConfluentAdmin:
 
         self._call(f"committing offsets of group {group!r}", ask)
 
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> None:
+        """Delete the records before these offsets; raises KafkaError where the brokers cannot or may not."""
+        if before:
+            positions = [Position(*partition, offset) for partition, offset in before.items()]
+            futures = self._call("deleting records", lambda client: client.delete_records(positions, **self._bounds()))
+            self._results("deleting records of", futures)
+
     def close(self) -> None:
         """Release connections and threads; harmless when called again."""
         self._connection.serve = nothing_to_serve

@@ -168,12 +168,13 @@ class DataFrameQueries:
 
     def _read(self, spark: SparkSession, topic: str) -> DataFrame:
         settings = self._config.client_config()
+        interval_ms = self._config["repartition.purge.interval.ms"]
 
         class BoundTopicDataSource(topic_source.TopicDataSource):
             """Has its settings with it: options are shown in plans, and may hold secrets."""
 
-            def streamReader(self, schema: Any) -> topic_source.TopicStreamReader:  # noqa: N802  # Spark's name
-                return topic_source.TopicStreamReader(settings, [topic], "earliest")
+            def streamReader(self, schema: Any) -> topic_source.InternalTopicReader:  # noqa: N802  # Spark's name
+                return topic_source.InternalTopicReader(settings, topic, interval_ms)
 
             @classmethod
             def name(cls) -> str:

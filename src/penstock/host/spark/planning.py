@@ -22,6 +22,7 @@ from penstock.host.spark.cleaner import Cleaner
 from penstock.host.spark.crashpoints import crash_point
 from penstock.host.spark.input_plan import InputPlanner
 from penstock.host.spark.protocol import EpochOffset, GlobalControl, SinkControl, TaskControl
+from penstock.host.spark.purging import RecordPurge
 from penstock.host.spark.recipe import Recipe
 from penstock.host.spark.stage import open_checkpoint
 from penstock.host.spark.topic_ends import TopicEnds
@@ -83,6 +84,7 @@ class Planning:
         self._ends = TopicEnds(recipe, self._admin, self._clock)
         self._planned_here = 0
         self._offsets_at = 0
+        self._purge = RecordPurge(recipe.config["repartition.purge.interval.ms"], self._clock.milliseconds)
         self._control = Path(recipe.control_directory)
 
     def close(self) -> None:
@@ -176,6 +178,8 @@ class Planning:
         """Clear away what the epoch made superfluous, and tell the brokers the positions, for tools that show the
         lag."""
         self._cleaner.clean(end.epoch)
+        own = self._recipe.topology.data_frame_topics
+        self._purge.purge(self._admin, {tp: end.position(tp) for tp in self._recipe.inputs if tp.topic in own})
         now = self._clock.milliseconds()
         if now - self._offsets_at < _OFFSETS_EVERY_MS and not self._ends.are_fixed:
             return

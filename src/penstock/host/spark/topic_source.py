@@ -20,8 +20,10 @@ from pyspark.sql.types import StructType
 
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.consumer import ConfluentFetcher
+from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, UnknownTopicOrPartitionError
+from penstock.host.spark.purging import RecordPurge
 from penstock.record import RecordBatch, TopicPartition
 
 FORMAT = "penstock"
@@ -119,6 +121,10 @@ class _Topics:
         found = admin.end_offsets(partitions, read_committed=True) if last else admin.beginning_offsets(partitions)
         return {topic: [found[TopicPartition(topic, n)] for n in range(known[topic])] for topic in self._topics}
 
+    def admin(self) -> ConfluentAdmin:
+        """Return the client of the process."""
+        return _admin(self._settings)
+
     def read(self, each: TopicRange) -> Iterator[pa.RecordBatch]:
         """Yield the records of a range, in order."""
         fetcher = _fetcher(self._settings)
@@ -171,6 +177,24 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Do nothing: clients end with the process."""
+
+
+class InternalTopicReader(TopicStreamReader):
+    """Reads a topic of an application that nobody else reads, from its first record on, and has deleted what was
+    read."""
+
+    def __init__(self, settings: Mapping[str, Any], topic: str, interval_ms: int) -> None:
+        """Take what to read; interval_ms: between deletions."""
+        super().__init__(settings, [topic], _EARLIEST)
+        self._interval_ms = interval_ms
+        self._purge: RecordPurge | None = None
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Delete the records before `end` from time to time: that batch is committed."""
+        if self._purge is None:
+            self._purge = RecordPurge(self._interval_ms, SystemClock().milliseconds)
+        positions = {TopicPartition(topic, n): offset for topic, ends in end.items() for n, offset in enumerate(ends)}
+        self._purge.purge(self._topics.admin(), positions)
 
 
 class TopicReader(DataSourceReader):

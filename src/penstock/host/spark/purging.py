@@ -1,0 +1,31 @@
+"""Deletes the records of topics between DataFrames and an application that have been read: nobody else reads them, and
+they would stay for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from penstock.client.api import Admin
+from penstock.errors import KafkaError
+from penstock.record import TopicPartition
+
+
+class RecordPurge:
+    """Deletes from time to time; what a broker refuses is asked for again the next time."""
+
+    def __init__(self, interval_ms: int, clock: Callable[[], int]) -> None:
+        """Begin to wait. interval_ms: between two deletions (`repartition.purge.interval.ms`). clock: gives ms."""
+        self._interval_ms = interval_ms
+        self._clock = clock
+        self._purged_at = clock()
+
+    def purge(self, admin: Admin, positions: Mapping[TopicPartition, int]) -> None:
+        """Delete the records before `positions` if it is time to; positions: committed, so that nobody goes back."""
+        now = self._clock()
+        if not positions or now - self._purged_at < self._interval_ms:
+            return
+        self._purged_at = now
+        try:
+            admin.delete_records({partition: offset for partition, offset in positions.items() if offset > 0})
+        except KafkaError:
+            return
