@@ -24,7 +24,7 @@ _END_AND_START = struct.Struct(">qq")
 class WindowedSerde(Serde):
     """The key by an inner serde, then the window in a fixed number of bytes (Kafka class: WindowedSerializer)."""
 
-    _window_size: int
+    window_size: int
     """How many bytes a window takes."""
 
     def __init__(self, inner: Serde) -> None:
@@ -60,10 +60,10 @@ class WindowedSerde(Serde):
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> Windowed[Any]:
         """Return the Windowed; raises SerializationError when `data` is too short for a window."""
-        split = len(data) - self._window_size
+        split = len(data) - self.window_size
         if split < 0:
             raise SerializationError(
-                f"Cannot read {data!r} from {topic!r}: a windowed key has at least {self._window_size} bytes."
+                f"Cannot read {data!r} from {topic!r}: a windowed key has at least {self.window_size} bytes."
             )
         return Windowed(self.inner.deserialize(topic, data[:split], headers), self._read_window(data[split:]))
 
@@ -79,7 +79,7 @@ class WindowedSerde(Serde):
 
     def deserialize_column(self, topic: str, data: Sequence[bytes | None]) -> list[Any]:
         """Return each Windowed, None for None; windows that many keys share are read once."""
-        size = self._window_size
+        size = self.window_size
         if any(item is None or len(item) < size for item in data):
             return super().deserialize_column(topic, data)
         keys = self.inner.deserialize_column(topic, [item[:-size] for item in data])  # type: ignore[index]  # no item is None
@@ -103,7 +103,7 @@ def _remembered(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 class TimeWindowedSerde(WindowedSerde):
     """Keys of time windows of one size, which readers must know (Kafka class: WindowedSerdes.TimeWindowedSerde)."""
 
-    _window_size = _TIME.size
+    window_size = _TIME.size
 
     def __init__(self, inner: Serde, window_size_ms: int = LONG_MAX) -> None:
         """Write keys by `inner`; windows read are `window_size_ms` long, and end at the largest time at the latest."""
@@ -120,7 +120,7 @@ class TimeWindowedSerde(WindowedSerde):
 class SessionWindowedSerde(WindowedSerde):
     """Keys of sessions (Kafka class: WindowedSerdes.SessionWindowedSerde)."""
 
-    _window_size = _END_AND_START.size
+    window_size = _END_AND_START.size
 
     def __init__(self, inner: Serde) -> None:
         """Write keys by `inner`."""

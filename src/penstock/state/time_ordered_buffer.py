@@ -28,7 +28,8 @@ from penstock.state.state_serdes import StateSerdes
 from penstock.state.uncommitted import UncommittedStore
 from penstock.windows import LONG_MAX
 
-_INDEX_PREFIX = b"\xff"
+INDEX_PREFIX = b"\xff"
+"""Begins the keys of the index, which says the time of a key."""
 _TIME_SIZE = 8
 _CONTEXT_SIZE = 20
 """Bytes counted for timestamp, offset and partition of a context."""
@@ -225,7 +226,7 @@ class TimeOrderedChangeBuffer(MeteredStore):
         """Return the update of `key` that the store below has, None if there is none."""
         if not self._stored_records:
             return None
-        time = self._entries.get(_INDEX_PREFIX + key)
+        time = self._entries.get(INDEX_PREFIX + key)
         data = None if time is None else self._entries.get(time + key)
         if time is None or data is None:
             return None
@@ -247,7 +248,7 @@ class TimeOrderedChangeBuffer(MeteredStore):
         if update.stored:
             self._stored_records -= 1
             self._entries.put(update.entry_key, None)
-            self._entries.put(_INDEX_PREFIX + key, None)
+            self._entries.put(INDEX_PREFIX + key, None)
         if self._log is not None:
             self._log.put(update.entry_key, None)
         self._count(-1, -update.size)
@@ -256,7 +257,7 @@ class TimeOrderedChangeBuffer(MeteredStore):
         """Write the updates that the store below does not have yet."""
         for key, update in self._fresh.items():
             if not update.stored:
-                self._entries.put(_INDEX_PREFIX + key, update.entry_key[:TIMESTAMP_SIZE])
+                self._entries.put(INDEX_PREFIX + key, update.entry_key[:TIMESTAMP_SIZE])
             data = pack_change(update.change)
             self._entries.put(update.entry_key, data)
             if self._log is not None:
@@ -283,3 +284,8 @@ def _size(key: bytes, change: BufferedChange) -> int:
     prior, old, new, context = change
     values = len(prior or b"") + (0 if old == prior else len(old or b"")) + len(new or b"")
     return _TIME_SIZE + len(key) + values + _CONTEXT_SIZE + context_size(context)
+
+
+def size_of_entry(entry_key: bytes, data: bytes) -> int:
+    """Return the bytes that an update in the store below counts for, by its entry."""
+    return _size(entry_key[TIMESTAMP_SIZE:], unpack_change(data))

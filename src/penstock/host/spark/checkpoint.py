@@ -274,6 +274,19 @@ class Checkpoint:
                 "is void. Run only one program with this application.id."
             )
 
+    def read_savepoint(self) -> bytes | None:
+        """Return the description of the savepoint that this is, None if it is none or not whole."""
+        return self._files.read("savepoint")
+
+    def write_savepoint(self, description: bytes) -> None:
+        """Make this a savepoint: everything else is there."""
+        self._files.write("savepoint", description)
+
+    def directories(self) -> list[str]:
+        """Return the directories below, as one opens them, by name."""
+        names = sorted(each.name for each in self._files.find("") if each.is_directory)
+        return [f"{self.uri.rstrip('/')}/{name}" for name in names]
+
     # ------------------------------------------------------------------------------------------------ manifests
 
     def read_manifest(self, epoch: int, query_id: str) -> Manifest | None:
@@ -316,12 +329,12 @@ class Checkpoint:
         """Write a segment; harmless when it is there already, since equal ids mean equal bytes."""
         self._files.write(_segment_path(task, segment), data, before_rename)
 
-    def copy_segment(self, task: str, segment: str, target: str) -> None:
-        """Write a segment of `task` for the task `target` too; raises FileNotFoundError if it is not there."""
-        data = self._files.read(_segment_path(task, segment))
+    def whole_segment(self, task: str, segment: str) -> bytes:
+        """Return the bytes of a segment; raises FileNotFoundError if it is not there."""
+        data = self.read_segment(task, segment)
         if data is None:
             raise FileNotFoundError(f"Segment {segment} of task {task} is not in {self.uri}.")
-        self._files.write(_segment_path(target, segment), data)
+        return data
 
     def delete_segment(self, task: str, segment: str) -> None:
         """Delete a segment if it is there."""

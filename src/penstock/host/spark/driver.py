@@ -9,9 +9,7 @@ ended.
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 import shutil
 import sys
 import threading
@@ -30,6 +28,7 @@ from penstock.errors import LockError, StreamsError, StreamsNotStartedError, Tas
 from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionResponse
 from penstock.host.spark import planning, preparation, session
 from penstock.host.spark.checkpoint import checkpoint_of
+from penstock.host.spark.checkpoint_lock import lock_checkpoint
 from penstock.host.spark.data_frames import DataFrameQueries
 from penstock.host.spark.dependencies import send_code
 from penstock.host.spark.figures import Figures, ProgressLog
@@ -202,26 +201,8 @@ class SparkHost:
     # ------------------------------------------------------------------------------------------------ start
 
     def _take_lock(self) -> None:
-        """Refuse to start beside another program on the same checkpoint. The lock ends with this process, however it
-        ends."""
-        directory = self._checkpoint.local_path or str(self._directory)
-        os.makedirs(directory, exist_ok=True)
-        lock = open(os.path.join(directory, "lock"), "a+")  # noqa: SIM115  # held until close
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            lock.seek(0)
-            holder = lock.read().strip() or "unknown"
-            lock.close()
-            raise LockError(
-                f"Another program (pid {holder}) runs with application.id {self._application_id!r} on the checkpoint "
-                f"{self._checkpoint.uri}. Stop it first, "
-                "or give this one another application.id."
-            ) from error
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
-        self._lock = lock
+        """Refuse to start beside another program on the same checkpoint."""
+        self._lock = lock_checkpoint(self._checkpoint, self._directory, self._application_id)
 
     def _start_query(self) -> None:
         """Hold topology, brokers and checkpoint against each other as they are now, and start the query."""

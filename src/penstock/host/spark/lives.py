@@ -19,12 +19,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import orjson
-
-from penstock.errors import IncompatibleCheckpointError, TaskCorruptedError
+from penstock.errors import IncompatibleCheckpointError
 from penstock.host.spark.checkpoint import Checkpoint, Manifest, Metadata
 from penstock.host.spark.crashpoints import crash_point
 from penstock.host.spark.evolution import Evolution
+from penstock.host.spark.manifests import last_manifest, planned_epoch
 from penstock.host.spark.recipe import Recipe, load_program, of_run
 from penstock.host.spark.rewriting import bring_over
 from penstock.host.spark.sink import transactional_writer
@@ -40,32 +39,6 @@ def of_life(recipe: Recipe, metadata: Metadata) -> Recipe:
         start_epoch=metadata.start_epoch,
         start_ms=metadata.start_ms,
     )
-
-
-def last_manifest(checkpoint: Checkpoint, metadata: Metadata) -> Manifest:
-    """Return the last manifest of the life of `metadata`; raises TaskCorruptedError if the checkpoint is not whole."""
-    epoch = checkpoint.last_epoch()
-    manifest = checkpoint.read_manifest(epoch, metadata.query_id)
-    if manifest is not None and manifest.query_id != metadata.query_id and epoch > metadata.start_epoch:
-        epoch -= 1  # the first manifest of a life that did not begin
-        manifest = checkpoint.read_manifest(epoch, metadata.query_id)
-    spark_planned = epoch == metadata.start_epoch or checkpoint.planned_offset(metadata.query_id) is not None
-    if manifest is None or manifest.query_id != metadata.query_id or not spark_planned:
-        raise TaskCorruptedError(
-            f"The checkpoint {checkpoint.uri} is not whole: manifests, metadata and Spark's own checkpoint do not "
-            "belong together. Restore the whole directory from one copy, or delete it to start anew."
-        )
-    return manifest
-
-
-def planned_epoch(checkpoint: Checkpoint, metadata: Metadata) -> int | None:
-    """Return the epoch that Spark has planned and that has no manifest yet, None if there is none."""
-    logged = checkpoint.planned_offset(metadata.query_id)
-    if logged is None:
-        return None
-    epoch = int(orjson.loads(logged.splitlines()[-1])["epoch"])
-    manifest = checkpoint.read_manifest(epoch, metadata.query_id)
-    return epoch if manifest is None or manifest.query_id != metadata.query_id else None
 
 
 def unfinished(checkpoint: Checkpoint, metadata: Metadata, recipe: Recipe, plan: str) -> Recipe | None:

@@ -20,6 +20,7 @@ from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
 from penstock.host.spark import lives
 from penstock.host.spark.checkpoint import Checkpoint, Manifest, Metadata, plan_digest
 from penstock.host.spark.evolution import Evolution, evolve
+from penstock.host.spark.manifests import last_manifest
 from penstock.host.spark.offset_resets import offset_resets, reset_offsets
 from penstock.host.spark.placement import Placement, external_sink_topics, place, resolve_patterns, shape
 from penstock.host.spark.recipe import Recipe, dump_program
@@ -109,7 +110,7 @@ def prepare(
     if metadata is not None:
         earlier = lives.unfinished(checkpoint, metadata, recipe, plan_digest(program))
         if earlier is not None:
-            return Prepared(earlier, guarantee, lives.last_manifest(checkpoint, metadata), {}, finishes=True)
+            return Prepared(earlier, guarantee, last_manifest(checkpoint, metadata), {}, finishes=True)
     if transactional:
         _make_commits_topic(admin, topics, commits_topic(application_id), placement.sink_partitions, config)
     now = shape(topology, placement)
@@ -120,7 +121,7 @@ def prepare(
     else:
         _tell(evolution, checkpoint)
         metadata = lives.next_life(checkpoint, metadata, recipe, evolution, now, begin, program)
-    last = lives.last_manifest(checkpoint, metadata)
+    last = last_manifest(checkpoint, metadata)
     checkpoint.forget_other_lives(metadata)
     checkpoint.forget_unfinished_start(metadata.query_id)
     return Prepared(lives.of_life(recipe, metadata), guarantee, last, ends)
@@ -155,7 +156,7 @@ def _is_same_life(metadata: Metadata, evolution: Evolution, placement: Placement
 def _positions(checkpoint: Checkpoint, metadata: Metadata, topics: Mapping[str, int]) -> dict[str, list[int]]:
     """Return the position of each of `topics` that the checkpoint has ever read. One that was deleted has none: if it
     is made anew, it is another topic."""
-    positions = {**metadata.begin, **lives.last_manifest(checkpoint, metadata).offsets}
+    positions = {**metadata.begin, **last_manifest(checkpoint, metadata).offsets}
     return {topic: offsets for topic, offsets in positions.items() if topic in topics}
 
 

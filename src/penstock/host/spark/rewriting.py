@@ -8,11 +8,11 @@ attempt after a crash writes the same.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from hashlib import blake2b
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import orjson
@@ -66,7 +66,14 @@ def bring_over(
         entry = _entry(checkpoint, last, task, origin, stores[task])
         if entry.head:
             tasks[task] = replace(entry, due_ms=0, carried=None)
-    for name, carried in _carried(checkpoint, last, recipe, before).items():
+    placement = recipe.placement
+    rows = Rows(
+        before["partitions of source topics"],
+        placement.source_partitions,
+        lambda topic, partition: str(placement.consumer(topic, partition)),
+        recipe.config["penstock.row.max.bytes"],
+    )
+    for name, carried in hand_on_carried(checkpoint, checkpoint, last, rows).items():
         tasks[name] = replace(tasks.get(name, TaskEntry()), carried=carried)
     removed: dict[str, TaskEntry] = {}
     for holder, origin in evolution.removals.items():
@@ -90,30 +97,38 @@ def kinds_of_stores(recipe: Recipe) -> dict[str, dict[str, str]]:
     return {str(task): of_task(task) for task in recipe.placement.tasks}
 
 
-def _carried(
-    checkpoint: Checkpoint, last: Manifest, recipe: Recipe, before: Mapping[str, Any]
-) -> dict[str, Mapping[str, Any]]:
-    """Write the rows that the last epoch carried to the next, each beside the task that reads them now; return what
-    the entries say of them. Rows of topics that the program has no longer are left behind."""
-    rows: dict[TaskId, list[TaskInput]] = {}
-    for each in sorted(_carried_rows(checkpoint, last), key=lambda found: not found[0]):
-        for row in _partitioned(each[1], before, recipe.placement.source_partitions):
-            rows.setdefault(recipe.placement.consumer(row.topic, row.partition), []).append(row)
+class Rows(NamedTuple):
+    """How carried rows are handed on: the partitions of each topic before and now, which task reads a partition now,
+    and the bound of a batch."""
+
+    before: Mapping[str, int]
+    now: Mapping[str, int]
+    consumer: Callable[[str, int], str]
+    row_max_bytes: int
+
+
+def hand_on_carried(source: Checkpoint, target: Checkpoint, last: Manifest, rows: Rows) -> dict[str, Mapping[str, Any]]:
+    """Write the rows that the manifest `last` of `source` carried to the next epoch into `target`, each beside the task
+    that reads them now; return what the entries say of them. Rows of topics that are not read now are left behind."""
+    found: dict[str, list[TaskInput]] = {}
+    for _, row in sorted(_carried_rows(source, last), key=lambda each: not each[0]):
+        for part in _partitioned(row, rows):
+            found.setdefault(rows.consumer(part.topic, part.partition), []).append(part)
     written: dict[str, Mapping[str, Any]] = {}
-    for consumer, inputs in rows.items():
-        encoded = encode_carried(last.epoch + 1, (), inputs, recipe.config["penstock.row.max.bytes"])
+    for consumer, inputs in found.items():
+        encoded = encode_carried(last.epoch + 1, (), inputs, rows.row_max_bytes)
         if encoded is not None:
             carried, data = encoded
-            checkpoint.write_segment(str(consumer), carried["id"], data, lambda: None)
-            written[str(consumer)] = carried
+            target.write_segment(consumer, carried["id"], data, lambda: None)
+            written[consumer] = carried
     return written
 
 
-def _partitioned(row: TaskInput, before: Mapping[str, Any], now: Mapping[str, int]) -> Iterator[TaskInput]:
-    """Yield `row` for the partitions that its topic has `now`: by the keys of its records, where that is another number
-    than `before`; nothing where the topic is no longer there."""
-    count = now.get(row.topic)
-    if count is None or count == before["partitions of source topics"].get(row.topic):
+def _partitioned(row: TaskInput, rows: Rows) -> Iterator[TaskInput]:
+    """Yield `row` for the partitions that its topic has now: by the keys of its records, where that is another number
+    than before; nothing where the topic is no longer read."""
+    count = rows.now.get(row.topic)
+    if count is None or count == rows.before.get(row.topic):
         yield from () if count is None else (row,)
         return
     partitions = partition_column(row.batch.keys, count, row.partition % count)
@@ -149,7 +164,7 @@ def _entry(checkpoint: Checkpoint, last: Manifest, target: str, origin: Origin, 
     identity = orjson.dumps([[name, holder, known[holder].head] for name, holder in sorted(stores.items())])
     with ExitStack() as opened:
         bases = {
-            holder: opened.enter_context(_Content(checkpoint, holder, known[holder]))
+            holder: opened.enter_context(Content(checkpoint, holder, known[holder]))
             for holder in dict.fromkeys(stores.values())
         }
         gathered = _Gathered({name: bases[holder] for name, holder in stores.items()})
@@ -158,7 +173,7 @@ def _entry(checkpoint: Checkpoint, last: Manifest, target: str, origin: Origin, 
 
 def _copy(checkpoint: Checkpoint, task: str, segment: str, target: str) -> None:
     try:
-        checkpoint.copy_segment(task, segment, target)
+        checkpoint.write_segment(target, segment, checkpoint.whole_segment(task, segment), lambda: None)
     except FileNotFoundError as error:
         raise TaskCorruptedError(
             f"{error} The last manifest names it: files were deleted. Restore the checkpoint from a copy."
@@ -223,6 +238,15 @@ def read_clocks(checkpoint: Checkpoint, task: str, entry: TaskEntry) -> TaskChec
     return TaskCheckpoint() if encoded is None else TaskCheckpoint.decode(encoded)
 
 
+def with_clocks(checkpoint: Checkpoint, task: str, entry: TaskEntry, clocks: TaskCheckpoint) -> TaskEntry:
+    """Write a commit without changes that sets the clocks of a task; return its entry."""
+    log = log_from_json(dict(entry.segments))
+    stores = read_segment(checkpoint, task, log.deltas[-1]).stores
+    (commit,) = encode(SegmentHeader(log.head, stores, clocks.encode()), {})
+    log = log.append([_written(checkpoint, task, commit)])
+    return replace(entry, head=commit.info.last.hex(), segments=log_to_json(log))
+
+
 def merged(clocks: list[TaskCheckpoint]) -> TaskCheckpoint:
     """Return the clocks of a task that goes on from several: of each time and counter the largest."""
     times: dict[TopicPartition, int] = {}
@@ -246,7 +270,7 @@ def _raise_to(known: dict[_K, int], values: Mapping[_K, int]) -> None:
         known[key] = max(value, known.get(key, value))
 
 
-class _Content:
+class Content:
     """All entries of a task, in a base of this process that is deleted afterwards."""
 
     def __init__(self, checkpoint: Checkpoint, task: str, entry: TaskEntry) -> None:

@@ -1,0 +1,43 @@
+"""`penstock diff`: what a changed program means for state, before it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock import savepoints
+from penstock.cli.common import FAILED, Settings, out, parsed_settings
+from penstock.cli.program import load_program
+
+ProgramFile = Annotated[Path, typer.Argument(metavar="FILE", help="A program that defines `topology` and `config`.")]
+
+
+def diff(
+    file: ProgramFile,
+    new: Annotated[
+        Path | None,
+        typer.Argument(metavar="[NEW]", help="The changed program; without it FILE is compared with its checkpoint."),
+    ] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(metavar="DIRECTORY", help="Another checkpoint, or a savepoint, to compare with.")
+    ] = None,
+    config: Settings = None,
+) -> None:
+    """Show what becomes of each store when a changed program goes on; fails where it could not."""
+    overrides = parsed_settings(config)
+    program = load_program(file)
+    configured = program.configured(overrides)
+    if new is None:
+        evolution = savepoints.diff(program.topology, checkpoint or configured, configured)
+    else:
+        changed = load_program(new)
+        evolution = savepoints.diff_programs(
+            (program.topology, configured), (changed.topology, changed.configured(overrides))
+        )
+    lines = evolution.lines()
+    for line in lines or ["nothing changes"]:
+        out.print(line, markup=False)
+    if evolution.refused:
+        raise typer.Exit(FAILED)

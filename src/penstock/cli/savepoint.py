@@ -1,0 +1,137 @@
+"""`penstock savepoint take | restore | list | inspect | drop`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from penstock import savepoints
+from penstock.cli.common import Settings, out, parsed_settings
+from penstock.cli.program import Program, load_program
+from penstock.config import StreamsConfig
+from penstock.host.spark.savepoint import SavepointDescription
+
+app = typer.Typer(no_args_is_help=True, help="Keep the state of an application, restore it, look at it.")
+
+Where = Annotated[
+    str,
+    typer.Argument(metavar="APPLICATION", help="A program that defines `config`, or the directory of a checkpoint."),
+]
+Directory = Annotated[str, typer.Argument(metavar="SAVEPOINT", help="The directory of the savepoint.")]
+
+
+@app.command()
+def take(application: Where, savepoint: Directory, config: Settings = None) -> None:
+    """Copy the state of the last commit of an application, which may run."""
+    taken = savepoints.take(_application(application, config), savepoint)
+    out.print(f"Took savepoint {taken.location}: {_summary(taken)}.")
+
+
+@app.command()
+def restore(
+    savepoint: Directory,
+    application: Where,
+    rescale: Annotated[
+        bool, typer.Option("--rescale", help="Divide the keys as the topics of the program have partitions now.")
+    ] = False,
+    partitions: Annotated[
+        list[str] | None,
+        typer.Option(metavar="N|STORE=N", help="Divide the keys of all stores, or of one, into N partitions (tasks)."),
+    ] = None,
+    config: Settings = None,
+) -> None:
+    """Make the checkpoint of an application from a savepoint; its next start goes on from there."""
+    wanted = _partitions(partitions)
+    if rescale:
+        program = _program(application)
+        if program is None:
+            raise typer.BadParameter("needs a program, whose topics say into how many", param_hint="--rescale")
+        counts = savepoints.partitions_of_stores(program.topology, program.configured(parsed_settings(config)))
+        held = {store.name for store in savepoints.inspect(savepoint).stores if store.in_program}
+        wanted = {name: count for name, count in counts.items() if name in held}
+    restored = savepoints.restore(savepoint, _application(application, config), wanted)
+    out.print(f"Restored {restored.location}: {_summary(restored)}. Start the application to go on.")
+
+
+@app.command("list")
+def list_savepoints(
+    directory: Annotated[str, typer.Argument(metavar="DIRECTORY", help="Where savepoints are.")],
+) -> None:
+    """List the savepoints in a directory."""
+    table = Table("savepoint", "application", "epoch", "taken", "stores", "bytes", box=None, pad_edge=False)
+    for each in savepoints.list_savepoints(directory):
+        table.add_row(
+            each.location.rpartition("/")[2], each.application_id, str(each.epoch), _time(each.taken_ms),
+            ", ".join(store.name for store in each.stores), f"{each.bytes:,}",
+        )  # fmt: skip
+    out.print(table)
+
+
+@app.command()
+def inspect(savepoint: Directory) -> None:
+    """Show what a savepoint holds."""
+    held = savepoints.inspect(savepoint)
+    out.print(f"{held.location}: {_summary(held)}, taken {_time(held.taken_ms)}.")
+    table = Table("store", "layout", "partitions", "", box=None, pad_edge=False)
+    for store in held.stores:
+        note = "" if store.in_program else "removed from the program, kept"
+        table.add_row(store.name, store.layout, str(store.partitions), note)
+    out.print(table)
+    positions = Table("topic", "next offsets", box=None, pad_edge=False)
+    for topic, offsets in sorted(held.offsets.items()):
+        positions.add_row(topic, ", ".join(map(str, offsets)))
+    out.print(positions)
+
+
+@app.command()
+def drop(
+    application: Where,
+    store: Annotated[str, typer.Argument(metavar="STORE", help="A store that the program has no longer.")],
+    config: Settings = None,
+) -> None:
+    """Forget the state of a store that the program has no longer."""
+    savepoints.drop(_application(application, config), store)
+    out.print(f"Dropped the state of store {store}.")
+
+
+def _program(application: str) -> Program | None:
+    path = Path(application)
+    return load_program(path) if path.is_file() else None
+
+
+def _application(application: str, settings: list[str] | None) -> StreamsConfig | str:
+    """Return the configuration of a program, or the directory of a checkpoint."""
+    program = _program(application)
+    return application if program is None else program.configured(parsed_settings(settings))
+
+
+def _partitions(texts: list[str] | None) -> int | dict[str, int] | None:
+    if not texts:
+        return None
+    if len(texts) == 1 and texts[0].isdigit():
+        return int(texts[0])
+    counts: dict[str, int] = {}
+    for text in texts:
+        name, equals, count = text.rpartition("=")
+        if not (name and equals and count.isdigit()):
+            raise typer.BadParameter(
+                f"expected a number, or STORE=N for each store, got {text!r}", param_hint="--partitions"
+            )
+        counts[name] = int(count)
+    return counts
+
+
+def _summary(held: SavepointDescription) -> str:
+    stores = ", ".join(store.name for store in held.stores) or "none"
+    return (
+        f"{held.application_id} as of epoch {held.epoch}, stores {stores}, {held.bytes:,} bytes in {held.segments} "
+        "segments"
+    )
+
+
+def _time(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

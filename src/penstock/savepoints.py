@@ -1,0 +1,151 @@
+"""Savepoints and changes of a program, from Python: what the commands `penstock savepoint` and `penstock diff` do.
+
+An application is named by its configuration, which says where its checkpoint is, or by the directory of the
+checkpoint. A savepoint is named by its directory: a path, or a URI of a file system that pyarrow knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from penstock.client.confluent.admin import ConfluentAdmin
+from penstock.config import StreamsConfig
+from penstock.errors import StreamsError
+from penstock.host.spark import savepoint
+from penstock.host.spark.checkpoint import Checkpoint, checkpoint_of
+from penstock.host.spark.checkpoint_lock import lock_checkpoint
+from penstock.host.spark.evolution import Evolution, evolve
+from penstock.host.spark.program_shape import program_shape, store_partitions
+from penstock.host.spark.savepoint import SavepointDescription
+from penstock.plan.topology import Topology
+
+Application = StreamsConfig | Mapping[str, Any] | str
+"""A configuration, or the directory of a checkpoint."""
+
+
+def take(application: Application, directory: str) -> SavepointDescription:
+    """Copy the state of the last commit of an application, which may run, to `directory`; return what is there.
+
+    Raises StreamsError where there is no commit to copy, or something is in the directory already.
+    """
+    return savepoint.take(_checkpoint(application), Checkpoint(directory))
+
+
+def restore(
+    directory: str, application: Application, partitions: int | Mapping[str, int] | None = None
+) -> SavepointDescription:
+    """Make a checkpoint from the savepoint in `directory`, from which the next start of `application` goes on.
+
+    Args:
+        directory: of the savepoint.
+        application: where the checkpoint is to be; by a configuration it may have another application.id.
+        partitions: into how many partitions (tasks) the keys of the stores are to be divided: of all, or by the name
+            of a store; None for those that they have.
+
+    Returns:
+        what the savepoint holds.
+
+    Raises:
+        StreamsError: there is no savepoint, there is a checkpoint already, or the keys of a store cannot be divided.
+    """
+    source, target = Checkpoint(directory), _checkpoint(application)
+    held = savepoint.inspect(source)
+    config = None if isinstance(application, str) else _config(application)
+    name = held.application_id if config is None else str(config.required("application.id"))
+    with _locked(target, config, name):
+        savepoint.restore(source, target, name, partitions)
+    return held
+
+
+def list_savepoints(directory: str) -> list[SavepointDescription]:
+    """Return what each savepoint below `directory` holds, by name."""
+    return list(savepoint.savepoints_in(Checkpoint(directory)))
+
+
+def inspect(directory: str) -> SavepointDescription:
+    """Return what the savepoint in `directory` holds; raises StreamsError where there is none."""
+    return savepoint.inspect(Checkpoint(directory))
+
+
+def drop(application: Application, store: str) -> None:
+    """Forget the state of a store that the program of an application has no longer; the application must not run.
+
+    Raises StreamsError where there is no such state, or the program still has the store; LockError where it runs.
+    """
+    checkpoint = _checkpoint(application)
+    config = None if isinstance(application, str) else _config(application)
+    with _locked(checkpoint, config, str(application) if config is None else config.required("application.id")):
+        savepoint.drop(checkpoint, store)
+
+
+def diff(topology: Topology, application: Application, config: StreamsConfig | Mapping[str, Any]) -> Evolution:
+    """Return what a changed program means for the state of an application, before it is started.
+
+    Args:
+        topology: of the changed program.
+        application: whose checkpoint, or savepoint, it is to go on with.
+        config: of the changed program; its brokers, where it names any, say how many partitions topics have now.
+
+    Raises:
+        StreamsError: there is no checkpoint.
+    """
+    checkpoint = _checkpoint(application)
+    metadata = checkpoint.read_metadata()
+    if metadata is None:
+        raise StreamsError(f"There is no checkpoint at {checkpoint.uri}, so there is no state that could change.")
+    checked = _config(config)
+    built = topology.build(str(checked.required("application.id")))
+    known = {**metadata.shape["partitions of source topics"], **topics_of(checked)}
+    known = {topic: count for topic, count in known.items() if topic not in built.repartition_topics}
+    return evolve(metadata.shape, program_shape(built, checked, known), metadata.removed)
+
+
+def diff_programs(
+    old: tuple[Topology, StreamsConfig | Mapping[str, Any]], new: tuple[Topology, StreamsConfig | Mapping[str, Any]]
+) -> Evolution:
+    """Return what becomes of the state of one program under another, each with its configuration."""
+    (before, old_config), (after, new_config) = (old[0], _config(old[1])), (new[0], _config(new[1]))
+    topics = {**topics_of(old_config), **topics_of(new_config)}
+    name = str(new_config.required("application.id"))
+    shapes = [
+        program_shape(each.build(name), config, topics) for each, config in ((before, old_config), (after, new_config))
+    ]
+    return evolve(shapes[0], shapes[1], {})
+
+
+def partitions_of_stores(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> dict[str, int]:
+    """Return in how many partitions (tasks) each store of a program has its keys, as the topics of its brokers are
+    now."""
+    checked = _config(config)
+    built = topology.build(str(checked.required("application.id")))
+    return store_partitions(built, checked, topics_of(checked))
+
+
+def topics_of(config: StreamsConfig) -> dict[str, int]:
+    """Return the topics that the brokers of `config` have, and their partitions; none where it names no brokers."""
+    if config["bootstrap.servers"] is None:
+        return {}
+    admin = ConfluentAdmin(config)
+    try:
+        return dict(admin.topics())
+    finally:
+        admin.close()
+
+
+def _config(config: StreamsConfig | Mapping[str, Any]) -> StreamsConfig:
+    return config if isinstance(config, StreamsConfig) else StreamsConfig(config)
+
+
+def _checkpoint(application: Application) -> Checkpoint:
+    return Checkpoint(application) if isinstance(application, str) else checkpoint_of(_config(application))
+
+
+@contextmanager
+def _locked(checkpoint: Checkpoint, config: StreamsConfig | None, application_id: str) -> Iterator[None]:
+    """Keep programs from running on `checkpoint` during the block."""
+    directory = Path(".") if config is None else Path(config["state.dir"]) / application_id
+    with lock_checkpoint(checkpoint, directory, application_id):
+        yield

@@ -1,0 +1,99 @@
+"""Which record key an entry of a store belongs to: by it, the entry belongs to a partition.
+
+The key of an entry may have more in it than the key of a record: a segment of time, a window, versions, a side of a
+join, a foreign key. Pure functions over bytes; the layouts are those of `layouts` and of the serdes of keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock.errors import StreamsError
+from penstock.serdes import Serde
+from penstock.serdes.buffer import BufferKeySerde
+from penstock.serdes.outer_join import TimestampedKeyAndJoinSideSerde
+from penstock.serdes.subscription import SubscriptionWrapperSerde
+from penstock.serdes.windowed import WindowedSerde
+from penstock.state.api import StoreBuilder
+from penstock.state.layouts import (
+    LATEST_PREFIX,
+    SEGMENT_SIZE,
+    SESSION_SUFFIX_SIZE,
+    TIMESTAMP_SIZE,
+    VERSION_SUFFIX_SIZE,
+    WINDOW_SUFFIX_SIZE,
+)
+from penstock.state.suppliers import (
+    KeyValueBytesStoreSupplier,
+    LruMapBytesStoreSupplier,
+    SessionBytesStoreSupplier,
+    TimeOrderedBufferBytesStoreSupplier,
+    VersionedBytesStoreSupplier,
+    WindowBytesStoreSupplier,
+)
+from penstock.state.time_ordered_buffer import INDEX_PREFIX
+
+_SEQUENCE_SIZE = 4
+_SIDE_SIZE = 1
+_LENGTH_SIZE = 4
+
+
+def record_key_reader(builder: StoreBuilder, default_key_serde: Serde | None) -> Callable[[bytes], bytes]:
+    """Return what gives, for the key of an entry of a store, the serialised key of the records that it is about.
+
+    Args:
+        builder: the store.
+        default_key_serde: the serde of keys where the store names none.
+
+    Raises:
+        StreamsError: the store is of a user's own kind, whose keys are not known here.
+    """
+    stored_key = _stored_key(builder)
+    if isinstance(builder.value_serde, SubscriptionWrapperSerde):
+        return lambda key: foreign_key_of(stored_key(key))
+    inner = _inner(builder.key_serde or default_key_serde)
+    return lambda key: inner(stored_key(key))
+
+
+def foreign_key_of(combined: bytes) -> bytes:
+    """Return the foreign key of the key of a subscription."""
+    return combined[_LENGTH_SIZE : _LENGTH_SIZE + int.from_bytes(combined[:_LENGTH_SIZE], "big")]
+
+
+def primary_key_of(combined: bytes) -> bytes:
+    """Return the primary key of the key of a subscription."""
+    return combined[_LENGTH_SIZE + int.from_bytes(combined[:_LENGTH_SIZE], "big") :]
+
+
+def _stored_key(builder: StoreBuilder) -> Callable[[bytes], bytes]:
+    """Return what takes the segment of time and the suffix away from the key of an entry."""
+    match builder.supplier:
+        case KeyValueBytesStoreSupplier() | LruMapBytesStoreSupplier():
+            return lambda key: key
+        case WindowBytesStoreSupplier():
+            return lambda key: key[SEGMENT_SIZE:-WINDOW_SUFFIX_SIZE]
+        case SessionBytesStoreSupplier():
+            return lambda key: key[SEGMENT_SIZE:-SESSION_SUFFIX_SIZE]
+        case VersionedBytesStoreSupplier():
+            return lambda key: key[1:] if key[:1] == LATEST_PREFIX else key[SEGMENT_SIZE:-VERSION_SUFFIX_SIZE]
+        case TimeOrderedBufferBytesStoreSupplier():
+            return lambda key: key[1:] if key[:1] == INDEX_PREFIX else key[TIMESTAMP_SIZE:]
+        case _:
+            raise StreamsError(
+                f"Store {builder.name} is of a kind of its own, and nothing says to which key an entry of it belongs: "
+                "its keys cannot be divided anew. Leave its sub-topology with the partitions that it has."
+            )
+
+
+def _inner(serde: Serde | None) -> Callable[[bytes], bytes]:
+    """Return what takes away from a key what its serde put around the key of a record."""
+    match serde:
+        case WindowedSerde():
+            size, inner = serde.window_size, _inner(serde.inner)
+            return lambda key: inner(key[:-size])
+        case BufferKeySerde():
+            return lambda key: key[TIMESTAMP_SIZE:-_SEQUENCE_SIZE]
+        case TimestampedKeyAndJoinSideSerde():
+            return lambda key: key[TIMESTAMP_SIZE + _SIDE_SIZE :]
+        case _:
+            return lambda key: key

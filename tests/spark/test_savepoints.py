@@ -1,0 +1,279 @@
+"""Savepoints: taken, looked at, restored for the same application and another one, with keys divided anew, and what is
+dropped. Played in one process."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from penstock import (
+    BufferConfig,
+    Grouped,
+    Joined,
+    JoinWindows,
+    Materialized,
+    SessionWindows,
+    Stores,
+    StreamJoined,
+    StreamsBuilder,
+    StreamsConfig,
+    Suppressed,
+    TimeWindows,
+    Topology,
+    savepoints,
+)
+from penstock.errors import IncompatibleCheckpointError, LockError, StreamsError
+from penstock.host.spark.checkpoint import Checkpoint
+from penstock.host.spark.checkpoint_lock import lock_checkpoint
+from penstock.plan.partitioning import partition_for
+from tests.spark.inline import InlineQuery
+from tests.spark.support import InputRecord, SparkRunner, lines
+from tests.spark.test_changes import counting, counts, removed
+from tests.spark.test_topologies import STRING, TEXT, TEXT_OUT, final
+from tests.support.brokers import RunningBroker
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+@pytest.fixture
+def topics(spark_runner: SparkRunner, unique_name: Callable[[str], str]) -> tuple[str, str]:
+    source, target = unique_name("in"), unique_name("out")
+    spark_runner.create_topics({source: 2, target: 2})
+    return source, target
+
+
+def test_a_savepoint_is_taken_listed_inspected_and_restored(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str], tmp_path: Path
+) -> None:
+    config = spark_runner.config(application)
+    with pytest.raises(StreamsError, match="start the application first"):
+        savepoints.take(config, str(tmp_path / "saved" / "none"))
+    spark_runner.write(topics[0], lines(["a b", "b c"], partitions=2))
+    query = InlineQuery(counting(*topics, "counts", "other"), config, spark_runner.admin)
+    query.run_to_end()
+    saved = str(tmp_path / "saved" / "monday")
+    taken = savepoints.take(config, saved)
+    assert savepoints.inspect(saved) == taken
+    assert savepoints.list_savepoints(str(tmp_path / "saved")) == [taken]
+    assert (taken.application_id, taken.epoch, taken.offsets) == (application, 1, {topics[0]: [1, 1]})
+    assert {(store.name, store.partitions, store.in_program) for store in taken.stores} == {
+        ("counts", 2, True),
+        ("other", 2, True),
+    }
+    with pytest.raises(StreamsError, match="already"):
+        savepoints.take(config, saved)
+    with pytest.raises(StreamsError, match="There is a checkpoint already"):
+        savepoints.restore(saved, config)
+
+    spark_runner.write(topics[0], lines(["a d"]))
+    query.run_to_end()  # goes on, which the savepoint does not see
+    again = spark_runner.config(application, {"penstock.checkpoint.dir": str(tmp_path / "again")})
+    savepoints.restore(saved, again)
+    restored = InlineQuery(counting(*topics, "counts", "other"), again, spark_runner.admin)
+    assert counts(spark_runner, again, "counts") == {"a": 1, "b": 2, "c": 1}
+    restored.run_to_end()
+    assert counts(spark_runner, again, "counts") == {"a": 2, "b": 2, "c": 1, "d": 1}
+
+
+def test_another_application_goes_on_from_a_savepoint_with_a_changed_program(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str], tmp_path: Path
+) -> None:
+    config = spark_runner.config(application)
+    spark_runner.write(topics[0], lines(["a b", "b c"], partitions=2))
+    InlineQuery(counting(*topics, "counts"), config, spark_runner.admin).run_to_end()
+    savepoints.take(config, str(tmp_path / "saved"))
+    copy = spark_runner.config(f"{application}-copy")
+    savepoints.restore(str(tmp_path / "saved"), copy)
+    spark_runner.write(topics[0], lines(["a"]))
+    query = InlineQuery(counting(*topics, "new", "counts"), copy, spark_runner.admin)
+    query.run_to_end()
+    assert counts(spark_runner, copy, "counts") == {"a": 2, "b": 2, "c": 1}
+    assert counts(spark_runner, copy, "new") == {"a": 1}
+    assert counts(spark_runner, config, "counts") == {"a": 1, "b": 2, "c": 1}
+
+
+def test_the_state_of_a_removed_store_is_dropped_by_name(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str], tmp_path: Path
+) -> None:
+    config = spark_runner.config(application)
+    spark_runner.write(topics[0], lines(["a b"]))
+    query = InlineQuery(counting(*topics, "counts", "other"), config, spark_runner.admin)
+    query.run_to_end()
+    with pytest.raises(StreamsError, match="still has the store other"):
+        savepoints.drop(config, "other")
+    query.change(counting(*topics, "counts"))
+    query.run_to_end()
+    with pytest.raises(StreamsError, match="removed stores that are kept: other"):
+        savepoints.drop(config, "nothing")
+    checkpoint = Checkpoint(config.checkpoint_directory())
+    with lock_checkpoint(checkpoint, tmp_path, application), pytest.raises(LockError):
+        savepoints.drop(config, "other")
+    savepoints.drop(config, "other")
+    assert removed(config) == set()
+    assert spark_runner.manifest(config).removed == {}
+    query.change(counting(*topics, "counts", "other"))
+    spark_runner.write(topics[0], lines(["a"]))
+    query.run_to_end()
+    assert counts(spark_runner, config, "counts") == {"a": 2, "b": 1}
+    assert counts(spark_runner, config, "other") == {"a": 1}
+
+
+def test_diff_says_what_a_change_means_before_it_runs(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    config = spark_runner.config(application)
+    query = InlineQuery(counting(*topics, "counts", "other"), config, spark_runner.admin)
+    query.run_to_end()
+    same = savepoints.diff(counting(*topics, "counts", "other"), config, config)
+    assert not same.differences
+    changed = savepoints.diff(counting(*topics, "other", "third"), config, config)
+    assert (changed.kept, changed.moved, changed.new, changed.removed) == ((), ("other",), ("third",), ("counts",))
+    spark_runner.admin.create_partitions(topics[0], 5)
+    refused = savepoints.diff(counting(*topics, "counts"), config, config).refused
+    assert ["store counts has its keys in 2 partitions" in line for line in refused] == [True]
+    offline = StreamsConfig({"application.id": application}, environment={})
+    programs = savepoints.diff_programs(
+        (counting("in", "out", "counts"), offline), (counting("in", "out", "counts", "new"), offline)
+    )
+    assert (programs.kept, programs.new) == (("counts",), ("new",))
+
+
+# ---------- keys divided anew
+
+
+def all_kinds(stream: str, other: str, table: str, rows: str, target: str) -> Topology:
+    """A program with a store of every kind, in sub-topologies of topics with keys."""
+    builder = StreamsBuilder()
+    left, right = builder.stream(stream, consumed=TEXT), builder.stream(other, consumed=TEXT)
+    grouped = left.group_by_key(Grouped.with_(key_serde=STRING, value_serde=STRING))
+    grouped.count(materialized=Materialized.as_("counts"))
+    windowed = grouped.windowed_by(TimeWindows.of_size_and_grace(10, 100_000))
+    windows = windowed.count(materialized=Materialized.as_("windows"))
+    windows.suppress(Suppressed.until_window_closes(BufferConfig.unbounded()).with_name("waiting"))
+    grouped.windowed_by(SessionWindows.of_inactivity_gap_and_grace(5, 100_000)).count(
+        materialized=Materialized.as_("sessions")
+    )
+    near = JoinWindows.of_time_difference_and_grace(20, 100_000)
+    joined = StreamJoined(
+        key_serde=STRING, value_serde=STRING, other_value_serde=STRING, name="near", store_name="near"
+    )
+    left.outer_join(right, lambda one, two: f"{one}{two}", near, stream_joined=joined).to(target, produced=TEXT_OUT)
+    versions = Stores.persistent_versioned_key_value_store("versions", 100_000)
+    known = builder.table(table, TEXT, Materialized.as_(versions))
+    right.join(
+        known,
+        lambda value, row: value + row,
+        joined=Joined(
+            key_serde=STRING, value_serde=STRING, other_value_serde=STRING, name="late", grace_period_ms=50_000
+        ),
+    )
+    pairs = builder.table(rows, TEXT, Materialized.as_("pairs"))
+    pairs.join(
+        known,
+        lambda pair, row: f"{pair}{row}",
+        foreign_key_extractor=lambda pair: pair,
+        materialized=Materialized.as_("linked").with_key_serde(STRING).with_value_serde(STRING),
+    )
+    return builder.build()
+
+
+def records(seed: int, partitions: int) -> list[list[InputRecord]]:
+    """Return the same records for any number of partitions, of each of the four topics."""
+    chosen = random.Random(seed)
+    found: list[list[InputRecord]] = [[], [], [], []]
+    for time in range(1_000, 1_400, 2):
+        place = chosen.randrange(4)
+        key = f"k{chosen.randrange(20)}"
+        value = f"k{chosen.randrange(20)}" if place == 3 else f"v{time}"
+        number = partition_for(key.encode(), partitions)
+        found[place].append(InputRecord(key.encode(), value.encode(), time, number))
+    return found
+
+
+def contents(spark_runner: SparkRunner, config: StreamsConfig) -> dict[str, dict[str, object]]:
+    """Return what each store has in each task. Left out is what depends on the order in which tasks take records:
+    numbers of duplicates, offsets in the contexts of what waits."""
+    metadata = Checkpoint(config.checkpoint_directory()).read_metadata()
+    assert metadata is not None
+    found: dict[str, dict[str, object]] = {}
+    for layouts in metadata.shape["stores"].values():
+        for name, layout in layouts.items():
+            for task, entries in spark_runner.store_by_task(config, name).items():
+                if not entries:
+                    continue
+                content: object = entries
+                if name.startswith("near") and layout.startswith("window"):
+                    content = sorted((key[:-4], value) for key, value in entries.items())
+                elif layout.startswith("time_ordered") or "late" in name.lower():
+                    content = sorted(key if layout.startswith("time_ordered_buffer") else key[:-4] for key in entries)
+                found.setdefault(name, {})[task.partition("_")[2]] = content
+    return found
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 5), (4, 3)])
+def test_state_divided_anew_is_that_of_a_run_with_the_other_number_of_tasks(
+    spark_runner: SparkRunner,
+    broker: RunningBroker,
+    application: str,
+    unique_name: Callable[[str], str],
+    tmp_path: Path,
+    before: int,
+    after: int,
+) -> None:
+    if broker.kind == "kafka":
+        pytest.skip("the same state on either broker")
+    runs = {}
+    for partitions in (before, after):
+        topics = [unique_name(f"{name}{partitions}") for name in ("stream", "other", "table", "rows", "out")]
+        spark_runner.create_topics(dict.fromkeys(topics, partitions))
+        config = spark_runner.config(f"{application}-{partitions}")
+        for topic, batch in zip(topics, records(before, partitions), strict=False):
+            spark_runner.write(topic, batch)
+        InlineQuery(all_kinds(*topics), config, spark_runner.admin).run_to_end()
+        runs[partitions] = config
+    savepoints.take(runs[before], str(tmp_path / "saved"))
+    rescaled = spark_runner.config(f"{application}-rescaled")
+    savepoints.restore(str(tmp_path / "saved"), rescaled, after)
+    expected, found = contents(spark_runner, runs[after]), contents(spark_runner, rescaled)
+    assert set(found) == set(expected)
+    assert len(found) >= 12
+    for store, tasks in expected.items():
+        assert found[store] == tasks, store
+
+
+def test_an_application_goes_on_with_more_partitions(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str], tmp_path: Path
+) -> None:
+    config = spark_runner.config(application)
+    texts = [f"w{number % 30}" for number in range(100)]
+    spark_runner.write(topics[0], lines(texts, partitions=2))
+    topology = counting(*topics, "counts")
+    InlineQuery(topology, config, spark_runner.admin).run_to_end()
+    spark_runner.admin.create_partitions(topics[0], 5)
+    with pytest.raises(IncompatibleCheckpointError, match="--rescale"):
+        InlineQuery(topology, config, spark_runner.admin)
+    savepoints.take(config, str(tmp_path / "saved"))
+    more = spark_runner.config(application, {"penstock.checkpoint.dir": str(tmp_path / "more")})
+    savepoints.restore(str(tmp_path / "saved"), more, savepoints.partitions_of_stores(topology, more))
+    query = InlineQuery(topology, more, spark_runner.admin)
+    spark_runner.write(topics[0], lines(texts, partitions=2))
+    query.run_to_end()
+    expected = {word: 2 * texts.count(word) for word in texts}
+    assert counts(spark_runner, more, "counts") == expected
+    assert final(spark_runner.read(topics[1])) == expected
+
+
+def test_counts_that_cannot_be_are_refused(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str], tmp_path: Path
+) -> None:
+    config = spark_runner.config(application)
+    InlineQuery(counting(*topics, "counts"), config, spark_runner.admin).run_to_end()
+    savepoints.take(config, str(tmp_path / "saved"))
+    other = spark_runner.config(f"{application}-other")
+    with pytest.raises(StreamsError, match="has no store nothing"):
+        savepoints.restore(str(tmp_path / "saved"), other, {"nothing": 3})
+    with pytest.raises(StreamsError, match="expected 1 or more"):
+        savepoints.restore(str(tmp_path / "saved"), other, {"counts": 0})
