@@ -33,13 +33,16 @@ from penstock import (
     open_state,
 )
 from penstock.errors import StateStoreNotAvailableError, StreamsError
-from penstock.host.spark import global_state, task_epoch
+from penstock.host.spark import global_state, planning, sink, task_epoch, task_state
+from penstock.host.spark.checkpoint import Checkpoint
 from penstock.host.spark.failures import QueryFailedError, failure_in
 from penstock.host.spark.global_state import global_stores
 from penstock.host.spark.protocol import GlobalControl
 from penstock.testing import TopologyTestDriver
+from tests.spark.crashes import Crashes, KilledError
 from tests.spark.inline import InlineQuery
 from tests.spark.support import InputRecord, OutputRecord, SparkRunner
+from tests.support.brokers import ON_KAFKA
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -48,12 +51,9 @@ TEXT = Consumed.with_(key_serde=STRING, value_serde=STRING)
 TEXT_OUT = Produced.with_(key_serde=STRING, value_serde=STRING)
 PARTITIONS = 2
 EMBEDDED = pytest.mark.parametrize("broker", ["embedded"], indirect=True)
+KAFKA = pytest.mark.parametrize("broker", [pytest.param("kafka", marks=ON_KAFKA)], indirect=True)
 
 Written = Counter[tuple[bytes | None, bytes | None, int]]
-
-
-class KilledError(BaseException):
-    """What a kill is in one process."""
 
 
 def enriched(prefix: str) -> Topology:
@@ -292,7 +292,7 @@ def test_a_worker_of_an_epoch_that_is_over_is_refused(spark_runner: SparkRunner,
     earlier = GlobalControl(0, 0, {f"{prefix}-names": [0, 0]})
     with (
         pytest.raises(StreamsError, match=r"taken on to epoch 1 .* this worker is at epoch 0 .*Run only one"),
-        global_stores(query.recipe, earlier),
+        global_stores(query.recipe, Checkpoint(query.recipe.checkpoint), earlier),
     ):
         pass
 
@@ -340,6 +340,51 @@ def test_a_read_only_store_is_kept_from_its_topic_partition_by_partition(
         query.restart()
     topic = f"{prefix}-named"
     assert written(spark_runner.read(topic)) == expected(with_read_only_store(prefix), rows, topic)
+
+
+@KAFKA
+def test_no_record_of_a_global_topic_counts_twice_whatever_falls_when(
+    spark_runner: SparkRunner, application: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crashes = Crashes(seed=4, probability=0.06, most=25)
+    for module in (planning, sink, task_epoch, task_state, global_state):
+        monkeypatch.setattr(module, "crash_point", crashes)
+    query = InlineQuery(counting(prefix), spark_runner.config(application), spark_runner.admin)
+    written_before: dict[bytes, int] = {}
+    chosen = random.Random(4)
+    for part in range(1, 7):
+        spark_runner.write(f"{prefix}-names", [InputRecord(b"c", b"x", 1_000, n % PARTITIONS) for n in range(5)])
+        orders = [b"%d.%d" % (part, number) for number in range(PARTITIONS)]
+        spark_runner.write(f"{prefix}-orders", [InputRecord(o, b"?", 2_000, n) for n, o in enumerate(orders)])
+        written_before.update(dict.fromkeys(orders, 5 * part))
+        fell = False
+        while True:
+            try:
+                if fell:
+                    query.restart()
+                query.run_to_end()
+                break
+            except KilledError:
+                fell = True
+                if chosen.random() < 0.3:  # another machine goes on
+                    shutil.rmtree(base_directory(query.recipe.config), ignore_errors=True)
+    assert sum(crashes.struck.values()) >= 5
+    tallies = [(record.key, int(record.value or b"0")) for record in spark_runner.read(f"{prefix}-named")]
+    assert sorted(tallies) == sorted(written_before.items())
+
+
+@EMBEDDED
+def test_the_global_stores_are_made_anew_where_the_program_has_others(
+    spark_runner: SparkRunner, application: str, prefix: str
+) -> None:
+    config = spark_runner.config(application)
+    query = InlineQuery(counting(prefix), config, spark_runner.admin)
+    spark_runner.write(f"{prefix}-names", [InputRecord(b"c1", b"kept", 1_000)])
+    query.run_to_end()
+    query.change(enriched(prefix))
+    spark_runner.write(f"{prefix}-orders", [InputRecord(None, b"c1 order", 2_000)])
+    query.run_to_end()
+    assert spark_runner.read(f"{prefix}-named")[-1].value == b"c1 order by kept"
 
 
 @EMBEDDED

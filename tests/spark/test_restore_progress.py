@@ -11,7 +11,6 @@ from penstock.clock import MockClock
 from penstock.host.spark import restore_progress
 from penstock.host.spark.checkpoint import Checkpoint
 from penstock.host.spark.restore_progress import RestoreProgress, RestoreWatch
-from penstock.state.segments import SegmentHeader, encode
 
 EPOCH = 5
 GENERATION = 3
@@ -25,9 +24,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> MockClock:
 
 
 def progress(checkpoint: Checkpoint, generation: int = GENERATION, epoch: int = EPOCH) -> RestoreProgress:
-    ((info, _),) = encode(SegmentHeader(None, ()), {"s": {b"%d" % number: b"" for number in range(100)}})
     begun = RestoreProgress(checkpoint, generation, "0_1", epoch)
-    begun.begin([info])
+    begun.begin(100)
     return begun
 
 

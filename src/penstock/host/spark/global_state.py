@@ -23,15 +23,17 @@ import orjson
 
 from penstock.config import StreamsConfig
 from penstock.errors import OffsetOutOfRangeError, StreamsError, TaskMigratedError
+from penstock.host.spark.checkpoint import Checkpoint
 from penstock.host.spark.clients import open_admin, open_fetcher
 from penstock.host.spark.crashpoints import crash_point
 from penstock.host.spark.protocol import GlobalControl
 from penstock.host.spark.recipe import Recipe
+from penstock.host.spark.restore_progress import RestoreProgress
 from penstock.plan.subtopology import SubtopologySpec
 from penstock.record import RecordBatch, TopicPartition
 from penstock.state.api import StateStore
 from penstock.state.lmdb import LmdbBase
-from penstock.task.global_task import GlobalStateUpdateTask
+from penstock.task.global_task import GLOBAL_TASK_ID, GlobalStateUpdateTask
 
 _log = logging.getLogger(__name__)
 
@@ -75,9 +77,9 @@ def clocks_of(stamp: bytes) -> Mapping[str, int]:
 
 
 @contextmanager
-def global_stores(recipe: Recipe, control: GlobalControl) -> Iterator[Mapping[str, StateStore]]:
+def global_stores(recipe: Recipe, checkpoint: Checkpoint, control: GlobalControl) -> Iterator[Mapping[str, StateStore]]:
     """Give the global stores by name, to be read, as they are at the positions of `control`; none where the topology
-    has none.
+    has none. How far the topics are read is told by way of `checkpoint`, where that takes long.
 
     Raises:
         TaskMigratedError: this worker belongs to an epoch that is over.
@@ -93,7 +95,7 @@ def global_stores(recipe: Recipe, control: GlobalControl) -> Iterator[Mapping[st
     with _locked(lock_path(recipe.config)):
         base = LmdbBase(directory)
         try:
-            stamp = _Updating(recipe, spec, base, control).run()
+            stamp = _Updating(recipe, checkpoint, spec, base, control).run()
         except BaseException:
             base.close()
             raise
@@ -121,8 +123,11 @@ def _task(
 class _Updating:
     """Brings a base to the positions of an epoch; its maker holds the lock."""
 
-    def __init__(self, recipe: Recipe, spec: SubtopologySpec, base: LmdbBase, control: GlobalControl) -> None:
+    def __init__(
+        self, recipe: Recipe, checkpoint: Checkpoint, spec: SubtopologySpec, base: LmdbBase, control: GlobalControl
+    ) -> None:
         self._recipe = recipe
+        self._progress = RestoreProgress(checkpoint, recipe.generation, GLOBAL_TASK_ID, control.epoch)
         self._spec = spec
         self._base = base
         self._control = control
@@ -182,17 +187,20 @@ class _Updating:
             self._process(task, reached, ends)
         finally:
             task.close()
+            self._progress.end()
         crash_point("base.after_apply", self._control.epoch)
 
     def _process(
         self, task: GlobalStateUpdateTask, reached: dict[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> None:
         task.initialize()
+        self._progress.begin(sum(max(end - reached[tp], 0) for tp, end in ends.items()))
         pending = 0
         for tp, end in ends.items():
             for batch in open_fetcher(self._recipe).fetch(tp, reached[tp], end, read_committed=True):
                 self._take(task, tp, batch)
                 reached[tp] = int(batch.offsets[-1]) + 1
+                self._progress.restored(len(batch))
                 pending += _bytes_of(batch)
                 if pending >= _COMMIT_BYTES:
                     self._commit(task, reached)

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import InputPartition
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.client.confluent.admin import ConfluentAdmin
-from penstock.errors import BrokerNotFoundError, KafkaError, TaskCorruptedError
+from penstock.errors import BrokerNotFoundError, KafkaError, TaskCorruptedError, UnknownTopicOrPartitionError
 from penstock.host.spark.carried import carried_ranges
 from penstock.host.spark.checkpoint import Manifest
 from penstock.host.spark.cleaner import Cleaner
@@ -113,7 +113,7 @@ class Planning:
         readable = self._ends.readable(positions, ends, now)
         try:
             planned = self._planner.plan(readable, ends, manifest, start.read_to_ms, self._ends.are_fixed)
-        except BrokerNotFoundError:
+        except (BrokerNotFoundError, UnknownTopicOrPartitionError):
             return start  # whoever asks for the ends next knows for how long
         global_positions = self._global_positions(start, ends)
         nothing_new = planned.positions == positions and global_positions == start.global_positions

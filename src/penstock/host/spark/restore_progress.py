@@ -8,14 +8,12 @@ They are news, not state: one of another generation or of a committed epoch is v
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import orjson
 
 from penstock.clock import SystemClock
 from penstock.host.spark.checkpoint import Checkpoint
-from penstock.state.segments import SegmentInfo
 
 _log = logging.getLogger(__name__)
 
@@ -44,9 +42,9 @@ class RestoreProgress:
         self._told_ms = 0
         self._told = False
 
-    def begin(self, segments: Sequence[SegmentInfo]) -> None:
-        """Start to count: what is in `segments` is to be restored."""
-        self._state = self._state._replace(restored=0, total=sum(info.entries for info in segments))
+    def begin(self, total: int) -> None:
+        """Start to count: `total` entries are to be restored."""
+        self._state = self._state._replace(restored=0, total=total)
         self._told_ms = self._clock.milliseconds()
 
     def restored(self, entries: int) -> None:

@@ -23,7 +23,7 @@ from penstock.host.spark.protocol import EpochOffset
 from penstock.host.spark.reading import read_range
 from penstock.host.spark.recipe import Recipe, load_recipe
 from penstock.host.spark.rows import CONTROL, DATA, SCHEMA_DDL, Row, TaskInput, encode_batch, write_rows
-from penstock.host.spark.stage import ended_by_failure, prepare_worker, run_task
+from penstock.host.spark.stage import ended_by_failure, open_checkpoint, prepare_worker, run_task
 from penstock.plan.subtopology import TaskId
 
 FORMAT = "penstock-source"
@@ -124,7 +124,7 @@ def _partition_rows(recipe: Recipe, partition: EpochPartition) -> Iterator[Row]:
     ranges: dict[TaskId, list[Range]] = {}
     for each in partition.ranges:
         ranges.setdefault(each.task, []).append(each)
-    with global_stores(recipe, partition.global_control) as stores:
+    with global_stores(recipe, open_checkpoint(recipe.checkpoint), partition.global_control) as stores:
         for task, control in partition.controls:
             level, number, _ = places[task]
             inputs = _fetched(recipe, ranges.get(task, []), control.planned_ms)

@@ -100,7 +100,7 @@ def _run_tasks(
     if not controls:
         return
     epoch = next(iter(controls.values())).global_control()
-    with global_stores(recipe, epoch) as stores:
+    with global_stores(recipe, open_checkpoint(recipe.checkpoint), epoch) as stores:
         for number in sorted(controls):
             own = sorted(data.pop(number, ()), key=lambda row: (row.lane, row.sequence))
             inputs = (TaskInput(row.lane, *decode_batch(row.batch)) for row in own)

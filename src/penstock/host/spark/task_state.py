@@ -151,7 +151,7 @@ class TaskState:
         progress = RestoreProgress(self._files, self._recipe.generation, self._task, self._control.epoch)
 
         def commits() -> Iterator[Changes]:
-            progress.begin(route.segments)
+            progress.begin(sum(info.entries for info in route.segments))
             return changes_of(route.segments, self._read_file, progress.restored)
 
         try:

@@ -64,7 +64,7 @@ class TopicEnds:
             return self._fixed
         try:
             ends = self._ask()
-        except BrokerNotFoundError as error:
+        except (BrokerNotFoundError, UnknownTopicOrPartitionError) as error:
             now = self._clock.milliseconds()
             self._away_since = self._away_since or now
             if now - self._away_since > _PATIENCE_MS:
