@@ -8,7 +8,19 @@ from typing import Any
 
 import pytest
 
-from penstock import Serdes, Stores, ValueAndTimestamp, open_state
+from penstock import (
+    KafkaStreams,
+    KeyQuery,
+    LagInfo,
+    Position,
+    QueryableStoreTypes,
+    Serdes,
+    StateQueryRequest,
+    StoreQueryParameters,
+    Stores,
+    ValueAndTimestamp,
+    open_state,
+)
 from penstock.config import StreamsConfig
 from penstock.errors import InvalidStateStoreError, StateStoreNotAvailableError
 from penstock.host.spark.queries import CheckpointQueries
@@ -18,7 +30,7 @@ from penstock.state.cache import RecordCache
 from penstock.state.memory import MemoryBase
 from penstock.task.standby_task import empty_store
 from tests.spark.inline import InlineQuery
-from tests.spark.support import InputRecord, SparkRunner
+from tests.spark.support import InputRecord, SparkRunner, wait_for
 from tests.spark.test_state_queries import RECORDS, config, every_kind, source
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -115,3 +127,25 @@ def test_columns_have_the_types_of_the_serdes(serde: Any, value: Any, type: str,
 def test_a_store_that_is_no_table_is_refused() -> None:
     with pytest.raises(InvalidStateStoreError, match="object is no store whose entries are a table"):
         StateColumns(object())
+
+
+@pytest.mark.spark
+def test_a_running_application_answers_about_its_state(
+    spark_runner: SparkRunner, source: str, config: StreamsConfig
+) -> None:
+    counts = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
+    request = StateQueryRequest.in_store("counts").with_query(KeyQuery.with_key("a")).require_active()
+    with KafkaStreams(every_kind(source), config, spark=spark_runner.session) as streams:
+        store = streams.store(counts)
+        spark_runner.write(source, [InputRecord(b"a", b"1", 1_000), InputRecord(b"a", b"2", 2_000)])
+        wait_for(lambda: store.get("a") == 2)
+        answer = streams.query(request).only_partition_result
+        assert answer is not None
+        assert (answer.result, answer.position) == (2, Position.from_map({source: {0: 1}}))
+        assert [tuple(row) for row in streams.table("counts").select("key", "value").collect()] == [("a", 2)]
+        assert streams.all_local_store_partition_lags()["counts"][0] == LagInfo(2, 2)
+        assert streams.staleness().epoch >= 1
+    with pytest.raises(RuntimeError, match="not running"):
+        streams.store(counts)
+    with pytest.raises(InvalidStateStoreError, match="closed"):
+        store.get("a")

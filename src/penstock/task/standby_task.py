@@ -80,8 +80,7 @@ class StandbyTask:
         self._stores = stores
         self._config = config
         self._base = base
-        self._clocks: Mapping[str, int] = {}
-        self._seen: bytes | None = None
+        self._shown: bytes | None = None
         self._newest: StandbySnapshot | None = None
         self._open: deque[weakref.ref[BaseSnapshot]] = deque()
 
@@ -91,16 +90,14 @@ class StandbyTask:
         Raises what `read` raises, and TaskCorruptedError for a log whose last segment does not end a commit; the base
         is then at a commit before.
         """
-        if self._newest is not None and log.head == self._seen:
+        if self._newest is not None and log.head == self._shown:
             return
-        self._newest = None
+        clocks: Mapping[str, int] = {}
         if log.head is None:
             self._base.clear()
-            self._clocks = {}
         else:
-            self._clocks = _clocks_of(self._follow(log, read))
-        self._seen = log.head
-        self._newest = self._snapshot()
+            clocks = _clocks_of(self._follow(log, read))
+        self._newest, self._shown = self._snapshot(clocks), log.head
 
     def snapshot(self) -> StandbySnapshot:
         """Return the stores as of the last `update`. It stays good until it is no longer held, or for the next
@@ -109,13 +106,13 @@ class StandbyTask:
             raise RuntimeError(f"Task {self.id} was not updated yet: there is nothing to be read.")
         return self._newest
 
-    def _snapshot(self) -> StandbySnapshot:
+    def _snapshot(self, clocks: Mapping[str, int]) -> StandbySnapshot:
         base = self._base.snapshot()
         self._open = deque(each for each in self._open if each() is not None)
         self._open.append(weakref.ref(base))
         if len(self._open) > MOST_SNAPSHOTS and (oldest := self._open.popleft()()) is not None:
             oldest.close()
-        return StandbySnapshot(self.id, self._stores, self._config, base, self._clocks)
+        return StandbySnapshot(self.id, self._stores, self._config, base, clocks)
 
     def close(self) -> None:
         """Release the base and all snapshots; what the base holds stays for the next task that opens it."""
@@ -127,16 +124,22 @@ class StandbyTask:
 
     def _follow(self, log: SegmentLog, read: ReadSegment) -> Segment:
         """Apply what is missing, and return the newest segment."""
+        latest: Segment | None = None
+
+        def read_next(info: SegmentInfo) -> Segment:
+            nonlocal latest
+            latest = read(info)
+            return latest
+
         route = path(log, self._base.stamp())
-        segment: Segment | None = None
         if route.rebuild:
-            self._base.rebuild(partial(_changes, route.segments, read), route.segments[-1].last)
+            self._base.rebuild(partial(_changes, route.segments, read_next), route.segments[-1].last)
         else:
             for info in route.segments:
-                segment = read(info)
+                segment = read_next(info)
                 self._base.apply(segment.changes, segment.last)
         newest = log.deltas[-1]
-        return segment if segment is not None and segment.id == newest.id else read(newest)
+        return latest if latest is not None and latest.id == newest.id else read(newest)
 
 
 def empty_store(builder: StoreBuilder, config: StreamsConfig) -> EngineStore:
