@@ -1,6 +1,6 @@
 # `make help` lists the targets. Everything runs in .venv, which scripts/bootstrap.sh makes when it is missing or out of date.
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint crash benchmarks coverage lock bootstrap clean
+.PHONY: help demo test lint crash chaos benchmarks coverage lock bootstrap clean
 BIN := .venv/bin
 JOBS ?= 2
 
@@ -21,6 +21,9 @@ lint: ## ruff, mypy and the contract of the layers
 
 crash: bootstrap ## run all crash tests: every kill, not a sample
 	@PENSTOCK_CRASH=all exec $(BIN)/python -m pytest -m crash $(ARGS)
+
+chaos: bootstrap ## strike an application with kills, pauses and changes for MINUTES=30 on a real Kafka, by SEED=
+	@PENSTOCK_CHAOS_SEED=$(SEED) PENSTOCK_CHAOS_MINUTES=$(or $(MINUTES),30) exec $(BIN)/python -m pytest -s tests/chaos $(ARGS)
 
 benchmarks: bootstrap ## measure, and print the figures of benchmarks/README.md
 	@exec $(BIN)/python benchmarks/word_count.py $(ARGS)

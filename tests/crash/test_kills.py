@@ -20,7 +20,7 @@ from tests.crash.application import Application, count
 from tests.crash.kills import LIVES, Life, sample
 from tests.spark.support import InputRecord, OutputRecord, SparkRunner
 from tests.support.brokers import ON_KAFKA
-from tests.support.kafka import KafkaUnavailableError, kafka_class_path
+from tests.support.kafka import kafka_is_at_hand
 
 ALL = os.environ.get("PENSTOCK_CRASH") == "all"
 # Workers of a parallel run must agree on their tests, so on the seed.
@@ -52,7 +52,7 @@ def runner_on(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     runners: dict[str, SparkRunner] = {}
 
     def on(kind: str) -> SparkRunner:
-        if kind == "kafka" and not ALL and not _kafka_at_hand():
+        if kind == "kafka" and not ALL and not kafka_is_at_hand():
             kind = "embedded"
         if kind not in runners:
             broker = request.getfixturevalue("real_kafka" if kind == "kafka" else "embedded_broker")
@@ -62,14 +62,6 @@ def runner_on(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     yield on
     for runner in runners.values():
         runner.close()
-
-
-def _kafka_at_hand() -> bool:
-    try:
-        kafka_class_path()
-    except KafkaUnavailableError:
-        return os.environ.get("PENSTOCK_REQUIRE_KAFKA") == "1"
-    return True
 
 
 Undisturbed = Callable[[Life], tuple[list[OutputRecord], dict[str, tuple[int, int]]]]

@@ -100,6 +100,15 @@ def _download(directory: Path, libraries: Path) -> None:
         target.rename(libraries)
 
 
+def kafka_is_at_hand() -> bool:
+    """Return whether a real Kafka can be started, or must be (PENSTOCK_REQUIRE_KAFKA=1)."""
+    try:
+        kafka_class_path()
+    except KafkaUnavailableError:
+        return os.environ.get("PENSTOCK_REQUIRE_KAFKA") == "1"
+    return True
+
+
 def require_kafka() -> None:
     """Skip the calling test, with the reason, where no real Kafka can be had.
 

@@ -1,0 +1,204 @@
+"""Leads an application through chaos: writes input, does deeds to it, starts it again when it has ended, and lets it
+come to the end of its input. Every wait has a bound. What must hold afterwards is in the test.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from penstock.config import StreamsConfig
+from penstock.host.spark.checkpoint import Checkpoint
+from tests.chaos import deeds, program, records
+from tests.crash.processes import END_SECONDS, MarkedProcesses, kill, start_program, victims
+from tests.spark.support import SparkRunner, wait_for
+
+STANDSTILL_SECONDS = 300.0
+"""How long the application may go on without committing an epoch, or ending."""
+
+_MOST_ENDINGS = 6
+_BROKER_AWAY_SECONDS = 2.0
+_ROOT = Path(__file__).parents[2]
+
+
+class Broker(Protocol):
+    """A broker that can be killed and started again on its data, at the same address."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Its address."""
+        ...
+
+    def kill(self) -> None:
+        """End it with SIGKILL."""
+        ...
+
+    def resume(self) -> None:
+        """Start it again, and wait until it serves."""
+        ...
+
+
+class Chaos:
+    """An application, its topics and what happens to it; a context manager that leaves no process behind.
+
+    history: what happened, with the seconds since the begin. rows: all input so far.
+    """
+
+    def __init__(self, seed: int, broker: Broker, runner: SparkRunner, name: str, directory: Path, master: str) -> None:
+        """Make the topics and write the first input; nothing is started yet. name: application.id, and what its topics
+        begin with."""
+        self.name, self.rows, self.history = name, records.first_round(seed), list[str]()
+        self._seed, self._broker, self._runner = seed, broker, runner
+        self._draw = random.Random(seed)
+        self._orders, self._log = directory / "orders", directory / "application.log"
+        self._orders.mkdir(parents=True)
+        self._values = {
+            "application.id": name,
+            "bootstrap.servers": broker.bootstrap_servers,
+            "state.dir": str(directory / "state"),
+            "penstock.spark.master": master,
+            "penstock.spark.partitions": 2,
+            "penstock.poll.ms": 50,
+        }
+        self.config = StreamsConfig(self._values)
+        self._checkpoint = Checkpoint(self.config.checkpoint_directory())
+        self._version, self._rounds, self._begun = 1, 0, time.monotonic()
+        self._processes = MarkedProcesses()
+        self._running: subprocess.Popen[bytes] | None = None
+        topics = [f"{name}-{topic}" for topic in (*program.INPUTS, *program.OUTPUTS)]
+        runner.create_topics(dict.fromkeys(topics, records.PARTITIONS))
+        self._write(self.rows)
+
+    def __enter__(self) -> Chaos:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._processes.kill()
+
+    # ---------------------------------------- the schedule
+
+    def live(self, schedule: Any, is_over: Callable[[int], bool]) -> None:
+        """Do the deeds of `schedule`, an epoch or more apart, until `is_over(number of deeds)`; then come to the end of
+        the input. Raises AssertionError if the application does not come there."""
+        for done, deed in enumerate(schedule):
+            if is_over(done):
+                break
+            self._next_round()
+            self._wait_for_epoch()
+            self._note(deed)
+            self._do(deed)
+        self._next_round()
+        self._close()
+        for _ in range(_MOST_ENDINGS):
+            self._start(to_end=True)
+            if self._wait_for_end() == 0:
+                wait_for(lambda: not self._processes.running(), END_SECONDS)
+                return
+        raise AssertionError(self._story("it does not come to the end of its input"))
+
+    def _do(self, deed: str) -> None:
+        match deed:
+            case deeds.BROKER:
+                self._broker.kill()
+                time.sleep(_BROKER_AWAY_SECONDS)  # the deed itself: how long the broker is away
+                self._broker.resume()
+            case deeds.PAUSE:
+                (self._orders / "pause").touch()
+                self._next_round()
+                (self._orders / "pause").unlink()
+            case deeds.CHANGE:
+                self._close()
+                self._version = 3 - self._version
+            case deeds.CLOSE:
+                self._close()
+            case _:
+                self._kill(deed)
+
+    def _kill(self, victim: str) -> None:
+        running = self._running
+        assert running is not None
+        found = victims(victim, running.pid, self._processes.running())
+        chosen = found if victim == "application" else self._draw.sample(found, min(len(found), 1))
+        if sum(kill(process.pid) for process in chosen) == 0:
+            self._note(f"no {victim} was there")
+
+    # ---------------------------------------- input
+
+    def _next_round(self) -> None:
+        self._rounds += 1
+        rows = records.round_of(self._seed, self._rounds)
+        self._write(rows)
+        self.rows += rows
+
+    def _write(self, rows: list[records.Row]) -> None:
+        for topic in {topic for topic, _ in rows}:
+            self._runner.write(f"{self.name}-{topic}", [record for other, record in rows if other == topic])
+
+    # ---------------------------------------- the program
+
+    def _start(self, to_end: bool = False) -> None:
+        (self._orders / "stop").unlink(missing_ok=True)
+        values = {**self._values, "prefix": self.name, "version": self._version, "to_end": to_end}
+        arguments = json.dumps({**values, "orders": str(self._orders)})
+        environment = {**self._processes.environment, "PYTHONPATH": f"{_ROOT / 'src'}:{_ROOT}"}
+        self._note(f"start of version {self._version} after epoch {self._checkpoint.last_epoch()}")
+        self._running = start_program(Path(program.__file__), [arguments], environment, self._log)
+
+    def _wait_for_epoch(self) -> None:
+        """Wait until an epoch more is committed, by a program that is started anew whenever it has ended."""
+        before = self._checkpoint.last_epoch()
+        starts = 0
+
+        def committed() -> bool:
+            nonlocal starts
+            if self._running is None or self._running.poll() is not None:
+                starts += 1
+                assert starts <= _MOST_ENDINGS, self._story("it ends again and again")
+                self._start()
+            return self._checkpoint.last_epoch() > before
+
+        self._patiently(committed)
+
+    def _close(self) -> None:
+        (self._orders / "stop").touch()
+        if self._running is not None:
+            self._wait_for_end()
+
+    def _wait_for_end(self) -> int:
+        running = self._running
+        assert running is not None
+        self._patiently(lambda: running.poll() is not None)
+        self._running = None
+        self._note(f"ended with {running.returncode} after epoch {self._checkpoint.last_epoch()}")
+        return running.returncode
+
+    def _patiently(self, condition: Callable[[], bool]) -> None:
+        try:
+            wait_for(condition, STANDSTILL_SECONDS)
+        except TimeoutError:
+            raise AssertionError(self._story("it stands still")) from None
+
+    def _note(self, what: str) -> None:
+        self.history.append(f"{time.monotonic() - self._begun:.1f} {what}")
+
+    def _story(self, what: str) -> str:
+        """Return what went wrong, with what is needed to find out why."""
+        self._note(what)
+        log = self._log.read_text(errors="replace")[-6000:] if self._log.exists() else ""
+        return "\n".join([f"SEED={self._seed}: {what}", *self.history, log])
+
+    # ---------------------------------------- what it left
+
+    def is_exactly_once(self) -> bool:
+        """Return whether it said at each start that it writes exactly once."""
+        said = [line for line in self._log.read_text(errors="replace").splitlines() if "; checkpoint " in line]
+        return bool(said) and all(": exactly_once_v2; " in line for line in said)
+
+    def state(self, store: str) -> Mapping[bytes, bytes]:
+        """Return the content of a store over all tasks, from the segments that the last manifest names."""
+        return self._runner.store(self.config, store)

@@ -1,0 +1,34 @@
+"""What chaos does to an application, as data: kinds of deeds and schedules drawn by seed. Nothing here runs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Final
+
+KILLS: Final = ("worker", "daemon", "source", "commit", "jvm", "program", "application")
+"""Processes that are killed; see `victims` in tests/crash/processes.py."""
+
+EXECUTOR: Final = "executor"
+"""What is killed besides where the master is a cluster."""
+
+BROKER: Final = "broker"
+"""The broker is killed and started again on its data."""
+
+PAUSE: Final = "pause"
+"""The application is paused, input is written, and it is resumed."""
+
+CHANGE: Final = "change"
+"""The program is stopped and another version of it started: an aggregation more, or less."""
+
+CLOSE: Final = "close"
+"""The program is stopped and started again."""
+
+
+def schedule(seed: int, cluster: bool) -> Iterator[str]:
+    """Yield deeds without an end: every kind once, in an order drawn by `seed`, then again in another order."""
+    draw = random.Random(seed)
+    kinds = [*KILLS, BROKER, PAUSE, CHANGE, CLOSE, *([EXECUTOR] if cluster else [])]
+    while True:
+        draw.shuffle(kinds)
+        yield from kinds

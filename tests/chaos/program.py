@@ -1,0 +1,94 @@
+"""The program that chaos strikes: joins, windows, a join by foreign key and a repartition, from topics to topics.
+
+Run as `program.py <configuration as JSON>`; beside keys of StreamsConfig that has `prefix` (of the topics), `version`
+(of the topology), `orders` (a directory) and `to_end`. It runs to the end of its input, or until a file `stop` appears
+in that directory; it pauses while there is a file `pause`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from penstock import (
+    Consumed,
+    Grouped,
+    Joined,
+    JoinWindows,
+    KafkaStreams,
+    Materialized,
+    Produced,
+    Serdes,
+    StreamJoined,
+    StreamsBuilder,
+    TimeWindows,
+    Topology,
+    WindowedSerdes,
+)
+from penstock.host.api import State
+
+INPUTS = ("clicks", "views", "accounts", "orders", "users")
+GROWING, JOINED, TABLES = ("minutes", "letters"), ("pairs", "enriched"), ("owners",)
+OUTPUTS = (*GROWING, *JOINED, *TABLES, "more")
+LETTERS_STORE, ORDERS_STORE = "letters-store", "orders-store"
+MINUTE_MS, NEAR_MS, GRACE_MS = 60_000, 1_000, 1_000_000_000
+_LOOK_SECONDS = 0.05
+
+
+def topology(prefix: str, version: int) -> Topology:
+    """Return the topology; version 2 has an aggregation more than version 1."""
+    text, number = Serdes.string(), Serdes.long()
+    consumed = Consumed.with_(key_serde=text, value_serde=text)
+    produced = Produced.with_(key_serde=text, value_serde=text)
+    grouped = Grouped.with_(key_serde=text, value_serde=text)
+    minutes = TimeWindows.of_size_and_grace(MINUTE_MS, GRACE_MS)
+    builder = StreamsBuilder()
+    clicks, views = builder.stream(f"{prefix}-clicks", consumed), builder.stream(f"{prefix}-views", consumed)
+    accounts, users = builder.table(f"{prefix}-accounts", consumed), builder.table(f"{prefix}-users", consumed)
+    orders = builder.table(f"{prefix}-orders", consumed, Materialized.as_(ORDERS_STORE))
+
+    by_minute = clicks.group_by_key(grouped).windowed_by(minutes).count(Materialized.as_("minutes-store"))
+    windowed = Produced.with_(key_serde=WindowedSerdes.time_windowed(text, MINUTE_MS), value_serde=number)
+    by_minute.to_stream().to(f"{prefix}-minutes", windowed)
+
+    by_letter = clicks.group_by(lambda _, value: value[:1], grouped).count(Materialized.as_(LETTERS_STORE))
+    by_letter.to_stream().to(f"{prefix}-letters", Produced.with_(key_serde=text, value_serde=number))
+
+    near = JoinWindows.of_time_difference_and_grace(NEAR_MS, GRACE_MS)
+    sides = StreamJoined.with_(key_serde=text, value_serde=text, other_value_serde=text)
+    clicks.join(views, lambda click, view: f"{click}+{view}", near, stream_joined=sides).to(f"{prefix}-pairs", produced)
+    of_account = Joined.with_(key_serde=text, value_serde=text, other_value_serde=text)
+    enriched = clicks.left_join(accounts, lambda click, account: f"{click} of {account}", joined=of_account)
+    enriched.to(f"{prefix}-enriched", produced)
+
+    owned = orders.join(users, lambda order, user: f"{order} of {user}", foreign_key_extractor=lambda order: order[:2])
+    owned.to_stream().to(f"{prefix}-owners", produced)
+    if version == 2:
+        more = views.group_by_key(grouped).count(Materialized.as_("more-store"))
+        more.to_stream().to(f"{prefix}-more", Produced.with_(key_serde=text, value_serde=number))
+    return builder.build()
+
+
+def main() -> int:
+    """Run until told to stop, or to the end; return the exit code."""
+    config = json.loads(sys.argv[1])
+    orders, to_end = Path(config.pop("orders")), config.pop("to_end")
+    streams = KafkaStreams(topology(config.pop("prefix"), config.pop("version")), config)
+    if to_end:
+        streams.run_to_end()
+        return 0
+    streams.start()
+    while not (orders / "stop").exists():
+        if streams.state() in (State.ERROR, State.NOT_RUNNING):
+            return 1
+        if (orders / "pause").exists() != streams.is_paused():
+            (streams.resume if streams.is_paused() else streams.pause)()
+        time.sleep(_LOOK_SECONDS)
+    streams.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""The input of chaos, drawn by seed: rounds of records for each topic, in the order in which they are written."""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from penstock.plan.partitioning import partition_for
+from tests.spark.support import InputRecord
+
+PARTITIONS: Final = 2
+_KEYS: Final = tuple(f"u{number}" for number in range(10))
+_START_MS: Final = 1_700_000_000_000
+_ROUND_MS: Final = 20_000
+_STREAM_RECORDS, _TABLE_RECORDS = 60, 12
+
+Row = tuple[str, InputRecord]
+"""A record and the topic that it goes to, without the prefix."""
+
+
+def first_round(seed: int) -> list[Row]:
+    """Return the records of the table that does not change, before all others in time, and the first of the others."""
+    draw = random.Random(f"{seed} first")
+    accounts = [_row(draw, "accounts", f"account{n}", _START_MS - 1_000 + n) for n in range(40)]
+    return accounts + _tables(draw, _START_MS)
+
+
+def round_of(seed: int, number: int) -> list[Row]:
+    """Return the records of a later round, from 1; times overlap between rounds."""
+    draw = random.Random(f"{seed} {number}")
+    start = _START_MS + number * _ROUND_MS
+    streams = [
+        _row(draw, draw.choice(("clicks", "views")), f"{draw.choice('abcdefgh')}{number}.{n}", _time(draw, start))
+        for n in range(_STREAM_RECORDS)
+    ]
+    return streams + _tables(draw, start)
+
+
+def _tables(draw: random.Random, start: int) -> list[Row]:
+    users = [_row(draw, "users", f"name{draw.randrange(1000)}", start + n) for n in range(_TABLE_RECORDS)]
+    orders = []
+    for n in range(_TABLE_RECORDS):
+        order = f"o{draw.randrange(30)}".encode()
+        value = f"{draw.choice(_KEYS)}-{draw.randrange(1000)}".encode() if draw.random() < 0.85 else None
+        orders.append(("orders", InputRecord(order, value, start + n, partition_for(order, PARTITIONS))))
+    return users + orders
+
+
+def _time(draw: random.Random, start: int) -> int:
+    return start + draw.randrange(2 * _ROUND_MS)
+
+
+def _row(draw: random.Random, topic: str, value: str, time: int) -> Row:
+    key = draw.choice(_KEYS)
+    return topic, InputRecord(key.encode(), value.encode(), time, partition_for(key.encode(), PARTITIONS))

@@ -1,0 +1,139 @@
+"""Whatever happens to an application with joins, windows, a join by foreign key and a repartition, it leaves what an
+undisturbed run of the test driver leaves: outputs under read_committed (each record once, where the broker serves
+transactions), stores, positions.
+
+`make test` does a few deeds of a schedule; `make chaos SEED=7 MINUTES=30` goes on for so long, on a real Kafka.
+PENSTOCK_CHAOS_MASTER says where, for example `local-cluster[2,1,1024]`, where executors are killed too.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.record import TopicPartition
+from penstock.testing import TopologyTestDriver
+from tests.chaos import deeds, program, records
+from tests.chaos.chaos import Broker, Chaos
+from tests.spark.support import SparkRunner
+from tests.support.chaos_brokers import EmbeddedBroker, KafkaBroker
+from tests.support.kafka import kafka_is_at_hand
+
+MINUTES = float(os.environ.get("PENSTOCK_CHAOS_MINUTES") or 0)
+_RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+SEED = int(os.environ.get("PENSTOCK_CHAOS_SEED") or zlib.crc32(_RUN.encode()) % 10_000)
+MASTER = os.environ.get("PENSTOCK_CHAOS_MASTER") or "local[2,4]"
+DEEDS_OF_A_SAMPLE = 2
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.crash,
+    pytest.mark.xdist_group("kafka"),
+    pytest.mark.timeout(900 + 120 * MINUTES),
+    pytest.mark.skipif(sys.platform != "linux", reason="processes are found and killed by way of /proc"),
+]
+
+
+@pytest.fixture
+def chaos_broker(tmp_path: Path) -> Iterator[Broker]:
+    """A broker of the test's own, for it is killed; a sample takes the embedded one where there is no Kafka."""
+    with KafkaBroker() if MINUTES or kafka_is_at_hand() else EmbeddedBroker(tmp_path / "broker") as broker:
+        yield broker
+
+
+Rows = dict[str, list[tuple[bytes | None, bytes | None]]]
+
+
+def undisturbed(rows: list[records.Row]) -> tuple[Rows, dict[str, dict[bytes, tuple[Any, int]]]]:
+    """Return keys and values by topic, and the stores, as the test driver gives them for the same input."""
+    written: Rows = {}
+    with TopologyTestDriver(program.topology("x", 1), {"application.id": "x"}) as driver:
+        for topic, record in rows:
+            driver.pipe_bytes(f"x-{topic}", record.key, record.value, record.timestamp)
+        for produced in driver.read_all_bytes():
+            written.setdefault(produced.topic.removeprefix("x-"), []).append((produced.key, produced.value))
+        stores = {}
+        for name in (program.LETTERS_STORE, program.ORDERS_STORE):
+            store = driver.get_timestamped_key_value_store(name)
+            assert store is not None
+            with store.all() as entries:
+                stores[name] = {key.encode(): (entry.value, entry.timestamp) for key, entry in entries}
+    return written, stores
+
+
+def living(found: list[tuple[bytes | None, bytes | None]]) -> dict[bytes | None, bytes]:
+    """Return the entries that a table has after its updates."""
+    return {key: value for key, value in dict(found).items() if value is not None}
+
+
+def is_strictly_growing(found: list[tuple[bytes | None, bytes | None]]) -> bool:
+    """Return whether each count is larger than the one before of its key: none is there twice."""
+    last: dict[bytes | None, int] = {}
+    for key, value in found:
+        count = int.from_bytes(value or b"", "big")
+        if count <= last.get(key, 0):
+            return False
+        last[key] = count
+    return True
+
+
+@pytest.mark.parametrize("seed", [SEED])
+def test_chaos_leaves_no_trace(
+    seed: int, chaos_broker: Broker, unique_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    runner = SparkRunner(chaos_broker.bootstrap_servers, tmp_path)
+    schedule = deeds.schedule(seed, MASTER.startswith("local-cluster"))
+    deadline = time.monotonic() + 60 * MINUTES
+    print(f"SEED={seed} MASTER={MASTER}")
+    try:
+        with Chaos(seed, chaos_broker, runner, unique_name("chaos"), tmp_path, MASTER) as chaos:
+            chaos.live(schedule, lambda done: time.monotonic() > deadline if MINUTES else done == DEEDS_OF_A_SAMPLE)
+            print(*chaos.history, sep="\n")
+        check(chaos, runner)
+    finally:
+        runner.close()
+
+
+def check(chaos: Chaos, runner: SparkRunner) -> None:
+    written, stores = undisturbed(chaos.rows)
+    found = {
+        name: [(record.key, record.value) for record in runner.read(f"{chaos.name}-{name}")] for name in program.OUTPUTS
+    }
+    for name in (*program.GROWING, *program.TABLES):
+        assert living(found[name]) == living(written[name]), name
+    for name in program.JOINED:
+        assert set(found[name]) == set(written[name]), name
+    if chaos.is_exactly_once():
+        assert [name for name in program.GROWING if not is_strictly_growing(found[name])] == []
+        assert [name for name in program.JOINED if Counter(found[name]) != Counter(written[name])] == []
+    letters = {
+        key: (int.from_bytes(value[8:], "big"), int.from_bytes(value[:8], "big"))
+        for key, value in chaos.state(program.LETTERS_STORE).items()
+    }
+    assert letters == stores[program.LETTERS_STORE]
+    orders = {
+        key: (value[8:].decode(), int.from_bytes(value[:8], "big"))
+        for key, value in chaos.state(program.ORDERS_STORE).items()
+    }
+    assert orders == stores[program.ORDERS_STORE]
+    inputs = [TopicPartition(f"{chaos.name}-{name}", p) for name in program.INPUTS for p in range(records.PARTITIONS)]
+    ends = runner.admin.end_offsets(inputs, read_committed=True)
+    reached = runner.manifest(chaos.config).offsets
+    assert {tp: reached[tp.topic][tp.partition] for tp in inputs} == ends
+
+
+def test_every_kind_of_deed_comes_once_before_it_comes_again() -> None:
+    kinds = 1 + len(deeds.KILLS) + 4
+    drawn = list(islice(deeds.schedule(3, cluster=True), 2 * kinds))
+    assert len(set(drawn[:kinds])) == kinds
+    assert Counter(drawn) == dict.fromkeys(drawn, 2)
+    assert drawn == list(islice(deeds.schedule(3, cluster=True), 2 * kinds))
