@@ -434,6 +434,20 @@ KEYS: Mapping[str, ConfigKey] = {
             "Time in ms between deletions of what has been read of topics between DataFrames and the application.",
         ),
         ConfigKey(
+            "penstock.metrics.prometheus.port",
+            _whole(0),
+            None,
+            "low",
+            "Port at which Prometheus can read the metrics, 0 for one that is free; not set: none.",
+        ),
+        ConfigKey(
+            "penstock.metrics.prometheus.host",
+            _text,
+            "127.0.0.1",
+            "low",
+            "Address of this machine at which that port is; 0.0.0.0 for all of them.",
+        ),
+        ConfigKey(
             "log.summary.interval.ms",
             _whole(-1),
             120_000,

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from penstock import __version__
 from penstock.application import ApplicationLife
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsStoppedError
 from penstock.host.api import Host, Staleness, State, StateQueries
 from penstock.host.open import open_host
+from penstock.metrics import Metric, MetricName, streams_metrics
 from penstock.plan.subtopology import StreamPartitioner
 from penstock.plan.topology import Topology
+from penstock.prometheus import PrometheusExporter
 from penstock.serdes import Serde
 from penstock.state.query.metadata import KeyQueryMetadata, LagInfo, StreamsMetadata
 from penstock.state.query.queryable import StoreQueryParameters
@@ -46,8 +49,34 @@ class KafkaStreams(ApplicationLife[Host]):
         self._built = topology.build(self._application_id)
         self._config = self._config.overridden(self._built.config_overrides)
         self._spark = spark
+        self._description = str(topology.describe())
+        self._exporter: PrometheusExporter | None = None
+
+    # ---------------------------------------- metrics
+
+    def metrics(self) -> Mapping[MetricName, Metric]:
+        """Return the metrics of the application as they are now, by their names; see `penstock.metrics`."""
+        state = self.state()
+        facts: dict[str, int | str] = {
+            "version": __version__,
+            "application-id": self._application_id,
+            "topology-description": self._description,
+            "state": state.value,
+            "client-state": list(State).index(state),
+        }
+        return streams_metrics(self._config["client.id"] or self._application_id, facts, self.statistics())
+
+    def _release(self, timeout_ms: int) -> bool:
+        released = super()._release(timeout_ms)
+        if released and self._exporter is not None:
+            self._exporter.close()
+            self._exporter = None
+        return released
 
     def _open_host(self, until_end: bool) -> Host:
+        port: int | None = self._config["penstock.metrics.prometheus.port"]
+        if port is not None:
+            self._exporter = PrometheusExporter(self.metrics, self._config["penstock.metrics.prometheus.host"], port)
         return open_host(self._built, self._config, session=self._spark, until_end=until_end)
 
     # ---------------------------------------- interactive queries

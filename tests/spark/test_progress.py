@@ -8,10 +8,12 @@ import logging
 
 import pytest
 
+from penstock import StreamsBuilder
 from penstock.host.spark.checkpoint import Manifest, TopicFigures
 from penstock.host.spark.figures import Figures, ProgressLog
-from tests.spark.support import SparkRunner, lines, wait_for
-from tests.spark.test_topologies import word_count
+from tests.spark.inline import InlineQuery
+from tests.spark.support import InputRecord, SparkRunner, lines, wait_for
+from tests.spark.test_topologies import TEXT, TEXT_OUT, word_count
 
 
 def manifest(epoch: int) -> Manifest:
@@ -80,3 +82,23 @@ def test_spark_shows_the_nodes_of_each_level(spark_runner: SparkRunner, applicat
     assert name.startswith(f"{application} (level 0: sub-topology 0: KSTREAM-SOURCE-0000000000, KSTREAM-FLATMAPVALUES-")
     for text in (name, shown.getvalue()):
         assert "level 1: sub-topology 1: counts-repartition-source, KSTREAM-AGGREGATE-0000000003" in text
+
+
+@pytest.mark.xdist_group("spark")
+@pytest.mark.parametrize("broker", ["embedded"], indirect=True)
+def test_what_tasks_take_drop_and_write_is_counted(spark_runner: SparkRunner, application: str) -> None:
+    source, target = f"{application}-in", f"{application}-out"
+    spark_runner.create_topics({source: 1, target: 1})
+    spark_runner.write(source, [*lines(["a b", "a"]), InputRecord(None, None, 5_000)])
+    builder = StreamsBuilder()
+    stream = builder.stream(source, consumed=TEXT)
+    stream.group_by_key().count()  # drops what has no key
+    stream.to(target, produced=TEXT_OUT)
+    query = InlineQuery(builder.build(), spark_runner.config(application), spark_runner.admin)
+    query.run_to_end()
+    figures = Figures()
+    figures.take(spark_runner.manifest(spark_runner.config(application)))
+    counted = figures.snapshot()
+    assert counted["consumed"] == {source: (3, 4)}
+    assert counted["produced"] == {target: (3, 4)}
+    assert counted["dropped"] == {"0_0": 3}

@@ -75,7 +75,7 @@ class TaskEntry:
 
 @dataclass(frozen=True)
 class TopicFigures:
-    """Records and bytes taken from one topic in one epoch."""
+    """Records and bytes taken from one topic, or written to it, in one epoch."""
 
     records: int
     bytes: int
@@ -88,7 +88,7 @@ class Manifest:
     tasks: by task id as text. planned_ms, committed_ms: when the epoch was planned and committed. offsets: position
     reached in each topic.
     input: by topic. records_out: records written to topics. printed: what user functions printed. removed: the state of
-    stores that the program has no longer, by `removed_holder`.
+    stores that the program has no longer, by `removed_holder`. output: by topic. dropped: records dropped, by task.
     """
 
     query_id: str
@@ -102,6 +102,8 @@ class Manifest:
     records_out: int = 0
     printed: str = ""
     removed: Mapping[str, TaskEntry] = field(default_factory=dict)
+    output: Mapping[str, TopicFigures] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
 
     def entry(self, task: str) -> TaskEntry:
         """Return what is known of `task`, or of a holder of removed state; before its first commit that is an empty
@@ -383,6 +385,8 @@ def encode_manifest(manifest: Manifest) -> bytes:
         "offsets": manifest.offsets,
         "input": {topic: [figures.records, figures.bytes] for topic, figures in manifest.input.items()},
         "records_out": manifest.records_out,
+        "output": {topic: [figures.records, figures.bytes] for topic, figures in manifest.output.items()},
+        "dropped": dict(manifest.dropped),
         "printed": manifest.printed,
         "removed": {name: entry.fields() for name, entry in manifest.removed.items()},
     }
@@ -398,7 +402,8 @@ def decode_manifest(data: bytes) -> Manifest:
         )
     for kind in ("tasks", "removed"):
         fields[kind] = {name: TaskEntry.of_fields(entry) for name, entry in fields[kind].items()}
-    fields["input"] = {topic: TopicFigures(*figures) for topic, figures in fields["input"].items()}
+    for kind in ("input", "output"):
+        fields[kind] = {topic: TopicFigures(*figures) for topic, figures in fields.get(kind, {}).items()}
     return Manifest(**fields)
 
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.host.spark.checkpoint import Manifest
+from penstock.host.spark.checkpoint import Manifest, TopicFigures
 from penstock.record import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -29,6 +29,9 @@ class Figures:
         self._records_in = 0
         self._records_out = 0
         self._bytes_in = 0
+        self._consumed: dict[str, tuple[int, int]] = {}
+        self._produced: dict[str, tuple[int, int]] = {}
+        self._dropped: Counter[str] = Counter()
         self._recent: deque[Manifest] = deque(maxlen=_RECENT)
 
     @property
@@ -49,6 +52,9 @@ class Figures:
             self._records_in += sum(figures.records for figures in manifest.input.values())
             self._bytes_in += sum(figures.bytes for figures in manifest.input.values())
             self._records_out += manifest.records_out
+            _add(self._consumed, manifest.input)
+            _add(self._produced, manifest.output)
+            self._dropped.update(manifest.dropped)
             self._recent.append(manifest)
 
     def snapshot(self) -> Mapping[str, Any]:
@@ -58,6 +64,7 @@ class Figures:
         over the last epochs with records.
         epoch_ms: how long the last epoch took. lag, planned: records from the position, and from the position at start,
             to the ends at start.
+        consumed, produced: (records, bytes) by topic, dropped: records by task, all since this start.
         """
         with self._lock:
             last, recent = self._last, [m for m in self._recent if m.input]
@@ -73,7 +80,16 @@ class Figures:
                 "records_out": self._records_out,
                 "records_per_second": round(1000 * taken / busy_ms) if busy_ms > 0 else 0,
                 "lag": lag,
+                "consumed": dict(self._consumed),
+                "produced": dict(self._produced),
+                "dropped": dict(self._dropped),
             }
+
+
+def _add(totals: dict[str, tuple[int, int]], figures: Mapping[str, TopicFigures]) -> None:
+    for topic, more in figures.items():
+        records, size = totals.get(topic, (0, 0))
+        totals[topic] = records + more.records, size + more.bytes
 
 
 class ProgressLog:

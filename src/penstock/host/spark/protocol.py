@@ -109,7 +109,7 @@ class TaskControl(NamedTuple):
 
 class TaskReport(NamedTuple):
     """What a task did in an epoch: the head that it began from and its new entry in the manifest; what it took, as
-    (topic, records, bytes); what its functions printed."""
+    (topic, records, bytes); what its functions printed; how many records it dropped."""
 
     task: str
     epoch: int
@@ -118,16 +118,17 @@ class TaskReport(NamedTuple):
     entry: TaskEntry
     input: tuple[tuple[str, int, int], ...] = ()
     printed: str = ""
+    dropped: int = 0
 
     def encode(self) -> bytes:
         """Return the report as a blob."""
-        return encode_message((*self[:4], self.entry.fields(), self.input, self.printed))
+        return encode_message((*self[:4], self.entry.fields(), *self[5:]))
 
     @staticmethod
     def decode(blob: bytes) -> TaskReport:
         """Return the report of a blob."""
-        task, epoch, generation, parent, entry, taken, printed = decode_message(blob)
-        return TaskReport(task, epoch, generation, parent, TaskEntry.of_fields(entry), taken, printed)
+        task, epoch, generation, parent, entry, *others = decode_message(blob)
+        return TaskReport(task, epoch, generation, parent, TaskEntry.of_fields(entry), *others)
 
 
 class SinkControl(NamedTuple):

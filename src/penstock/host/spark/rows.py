@@ -127,6 +127,11 @@ def _decoded_numbers(encoded: tuple[int, str, bytes], count: int) -> Int64Array:
     return numbers
 
 
+def size_of(batch: RecordBatch) -> int:
+    """Return the bytes of the keys and values of `batch`."""
+    return sum(map(len, filter(None, batch.keys))) + sum(map(len, filter(None, batch.values)))
+
+
 def encode_message(value: Any) -> bytes:
     """Return a message of the protocol (tuples of numbers, texts and bytes) as a blob."""
     return marshal.dumps(value, _MARSHAL_VERSION)

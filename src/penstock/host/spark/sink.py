@@ -8,7 +8,7 @@ and writes the manifest: from then on the epoch has happened.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
@@ -25,7 +25,7 @@ from penstock.host.spark.crashpoints import crash_point
 from penstock.host.spark.failures import QueryFailedError, encode_failure
 from penstock.host.spark.protocol import SinkControl, TaskReport
 from penstock.host.spark.recipe import Recipe, load_recipe
-from penstock.host.spark.rows import CONTROL, FAILURE, HEAD, OUTPUT, Row, decode_batch, read_rows
+from penstock.host.spark.rows import CONTROL, FAILURE, HEAD, OUTPUT, Row, decode_batch, read_rows, size_of
 from penstock.host.spark.stage import open_checkpoint, prepare_worker
 from penstock.record import TopicPartition
 
@@ -64,12 +64,12 @@ def sink_class(recipe_bytes: bytes) -> type[SinkBase]:
 
 @dataclass
 class PartitionCommit(WriterCommitMessage):
-    """What one sink partition tells the driver: what it knew of the epoch, the reports that came to it, what it wrote,
-    and a failure that ends the query."""
+    """What one sink partition tells the driver: what it knew of the epoch, the reports that came to it, what it wrote
+    as (topic, records, bytes), and a failure that ends the query."""
 
     control: bytes | None = None
     reports: list[bytes] = field(default_factory=list)
-    records: int = 0
+    output: tuple[tuple[str, int, int], ...] = ()
     failure: bytes | None = None
 
 
@@ -126,7 +126,8 @@ def _write(recipe: Recipe, rows: list[Row]) -> PartitionCommit:
     crash_point("transaction.before", epoch)
     written = _writer(recipe, output[0].task).write(epoch, recipe.query_id, batches)
     crash_point("transaction.after", epoch)
-    result.records = sum(len(batch) for _, _, batch in batches) if written else 0
+    if written:
+        result.output = tuple((each.topic, len(each.batch), size_of(each.batch)) for each in batches)
     return result
 
 
@@ -181,8 +182,10 @@ def commit_epoch(recipe: Recipe, messages: Sequence[PartitionCommit]) -> None:
         committed_ms=SystemClock().milliseconds(),
         tasks={report.task: report.entry for report in reports},
         offsets=control.positions,
-        input=_figures(reports),
-        records_out=sum(message.records for message in messages),
+        input=_figures(each for report in reports for each in report.input),
+        records_out=sum(records for message in messages for _, records, _ in message.output),
+        output=_figures(each for message in messages for each in message.output),
+        dropped={report.task: report.dropped for report in reports if report.dropped},
         printed="".join(report.printed for report in reports),
         removed=before.removed,
     )
@@ -228,10 +231,10 @@ def _check(recipe: Recipe, control: SinkControl, reports: Sequence[TaskReport], 
         )
 
 
-def _figures(reports: Sequence[TaskReport]) -> dict[str, TopicFigures]:
+def _figures(parts: Iterable[tuple[str, int, int]]) -> dict[str, TopicFigures]:
+    """Return records and bytes by topic, added up."""
     totals: dict[str, TopicFigures] = {}
-    for report in reports:
-        for topic, records, size in report.input:
-            total = totals.get(topic, TopicFigures(0, 0))
-            totals[topic] = TopicFigures(total.records + records, total.bytes + size)
+    for topic, records, size in parts:
+        total = totals.get(topic, TopicFigures(0, 0))
+        totals[topic] = TopicFigures(total.records + records, total.bytes + size)
     return totals

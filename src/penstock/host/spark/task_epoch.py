@@ -16,7 +16,7 @@ from penstock.host.spark.crashpoints import crash_point
 from penstock.host.spark.printing import PrintBuffer
 from penstock.host.spark.protocol import TaskControl, TaskReport
 from penstock.host.spark.recipe import Recipe
-from penstock.host.spark.rows import TaskInput
+from penstock.host.spark.rows import TaskInput, size_of
 from penstock.host.spark.task_state import TaskState
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch, TopicPartition
@@ -55,7 +55,7 @@ class TaskEpoch:
         new = iter(inputs)
         first = next(new, None)
         if first is None and not control.carried and control.is_idle():
-            return [], self._report(replace(control.entry, carried=None), "")
+            return [], self._report(replace(control.entry, carried=None), "", 0)
         state = TaskState(self._recipe, self._checkpoint, self._task, control)
         try:
             commit = self._process(state, chain(() if first is None else (first,), new))
@@ -67,7 +67,7 @@ class TaskEpoch:
         due_ms = _earlier(entry.due_ms, self._look_again_ms)
         entry = replace(entry, due_ms=due_ms, carried=self._write_carried(carried), ahead=self._ahead)
         self._write_order(commit)
-        return sent, self._report(entry, printed.text())
+        return sent, self._report(entry, printed.text(), sum(commit.dropped_records.values()))
 
     def _process(self, state: TaskState, inputs: Iterable[TaskInput]) -> TaskCommit:
         recipe, control = self._recipe, self._control
@@ -133,14 +133,13 @@ class TaskEpoch:
     def _count(self, topic: str, batch: RecordBatch) -> None:
         if topic not in self._recipe.topology.repartition_topics:
             records, size = self._input.get(topic, (0, 0))
-            size += sum(map(len, filter(None, batch.keys))) + sum(map(len, filter(None, batch.values)))
-            self._input[topic] = records + len(batch), size
+            self._input[topic] = records + len(batch), size + size_of(batch)
 
-    def _report(self, entry: TaskEntry, printed: str) -> TaskReport:
+    def _report(self, entry: TaskEntry, printed: str, dropped: int) -> TaskReport:
         control = self._control
         taken = tuple((topic, records, size) for topic, (records, size) in self._input.items())
         return TaskReport(
-            str(self._task), control.epoch, self._recipe.generation, control.entry.head, entry, taken, printed
+            str(self._task), control.epoch, self._recipe.generation, control.entry.head, entry, taken, printed, dropped
         )
 
     def _write_order(self, commit: TaskCommit) -> None:
