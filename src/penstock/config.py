@@ -351,7 +351,11 @@ KEYS: Mapping[str, ConfigKey] = {
             "Directory to which each task logs the order in which it takes its records; not set: no log.",
         ),
         ConfigKey(
-            "penstock.batch.max.bytes", _whole(1024), 64 * 1024 * 1024, "medium", "Most bytes of input of one epoch."
+            "penstock.batch.max.bytes",
+            _whole(1024),
+            64 * 1024 * 1024,
+            "medium",
+            "Most bytes of input of one epoch; less is read where tasks send on more than four times as much.",
         ),
         ConfigKey(
             "penstock.max.skew.ms",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.host.spark.planner import UNKNOWN_RECORD_BYTES, Limits, first_quota, next_quota, plan
+from penstock.host.spark.planner import FAN_OUT, UNKNOWN_RECORD_BYTES, Limits, first_quota, next_quota, plan
 from penstock.record import TopicPartition
 
 partitions = st.builds(TopicPartition, st.sampled_from(["a", "b", "c"]), st.integers(0, 3))
@@ -84,12 +84,30 @@ def test_an_epoch_with_little_to_read_does_not_change_the_quota() -> None:
     assert next_quota(800_000, 100, 20, LIMITS) == 800_000
 
 
+def test_an_epoch_that_multiplies_its_records_is_followed_by_smaller_ones() -> None:
+    limits = Limits(64 << 20, 2000)
+    quota = limits.max_bytes
+    sent = []
+    for _ in range(6):
+        sent.append(quota * 100)
+        quota = next_quota(quota, quota, 1, limits, sent[-1])
+    assert sent[1] <= FAN_OUT * limits.max_bytes < sent[0]
+    assert set(sent[1:]) == {sent[1]}
+    few = limits.max_bytes // 2
+    assert next_quota(few, few, 1, limits, limits.max_bytes) == next_quota(few, few, 1, limits)
+
+
 @given(
-    st.integers(1, 10**9), st.integers(0, 10**9), st.integers(0, 10**7), st.integers(1024, 10**9), st.integers(1, 10**6)
+    st.integers(1, 10**9),
+    st.integers(0, 10**9),
+    st.integers(0, 10**7),
+    st.integers(1024, 10**9),
+    st.integers(1, 10**6),
+    st.integers(0, 10**11),
 )
-def test_the_quota_keeps_its_bounds(quota: int, read: int, duration: int, most: int, target: int) -> None:
+def test_the_quota_keeps_its_bounds(quota: int, read: int, duration: int, most: int, target: int, sent: int) -> None:
     limits = Limits(most, target)
     quota = min(quota, most)
-    found = next_quota(quota, read, duration, limits)
+    found = next_quota(quota, read, duration, limits, sent)
     assert 1 <= found <= most
     assert found <= max(quota * 2, 64 * 1024)

@@ -89,6 +89,7 @@ class Manifest:
     reached in each topic.
     input: by topic. records_out: records written to topics. printed: what user functions printed. removed: the state of
     stores that the program has no longer, by `removed_holder`. output: by topic. dropped: records dropped, by task.
+    bytes_sent: what tasks sent to topics and to one another.
     """
 
     query_id: str
@@ -104,6 +105,7 @@ class Manifest:
     removed: Mapping[str, TaskEntry] = field(default_factory=dict)
     output: Mapping[str, TopicFigures] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
+    bytes_sent: int = 0
 
     def entry(self, task: str) -> TaskEntry:
         """Return what is known of `task`, or of a holder of removed state; before its first commit that is an empty
@@ -387,6 +389,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
         "records_out": manifest.records_out,
         "output": {topic: [figures.records, figures.bytes] for topic, figures in manifest.output.items()},
         "dropped": dict(manifest.dropped),
+        "bytes_sent": manifest.bytes_sent,
         "printed": manifest.printed,
         "removed": {name: entry.fields() for name, entry in manifest.removed.items()},
     }

@@ -63,7 +63,7 @@ class InputPlanner:
                 self._record_bytes[topic] = max(figures.bytes / figures.records, 1.0)
         read = sum(figures.bytes for figures in manifest.input.values())
         if duration_ms is not None and read:
-            self._quota = next_quota(self._quota, read, duration_ms, self._limits)
+            self._quota = next_quota(self._quota, read, duration_ms, self._limits, manifest.bytes_sent)
 
     def plan(
         self, positions: Positions, ends: Positions, manifest: Manifest, read_to_ms: int, final: bool

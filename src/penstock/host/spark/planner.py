@@ -22,6 +22,9 @@ _MIN_QUOTA = 64 * 1024
 _FIRST_QUOTA = 16 * 1024 * 1024
 _STEP = 2.0
 
+FAN_OUT = 4
+"""Tasks may send on so many times the most bytes of an epoch's input."""
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -37,11 +40,21 @@ def first_quota(limits: Limits) -> int:
     return min(limits.max_bytes, _FIRST_QUOTA)
 
 
-def next_quota(quota: int, read_bytes: int, duration_ms: int, limits: Limits) -> int:
-    """Return the bytes of the next epoch after one that read `read_bytes` in `duration_ms`.
+def next_quota(quota: int, read_bytes: int, duration_ms: int, limits: Limits, sent_bytes: int = 0) -> int:
+    """Return the bytes of the next epoch after one that read `read_bytes` in `duration_ms` and whose tasks sent on
+    `sent_bytes`.
 
     An epoch in time that did not use half of its quota says nothing; otherwise at most a doubling or a halving a step.
+    Where tasks sent on more than `max_bytes`, the next epoch reads no more than what makes FAN_OUT times that of it.
     """
+    if sent_bytes > limits.max_bytes:
+        bearable = read_bytes * FAN_OUT * limits.max_bytes / sent_bytes
+        least = min(_MIN_QUOTA, limits.max_bytes)
+        return int(max(min(_in_time(quota, read_bytes, duration_ms, limits), bearable), least))
+    return _in_time(quota, read_bytes, duration_ms, limits)
+
+
+def _in_time(quota: int, read_bytes: int, duration_ms: int, limits: Limits) -> int:
     if read_bytes < quota / 2 and duration_ms <= limits.target_ms:
         return quota
     wanted = read_bytes * limits.target_ms / max(duration_ms, 1)

@@ -109,7 +109,8 @@ class TaskControl(NamedTuple):
 
 class TaskReport(NamedTuple):
     """What a task did in an epoch: the head that it began from and its new entry in the manifest; what it took, as
-    (topic, records, bytes); what its functions printed; how many records it dropped."""
+    (topic, records, bytes); what its functions printed; how many records it dropped; the bytes
+    that it sent on."""
 
     task: str
     epoch: int
@@ -119,6 +120,7 @@ class TaskReport(NamedTuple):
     input: tuple[tuple[str, int, int], ...] = ()
     printed: str = ""
     dropped: int = 0
+    sent: int = 0
 
     def encode(self) -> bytes:
         """Return the report as a blob."""

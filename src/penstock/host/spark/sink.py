@@ -185,6 +185,7 @@ def commit_epoch(recipe: Recipe, messages: Sequence[PartitionCommit]) -> None:
         input=_figures(each for report in reports for each in report.input),
         records_out=sum(records for message in messages for _, records, _ in message.output),
         output=_figures(each for message in messages for each in message.output),
+        bytes_sent=sum(report.sent for report in reports),
         dropped={report.task: report.dropped for report in reports if report.dropped},
         printed="".join(report.printed for report in reports),
         removed=before.removed,

@@ -117,7 +117,7 @@ def run_task(
     """Run one task for one epoch, with the global stores to read by name; yield its output as rows, then its report."""
     placement = recipe.placement
     lane = placement.places[task].lane
-    sequence = 0
+    sequence = sent = 0
     output, report = _run(recipe, task, control, inputs, global_stores)
     for topic, partition, batch in output:
         if topic in recipe.topology.repartition_topics:
@@ -128,7 +128,9 @@ def run_task(
         for blob in encode_batch(topic, partition, batch, recipe.config["penstock.row.max.bytes"]):
             yield Row(kind, level, target, lane, sequence, blob)
             sequence += 1
-    yield Row(HEAD, placement.sink_level, lane % placement.sink_partitions, lane, sequence, report.encode())
+            sent += len(blob)
+    head = report._replace(sent=sent).encode()
+    yield Row(HEAD, placement.sink_level, lane % placement.sink_partitions, lane, sequence, head)
 
 
 def _run(
