@@ -10,8 +10,8 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Mapping
+from hashlib import blake2b
 
 from penstock.config import StreamsConfig
 from penstock.errors import TaskCorruptedError
@@ -21,13 +21,10 @@ from penstock.state.api import BaseSnapshot, Changes, EngineStore, RecordContext
 from penstock.state.build import build_store
 from penstock.state.cache import RecordCache
 from penstock.state.memory import MemoryBase
+from penstock.state.restoring import ReadFile, changes_of
 from penstock.state.segment_log import SegmentLog, path
-from penstock.state.segments import Segment, SegmentInfo
+from penstock.state.segments import Segment, decode
 from penstock.task.checkpoint import TaskCheckpoint
-
-ReadSegment = Callable[[SegmentInfo], Segment]
-"""Returns the segment that is asked for, or raises."""
-
 
 MOST_SNAPSHOTS = 256
 """Snapshots of a task that may be read at one time; the oldest beyond are closed."""
@@ -75,16 +72,17 @@ class StandbyTask:
     def __init__(
         self, id: TaskId, stores: Mapping[str, StoreBuilder], config: StreamsConfig, base: SnapshotBase
     ) -> None:
-        """Keep `stores` of the task `id` in `base`, whose stamp is a position of the task's log."""
+        """Keep `stores` of the task `id` in `base`; one that holds other stores is rebuilt."""
         self.id = id
         self._stores = stores
         self._config = config
         self._base = base
+        self._held = blake2b(repr(sorted(stores)).encode(), digest_size=8).digest()
         self._shown: bytes | None = None
         self._newest: StandbySnapshot | None = None
         self._open: deque[weakref.ref[BaseSnapshot]] = deque()
 
-    def update(self, log: SegmentLog, read: ReadSegment) -> None:
+    def update(self, log: SegmentLog, read: ReadFile) -> None:
         """Bring the base to the head of `log`, from where it is or anew.
 
         Raises what `read` raises, and TaskCorruptedError for a log whose last segment does not end a commit; the base
@@ -122,34 +120,36 @@ class StandbyTask:
         self._newest = None
         self._base.close()
 
-    def _follow(self, log: SegmentLog, read: ReadSegment) -> Segment:
+    def _follow(self, log: SegmentLog, read: ReadFile) -> Segment:
         """Apply what is missing, and return the newest segment."""
-        latest: Segment | None = None
-
-        def read_next(info: SegmentInfo) -> Segment:
-            nonlocal latest
-            latest = read(info)
-            return latest
-
-        route = path(log, self._base.stamp())
+        route = path(log, self._position())
         if route.rebuild:
-            self._base.rebuild(partial(_changes, route.segments, read_next), route.segments[-1].last)
-        else:
-            for info in route.segments:
-                segment = read_next(info)
-                self._base.apply(segment.changes, segment.last)
-        newest = log.deltas[-1]
-        return latest if latest is not None and latest.id == newest.id else read(newest)
+            stamp = self._stamp(route.segments[-1].last)
+            self._base.rebuild(lambda: map(self._own, changes_of(route.segments, read)), stamp)
+            return decode(read(log.deltas[-1]), log.deltas[-1].id)
+        segment: Segment | None = None
+        for info in route.segments:
+            segment = decode(read(info), info.id)
+            self._base.apply(self._own(segment.changes), self._stamp(segment.last))
+        return segment or decode(read(log.deltas[-1]), log.deltas[-1].id)
+
+    def _stamp(self, position: bytes) -> bytes:
+        return self._held + position
+
+    def _position(self) -> bytes | None:
+        """Return the position of the base in the log of its task, None if it is empty or holds other stores."""
+        stamp = self._base.stamp()
+        held = len(self._held)
+        return stamp[held:] if stamp is not None and stamp[:held] == self._held else None
+
+    def _own(self, changes: Changes) -> Changes:
+        """Return the changes of the stores that are kept here."""
+        return {name: changed for name, changed in changes.items() if name in self._stores}
 
 
 def empty_store(builder: StoreBuilder, config: StreamsConfig) -> EngineStore:
     """Return a store of the kind that `builder` describes, without entries."""
     return build_store(builder, config, MemoryBase().view(builder.name), RecordCache(0), _no_context, {})
-
-
-def _changes(segments: tuple[SegmentInfo, ...], read: ReadSegment) -> Iterator[Changes]:
-    for info in segments:
-        yield read(info).changes
 
 
 def _clocks_of(newest: Segment) -> Mapping[str, int]:

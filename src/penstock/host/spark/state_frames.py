@@ -8,8 +8,8 @@ nothing here imports pyspark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +24,9 @@ from penstock.host.spark.state_reader import STANDBY_MAP_BYTES
 from penstock.plan.subtopology import TaskId
 from penstock.state.api import StateStore, StoreBuilder
 from penstock.state.lmdb import LmdbBase
+from penstock.state.restoring import ReadFile
 from penstock.state.segment_log import log_from_json
-from penstock.state.segments import Segment, SegmentInfo, decode
+from penstock.state.segments import SegmentInfo
 from penstock.task.standby_task import StandbyTask
 
 if TYPE_CHECKING:
@@ -66,10 +67,10 @@ class StateScan:
             finally:
                 standby.close()
 
-    def _reader(self, task: str) -> Callable[[SegmentInfo], Segment]:
+    def _reader(self, task: str) -> ReadFile:
         files, name = Checkpoint(self.checkpoint), self.store.name
 
-        def read(info: SegmentInfo) -> Segment:
+        def read(info: SegmentInfo) -> bytes:
             data = files.read_segment(task, info.id.hex())
             if data is None:
                 raise StateStoreNotAvailableError(
@@ -77,9 +78,7 @@ class StateScan:
                     f"{info.id.hex()} of task {task} was cleared away. Make the DataFrame anew, or keep more with "
                     "penstock.manifests.retained."
                 )
-            segment = decode(data, info.id)
-            changes = segment.changes
-            return replace(segment, changes={name: changes[name]} if name in changes else {})
+            return data
 
         return read
 

@@ -37,7 +37,7 @@ from penstock.record import TopicPartition
 from penstock.state.api import StoreBuilder
 from penstock.state.lmdb import LmdbBase
 from penstock.state.segment_log import log_from_json
-from penstock.state.segments import Segment, SegmentInfo, decode
+from penstock.state.segments import SegmentInfo
 from penstock.task.standby_task import StandbySnapshot, StandbyTask
 
 _MOST_SLOTS = 64
@@ -257,11 +257,11 @@ class StateReader:
         base = LmdbBase(self._slot.directory / str(task), map_bytes=STANDBY_MAP_BYTES)
         return StandbyTask(task, stores, self._config, base)
 
-    def _read(self, task: str, info: SegmentInfo) -> Segment:
+    def _read(self, task: str, info: SegmentInfo) -> bytes:
         data = self._checkpoint.read_segment(task, info.id.hex())
         if data is None:
             raise _SegmentGoneError(f"{info.id.hex()} of task {task}")
-        return decode(data, info.id)
+        return data
 
 
 class _Slot:
