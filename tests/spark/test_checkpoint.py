@@ -145,6 +145,21 @@ def test_what_no_retained_manifest_names_is_deleted(checkpoint: Checkpoint) -> N
     assert segments(checkpoint) == {"ab", "c", "d", "e"}
 
 
+def test_large_files_of_carried_rows_are_kept_for_a_few_epochs(checkpoint: Checkpoint) -> None:
+    for epoch in range(1, 13):
+        carried = {}
+        for task, size in (("0_0", 2 << 20), ("0_1", 100)):
+            places = {"t": [[0, 0, size // 2, 0], [1, size // 2, size // 2, 0]]}
+            carried[task] = TaskEntry(carried={"id": f"{epoch}", "places": places, "held": [], "sends": True})
+            checkpoint.write_segment(task, f"{epoch}", b"", never)
+        write(checkpoint, epoch, carried)
+    clearing = cleaner(checkpoint, retained=100)
+    for epoch in (11, 12):
+        assert clearing.clean(epoch) == 1
+    assert segments(checkpoint) == {str(epoch) for epoch in range(3, 13)}
+    assert len(checkpoint.list_segments("0_1")) == 12
+
+
 def test_nothing_is_deleted_within_the_retention(checkpoint: Checkpoint) -> None:
     checkpoint.write_segment("0_0", "a", b"", never)
     for epoch in (1, 2, 3):

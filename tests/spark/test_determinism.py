@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from penstock import Materialized, StreamsBuilder, Topology
+from penstock import Grouped, Materialized, StreamsBuilder, Topology
 from penstock.host.spark.failures import QueryFailedError, failure_in
 from tests.spark.inline import InlineQuery
 from tests.spark.support import InputRecord, SparkRunner, lines
@@ -43,6 +43,16 @@ def numbers_kept(source: str) -> Topology:
     return builder.build()
 
 
+def numbers_carried(source: str, target: str) -> Topology:
+    """A sub-topology that feeds itself with what differs, and writes what does not."""
+    builder = StreamsBuilder()
+    texts = builder.stream(source, consumed=TEXT)
+    pairs = Grouped.with_(key_serde=TEXT.key_serde, value_serde=TEXT.value_serde).with_name("numbers")
+    counted = texts.map_values(numbered).group_by(lambda _, value: value, pairs).count()
+    counted.to_stream().map_values(str).merge(texts).to(target, produced=TEXT_OUT)
+    return builder.build()
+
+
 def error_of(query: InlineQuery) -> Exception:
     with pytest.raises(QueryFailedError) as caught:
         query.run_to_end()
@@ -69,6 +79,15 @@ def test_state_that_differs_names_the_store(
     spark_runner.write(topics[0], [InputRecord(b"k", b"x", 1_000)])
     query = InlineQuery(numbers_kept(topics[0]), spark_runner.config(application, CHECKED), spark_runner.admin)
     assert "store numbers (node KSTREAM-AGGREGATE-0000000001) got b'k' = " in str(error_of(query))
+
+
+def test_rows_for_the_next_epoch_that_differ_name_their_topic(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    spark_runner.write(topics[0], lines(["x"]))
+    query = InlineQuery(numbers_carried(*topics), spark_runner.config(application, CHECKED), spark_runner.admin)
+    expected = f"carries to the next epoch differ, for topics {application}-numbers-repartition"
+    assert expected in str(error_of(query))
 
 
 def test_only_the_epochs_of_the_sample_run_twice(

@@ -9,7 +9,26 @@ from pathlib import Path
 
 import pytest
 
-from penstock import Consumed, Joined, JoinWindows, Produced, Serdes, StreamJoined, StreamsBuilder, Topology
+from penstock import (
+    BufferConfig,
+    Consumed,
+    EmitStrategy,
+    Grouped,
+    Joined,
+    JoinWindows,
+    Materialized,
+    Processor,
+    ProcessorContext,
+    Produced,
+    PunctuationType,
+    Record,
+    Serdes,
+    StreamJoined,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+    Topology,
+)
 from penstock.plan.partitioning import partition_for
 from penstock.record import ConsumerRecord
 from penstock.testing import TopologyTestDriver
@@ -215,3 +234,79 @@ def test_a_run_to_the_end_waits_for_nothing_that_may_still_come(
     query.restart(until_end=True)
     query.run_to_end()
     assert order(spark_runner, prefix) == [5]
+
+
+def closed_windows(prefix: str) -> Topology:
+    """Counts of windows of ten ms when they are closed, by the emit strategy and by suppression."""
+    builder = StreamsBuilder()
+    grouped = builder.stream(f"{prefix}-days", Consumed.with_(key_serde=STRING, value_serde=STRING)).group_by_key(
+        Grouped.with_(key_serde=STRING, value_serde=STRING)
+    )
+    windows = TimeWindows.of_size_with_no_grace(10)
+    closing = grouped.windowed_by(windows).emit_strategy(EmitStrategy.on_window_close())
+    final = closing.count(Materialized.as_("final").with_retention(DAY_MS))
+    suppressed = (
+        grouped.windowed_by(windows)
+        .count(Materialized.as_("counts"))
+        .suppress(Suppressed.until_window_closes(BufferConfig.unbounded()))
+    )
+    for name, table in (("final", final), ("suppressed", suppressed)):
+        told = table.to_stream().map(lambda window, count, name=name: (name, f"{window.window.start}:{count}"))
+        told.to(f"{prefix}-out", TEXT_OUT)
+    return builder.build()
+
+
+def test_final_results_are_throttled_by_planned_time_and_none_comes_without_a_record(
+    spark_runner: SparkRunner, application: str, prefix: str, tmp_path: Path
+) -> None:
+    clock = FileClock(tmp_path / "clock")
+    config = spark_runner.config(application)
+    query = InlineQuery(closed_windows(prefix), config, spark_runner.admin, clock=clock)
+
+    def seen_after(*times: int) -> dict[str, list[str]]:
+        spark_runner.write(f"{prefix}-days", [InputRecord(b"k0", b"v", time) for time in times])
+        query.run_to_end()
+        query.restart()
+        output = output_by_key(spark_runner, prefix)
+        return {name: [value for value, _ in rows] for name, rows in output.items()}
+
+    assert seen_after(5, 6) == {}
+    clock.advance(999)
+    assert seen_after(25) == {"suppressed": ["0:2"]}
+    clock.advance(60_000)
+    assert seen_after() == {"suppressed": ["0:2"]}
+    assert seen_after(26) == {"suppressed": ["0:2"], "final": ["0:2"]}
+
+
+class Ticking(Processor):
+    """Says the time by its wall clock every 100 ms."""
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        context.schedule(100, PunctuationType.WALL_CLOCK_TIME, self.tick)
+
+    def tick(self, now: int) -> None:
+        self.context.forward(Record("k0", str(now), now))
+
+    def process(self, record: Record) -> None:
+        self.context.forward(record)
+
+
+def test_punctuations_by_wall_clock_come_on_idle_input_by_planned_time(
+    spark_runner: SparkRunner, application: str, prefix: str, tmp_path: Path
+) -> None:
+    clock = FileClock(tmp_path / "clock")
+    builder = StreamsBuilder()
+    source = builder.stream(f"{prefix}-days", Consumed.with_(key_serde=STRING, value_serde=STRING))
+    source.process(Ticking).to(f"{prefix}-out", TEXT_OUT)
+    query = InlineQuery(builder.build(), spark_runner.config(application), spark_runner.admin, clock=clock)
+    query.run_to_end()
+    clock.advance(99)
+    assert not query.epoch()
+    clock.advance(1)
+    query.run_to_end()
+    query.restart()
+    clock.advance(250)
+    query.run_to_end()
+    told = [time for _, time in output_by_key(spark_runner, prefix)["k0"]]
+    assert sorted(told) == [1_000_100] * PARTITIONS + [1_000_350] * PARTITIONS

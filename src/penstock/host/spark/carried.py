@@ -96,8 +96,12 @@ def carried_ranges(manifest: Manifest, placement: Placement) -> Mapping[TaskId, 
 
 def carried_bytes(manifest: Manifest) -> int:
     """Return the bytes of all rows that `manifest` has carried."""
-    carried = (entry.carried for entry in manifest.tasks.values() if entry.carried is not None)
-    return sum(place[2] for each in carried for places in each["places"].values() for place in places)
+    return sum(file_bytes(entry.carried) for entry in manifest.tasks.values() if entry.carried is not None)
+
+
+def file_bytes(carried: Mapping[str, Any]) -> int:
+    """Return the size of a file of carried rows, given what the manifest says of it."""
+    return sum(length for places in carried["places"].values() for _, _, length, _ in places)
 
 
 def read_carried(checkpoint: Checkpoint, ranges: Iterable[CarriedRange]) -> Iterator[TaskInput]:

@@ -2,18 +2,27 @@
 of files an epoch.
 
 Runs in the source process, after an epoch is in Spark's commit log. A segment that is named by one manifest and not by
-the next is named by none after: so what an expired manifest names and the next does not is garbage. Files of attempts
+the next is named by none after: so what an expired manifest names and the next does not is garbage. Files of carried
+rows serve one epoch: large ones are kept for fewer epochs. Files of attempts
 that never came into a manifest are found by looking at the directory of one task an epoch: what is older than the
 oldest retained manifest and not named by it.
 """
 
 from __future__ import annotations
 
+from penstock.host.spark.carried import file_bytes
 from penstock.host.spark.checkpoint import Checkpoint, Manifest
 from penstock.host.spark.recipe import Recipe
 
 _DELETIONS = 200
 """Files deleted in one epoch at most."""
+
+_CARRIED_RETAINED = 10
+"""Epochs of which large files of carried rows are kept: a replay needs those of the last one, a copy that is being made
+some more."""
+
+_LARGE_BYTES = 1024 * 1024
+"""Size from which a file of carried rows is large."""
 
 _MARGIN_MS = 600_000
 """How much the clocks of workers and of the file system may differ."""
@@ -32,18 +41,32 @@ class Cleaner:
 
     def clean(self, epoch: int) -> int:
         """Clear what the commit of `epoch` made superfluous; return the number of files deleted."""
+        deleted = self._drop_carried(epoch - _CARRIED_RETAINED)
         keep_from = epoch - self._retained + 1
         if keep_from <= 1:
-            return 0
+            return deleted
         if self._oldest is None:
             self._oldest = self._checkpoint.first_epoch()
-        deleted = 0
         while self._oldest < keep_from and deleted < _DELETIONS:
             deleted += self._expire(self._oldest)
             self._oldest += 1
         if deleted < _DELETIONS and self._tasks:
             deleted += self._sweep(self._tasks[epoch % len(self._tasks)], self._oldest, _DELETIONS - deleted)
         return deleted
+
+    def _drop_carried(self, epoch: int) -> int:
+        """Delete the large files of rows that `epoch` carried to the next."""
+        manifest = self._read(epoch) if epoch > 0 else None
+        if manifest is None:
+            return 0
+        files = [
+            (task, entry.carried["id"])
+            for task, entry in manifest.tasks.items()
+            if entry.carried is not None and file_bytes(entry.carried) >= _LARGE_BYTES
+        ]
+        for task, file in files:
+            self._checkpoint.delete_segment(task, file)
+        return len(files)
 
     def _expire(self, epoch: int) -> int:
         expired, successor = self._read(epoch), self._read(epoch + 1)

@@ -48,7 +48,11 @@ def check_same(spec: SubtopologySpec, checkpoint: Checkpoint, first: TaskResult,
         first: the result that goes on.
         second: the result of the second run.
     """
-    found = _different_output(spec, first, second) or _different_state(spec, checkpoint, first, second)
+    found = (
+        _different_output(spec, first, second)
+        or _different_state(spec, checkpoint, first, second)
+        or _different_carried(first, second)
+    )
     if found is not None:
         report = first.report
         raise NonDeterministicError(
@@ -103,6 +107,14 @@ def _different_state(
             )
     nodes = [node.name for node in spec.nodes if isinstance(node, ProcessorSpec)]
     return f"what the task remembers of times and punctuations differs (nodes {', '.join(nodes)})"
+
+
+def _different_carried(first: TaskResult, second: TaskResult) -> str | None:
+    ours, theirs = first.report.entry.carried, second.report.entry.carried
+    if (ours and ours["id"]) == (theirs and theirs["id"]):
+        return None
+    topics = sorted({*(ours["places"] if ours else ()), *(theirs["places"] if theirs else ())})
+    return f"the records that it carries to the next epoch differ, for topics {', '.join(topics)}"
 
 
 def _changes(checkpoint: Checkpoint, task: str, entry: TaskEntry) -> Iterator[tuple[str, bytes, bytes | None]]:
