@@ -388,6 +388,23 @@ def test_the_global_stores_are_made_anew_where_the_program_has_others(
 
 
 @EMBEDDED
+def test_the_global_stores_are_made_anew_with_their_topic(
+    spark_runner: SparkRunner, application: str, prefix: str
+) -> None:
+    query = InlineQuery(enriched(prefix), spark_runner.config(application), spark_runner.admin)
+    old = [InputRecord(b"c1", b"old", 1_000), InputRecord(b"c2", b"gone", 1_000), InputRecord(b"c3", b"gone", 1_000)]
+    spark_runner.write(f"{prefix}-names", old)
+    query.run_to_end()
+    spark_runner.admin.delete_topics([f"{prefix}-names"])
+    spark_runner.create_topics({f"{prefix}-names": PARTITIONS})
+    spark_runner.write(f"{prefix}-names", [InputRecord(b"c1", b"new", 1_000)])
+    spark_runner.write(f"{prefix}-orders", [InputRecord(None, who + b" order", 2_000) for who in (b"c1", b"c2")])
+    query.run_to_end()
+    named = [record.value for record in spark_runner.read(f"{prefix}-named")]
+    assert named == [b"c1 order by new", b"c2 order by None"]
+
+
+@EMBEDDED
 def test_a_global_store_is_read_from_outside(spark_runner: SparkRunner, application: str, prefix: str) -> None:
     config, topology = spark_runner.config(application), enriched(prefix)
     names = StoreQueryParameters.from_name_and_type("names", QueryableStoreTypes.key_value_store())

@@ -6,8 +6,8 @@ all read it in transactions that stand there. An epoch is planned when the one b
 the base where it was, or rebuilds it from the topics.
 
 The stamp of the base has the positions, and the clocks of the stores with them. A base of another checkpoint of the
-application, of other global stores, or ahead of the epoch (the checkpoint was restored from a copy) begins empty. A
-stamp of a later driver means that this worker is a zombie.
+application, of other global stores, or ahead of the epoch (the checkpoint was restored from a copy, or a topic was made
+anew) begins empty. A stamp of a later driver means that this worker is a zombie.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ reads is decided in `input_plan`; here are the brokers, the clock and the files 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,8 @@ from penstock.host.spark.topic_ends import TopicEnds
 from penstock.host.spark.waiting import held_bytes, lagging_inputs
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
+
+_log = logging.getLogger(__name__)
 
 STOP_FILE, STOPPED_FILE = "stop", "stopped"
 """Files of the control directory: the driver asks for no more epochs; the source process has seen it, between two
@@ -207,13 +210,15 @@ class Planning:
         return manifest
 
     def _global_positions(self, start: EpochOffset, ends: dict[TopicPartition, int]) -> dict[str, list[int]]:
-        """Return how far the global topics are read with the next epoch: to their ends, and never back."""
+        """Return how far the global topics are read with the next epoch: to their ends. One that ends before its
+        position was made anew, and so are the global stores on each machine."""
         positions: dict[str, list[int]] = {}
         for tp in self._recipe.global_inputs:
             before = start.global_positions.get(tp.topic, [])
             reached = before[tp.partition] if tp.partition < len(before) else 0
-            self._ends.check({tp: reached}, ends)
-            positions.setdefault(tp.topic, []).append(max(reached, ends[tp]))
+            if ends[tp] < reached:
+                _log.warning("Topic %s was made anew: the global stores are read again from their topics.", tp.topic)
+            positions.setdefault(tp.topic, []).append(ends[tp])
         return positions
 
     def _is_due(self, manifest: Manifest, now: int, waits: bool) -> bool:
