@@ -1,5 +1,5 @@
-"""Writes docs/coverage.md: every public name of Kafka Streams' kstream, processor, state and Topology API against what
-the package offers.
+"""Writes docs/coverage.md: every public name of Kafka Streams' kstream, processor, query, state and Topology API against
+what the package offers.
 
     python scripts/coverage.py           write the page
     python scripts/coverage.py --check   fail if the page is not what would be written
@@ -27,16 +27,17 @@ NAMES = ROOT / "scripts" / "kafka_api" / "kafka-streams-4.3.0.txt"
 DECISIONS = ROOT / "scripts" / "kafka_api" / "coverage.toml"
 
 PACKAGES = {
-    "": "Topology and StreamsBuilder",
+    "": "Topology, StreamsBuilder, and what KafkaStreams is asked and answers",
     "kstream": "kstream",
     "processor": "processor",
     "processor.api": "processor.api",
+    "query": "query",
     "state": "state",
 }
 INTRODUCTION = """# What of Kafka Streams' API is there
 
-Every public class and method of Kafka Streams 4.3.0 in the packages `kstream`, `processor` and `state`, and of
-`Topology` and `StreamsBuilder`. `scripts/coverage.py` writes this page: it looks each name up in the package, under its
+Every public class and method of Kafka Streams 4.3.0 in the packages `kstream`, `processor`, `query` and `state`, and
+of `Topology` and `StreamsBuilder`. `scripts/coverage.py` writes this page: it looks each name up in the package, under its
 own name in snake_case unless `scripts/kafka_api/coverage.toml` names another.
 """
 
