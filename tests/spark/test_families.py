@@ -1,5 +1,6 @@
-"""Each family of operators over several partitions, tasks and epochs, with restarts on the way, in both executions where
-the order could differ: what it ends with is what the test driver ends with. Spark's part is played in this process; see `inline.py`.
+"""Each family of operators over several partitions, tasks and epochs, with restarts on the way: what it ends with is
+what the test driver ends with; in both executions where the order could differ. Spark's part is played in this process,
+see `inline.py`.
 
 Tables are compared by their last entries, streams and joins without regard to the order of their records.
 """

@@ -202,8 +202,12 @@ class InlineHost:
                 return source
         return None
 
+    def _log_of(self, source: SourceSpec, topic: str) -> str:
+        """Return by what the offsets of a topic are counted: as in Kafka's driver, a pattern counts as one topic."""
+        return topic if source.pattern is None else source.pattern.pattern
+
     def _enqueue(self, source: SourceSpec, topic: str, record: _Record) -> None:
-        log = topic if source.pattern is None else source.pattern.pattern  # as in Kafka, a pattern counts as one topic
+        log = self._log_of(source, topic)
         if topic not in self._queues:
             self._queues[topic] = _Queue(topic)
             self._task.add_source_topic(topic, source.name)

@@ -2,9 +2,10 @@
 and record cache live as long.
 
 Kafka's driver commits after each record, also of those that follow from one; of records with one time it takes the one
-that came first; its record cache, which is never full, shows entries for ever that the store below has dropped; and it
-makes punctuations due only when its clock is advanced. Where a result depends on that, this driver says what is to be
-expected of the Spark host; everything else it has from the driver that all conformance cases are checked against.
+that came first; it counts the offsets of a pattern as those of one topic; its record cache, which is never full, shows
+entries for ever that the store below has dropped; and it makes punctuations due only when its clock is advanced. Where
+a result depends on that, this driver says what is to be expected of the Spark host; everything else it has from the
+driver that all conformance cases are checked against.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from penstock import StreamsConfig, Topology
 from penstock.clock import Clock
 from penstock.host.inline import PARTITION, InlineHost
 from penstock.host.spark.placement import place, resolve_patterns
-from penstock.plan.subtopology import BuiltTopology
+from penstock.plan.subtopology import BuiltTopology, SourceSpec
 from penstock.record import RecordBatch
 from penstock.task.checkpoint import TaskCheckpoint
 from penstock.task.punctuation import EpochSchedules, LivingSchedules, Schedules
@@ -62,6 +63,9 @@ class _EpochHost(InlineHost):
 
     def _make_task(self, checkpoint: TaskCheckpoint, schedules: Schedules) -> StreamTask:
         return super()._make_task(checkpoint, EpochSchedules(checkpoint.schedules))
+
+    def _log_of(self, source: SourceSpec, topic: str) -> str:
+        return topic
 
     def _commit(self) -> None:
         super()._commit()
