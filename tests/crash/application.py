@@ -8,7 +8,6 @@ of the checkpoint. Every wait has a bound, and so has the number of starts. What
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 import time
@@ -148,13 +147,8 @@ class Application:
 
     def _last_epoch(self, moment: str) -> int:
         """Return the last epoch that is planned, in a manifest or committed; -1 if none is."""
-        directories = {"planned": "spark/offsets", "manifest": "manifests", "committed": "spark/commits"}
-        directory = self._checkpoint / directories[moment]
-        return (
-            max((int(name) for name in os.listdir(directory) if name.isdigit()), default=-1)
-            if directory.exists()
-            else -1
-        )
+        files = {"planned": "spark/*/offsets/*", "manifest": "manifests/*", "committed": "spark/*/commits/*"}
+        return max((int(path.name) for path in self._checkpoint.glob(files[moment]) if path.name.isdigit()), default=-1)
 
     def _kill(self, order: Kill, program_pid: int) -> bool:
         """Kill the victim, chosen by seed where there are several; return whether there was one."""

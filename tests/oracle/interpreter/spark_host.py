@@ -268,8 +268,9 @@ class SparkCases:
         carried = any(entry.carried is not None for entry in manifest.tasks.values())
         if manifest.epoch == 0 or carried or ((due := manifest.due_ms()) is not None and due <= clock.milliseconds()):
             return False
-        planned = _planned(settings, manifest.query_id)
-        if planned.epoch != manifest.epoch:
+        logged = Checkpoint(settings.checkpoint_directory()).planned_offset(manifest.query_id)
+        planned = None if logged is None else EpochOffset.from_json(orjson.loads(logged.splitlines()[-1]))
+        if planned is None or planned.epoch != manifest.epoch:
             return False
         positions = {
             TopicPartition(topic, number): offset
@@ -354,13 +355,6 @@ def _content(
     context = RecordContext(0, (), NO_METADATA)
     view = base.view(builder.name)
     return content(build_store(builder, settings, view, RecordCache(0), lambda: context, dict(remembered)), case)
-
-
-def _planned(settings: StreamsConfig, query_id: str) -> EpochOffset:
-    """Return the offset of the last epoch that Spark has logged."""
-    location = Path(Checkpoint(settings.checkpoint_directory()).spark_location(query_id))
-    newest = max((path for path in (location / "offsets").iterdir() if path.name.isdigit()), key=lambda p: int(p.name))
-    return EpochOffset.from_json(orjson.loads(newest.read_text().splitlines()[-1]))
 
 
 def _after(ends: Ends, topic: str, records: int) -> Ends:
