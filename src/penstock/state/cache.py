@@ -162,7 +162,10 @@ class NamedCache:
         """Evict the eldest entries until the caches of the task are within their bound or this one is empty."""
         owner, entries = self._owner, self._entries
         while owner.size_bytes > owner.max_bytes and entries:  # each turn removes an entry, though a flush may put some
-            self._evict_eldest()
+            if self._dirty:
+                self._evict_eldest()
+            else:
+                self._drop_eldest(owner.size_bytes - owner.max_bytes)
 
     def flush(self) -> None:
         """Hand on all dirty entries and keep them as clean ones; deleted ones leave."""
@@ -214,6 +217,18 @@ class NamedCache:
         if key in self._dirty and context is not None:
             del self._dirty[key]
             self._flush([key], [value], [context])
+
+    def _drop_eldest(self, excess: int) -> None:
+        """Drop the eldest entries, none of them dirty, until `excess` bytes are free or none is left."""
+        take, changed, freed = self._entries.popitem, self._sorted.changed, 0
+        for _ in range(len(self._entries)):
+            if freed >= excess:
+                break
+            key, (_, _, size) = take(last=False)
+            changed(key)
+            freed += size
+        self.size_bytes -= freed
+        self._owner.size_bytes -= freed
 
     def _flush(self, keys: list[bytes], values: list[bytes | None], contexts: list[RecordContext]) -> None:
         """Hand on the entries given, and behind them the dirty ones."""

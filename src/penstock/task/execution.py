@@ -36,8 +36,9 @@ MAXIMUM_SCALE = 1 << 40
 
 MAXIMUM_ROWS = 1 << 18
 """Rows that run through the columns at once, after operators that multiply them: bounds the memory of a run."""
-MAXIMUM_SERIALIZED_ROWS = 1 << 20
-"""Rows that are counted at once: bounds how far the record cache is over its bound in between."""
+MAXIMUM_SERIALIZED_ROWS = 1 << 18
+"""Rows that are counted at once: bounds how far record cache and uncommitted changes are over their bounds in
+between."""
 MAXIMUM_MIXED_ROWS = 1 << 14
 """Rows of a mixed run that are processed before the record cache is brought within its bound."""
 FIRST_ROWS = 1 << 12
