@@ -1,5 +1,5 @@
-"""Writes docs/coverage.md: every public name of Kafka Streams' kstream, processor, query, state and Topology API against
-what the package offers.
+"""Writes docs/coverage.md: every public name of Kafka Streams' kstream, processor, query, state and Topology API, and
+what the package offers for it.
 
     python scripts/coverage.py           write the page
     python scripts/coverage.py --check   fail if the page is not what would be written
@@ -37,8 +37,8 @@ PACKAGES = {
 INTRODUCTION = """# What of Kafka Streams' API is there
 
 Every public class and method of Kafka Streams 4.3.0 in the packages `kstream`, `processor`, `query` and `state`, and
-of `Topology` and `StreamsBuilder`. `scripts/coverage.py` writes this page: it looks each name up in the package, under its
-own name in snake_case unless `scripts/kafka_api/coverage.toml` names another.
+of `Topology` and `StreamsBuilder`. `scripts/coverage.py` writes this page: it looks each name up in the package, under
+its own name in snake_case unless `scripts/kafka_api/coverage.toml` names another.
 """
 
 

@@ -4,10 +4,12 @@ away."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from penstock import QueryableStoreTypes, StoreQueryParameters, open_state
+from penstock import QueryableStoreTypes, StoreQueryParameters, open_state, savepoints
 from penstock.config import StreamsConfig
 from penstock.errors import (
     InvalidStateStoreError,
@@ -158,3 +160,36 @@ def test_readers_of_one_machine_do_not_disturb_one_another(
     with open_state(topology, config) as again:
         assert again.store(COUNTS).get("a") == 3
         assert again.staleness().epoch == spark_runner.manifest(config).epoch
+
+
+def test_a_savepoint_is_read_as_a_checkpoint_is(
+    spark_runner: SparkRunner, config: StreamsConfig, topics: tuple[str, str], tmp_path: Path
+) -> None:
+    topology = word_count(*topics)
+    query = InlineQuery(topology, config, spark_runner.admin)
+    for number in (1, 2):
+        spark_runner.write(topics[0], lines(["a"]))
+        query.run_to_end()
+        savepoints.take(config, str(tmp_path / str(number)))
+    for number in (1, 2):
+        saved = {**config.given(), "penstock.checkpoint.dir": str(tmp_path / str(number))}
+        with open_state(topology, saved) as state:
+            assert state.store(COUNTS).get("a") == number
+
+
+def test_the_first_manifest_of_a_life_that_has_not_begun_is_not_read(
+    spark_runner: SparkRunner, config: StreamsConfig, topics: tuple[str, str]
+) -> None:
+    topology = word_count(*topics)
+    query = InlineQuery(topology, config, spark_runner.admin)
+    spark_runner.write(topics[0], lines(["a"]))
+    query.run_to_end()
+    checkpoint, manifest = Checkpoint(config.checkpoint_directory()), spark_runner.manifest(config)
+    next_life = replace(manifest, query_id="next", epoch=manifest.epoch + 1, tasks={})
+    with open_state(topology, config) as before:
+        assert before.store(COUNTS).get("a") == 1
+        checkpoint.write_manifest(next_life, lambda: None)
+        with open_state(topology, config) as after:
+            for state in (before, after):
+                assert state.store(COUNTS).get("a") == 1
+                assert state.staleness().epoch == manifest.epoch

@@ -10,18 +10,24 @@ from penstock.host.spark.checkpoint import Checkpoint, Manifest, Metadata
 
 def last_manifest(checkpoint: Checkpoint, metadata: Metadata) -> Manifest:
     """Return the last manifest of the life of `metadata`; raises TaskCorruptedError if the checkpoint is not whole."""
-    epoch = checkpoint.last_epoch()
-    manifest = checkpoint.read_manifest(epoch, metadata.query_id)
-    if manifest is not None and manifest.query_id != metadata.query_id and epoch > metadata.start_epoch:
-        epoch -= 1  # the first manifest of a life that did not begin
-        manifest = checkpoint.read_manifest(epoch, metadata.query_id)
-    spark_planned = epoch == metadata.start_epoch or checkpoint.planned_offset(metadata.query_id) is not None
-    if manifest is None or manifest.query_id != metadata.query_id or not spark_planned:
+    manifest = manifest_of_life(checkpoint, metadata, checkpoint.last_epoch())
+    if manifest is None or (
+        manifest.epoch != metadata.start_epoch and checkpoint.planned_offset(metadata.query_id) is None
+    ):
         raise TaskCorruptedError(
             f"The checkpoint {checkpoint.uri} is not whole: manifests, metadata and Spark's own checkpoint do not "
             "belong together. Restore the whole directory from one copy, or delete it to start anew."
         )
     return manifest
+
+
+def manifest_of_life(checkpoint: Checkpoint, metadata: Metadata, epoch: int) -> Manifest | None:
+    """Return the last manifest of the life of `metadata` where `epoch` is that of the last of all; None if it is not
+    there. One manifest more may be that of a life that did not begin."""
+    manifest = checkpoint.read_manifest(epoch, metadata.query_id)
+    if manifest is not None and manifest.query_id != metadata.query_id and epoch > metadata.start_epoch:
+        manifest = checkpoint.read_manifest(epoch - 1, metadata.query_id)
+    return manifest if manifest is not None and manifest.query_id == metadata.query_id else None
 
 
 def planned_epoch(checkpoint: Checkpoint, metadata: Metadata) -> int | None:

@@ -31,7 +31,8 @@ from penstock.errors import (
     StateStoreNotAvailableError,
     TaskCorruptedError,
 )
-from penstock.host.spark.checkpoint import Checkpoint, Manifest
+from penstock.host.spark.checkpoint import Checkpoint, Manifest, Metadata
+from penstock.host.spark.manifests import manifest_of_life
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 from penstock.state.api import StoreBuilder
@@ -64,10 +65,15 @@ class StoredTasks:
     """Which tasks a checkpoint has, and the layout of the stores of each of its sub-topologies. groups: the partitions
     of topics that a task reads, where they are not those of its own number."""
 
-    query_id: str
+    metadata: Metadata
     tasks: tuple[TaskId, ...]
     layouts: Mapping[int, Mapping[str, str]]
     groups: Mapping[TaskId, tuple[TopicPartition, ...]]
+
+    @property
+    def query_id(self) -> str:
+        """The life of the checkpoint that runs."""
+        return self.metadata.query_id
 
     def with_store(self, name: str) -> list[TaskId]:
         """Return the tasks that have the store `name`, by partition."""
@@ -89,7 +95,7 @@ def stored_tasks(checkpoint: Checkpoint) -> StoredTasks:
         for name, group in shape.get("partitions of tasks", {}).items()
     }
     layouts = {int(id): stores for id, stores in shape["stores"].items()}
-    return StoredTasks(metadata.query_id, tasks, layouts, groups)
+    return StoredTasks(metadata, tasks, layouts, groups)
 
 
 class StateReader:
@@ -202,7 +208,7 @@ class StateReader:
             epoch = self._checkpoint.last_epoch()
             if self._manifest is not None and (self._manifest.query_id, self._last_epoch) == (stored.query_id, epoch):
                 return
-            manifest = self._newest_of(stored.query_id, epoch)
+            manifest = manifest_of_life(self._checkpoint, stored.metadata, epoch)
             if manifest is not None:
                 if self._stored is not None and self._stored.query_id != stored.query_id:
                     self._close_tasks()  # tasks of another life may have other stores
@@ -212,14 +218,6 @@ class StateReader:
             f"The manifests of {self._checkpoint.uri} are cleared away faster than they are read: set "
             f"penstock.manifests.retained higher than {self._config['penstock.manifests.retained']}."
         )
-
-    def _newest_of(self, query_id: str, epoch: int) -> Manifest | None:
-        """Return the newest manifest of the life `query_id`: the first of the next life is there before it begins."""
-        for each in range(epoch, max(epoch - 2, -1), -1):
-            manifest = self._checkpoint.read_manifest(each, query_id)
-            if manifest is not None and manifest.query_id == query_id:
-                return manifest
-        return None
 
     # ---------- tasks
 
