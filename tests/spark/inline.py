@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,7 @@ class InlineQuery:
         self._offsets, self._commits = location / "offsets", location / "commits"
         self._offsets.mkdir(parents=True, exist_ok=True)
         self._commits.mkdir(exist_ok=True)
+        (location / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
         logged = sorted(self._offsets.iterdir(), key=lambda file: int(file.name))
         self._offset_log: list[dict[str, Any]] = [json.loads(file.read_text().splitlines()[-1]) for file in logged]
         self._committed = len(list(self._commits.iterdir()))
@@ -92,7 +94,7 @@ class InlineQuery:
             (self._offsets / str(len(self._offset_log))).write_text(f"v1\n{{}}\n{json.dumps(end)}")
             self._offset_log.append(end)
         self.run(self._start(), end)
-        (self._commits / str(self._committed)).touch()
+        (self._commits / str(self._committed)).write_text('v1\n{"nextBatchWatermarkMs":0}')
         self._committed += 1
         self._reader.commit(end)
         return True

@@ -347,3 +347,27 @@ def test_an_epoch_of_which_nobody_has_seen_anything_is_given_up(
     query.run_to_end()
     assert [record.key for record in spark_runner.read(topics[1])] == [b"zz"]
     assert counts(spark_runner, config, "counts") == {"zz": 1}
+
+
+@pytest.mark.spark
+def test_spark_finishes_such_an_epoch_too(
+    spark_runner: SparkRunner,
+    broker: RunningBroker,
+    application: str,
+    topics: tuple[str, str],
+    crash: Callable[..., Crash],
+) -> None:
+    kafka_only(broker)
+    config = spark_runner.config(application)
+    query = InlineQuery(counting(*topics, "counts"), config, spark_runner.admin)
+    query.run_to_end()
+    spark_runner.write(topics[0], lines(["a b c d e f g h"]))
+    crash(0, at="manifest.before_write")
+    with pytest.raises(KilledError):
+        query.run_to_end()
+    spark_runner.write(topics[0], lines(["a zz"]))
+    spark_runner.run(counting(*topics, "counts", "new", only="zz"), config)
+    words = [record.key for record in spark_runner.read(topics[1])]
+    assert sorted(words) == [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h", b"zz"]
+    assert counts(spark_runner, config, "counts") == {**dict.fromkeys("abcdefgh", 1), "zz": 1}
+    assert counts(spark_runner, config, "new") == {"zz": 1}

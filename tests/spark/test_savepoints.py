@@ -4,6 +4,7 @@ dropped. Played in one process."""
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from penstock import (
     Joined,
     JoinWindows,
     Materialized,
+    QueryableStoreTypes,
     SessionWindows,
+    StoreQueryParameters,
     Stores,
     StreamJoined,
     StreamsBuilder,
@@ -23,8 +26,11 @@ from penstock import (
     Suppressed,
     TimeWindows,
     Topology,
+    open_state,
     savepoints,
 )
+from penstock.cli.main import main
+from penstock.cli.program import load_program
 from penstock.errors import IncompatibleCheckpointError, LockError, StreamsError
 from penstock.host.spark.checkpoint import Checkpoint
 from penstock.host.spark.checkpoint_lock import lock_checkpoint
@@ -139,6 +145,90 @@ def test_diff_says_what_a_change_means_before_it_runs(
         (counting("in", "out", "counts"), offline), (counting("in", "out", "counts", "new"), offline)
     )
     assert (programs.kept, programs.new) == (("counts",), ("new",))
+
+
+def test_stop_look_edit_go_on(spark_runner: SparkRunner, application: str, topics: tuple[str, str]) -> None:
+    """As the first papers on Kafka Streams describe it: run, stop, look at intermediate values, edit, go on."""
+    config = spark_runner.config(application)
+    first, second = counting(*topics, "counts"), counting(*topics, "counts", "with-a", only="a")
+    spark_runner.write(topics[0], lines(["apple pear", "apple"], partitions=2))
+    InlineQuery(first, config, spark_runner.admin).run_to_end()
+    counts_store = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
+    with open_state(first, config) as state:
+        assert dict(state.store(counts_store).all()) == {"apple": 2, "pear": 1}
+    told = savepoints.diff(second, config, config).lines()
+    assert told[:2] == ["store counts keeps its state", "store with-a is new and begins empty"]
+    spark_runner.write(topics[0], lines(["apple plum"]))
+    InlineQuery(second, config, spark_runner.admin).run_to_end()
+    with open_state(second, config) as state:
+        assert dict(state.store(counts_store).all()) == {"apple": 3, "pear": 1}
+    assert counts(spark_runner, config, "with-a") == {"apple": 1}
+
+
+PROGRAM = """
+from penstock import *
+text = Serdes.string()
+lines = StreamsBuilder()
+words = lines.stream({source!r}, Consumed.with_(key_serde=text, value_serde=text)).flat_map_values(str.split)
+grouped = words.group_by(lambda _, word: word, Grouped.with_(key_serde=text, value_serde=text).with_name("words"))
+{stores}
+topology = lines.build()
+config = {config!r}
+"""
+
+
+def test_the_commands_do_the_same(
+    spark_runner: SparkRunner,
+    application: str,
+    topics: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config = dict(spark_runner.config(application).given())
+
+    def program(name: str, *stores: str) -> str:
+        counted = "\n".join(f'grouped.count(materialized=Materialized.as_("{store}"))' for store in stores)
+        (tmp_path / name).write_text(PROGRAM.format(source=topics[0], stores=counted, config=config))
+        return str(tmp_path / name)
+
+    def penstock(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setenv("COLUMNS", "200")
+        monkeypatch.setattr(sys, "argv", ["penstock", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return int(ended.value.code or 0), capsys.readouterr().out
+
+    old, new = program("old.py", "counts", "other"), program("new.py", "counts", "third")
+    spark_runner.write(topics[0], lines(["a b"]))
+    InlineQuery(load_program(Path(old)).topology, StreamsConfig(config), spark_runner.admin).run_to_end()
+    assert penstock("diff", old) == (0, "nothing changes\n")
+    for arguments in (("diff", new), ("diff", old, new)):
+        code, shown = penstock(*arguments)
+        assert code == 0
+        assert "store other is no longer in the program; its state is kept until it is dropped by name" in shown
+        assert "store third is new and begins empty" in shown
+    saved = str(tmp_path / "saved" / "one")
+    assert penstock("savepoint", "take", old, saved)[1].startswith(f"Took savepoint {saved}: {application} as of epoch")
+    assert "one" in penstock("savepoint", "list", str(tmp_path / "saved"))[1]
+    shown = penstock("savepoint", "inspect", saved)[1]
+    assert "timestamped_key_value" in shown
+    assert topics[0] in shown
+    elsewhere = ("--config", f"penstock.checkpoint.dir={tmp_path}/elsewhere")
+    code, shown = penstock("savepoint", "restore", saved, new, "--partitions", "3", *elsewhere)
+    assert (code, "Start the application to go on." in shown) == (0, True)
+    assert penstock("diff", new, *elsewhere)[0] == 1  # the topic has two partitions
+    shown = penstock("diff", old, "--checkpoint", f"{tmp_path}/elsewhere")[1]
+    assert "REFUSED: store counts has its keys in 3 partitions" in shown
+    again = ("--config", f"penstock.checkpoint.dir={tmp_path}/again")
+    assert penstock("savepoint", "restore", saved, new, "--rescale", *again)[0] == 0
+    query = InlineQuery(
+        load_program(Path(new)).topology,
+        StreamsConfig({**config, "penstock.checkpoint.dir": f"{tmp_path}/again"}),
+        spark_runner.admin,
+    )
+    query.run_to_end()
+    assert penstock("savepoint", "drop", new, "other", *again) == (0, "Dropped the state of store other.\n")
 
 
 # ---------- keys divided anew

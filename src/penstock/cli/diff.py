@@ -36,8 +36,7 @@ def diff(
         evolution = savepoints.diff_programs(
             (program.topology, configured), (changed.topology, changed.configured(overrides))
         )
-    lines = evolution.lines()
-    for line in lines or ["nothing changes"]:
+    for line in evolution.lines() if evolution.differences else ["nothing changes"]:
         out.print(line, markup=False)
     if evolution.refused:
         raise typer.Exit(FAILED)

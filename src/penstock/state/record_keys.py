@@ -51,7 +51,8 @@ def record_key_reader(builder: StoreBuilder, default_key_serde: Serde | None) ->
     stored_key = _stored_key(builder)
     if isinstance(builder.value_serde, SubscriptionWrapperSerde):
         return lambda key: foreign_key_of(stored_key(key))
-    inner = _inner(builder.key_serde or default_key_serde)
+    serde = builder.key_serde or default_key_serde
+    inner = _inner(None if serde is None else serde.with_defaults(default_key_serde, None))
     return lambda key: inner(stored_key(key))
 
 

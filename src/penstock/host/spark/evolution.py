@@ -56,7 +56,10 @@ class Evolution:
     removed_stores: Mapping[str, RemovedStore] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
-        """Return what happens, for people: a line for each store that is touched, then what differs besides."""
+        """Return what happens, for people: a line for each store that is touched, then what differs besides; or why
+        nothing can happen."""
+        if self.refused:
+            return [f"REFUSED: {reason}" for reason in self.refused]
         said = {
             "keeps its state": self.kept,
             "keeps its state, which goes over to another task": self.moved,
@@ -66,8 +69,7 @@ class Evolution:
             "was removed before; its state is still kept": self.waiting,
         }
         lines = [f"store {name} {what}" for what, names in said.items() for name in names]
-        lines += [f"REFUSED: {reason}" for reason in self.refused]
-        return lines + [line for line in self.differences if not line.startswith("stores / ")]
+        return lines + [line for line in self.differences if not line.startswith(("stores / ", "formats / "))]
 
 
 class _Store(NamedTuple):
@@ -134,6 +136,7 @@ def _partitions(shape: Shape) -> dict[str, tuple[int, ...]]:
 
 def _refusals(before: Shape, now: Shape, removed: Mapping[str, RemovedStore]) -> Iterator[str]:
     old, new = _stores(before), _stores(now)
+    yield from _other_formats(before, now)
     own_groups = before.get("partitions of tasks", {}), now.get("partitions of tasks", {})
     for name, store in new.items():
         if name in old:
@@ -165,6 +168,18 @@ def _refusals(before: Shape, now: Shape, removed: Mapping[str, RemovedStore]) ->
                         "under a store"
                     )
                     break
+
+
+def _other_formats(before: Shape, now: Shape) -> Iterator[str]:
+    """Yield what stands in the way of stores whose serdes write other bytes now, as far as both are known."""
+    known = before.get("formats", {})
+    for name, formats in now.get("formats", {}).items():
+        for what, old, new in zip(("keys", "values"), known.get(name, (None, None)), formats, strict=True):
+            if old is not None and new is not None and old != new:
+                yield (
+                    f"store {name} has {what} as {old}, and the program reads them as {new} now: give the new one "
+                    f"another name, or run a program without it and drop it: penstock savepoint drop {name}"
+                )
 
 
 def _origins(before: Shape, now: Shape, removed: Mapping[str, RemovedStore]) -> dict[str, Origin]:

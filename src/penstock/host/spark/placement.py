@@ -21,6 +21,7 @@ from penstock.plan.copartition import enforce_copartitioning
 from penstock.plan.partition_grouper import BY_NUMBER, PartitionGrouper, partition_groups
 from penstock.plan.subtopology import BuiltTopology, NodeSpec, SinkSpec, SourceSpec, SubtopologySpec, TaskId
 from penstock.record import TopicPartition
+from penstock.serdes.format import format_of
 
 
 class Place(NamedTuple):
@@ -309,6 +310,11 @@ def shape(topology: BuiltTopology, placement: Placement) -> dict[str, Any]:
         "stores": {
             str(spec.id): {name: store.layout for name, store in sorted(spec.stores.items())}
             for spec in topology.subtopologies
+        },
+        "formats": {
+            name: [format_of(store.key_serde), format_of(store.value_serde)]
+            for spec in topology.subtopologies
+            for name, store in sorted(spec.stores.items())
         },
     }
 

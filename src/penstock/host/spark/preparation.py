@@ -80,9 +80,7 @@ def prepare(
     check_installed(config["penstock.state.base"])
     application_id = str(config.required("application.id"))
     topics = admin.topics()
-    topology = resolve_patterns(built, topics, internal_topics(built, application_id)).without_data_frames()
-    placement = place(topology, topics, parallelism, configured_grouper(config))
-    _check_sink_topics(topology, topics, config)
+    topology, placement = _placed(built, config, topics, parallelism)
     metadata = checkpoint.read_metadata()
     evolution = None if metadata is None else _evolution(metadata, topology, placement, checkpoint)
     goes_on = metadata is not None and evolution is not None and _is_same_life(metadata, evolution, placement, config)
@@ -92,20 +90,10 @@ def prepare(
     ends = admin.end_offsets(_inputs(topology, placement), read_committed=True)
     known = {} if metadata is None else _positions(checkpoint, metadata, topics)
     begin = _begin(topology, placement, config, admin, ends, clock, known)
-    recipe = Recipe(
-        config=config,
-        topology=topology,
-        placement=placement,
-        topic_partitions={**topics, **placement.source_partitions},
-        begin={},
-        checkpoint=checkpoint.uri,
-        checkpoint_id="",
-        query_id="",
-        generation=checkpoint.take_generation(),
-        transactional=transactional,
-        control_directory=control_directory,
-        clock=clock,
-    )
+    partitions = {**topics, **placement.source_partitions}
+    where, generation = checkpoint.uri, checkpoint.take_generation()
+    run = where, "", "", generation, transactional, control_directory, clock
+    recipe = Recipe(config, topology, placement, partitions, {}, *run)
     program = dump_program(recipe)
     if metadata is not None:
         earlier = lives.unfinished(checkpoint, metadata, recipe, plan_digest(program))
@@ -113,18 +101,41 @@ def prepare(
             return Prepared(earlier, guarantee, last_manifest(checkpoint, metadata), {}, finishes=True)
     if transactional:
         _make_commits_topic(admin, topics, commits_topic(application_id), placement.sink_partitions, config)
-    now = shape(topology, placement)
-    if metadata is None or evolution is None:
-        metadata = lives.first_life(checkpoint, recipe, now, begin, program)
-    elif goes_on:
+    if metadata is not None and goes_on:
         metadata = lives.same_life(checkpoint, metadata, recipe, program)
     else:
-        _tell(evolution, checkpoint)
-        metadata = lives.next_life(checkpoint, metadata, recipe, evolution, now, begin, program)
-    last = last_manifest(checkpoint, metadata)
+        metadata = _new_life(checkpoint, metadata, recipe, evolution, begin, program)
     checkpoint.forget_other_lives(metadata)
     checkpoint.forget_unfinished_start(metadata.query_id)
-    return Prepared(lives.of_life(recipe, metadata), guarantee, last, ends)
+    return Prepared(lives.of_life(recipe, metadata), guarantee, last_manifest(checkpoint, metadata), ends)
+
+
+def _placed(
+    built: BuiltTopology, config: StreamsConfig, topics: Mapping[str, int], parallelism: int
+) -> tuple[BuiltTopology, Placement]:
+    """Return the topology with its patterns resolved, and the places of its tasks; raises as `prepare`."""
+    internal = internal_topics(built, str(config.required("application.id")))
+    topology = resolve_patterns(built, topics, internal).without_data_frames()
+    placement = place(topology, topics, parallelism, configured_grouper(config))
+    _check_sink_topics(topology, topics, config)
+    return topology, placement
+
+
+def _new_life(
+    checkpoint: Checkpoint,
+    metadata: Metadata | None,
+    recipe: Recipe,
+    evolution: Evolution | None,
+    begin: Mapping[str, list[int]],
+    program: bytes,
+) -> Metadata:
+    """Make the checkpoint, or go over to the next life of it, and say what that means."""
+    now = shape(recipe.topology, recipe.placement)
+    if metadata is None or evolution is None:
+        return lives.first_life(checkpoint, recipe, now, begin, program)
+    lines = "\n".join(f"  {line}" for line in evolution.lines())
+    _log.warning("The program has changed; it goes on with the checkpoint %s:\n%s", checkpoint.uri, lines)
+    return lives.next_life(checkpoint, metadata, recipe, evolution, now, begin, program)
 
 
 def internal_topics(topology: BuiltTopology, application_id: str) -> frozenset[str]:
@@ -158,11 +169,6 @@ def _positions(checkpoint: Checkpoint, metadata: Metadata, topics: Mapping[str, 
     is made anew, it is another topic."""
     positions = {**metadata.begin, **last_manifest(checkpoint, metadata).offsets}
     return {topic: offsets for topic, offsets in positions.items() if topic in topics}
-
-
-def _tell(evolution: Evolution, checkpoint: Checkpoint) -> None:
-    lines = "\n".join(f"  {line}" for line in evolution.lines())
-    _log.warning("The program has changed; it goes on with the checkpoint %s:\n%s", checkpoint.uri, lines)
 
 
 def _warn_of_keys(config: StreamsConfig) -> None:
