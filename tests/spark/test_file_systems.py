@@ -16,6 +16,7 @@ import pytest
 from penstock.errors import ConfigError
 from penstock.host.spark import planning, sink, task_epoch, task_state
 from penstock.host.spark.checkpoint import checkpoint_of
+from penstock.host.spark.driver import SparkHost
 from tests.spark.crashes import Crashes, KilledError
 from tests.spark.inline import InlineQuery
 from tests.spark.support import SparkRunner, lines
@@ -69,6 +70,26 @@ def test_counts_are_exact_with_a_checkpoint_elsewhere(
     assert manifest.epoch - checkpoint.first_epoch() < 4
     assert checkpoint.local_path is None
     assert [path.name for path in (tmp_path / "spark" / application).iterdir()] == [query.recipe.query_id]
+
+
+def test_cleaning_up_leaves_the_checkpoint_of_spark(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str], tmp_path: Path
+) -> None:
+    own = Path(spark_runner.config(application)["state.dir"]) / application
+    values = {
+        "penstock.checkpoint.dir": f"fsspec+file://{tmp_path}/checkpoint",
+        "penstock.spark.checkpoint.dir": str(own / "spark"),
+    }
+    config = spark_runner.config(application, values)
+    query = InlineQuery(word_count(*topics), config, spark_runner.admin)
+    spark_runner.write(topics[0], lines(["a b"], partitions=2))
+    query.run_to_end()
+    SparkHost(word_count(*topics).build(application), config).clean_up()
+    assert not (own / "bases").exists()
+    query.restart()
+    spark_runner.write(topics[0], lines(["a"], partitions=2))
+    query.run_to_end()
+    assert final(spark_runner.read(topics[1])) == {"a": 2, "b": 1}
 
 
 def test_spark_needs_a_place_that_hadoop_knows(

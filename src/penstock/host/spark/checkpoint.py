@@ -192,6 +192,11 @@ class Checkpoint:
         """The directory where it is on a local file system, None elsewhere."""
         return self._files.local_path
 
+    @property
+    def local_paths(self) -> tuple[str, ...]:
+        """The directories of it, and of Spark's own, that are on a local file system."""
+        return tuple(path for path in (self._files.local_path, self._spark.local_path) if path is not None)
+
     def spark_location(self, query_id: str) -> str:
         """Return where Spark keeps its own checkpoint of the life `query_id`, as Hadoop names it; raises ConfigError
         where that cannot."""

@@ -143,9 +143,10 @@ class SparkHost:
         self._take_lock()
         try:
             directory = self._directory.absolute()
-            kept = Path(self._checkpoint.local_path or directory / "lock")
+            kept = [directory / "lock", *map(Path, self._checkpoint.local_paths)]
+            spared = {each for path in kept for each in (path, *path.parents)}
             for path in directory.iterdir() if directory.is_dir() else ():
-                if path not in (kept, *kept.parents):
+                if path not in spared:
                     _delete(path)
         finally:
             self._release()
