@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError as Code
+from confluent_kafka import KafkaException, Producer
 
 from penstock.client.api import NewTopic, OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, ConfluentFetcher, ConfluentProducer
+from penstock.client.confluent.connection import Connection
 from penstock.config import StreamsConfig
 from penstock.errors import (
     BrokerNotFoundError,
@@ -260,3 +262,16 @@ def test_a_key_that_the_client_refuses_is_named_and_its_value_is_not(key: str, v
         ConfluentProducer(StreamsConfig({"bootstrap.servers": "x:1", "security.protocol": "SSL", key: value}))
     assert isinstance(refused.value, ConfigError | KafkaError)
     assert value not in f"{refused.value}{refused.value.__cause__}"
+
+
+def test_a_call_is_made_again_while_the_broker_lags_behind_the_client() -> None:
+    connection = Connection({"bootstrap.servers": "localhost:1"}, 60_000)
+    answers = [KafkaException(Code(Code.UNKNOWN_LEADER_EPOCH)), KafkaException(Code(Code.FENCED_LEADER_EPOCH)), None]
+
+    def ask() -> str:
+        refusal = answers.pop(0)
+        if refusal is not None:
+            raise refusal
+        return "answer"
+
+    assert connection.call("asking", ask) == "answer"

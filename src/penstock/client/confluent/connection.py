@@ -131,6 +131,8 @@ def passing(code: Code) -> bool:
     return bool(code.retriable()) or code.code() in (
         Code.LEADER_NOT_AVAILABLE,
         Code.NOT_LEADER_FOR_PARTITION,
+        Code.FENCED_LEADER_EPOCH,
+        Code.UNKNOWN_LEADER_EPOCH,  # the broker has yet to hear of the leader that this client knows
         Code.COORDINATOR_NOT_AVAILABLE,
         Code.COORDINATOR_LOAD_IN_PROGRESS,
         Code.NOT_COORDINATOR,
