@@ -100,6 +100,22 @@ def test_spark_connect_is_refused(
     assert found in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("master", "path", "told"),
+    [
+        ("spark://somewhere:7077", "/tmp/checkpoint", True),
+        ("spark://somewhere:7077", None, False),
+        ("local[2,4]", "/tmp/checkpoint", False),
+        ("local-cluster[2,1,1024]", "/tmp/checkpoint", False),
+    ],
+)
+def test_a_checkpoint_that_other_machines_may_not_see_is_told(
+    caplog: pytest.LogCaptureFixture, master: str, path: str | None, told: bool
+) -> None:
+    session.warn_of_local_checkpoint(master, path)
+    assert [record.args for record in caplog.records] == ([(path, master)] if told else [])
+
+
 def test_a_classic_session_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_REMOTE", raising=False)
     session.check_classic(None, StreamsConfig({"application.id": "app"}))

@@ -160,6 +160,10 @@ class DataFrameQueries:
                     raise known[0]
                 raise StreamsError(f"The Spark query between {topic} and a DataFrame failed: {readable(text)}")
 
+    def forget_lost(self) -> None:
+        """Forget the queries of a JVM that is gone."""
+        self._running.clear()
+
     def stop(self) -> None:
         """Stop all queries; a batch that runs is given up, and run again at the next start."""
         for query in self._running.values():

@@ -262,6 +262,7 @@ class SparkHost:
     def _open_session(self) -> SparkSession:
         """Return the session that there is, or make one; its executors have the code of the program."""
         opened = self._session.open()
+        session.warn_of_local_checkpoint(str(opened.sparkContext.master), self._checkpoint.local_path)
         if self._config["penstock.spark.send.code"]:
             send_code(opened.sparkContext, list(sys.modules.values()))
         return opened
@@ -327,6 +328,7 @@ class SparkHost:
             )
             error.__cause__ = raised
             self._session.forget_lost()
+            self._data_frames.forget_lost()
             return error
         except Exception as raised:
             return raised

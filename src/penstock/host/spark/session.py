@@ -7,6 +7,7 @@ exceptions. A program that `spark-submit` has started gets the session that its 
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -25,6 +26,8 @@ from pyspark.sql import SparkSession
 
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, StreamsError
+
+_log = logging.getLogger(__name__)
 
 MINIMUM_SPARK = (4, 2)
 MINIMUM_JAVA = 17
@@ -115,6 +118,20 @@ def is_local(master: str) -> bool:
     """Return whether all processes of Spark are on this machine, started by the program: local[...] and
     local-cluster[...]."""
     return master.startswith("local")
+
+
+def warn_of_local_checkpoint(master: str, local_path: str | None) -> None:
+    """Say in the log where a checkpoint on this machine's file system is to be read by other machines.
+
+    local_path: the directory of the checkpoint, None where it is elsewhere.
+    """
+    if local_path is not None and not is_local(master):
+        _log.warning(
+            "The checkpoint %s is a directory, and the master is %s: every machine of the cluster must see it at that "
+            "place. Else set penstock.checkpoint.dir to a URI that all of them can read, such as hdfs:// or s3://.",
+            local_path,
+            master,
+        )
 
 
 def check_java() -> None:
