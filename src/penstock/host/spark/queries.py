@@ -136,12 +136,12 @@ class CheckpointQueries:
     def all_local_store_partition_lags(self) -> dict[str, dict[int, LagInfo]]:
         """Return how far each partition of each store is behind its source topics, by store and partition; asks the
         brokers how far these go. Raises KafkaError if they do not answer."""
-        manifest = self._reader.newest()
+        manifest, stored = self._reader.current()
         settled = self._settled(manifest)
         needed = {
             (name, task.partition): self._needed(name, task, manifest)
             for name in self._builders
-            for task in self._reader.stored().with_store(name)
+            for task in stored.with_store(name)
         }
         admin = ConfluentAdmin(self._config)
         try:
@@ -173,7 +173,8 @@ class CheckpointQueries:
         """
         self._check_known(store_name)
         host = HostInfo.build_from_endpoint(self._config["application.server"])
-        partitions = len(self._reader.stored().with_store(store_name))
+        _, stored = self._reader.current()
+        partitions = len(stored.with_store(store_name))
         chosen = None if partitioner is None else partitioner(store_name, key, None, partitions)
         if chosen:
             return KeyQueryMetadata(host, frozenset(), min(chosen))
@@ -191,7 +192,8 @@ class CheckpointQueries:
         )
 
     def _needed(self, store_name: str, task: TaskId, manifest: Manifest) -> list[TopicPartition]:
-        group = self._reader.stored().groups.get(task)
+        _, stored = self._reader.current()
+        group = stored.groups.get(task)
         return source_partitions(self._built, store_name, task.partition, manifest.offsets, group)
 
     def _settled(self, manifest: Manifest) -> Mapping[str, list[int]]:
@@ -199,6 +201,8 @@ class CheckpointQueries:
         with self._lock:
             if self._settled_life != manifest.query_id:
                 self._settled_life, self._settled_epoch, self._settled_offsets = manifest.query_id, -1, {}
+            if manifest.epoch < self._settled_epoch:  # another thread has read a newer one meanwhile
+                return settled_offsets(self._built, manifest, {})
             if manifest.epoch > self._settled_epoch:
                 self._settled_epoch = manifest.epoch
                 self._settled_offsets = settled_offsets(self._built, manifest, self._settled_offsets)
@@ -228,8 +232,8 @@ class CheckpointQueries:
                 f"Store {store_name} is a global store, which is not in the checkpoint: read it with store(), or read "
                 "the topic that it is kept from."
             )
-        manifest = self._reader.newest()
-        tasks = self._reader.stored().with_store(store_name)
+        manifest, stored = self._reader.current()
+        tasks = stored.with_store(store_name)
         if not tasks:
             raise _not_there(store_name)
         builder = self._builders[store_name]

@@ -162,19 +162,19 @@ class StateReader:
         with self._lock:
             return self._newest()
 
-    def stored(self) -> StoredTasks:
-        """Return which tasks the checkpoint has; raises as `read`."""
+    def current(self) -> tuple[Manifest, StoredTasks]:
+        """Return the newest manifest that is known, and which tasks it is of; raises as `read`."""
         with self._lock:
-            self._newest()
+            manifest = self._newest()
             assert self._stored is not None
-            return self._stored
+            return manifest, self._stored
 
     def retained(self) -> list[Manifest]:
         """Return all manifests that are there, the oldest first; raises as `read`."""
         with self._lock:
-            newest, query_id = self._newest().epoch, self.stored().query_id
-            first = self._checkpoint.first_epoch()
-            found = [self._checkpoint.read_manifest(epoch, query_id) for epoch in range(max(first, 1), newest + 1)]
+            newest = self._newest()
+            epochs = range(max(self._checkpoint.first_epoch(), 1), newest.epoch + 1)
+            found = [self._checkpoint.read_manifest(epoch, newest.query_id) for epoch in epochs]
             return [manifest for manifest in found if manifest is not None]
 
     def close(self) -> None:
