@@ -23,6 +23,7 @@ STANDSTILL_SECONDS = 300.0
 
 _MOST_ENDINGS = 6
 _BROKER_AWAY_SECONDS = 2.0
+_VICTIM_SECONDS = 30.0
 _ROOT = Path(__file__).parents[2]
 
 
@@ -120,12 +121,19 @@ class Chaos:
                 self._kill(deed)
 
     def _kill(self, victim: str) -> None:
+        """Kill a victim, once there is one: a program that has just been started has no workers yet."""
         running = self._running
         assert running is not None
-        found = victims(victim, running.pid, self._processes.running())
-        chosen = found if victim == "application" else self._draw.sample(found, min(len(found), 1))
-        if sum(kill(process.pid) for process in chosen) == 0:
-            self._note(f"no {victim} was there")
+
+        def struck() -> bool:
+            found = victims(victim, running.pid, self._processes.running())
+            chosen = found if victim == "application" else self._draw.sample(found, min(len(found), 1))
+            return sum(kill(process.pid) for process in chosen) > 0
+
+        try:
+            wait_for(struck, _VICTIM_SECONDS)
+        except TimeoutError:
+            self._note(f"no {victim} came")
 
     # ---------------------------------------- input
 
@@ -157,6 +165,8 @@ class Chaos:
         def committed() -> bool:
             nonlocal starts
             if self._running is None or self._running.poll() is not None:
+                if self._running is not None and self._running.returncode > 0:
+                    self._note(self._last_error())
                 starts += 1
                 assert starts <= _MOST_ENDINGS, self._story("it ends again and again")
                 self._start()
@@ -182,6 +192,11 @@ class Chaos:
             wait_for(condition, STANDSTILL_SECONDS)
         except TimeoutError:
             raise AssertionError(self._story("it stands still")) from None
+
+    def _last_error(self) -> str:
+        """Return the last line of the log that tells of an error."""
+        lines = self._log.read_text(errors="replace").splitlines()
+        return next((line for line in reversed(lines) if "Error" in line or line.startswith("ERROR")), "no error told")
 
     def _note(self, what: str) -> None:
         self.history.append(f"{time.monotonic() - self._begun:.1f} {what}")
