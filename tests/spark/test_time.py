@@ -35,6 +35,7 @@ from penstock.testing import TopologyTestDriver
 from tests.spark.crashes import Crashes, KilledError
 from tests.spark.inline import InlineQuery
 from tests.spark.support import InputRecord, SparkRunner
+from tests.support.brokers import RunningBroker
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -121,6 +122,7 @@ def output_by_key(runner: SparkRunner, prefix: str) -> dict[str, list[tuple[str,
 @pytest.mark.parametrize(("seed", "held_bytes"), [(0, 1), (1, 1_000_000)])
 def test_two_years_against_two_days_give_what_the_test_driver_gives(
     spark_runner: SparkRunner,
+    broker: RunningBroker,
     application: str,
     prefix: str,
     crashes: Callable[[int, float, int], Crashes],
@@ -141,7 +143,10 @@ def test_two_years_against_two_days_give_what_the_test_driver_gives(
         except KilledError:
             query.restart()
     assert query.epochs > 8
-    assert output_by_key(spark_runner, prefix) == expected_by_key(years_and_days(prefix), prefix, rows)
+    found = output_by_key(spark_runner, prefix)
+    if broker.kind != "kafka":  # without transactions an epoch that is run again writes again
+        found = {key: list(dict.fromkeys(results)) for key, results in found.items()}
+    assert found == expected_by_key(years_and_days(prefix), prefix, rows)
 
 
 class FileClock:
