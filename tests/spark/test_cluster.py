@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -88,6 +89,15 @@ def master(tmp_path: Path) -> Iterator[str]:
             yield address
 
 
+def python_without_penstock(directory: Path) -> Path:
+    """Return an interpreter that has the installed packages, and not those that only point at a directory."""
+    python = directory / "python"
+    path = f"${{PYTHONPATH:+$PYTHONPATH:}}{sysconfig.get_path('purelib')}"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="{path}" exec "{sys.executable}" -S "$@"\n')
+    python.chmod(0o755)
+    return python
+
+
 def test_spark_submit_runs_a_program_on_a_standalone_master_and_sends_its_modules(
     embedded_broker: BrokerProcess, master: str, tmp_path: Path, unique_name: Callable[[str], str]
 ) -> None:
@@ -105,10 +115,11 @@ def test_spark_submit_runs_a_program_on_a_standalone_master_and_sends_its_module
         "statestore.cache.max.bytes": 0,
         "penstock.spark.partitions": 1,
     }
+    executable = {"PYSPARK_PYTHON": str(python_without_penstock(tmp_path)), "PYSPARK_DRIVER_PYTHON": sys.executable}
     submit = [str(SPARK / "bin" / "spark-submit"), "--master", master, "--conf", "spark.driver.host=127.0.0.1"]
     ended = subprocess.run(
         [*submit, "--conf", "spark.ui.enabled=false", str(program), json.dumps(config)],
-        env={**os.environ, "PYTHONPATH": SOURCE, "SPARK_HOME": str(SPARK), "PYSPARK_PYTHON": sys.executable},
+        env={**os.environ, "PYTHONPATH": SOURCE, "SPARK_HOME": str(SPARK), **executable},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
