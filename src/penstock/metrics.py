@@ -19,6 +19,7 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     (_STREAM, "topology-description"): "The description of the topology that runs",
     (_STREAM, "state"): "The state of the application",
     (_STREAM, "client-state"): "The state of the application as a number, in the order of the states",
+    (_TASK, "process-total"): "The number of records that the task has processed",
     (_TASK, "dropped-records-total"): "The number of records that were dropped, by processors or stores",
     (_TOPIC, "records-consumed-total"): "The number of records that were taken from the topic",
     (_TOPIC, "bytes-consumed-total"): "The bytes of the keys and values that were taken from the topic",
@@ -59,8 +60,8 @@ def streams_metrics(
     Args:
         client_id: tag of all of them.
         facts: values of the group stream-metrics, by name.
-        statistics: what the host counts: `consumed` and `produced`, (records, bytes) by topic; `dropped`, records by
-            task; what is not there is no metric.
+        statistics: what the host counts: `consumed` and `produced`, (records, bytes) by topic; `processed` and
+            `dropped`, records by task; what is not there is no metric.
     """
     found: dict[MetricName, Metric] = {}
 
@@ -71,8 +72,9 @@ def streams_metrics(
 
     for name, value in facts.items():
         add(_STREAM, name, value)
-    for task, records in statistics.get("dropped", {}).items():
-        add(_TASK, "dropped-records-total", records, task_id=task)
+    for counted, name in (("processed", "process-total"), ("dropped", "dropped-records-total")):
+        for task, records in statistics.get(counted, {}).items():
+            add(_TASK, name, records, task_id=task)
     for way in ("consumed", "produced"):
         for topic, (records, size) in statistics.get(way, {}).items():
             add(_TOPIC, f"records-{way}-total", records, topic_name=topic)

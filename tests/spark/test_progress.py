@@ -101,4 +101,5 @@ def test_what_tasks_take_drop_and_write_is_counted(spark_runner: SparkRunner, ap
     counted = figures.snapshot()
     assert counted["consumed"] == {source: (3, 4)}
     assert counted["produced"] == {target: (3, 4)}
+    assert counted["processed"] == {"0_0": 3}
     assert counted["dropped"] == {"0_0": 3}

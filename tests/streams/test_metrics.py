@@ -19,6 +19,7 @@ STATISTICS = {
     "epoch": 7,
     "consumed": {"in": (12, 340)},
     "produced": {"out": (5, 60), "other": (1, 2)},
+    "processed": {"0_1": 9},
     "dropped": {"0_1": 3},
 }
 
@@ -38,6 +39,7 @@ def values(metrics: Mapping[MetricName, Metric]) -> dict[tuple[Any, ...], int | 
 def test_what_the_host_counts_has_kafkas_names() -> None:
     assert values(streams_metrics("me", {"version": "1.0"}, STATISTICS)) == {
         ("stream-metrics", "version"): "1.0",
+        ("stream-task-metrics", "process-total", ("task-id", "0_1")): 9,
         ("stream-task-metrics", "dropped-records-total", ("task-id", "0_1")): 3,
         ("stream-topic-metrics", "records-consumed-total", ("topic-name", "in")): 12,
         ("stream-topic-metrics", "bytes-consumed-total", ("topic-name", "in")): 340,
@@ -83,6 +85,7 @@ def test_prometheus_reads_them() -> None:
         f'{prefix}_metrics_client_state{{client_id="me"}} 2.0',
         f'{prefix}_metrics_version_info{{client_id="me",version="1.0"}} 1.0',
         f'{prefix}_task_metrics_dropped_records_total{{client_id="me",task_id="0_1"}} 3.0',
+        f'{prefix}_task_metrics_process_total{{client_id="me",task_id="0_1"}} 9.0',
         f'{prefix}_topic_metrics_bytes_consumed_total{{client_id="me",topic_name="in"}} 340.0',
         f'{prefix}_topic_metrics_bytes_produced_total{{client_id="me",topic_name="other"}} 2.0',
         f'{prefix}_topic_metrics_bytes_produced_total{{client_id="me",topic_name="out"}} 60.0',

@@ -88,7 +88,8 @@ class Manifest:
     tasks: by task id as text. planned_ms, committed_ms: when the epoch was planned and committed. offsets: position
     reached in each topic.
     input: by topic. records_out: records written to topics. printed: what user functions printed. removed: the state of
-    stores that the program has no longer, by `removed_holder`. output: by topic. dropped: records dropped, by task.
+    stores that the program has no longer, by `removed_holder`. output: by topic. processed, dropped: records
+    by task.
     bytes_sent: what tasks sent to topics and to one another.
     """
 
@@ -104,6 +105,7 @@ class Manifest:
     printed: str = ""
     removed: Mapping[str, TaskEntry] = field(default_factory=dict)
     output: Mapping[str, TopicFigures] = field(default_factory=dict)
+    processed: Mapping[str, int] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
     bytes_sent: int = 0
 
@@ -393,6 +395,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
         "input": {topic: [figures.records, figures.bytes] for topic, figures in manifest.input.items()},
         "records_out": manifest.records_out,
         "output": {topic: [figures.records, figures.bytes] for topic, figures in manifest.output.items()},
+        "processed": dict(manifest.processed),
         "dropped": dict(manifest.dropped),
         "bytes_sent": manifest.bytes_sent,
         "printed": manifest.printed,

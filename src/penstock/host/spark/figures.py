@@ -31,6 +31,7 @@ class Figures:
         self._bytes_in = 0
         self._consumed: dict[str, tuple[int, int]] = {}
         self._produced: dict[str, tuple[int, int]] = {}
+        self._processed: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()
         self._recent: deque[Manifest] = deque(maxlen=_RECENT)
 
@@ -54,6 +55,7 @@ class Figures:
             self._records_out += manifest.records_out
             _add(self._consumed, manifest.input)
             _add(self._produced, manifest.output)
+            self._processed.update(manifest.processed)
             self._dropped.update(manifest.dropped)
             self._recent.append(manifest)
 
@@ -64,7 +66,7 @@ class Figures:
         over the last epochs with records.
         epoch_ms: how long the last epoch took. lag, planned: records from the position, and from the position at start,
             to the ends at start.
-        consumed, produced: (records, bytes) by topic, dropped: records by task, all since this start.
+        consumed, produced: (records, bytes) by topic, processed, dropped: records by task, all since this start.
         """
         with self._lock:
             last, recent = self._last, [m for m in self._recent if m.input]
@@ -82,6 +84,7 @@ class Figures:
                 "lag": lag,
                 "consumed": dict(self._consumed),
                 "produced": dict(self._produced),
+                "processed": dict(self._processed),
                 "dropped": dict(self._dropped),
             }
 

@@ -110,7 +110,7 @@ class TaskControl(NamedTuple):
 class TaskReport(NamedTuple):
     """What a task did in an epoch: the head that it began from and its new entry in the manifest; what it took, as
     (topic, records, bytes); what its functions printed; how many records it dropped; the bytes
-    that it sent on."""
+    that it sent on; how many records it processed."""
 
     task: str
     epoch: int
@@ -121,6 +121,7 @@ class TaskReport(NamedTuple):
     printed: str = ""
     dropped: int = 0
     sent: int = 0
+    processed: int = 0
 
     def encode(self) -> bytes:
         """Return the report as a blob."""

@@ -186,6 +186,7 @@ def commit_epoch(recipe: Recipe, messages: Sequence[PartitionCommit]) -> None:
         records_out=sum(records for message in messages for _, records, _ in message.output),
         output=_figures(each for message in messages for each in message.output),
         bytes_sent=sum(report.sent for report in reports),
+        processed={report.task: report.processed for report in reports if report.processed},
         dropped={report.task: report.dropped for report in reports if report.dropped},
         printed="".join(report.printed for report in reports),
         removed=before.removed,

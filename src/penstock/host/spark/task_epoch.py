@@ -46,6 +46,7 @@ class TaskEpoch:
         self._global_stores = global_stores
         self._input: dict[str, tuple[int, int]] = {}
         self._held: list[TaskInput] = []
+        self._processed = 0
         self._look_again_ms: int | None = None
         self._ahead: tuple[TopicPartition, ...] = ()
 
@@ -85,8 +86,10 @@ class TaskEpoch:
             spilled=state.spilled,
         )
         for lane, topic, partition, batch in read_carried(self._checkpoint, control.carried):
+            self._processed += len(batch)
             task.add_records(topic, partition, batch, lane)
         for lane, topic, partition, batch in inputs:
+            self._processed += len(batch)
             self._count(topic, batch)
             task.add_records(topic, partition, batch, lane)
         crash_point("task.before_process", control.epoch)
@@ -96,6 +99,7 @@ class TaskEpoch:
         held, self._look_again_ms = task.give_up_buffered()
         self._ahead = tuple(sorted(task.partitions_to_pause()))
         self._held = [TaskInput(lane, *partition, batch) for partition, lane, batch in held]
+        self._processed -= sum(len(each.batch) for each in self._held)
         task.advance_wall_clock(control.planned_ms)
         commit = task.prepare_commit()
         task.close()
@@ -139,7 +143,15 @@ class TaskEpoch:
         control = self._control
         taken = tuple((topic, records, size) for topic, (records, size) in self._input.items())
         return TaskReport(
-            str(self._task), control.epoch, self._recipe.generation, control.entry.head, entry, taken, printed, dropped
+            task=str(self._task),
+            epoch=control.epoch,
+            generation=self._recipe.generation,
+            parent=control.entry.head,
+            entry=entry,
+            input=taken,
+            printed=printed,
+            dropped=dropped,
+            processed=self._processed,
         )
 
     def _write_order(self, commit: TaskCommit) -> None:
