@@ -155,6 +155,27 @@ def test_a_removed_store_is_kept_and_goes_on_when_it_is_back(
     assert removed(config) == {"third"}
 
 
+def test_a_task_that_comes_back_to_its_number_keeps_its_segments(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    config = spark_runner.config(application, {"penstock.manifests.retained": 3})
+    spark_runner.write(topics[0], lines(["a b", "b c"], partitions=3))
+    query = InlineQuery(counting(*topics, "counts"), config, spark_runner.admin)
+    query.run_to_end()
+    query.change(counting(*topics, "before", "counts"))
+    query.epoch()
+    query.change(counting(*topics, "counts"))
+    bases = Path(config["state.dir"]) / application / "bases"
+    for _ in range(5):  # until the manifest is cleared away after which the task left
+        spark_runner.write(topics[0], lines(["x"]))
+        query.run_to_end()
+    for file in bases.rglob("data.mdb"):
+        file.unlink()  # so that all segments are read
+    spark_runner.write(topics[0], lines(["a b c"]))
+    query.run_to_end()
+    assert counts(spark_runner, config, "counts") == {"a": 2, "b": 3, "c": 2, "x": 5}
+
+
 def together(source: str, target: str, *stores: str) -> Topology:
     """Count the words in all `stores` in one sub-topology."""
     builder = StreamsBuilder()

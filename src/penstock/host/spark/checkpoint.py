@@ -359,6 +359,10 @@ class Checkpoint:
 
     # ------------------------------------------------------------------------------------------------ restores
 
+    def state_directories(self) -> list[str]:
+        """Return which tasks, and holders of removed state, have or had segments here; lists a directory."""
+        return sorted(each.name for each in self._files.find("state") if each.is_directory)
+
     def write_restore_state(self, task: str, data: bytes) -> None:
         """Say how far `task` is in rebuilding its base."""
         self._files.write(_restore_path(task), data)

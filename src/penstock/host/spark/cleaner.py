@@ -2,8 +2,9 @@
 of files an epoch.
 
 Runs in the source process, after an epoch is in Spark's commit log. A segment that is named by one manifest and not by
-the next is named by none after: so what an expired manifest names and the next does not is garbage. Files of carried
-rows serve one epoch: large ones are kept for fewer epochs. Files of attempts
+the next is named by none after: so what an expired manifest names and the next does not is garbage. Only the first
+manifest of a life may name what an earlier one had given up, where a task comes back to a number that it had. Files of
+carried rows serve one epoch: large ones are kept for fewer epochs. Files of attempts
 that never came into a manifest are found by looking at the directory of one task an epoch: what is older than the
 oldest retained manifest and not named by it.
 """
@@ -36,7 +37,8 @@ class Cleaner:
         self._checkpoint = checkpoint
         self._query_id = recipe.query_id
         self._retained: int = recipe.config["penstock.manifests.retained"]
-        self._tasks = [str(task) for task in recipe.placement.tasks]
+        self._start_epoch = recipe.start_epoch
+        self._tasks: list[str] | None = None
         self._oldest: int | None = None
 
     def clean(self, epoch: int) -> int:
@@ -47,6 +49,8 @@ class Cleaner:
             return deleted
         if self._oldest is None:
             self._oldest = self._checkpoint.first_epoch()
+        if self._tasks is None:
+            self._tasks = self._checkpoint.state_directories()
         while self._oldest < keep_from and deleted < _DELETIONS:
             deleted += self._expire(self._oldest)
             self._oldest += 1
@@ -72,11 +76,16 @@ class Cleaner:
         expired, successor = self._read(epoch), self._read(epoch + 1)
         if expired is None or successor is None:
             return 0
-        garbage = expired.segments() - successor.segments()
+        garbage = expired.segments() - successor.segments() - self._begun_with(epoch)
         for task, segment in garbage:
             self._checkpoint.delete_segment(task, segment)
         self._checkpoint.delete_manifest(epoch)
         return len(garbage) + 1
+
+    def _begun_with(self, epoch: int) -> set[tuple[str, str]]:
+        """Return the segments that this life began with, where `epoch` is of a life before."""
+        begun = self._read(self._start_epoch) if epoch < self._start_epoch else None
+        return set() if begun is None else begun.segments()
 
     def _sweep(self, task: str, oldest: int, most: int) -> int:
         manifest = self._read(oldest)
