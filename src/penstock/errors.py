@@ -111,5 +111,9 @@ class TopicExistsError(KafkaError):
     """A topic that is to be created exists already (Kafka class: TopicExistsException)."""
 
 
+class RecordTooLargeError(KafkaError):
+    """A record is larger than brokers take (Kafka class: RecordTooLargeException)."""
+
+
 class OffsetOutOfRangeError(KafkaError):
     """Records that are asked for have been deleted, or never were (Kafka class: OffsetOutOfRangeException)."""

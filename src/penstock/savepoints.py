@@ -16,7 +16,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.spark import savepoint
 from penstock.host.spark.checkpoint import Checkpoint, checkpoint_of
-from penstock.host.spark.checkpoint_lock import lock_checkpoint
+from penstock.host.spark.checkpoint_lock import CheckpointLock
 from penstock.host.spark.evolution import Evolution, evolve
 from penstock.host.spark.program_shape import program_shape, store_partitions
 from penstock.host.spark.savepoint import SavepointDescription
@@ -146,6 +146,6 @@ def _checkpoint(application: Application) -> Checkpoint:
 @contextmanager
 def _locked(checkpoint: Checkpoint, config: StreamsConfig | None, application_id: str) -> Iterator[None]:
     """Keep programs from running on `checkpoint` during the block."""
-    directory = Path(".") if config is None else Path(config["state.dir"]) / application_id
-    with lock_checkpoint(checkpoint, directory, application_id):
+    directory = None if config is None else Path(config["state.dir"]) / application_id
+    with CheckpointLock(checkpoint, directory, application_id):
         yield

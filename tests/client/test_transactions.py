@@ -11,14 +11,14 @@ import pytest
 from penstock.client.api import NewTopic
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.consumer import ConfluentFetcher
+from penstock.client.confluent.refusals import PartitionOutput, RefusedRecord
 from penstock.client.confluent.transactions import (
     AtLeastOnceWriter,
-    PartitionOutput,
     TransactionalWriter,
     transactions_refused,
 )
 from penstock.config import StreamsConfig
-from penstock.errors import KafkaError, TaskMigratedError
+from penstock.errors import KafkaError, RecordTooLargeError, TaskMigratedError
 from penstock.record import RecordBatch, TopicPartition
 from tests.support.brokers import RunningBroker
 
@@ -30,23 +30,40 @@ class Place:
     config: StreamsConfig
     topic: str
     commits: str
+    transactional: bool
     before_commit: Callable[[int], object] = lambda epoch: None
     writers: list[TransactionalWriter] = field(default_factory=list)
 
-    def writer(self, before_commit: Callable[[int], object] | None = None) -> TransactionalWriter:
+    def writer(
+        self,
+        before_commit: Callable[[int], object] | None = None,
+        was_committed: Callable[[int], bool] = lambda _: False,
+    ) -> TransactionalWriter:
         writer = TransactionalWriter(
             self.config,
             f"{self.topic}-sink-0",
             self.commits,
             TopicPartition(self.commits, 0),
             before_commit or self.before_commit,
+            was_committed=was_committed,
         )
         self.writers.append(writer)
         return writer
 
+    def small_topic(self) -> str:
+        """Make a topic that takes small records alone."""
+        admin = ConfluentAdmin(self.config)
+        config = {"retention.ms": "-1", "max.message.bytes": "2000"}
+        admin.create_topics([NewTopic(f"{self.topic}-small", 1, 1, config)])
+        admin.close()
+        return f"{self.topic}-small"
+
     def read(self, read_committed: bool = True) -> list[bytes]:
+        return self.read_topic(self.topic, read_committed)
+
+    def read_topic(self, topic: str, read_committed: bool = True) -> list[bytes]:
         admin, fetcher = ConfluentAdmin(self.config), ConfluentFetcher(self.config)
-        partition = TopicPartition(self.topic, 0)
+        partition = TopicPartition(topic, 0)
         try:
             end = admin.end_offsets([partition], read_committed=read_committed)[partition]
             return [value for batch in fetcher.fetch(partition, 0, end, read_committed) for value in batch.values]
@@ -62,7 +79,7 @@ class Place:
 @pytest.fixture
 def place(broker: RunningBroker, unique_name: Callable[[str], str]) -> Iterator[Place]:
     config = StreamsConfig({"application.id": "writers", "bootstrap.servers": broker.bootstrap_servers})
-    made = Place(config, unique_name("out"), unique_name("commits"))
+    made = Place(config, unique_name("out"), unique_name("commits"), broker.kind == "kafka")
     admin = ConfluentAdmin(config)
     admin.create_topics([NewTopic(made.topic, 1, 1, {"retention.ms": "-1"}), NewTopic(made.commits, 2, 1)])
     admin.close()
@@ -148,3 +165,52 @@ def test_what_a_killed_writer_left_open_is_aborted(kafka_place: Place) -> None:
         kafka_place.writer(kill).write(1, "q", kafka_place.output("a"))
     assert kafka_place.writer().write(1, "q", kafka_place.output("a"))
     assert kafka_place.read() == [b"a"]
+
+
+LARGE = "x" * 3_000_000
+"""More than the producer takes."""
+
+
+def test_a_record_that_is_too_large_is_an_error_by_its_name(place: Place) -> None:
+    with pytest.raises(RecordTooLargeError, match=f"topic {place.topic}, partition 0"):
+        AtLeastOnceWriter(place.config).write(1, "q", place.output("a", LARGE))
+
+
+def test_what_a_topic_refuses_can_be_dropped_or_replaced(place: Place) -> None:
+    """The topic takes less than the producer: the whole batch is refused, and one of its records is to blame."""
+    small = place.small_topic()
+    writer = place.writer() if place.transactional else AtLeastOnceWriter(place.config)
+    refused: list[RefusedRecord] = []
+
+    def instead(record: RefusedRecord) -> list[PartitionOutput]:
+        refused.append(record)
+        return place.output("letter")
+
+    (one,) = place.output("a", "x" * 5_000, LARGE, "b")
+    output = [PartitionOutput(small, 0, one.batch)]
+    assert writer.write(1, "q", output, instead)
+    assert {record.topic for record in refused} == {small}
+    assert sorted(len(record.value or b"") for record in refused) == [5_000, 3_000_000]
+    if place.transactional:
+        assert place.read_topic(small) == [b"a", b"b"]
+        assert not writer.write(1, "q", output, instead)
+    else:
+        assert set(place.read_topic(small)) == {b"a", b"b"}
+    assert place.read() == [b"letter"] * 2
+    writer.close()
+
+
+def test_an_epoch_that_is_known_to_be_committed_needs_no_marker(kafka_place: Place) -> None:
+    writer = kafka_place.writer(was_committed=lambda epoch: epoch == 1)
+    assert not writer.write(1, "q", kafka_place.output("a"))
+    assert writer.write(2, "q", kafka_place.output("b"))
+    assert kafka_place.read() == [b"b"]
+
+
+def test_two_programs_of_one_id_with_checkpoints_of_their_own_are_told(kafka_place: Place) -> None:
+    one, other = kafka_place.writer(), kafka_place.writer()
+    assert one.write(1, "first", kafka_place.output("a"))
+    assert other.write(1, "second", kafka_place.output("b"))
+    with pytest.raises(TaskMigratedError, match=r"the same application\.id, and another checkpoint"):
+        one.write(2, "first", kafka_place.output("c"))
+    assert kafka_place.read() == [b"a", b"b"]

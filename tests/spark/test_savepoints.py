@@ -33,7 +33,7 @@ from penstock.cli.main import main
 from penstock.cli.program import load_program
 from penstock.errors import IncompatibleCheckpointError, LockError, StreamsError
 from penstock.host.spark.checkpoint import Checkpoint
-from penstock.host.spark.checkpoint_lock import lock_checkpoint
+from penstock.host.spark.checkpoint_lock import CheckpointLock
 from penstock.plan.partitioning import partition_for
 from tests.spark.inline import InlineQuery
 from tests.spark.support import InputRecord, SparkRunner, lines
@@ -115,7 +115,7 @@ def test_the_state_of_a_removed_store_is_dropped_by_name(
     with pytest.raises(StreamsError, match="removed stores that are kept: other"):
         savepoints.drop(config, "nothing")
     checkpoint = Checkpoint(config.checkpoint_directory())
-    with lock_checkpoint(checkpoint, tmp_path, application), pytest.raises(LockError):
+    with CheckpointLock(checkpoint, tmp_path, application), pytest.raises(LockError):
         savepoints.drop(config, "other")
     savepoints.drop(config, "other")
     assert removed(config) == set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,8 @@ from penstock import StreamsBuilder, Topology
 from penstock.config import StreamsConfig
 from penstock.errors import LockError, StreamsError
 from penstock.host.api import StreamThreadExceptionResponse
+from penstock.host.spark.checkpoint import Checkpoint
+from penstock.host.spark.checkpoint_lock import CheckpointLock
 from penstock.host.spark.driver import SparkHost
 from penstock.host.spark.planning import PAUSE_FILE
 from penstock.host.spark.restarts import Restarts
@@ -164,7 +167,7 @@ def test_cleaning_up_keeps_the_checkpoint_alone(
     assert (directory / "bases").is_dir()
     host = SparkHost(word_count(*topics).build(application), config)
     host.clean_up()
-    assert [path.name for path in directory.iterdir()] == ["checkpoint"]
+    assert sorted(path.name for path in directory.iterdir()) == ["checkpoint", "lock"]
     query.restart()
     spark_runner.write(topics[0], lines(["a"]))
     query.run_to_end()
@@ -176,11 +179,25 @@ def test_cleaning_up_is_refused_beside_a_running_program(
 ) -> None:
     config: StreamsConfig = spark_runner.config(application)
     built = word_count(*topics).build(application)
-    running = SparkHost(built, config)
-    running._take_lock()
-    try:
-        with pytest.raises(LockError):
-            SparkHost(built, config).clean_up()
-    finally:
-        running.close(0)
+    running = CheckpointLock(
+        Checkpoint(config.checkpoint_directory()), Path(config["state.dir"]) / application, application
+    )
+    running.acquire()
+    with pytest.raises(LockError):
+        SparkHost(built, config).clean_up()
+    running.release()
     SparkHost(built, config).clean_up()
+
+
+class TestCheckpointLock:
+    def test_what_cannot_be_taken_whole_is_not_taken(self, tmp_path: Path) -> None:
+        state = tmp_path / "state"
+        one, other = Checkpoint(str(tmp_path / "one")), Checkpoint(str(tmp_path / "other"))
+        second = CheckpointLock(other, state, "app")
+        with CheckpointLock(one, state, "app"):
+            with pytest.raises(LockError, match=rf"pid {os.getpid()}\) runs with application.id 'app'.*state.*other"):
+                second.acquire()
+            with CheckpointLock(other, tmp_path / "another machine", "app"):
+                pass
+        with second:
+            pass

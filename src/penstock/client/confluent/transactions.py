@@ -19,22 +19,37 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from contextlib import suppress
+from typing import Any, Protocol
 
-from confluent_kafka import Consumer, KafkaException, Message, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import TopicPartition as Position
 
 from penstock.client.confluent.connection import RETRY_SECONDS, Connection, passing
+from penstock.client.confluent.refusals import (
+    MOST_REFUSED,
+    ONE_BY_ONE,
+    OnRefused,
+    PartitionOutput,
+    RefusedError,
+    Reports,
+    fail_on_refused,
+    is_refusal,
+    only,
+    raise_refused,
+    replaced,
+)
 from penstock.client.settings import CONSUMER, PRODUCER, client_settings
 from penstock.config import StreamsConfig
 from penstock.errors import TaskMigratedError
-from penstock.record import RecordBatch, TopicPartition
+from penstock.record import TopicPartition
 
 _log = logging.getLogger(__name__)
 
 _ATTEMPTS = 4
 _POLL_EVERY = 4096
+_REPORT_SECONDS = 0.1  # until what a failed transaction reports of its records is there
 _HURRIED_SECONDS = 0.1
 _HURRIED_PRODUCERS = 6
 
@@ -48,20 +63,14 @@ _NO_TRANSACTIONS = frozenset(
 )
 
 
-class PartitionOutput(NamedTuple):
-    """Records, as bytes, for one partition of a topic."""
-
-    topic: str
-    partition: int
-    batch: RecordBatch
-
-
 class EpochWriter(Protocol):
     """Writes the output of one sink partition, an epoch at a time."""
 
-    def write(self, epoch: int, owner: str, output: Sequence[PartitionOutput]) -> bool:
-        """Write `output` as that of `epoch` of `owner`; return False if it was there already. Raises KafkaError if it
-        cannot be written."""
+    def write(
+        self, epoch: int, owner: str, output: Sequence[PartitionOutput], on_refused: OnRefused = fail_on_refused
+    ) -> bool:
+        """Write `output` as that of `epoch` of `owner`; return False if it was there already. on_refused: decides about
+        records that brokers refuse. Raises KafkaError if it cannot be written."""
         ...
 
     def close(self) -> None:
@@ -98,6 +107,7 @@ class TransactionalWriter:
         marker: TopicPartition,
         before_commit: Callable[[int], object],
         timeout_ms: int = 60_000,
+        was_committed: Callable[[int], bool] = lambda _: False,
     ) -> None:
         """Connect when first used.
 
@@ -108,7 +118,12 @@ class TransactionalWriter:
             marker: partition of the commits topic that stands for this sink partition; it must exist.
             before_commit: called with the epoch when everything of its transaction is sent and nothing is committed.
             timeout_ms: bound of each request.
+            was_committed: called with the epoch where there is no marker at all: whether that epoch is known to be
+                committed all the same. Brokers delete committed offsets after `offsets.retention.minutes`.
         """
+        self._was_committed = was_committed
+        self._reports = Reports()
+        self._seen: str | None = None
         self._config = config
         self._transactional_id = transactional_id
         self._group = group
@@ -118,31 +133,53 @@ class TransactionalWriter:
         self._producer: tuple[Connection, Producer] | None = None
         self._reader: tuple[Connection, Consumer] | None = None
 
-    def write(self, epoch: int, owner: str, output: Sequence[PartitionOutput]) -> bool:
+    def write(
+        self, epoch: int, owner: str, output: Sequence[PartitionOutput], on_refused: OnRefused = fail_on_refused
+    ) -> bool:
         """Write `output` as that of `epoch` of `owner`; return False if it was there already.
 
+        on_refused: decides about records that brokers refuse; what it raises is raised, and nothing is written.
+
         Raises:
-            TaskMigratedError: a later epoch of `owner` is committed, so this process is a zombie.
+            TaskMigratedError: a later epoch of `owner` is committed, so this process is a zombie; or another life of
+                the application writes at the same time.
             KafkaError: the transaction failed several times, each with a new producer.
         """
-        for attempt in range(1, _ATTEMPTS + 1):
-            connection, producer = self._ready()
+        left, one_by_one, failures, refusals = list(output), False, 0, 0
+        while True:
+            connection, producer = self._ready(one_by_one)
             if self._is_committed(epoch, owner):
                 return False
+            self._reports.clear()
+            refused: list[RefusedError] = []
             try:
-                self._transaction(connection, producer, epoch, owner, output)
+                self._transaction(connection, producer, epoch, owner, left)
+                self._seen = owner
+                if one_by_one:
+                    self._producer = None
                 return True
+            except RefusedError as error:
+                refused.append(error)
             except KafkaException as error:
-                self._producer = None
-                if attempt == _ATTEMPTS:
+                with suppress(KafkaException):  # a producer that was fenced has nothing more to tell
+                    producer.poll(_REPORT_SECONDS)
+                reported = self._reports.refused(left)
+                failures += not reported
+                if failures == _ATTEMPTS or refusals > MOST_REFUSED:
+                    self._producer = None
                     connection.fail(error.args[0], f"writing epoch {epoch} as {self._transactional_id}")
                 _log.info("Epoch %d of %s is written again: %s", epoch, self._transactional_id, error.args[0].str())
-        raise AssertionError("the last attempt returns or raises")
+                if one_by_one:
+                    refused.extend(reported)
+                one_by_one = one_by_one or bool(reported)
+            self._producer = None
+            refusals += len(refused)
+            left = replaced(left, refused, on_refused)
 
     def has_written(self, epoch: int, owner: str) -> bool:
         """Fence whoever wrote before, and return whether the output of `epoch` of `owner` is there; from then on nobody
         else can write it. Raises as `write`."""
-        self._ready()
+        self._ready(one_by_one=False)
         return self._is_committed(epoch, owner)
 
     def close(self) -> None:
@@ -152,10 +189,16 @@ class TransactionalWriter:
             self._reader[1].close()
             self._reader = None
 
-    def _ready(self) -> tuple[Connection, Producer]:
-        """Return a producer that has fenced all earlier ones, perhaps one of an earlier epoch."""
+    def _ready(self, one_by_one: bool) -> tuple[Connection, Producer]:
+        """Return a producer that has fenced all earlier ones, perhaps one of an earlier epoch; a new one sends records
+        `one_by_one` where asked to."""
         if self._producer is None:
-            forced = {"transactional.id": self._transactional_id, "linger.ms": 1}
+            forced = {
+                "transactional.id": self._transactional_id,
+                "linger.ms": 1,
+                "on_delivery": self._reports.delivered,
+                **(ONE_BY_ONE if one_by_one else {}),
+            }
             connection = Connection(client_settings(self._config, PRODUCER, forced), self._timeout_ms)
             self._producer = connection, self._initialized(connection)
         return self._producer
@@ -194,7 +237,18 @@ class TransactionalWriter:
             f"reading the committed epoch at {self._marker}",
             lambda: _checked(reader.committed([position], connection.timeout)),
         )
-        if found.metadata != owner or found.offset < epoch:
+        if found.offset < 0:
+            return self._was_committed(epoch)
+        if found.metadata != owner:
+            if self._seen == owner:
+                raise TaskMigratedError(
+                    f"Another program writes as {self._transactional_id}: it has the same application.id, and another "
+                    "checkpoint. Each would process all records, and they fence one another. Stop one of them, or give "
+                    "it an application.id of its own."
+                )
+            return False
+        self._seen = owner
+        if found.offset < epoch:
             return False
         if found.offset > epoch:
             raise TaskMigratedError(
@@ -230,45 +284,67 @@ class AtLeastOnceWriter:
         self._config = config
         self._timeout_ms = timeout_ms
         self._producer: tuple[Connection, Producer] | None = None
-        self._failed: tuple[Code, str] | None = None
+        self._reports = Reports()
 
-    def write(self, epoch: int, owner: str, output: Sequence[PartitionOutput]) -> bool:
-        """Write `output` and return True when the brokers have it; raises KafkaError if they do not take it."""
-        if self._producer is None:
-            connection = Connection(
-                client_settings(self._config, PRODUCER, {"on_delivery": self._delivered, "linger.ms": 1}),
-                self._timeout_ms,
-            )
-            self._producer = connection, connection.make(Producer)
-        connection, producer = self._producer
+    def write(
+        self, epoch: int, owner: str, output: Sequence[PartitionOutput], on_refused: OnRefused = fail_on_refused
+    ) -> bool:
+        """Write `output` and return True when the brokers have it; raises KafkaError if they do not take it, and what
+        `on_refused` raises for a record that they refuse."""
+        refused = self._send(epoch, output, one_by_one=False)
+        if refused:  # and all that was in one batch with a record that is refused
+            again = only(output, refused)
+            refused = self._send(epoch, again, one_by_one=True)
+            instead = replaced(again, refused, on_refused)[len(again) :]
+            refused = self._send(epoch, instead, one_by_one=True)
+            replaced(instead, refused, fail_on_refused)
+        return True
+
+    def _send(self, epoch: int, output: Sequence[PartitionOutput], one_by_one: bool) -> list[RefusedError]:
+        """Send `output` and return what of it was refused."""
+        connection, producer = self._ready(one_by_one)
         doing = f"writing epoch {epoch}"
+        self._reports.clear()
+        at_once: list[RefusedError] = []
         try:
-            send_output(connection, producer, output)
+            send_output(connection, producer, output, at_once.append)
             remaining = producer.flush(connection.timeout)
         except KafkaException as error:
             self._producer = None
             connection.fail(error.args[0], doing)
-        if self._failed is not None:
-            (code, where), self._failed, self._producer = self._failed, None, None
-            connection.fail(code, f"{doing} to {where}")
+        failed = self._reports.first_failure()
+        if failed is not None:
+            self._producer = None
+            connection.fail(failed[0], f"{doing} to {failed[1]}")
         if remaining:
             self._producer = None
             connection.fail(Code(Code._TIMED_OUT, f"{remaining} records were not taken"), doing)
-        return True
+        refused = at_once + self._reports.refused(output)
+        if refused or one_by_one:
+            self._producer = None
+        return refused
+
+    def _ready(self, one_by_one: bool) -> tuple[Connection, Producer]:
+        if self._producer is None:
+            forced = {"on_delivery": self._reports.delivered, "linger.ms": 1, **(ONE_BY_ONE if one_by_one else {})}
+            connection = Connection(client_settings(self._config, PRODUCER, forced), self._timeout_ms)
+            self._producer = connection, connection.make(Producer)
+        return self._producer
 
     def close(self) -> None:
         """Release connections and threads."""
         self._producer = None
 
-    def _delivered(self, error: Code | None, message: Message) -> None:
-        if error is not None and self._failed is None:
-            self._failed = (error, f"{message.topic()}-{message.partition()}")
 
-
-def send_output(connection: Connection, producer: Producer, output: Iterable[PartitionOutput]) -> None:
-    """Give all records to `producer`, waiting while its buffer is full."""
+def send_output(
+    connection: Connection,
+    producer: Producer,
+    output: Iterable[PartitionOutput],
+    on_refused: Callable[[RefusedError], object] = raise_refused,
+) -> None:
+    """Give all records to `producer`, waiting while its buffer is full; on_refused: takes those that it refuses."""
     produce, poll = producer.produce, producer.poll
-    for topic, partition, batch in output:
+    for part, (topic, partition, batch) in enumerate(output):
         headers = batch.headers
         rows = zip(batch.keys, batch.values, batch.timestamps.tolist(), strict=True)
         for index, (key, value, timestamp) in enumerate(rows):
@@ -279,6 +355,11 @@ def send_output(connection: Connection, producer: Producer, output: Iterable[Par
                     break
                 except BufferError:
                     _wait_for_room(connection, producer)
+                except KafkaException as error:
+                    if not is_refusal(error.args[0]):
+                        raise
+                    on_refused(RefusedError(part, index, error.args[0]))
+                    break
             if index % _POLL_EVERY == 0:
                 poll(0)
 

@@ -30,7 +30,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import BinaryType, StringType
 
 from penstock.client.api import Admin, NewTopic
-from penstock.client.confluent.transactions import AtLeastOnceWriter, EpochWriter, PartitionOutput, TransactionalWriter
+from penstock.client.confluent.refusals import PartitionOutput
+from penstock.client.confluent.transactions import AtLeastOnceWriter, EpochWriter, TransactionalWriter
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.spark import topic_source

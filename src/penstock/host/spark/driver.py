@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -28,7 +28,7 @@ from penstock.errors import LockError, StreamsError, StreamsNotStartedError, Tas
 from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionResponse
 from penstock.host.spark import planning, preparation, session
 from penstock.host.spark.checkpoint import checkpoint_of
-from penstock.host.spark.checkpoint_lock import lock_checkpoint
+from penstock.host.spark.checkpoint_lock import LOCK_FILE, CheckpointLock
 from penstock.host.spark.data_frames import DataFrameQueries
 from penstock.host.spark.dependencies import send_code
 from penstock.host.spark.figures import Figures, ProgressLog
@@ -72,7 +72,7 @@ class SparkHost:
         self._session = SessionUse(config, self._directory)
         self._query: RunningQuery | None = None
         self._supervisor: threading.Thread | None = None
-        self._lock: IO[str] | None = None
+        self._lock = CheckpointLock(self._checkpoint, self._directory, self._application_id)
         self._guarantee = ""
         self._closing = threading.Event()
         self._rebalancing = threading.Event()
@@ -98,7 +98,7 @@ class SparkHost:
         session.check_spark()
         session.check_classic(self._given_session, self._config)
         self._session.take(self._given_session or self._data_frames.session())
-        self._take_lock()
+        self._lock.acquire()
         try:
             self._start_query()
         except BaseException:
@@ -140,12 +140,12 @@ class SparkHost:
     def clean_up(self) -> None:
         """Delete the bases of stores and the logs on this machine; the checkpoint stays, and the bases are built anew
         from it. Raises LockError where a program runs on the checkpoint."""
-        self._take_lock()
+        self._lock.acquire()
         try:
             directory = self._directory.absolute()
-            kept = [directory / "lock", *map(Path, self._checkpoint.local_paths)]
+            kept = [directory / LOCK_FILE, *map(Path, self._checkpoint.local_paths)]
             spared = {each for path in kept for each in (path, *path.parents)}
-            for path in directory.iterdir() if directory.is_dir() else ():
+            for path in directory.iterdir():
                 if path not in spared:
                     _delete(path)
         finally:
@@ -154,7 +154,7 @@ class SparkHost:
     def reset(self) -> None:
         """Delete the checkpoint and the bases: positions and state, so that the next start is a first one. Raises
         LockError where a program runs on the checkpoint."""
-        self._take_lock()
+        self._lock.acquire()
         try:
             self._checkpoint.delete()
             shutil.rmtree(self._directory, ignore_errors=True)
@@ -200,10 +200,6 @@ class SparkHost:
         return self._queries
 
     # ------------------------------------------------------------------------------------------------ start
-
-    def _take_lock(self) -> None:
-        """Refuse to start beside another program on the same checkpoint."""
-        self._lock = lock_checkpoint(self._checkpoint, self._directory, self._application_id)
 
     def _start_query(self) -> None:
         """Hold topology, brokers and checkpoint against each other as they are now, and start the query."""
@@ -407,9 +403,7 @@ class SparkHost:
         with suppress(*JVM_IS_GONE):
             self._data_frames.stop()
         self._session.close()
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        self._lock.release()
 
 
 def _delete(path: Path) -> None:

@@ -8,7 +8,7 @@ and writes the manifest: from then on the epoch has happened.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
@@ -16,13 +16,15 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from penstock.client.confluent.transactions import AtLeastOnceWriter, EpochWriter, PartitionOutput, TransactionalWriter
+from penstock.client.confluent.refusals import PartitionOutput
+from penstock.client.confluent.transactions import AtLeastOnceWriter, EpochWriter, TransactionalWriter
 from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, TaskCorruptedError, TaskMigratedError
 from penstock.host.spark.checkpoint import Manifest, TopicFigures
 from penstock.host.spark.crashpoints import crash_point
 from penstock.host.spark.failures import QueryFailedError, encode_failure
+from penstock.host.spark.production import ProductionFailedError, RefusedRecords
 from penstock.host.spark.protocol import SinkControl, TaskReport
 from penstock.host.spark.recipe import Recipe, load_recipe
 from penstock.host.spark.rows import CONTROL, FAILURE, HEAD, OUTPUT, Row, decode_batch, read_rows, size_of
@@ -124,7 +126,11 @@ def _write(recipe: Recipe, rows: list[Row]) -> PartitionCommit:
     epoch = SinkControl.decode(result.control).epoch
     batches = [PartitionOutput(*decode_batch(row.batch)) for row in output]
     crash_point("transaction.before", epoch)
-    written = _writer(recipe, output[0].task).write(epoch, recipe.query_id, batches)
+    refused = RefusedRecords(recipe, [row.lane for row in output])
+    try:
+        written = _writer(recipe, output[0].task).write(epoch, recipe.query_id, batches, refused)
+    except ProductionFailedError as error:
+        return PartitionCommit(failure=encode_failure(error, ""))
     crash_point("transaction.after", epoch)
     if written:
         result.output = tuple((each.topic, len(each.batch), size_of(each.batch)) for each in batches)
@@ -136,11 +142,24 @@ def _writer(recipe: Recipe, sink_partition: int) -> EpochWriter:
     """Return the writer of a sink partition, kept for the life of the process."""
     if not recipe.transactional:
         return AtLeastOnceWriter(recipe.config)
-    return transactional_writer(recipe.config, recipe.application_id, sink_partition)
+    known = partial(_is_in_manifest, recipe.checkpoint, recipe.query_id)
+    return transactional_writer(recipe.config, recipe.application_id, sink_partition, known)
 
 
-def transactional_writer(config: StreamsConfig, application_id: str, sink_partition: int) -> TransactionalWriter:
-    """Return a writer of the transactions of one sink partition."""
+def _is_in_manifest(checkpoint: str, query_id: str, epoch: int) -> bool:
+    """Return whether an epoch is committed whole, by its manifest: where its markers have expired with the committed
+    offsets that they are, nothing else says that its output is there."""
+    manifest = open_checkpoint(checkpoint).read_manifest(epoch, query_id)
+    return manifest is not None and manifest.query_id == query_id
+
+
+def transactional_writer(
+    config: StreamsConfig,
+    application_id: str,
+    sink_partition: int,
+    was_committed: Callable[[int], bool] = lambda _: False,
+) -> TransactionalWriter:
+    """Return a writer of the transactions of one sink partition; was_committed: see TransactionalWriter."""
     topic = commits_topic(application_id)
     return TransactionalWriter(
         config,
@@ -148,6 +167,7 @@ def transactional_writer(config: StreamsConfig, application_id: str, sink_partit
         group=topic,
         marker=TopicPartition(topic, sink_partition),
         before_commit=partial(crash_point, "transaction.open"),
+        was_committed=was_committed,
     )
 
 

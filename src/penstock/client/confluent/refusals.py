@@ -1,0 +1,176 @@
+"""Records that brokers refuse for what they are: too large for the topic, or forbidden by it. To send them again would
+not help, while all others could be written.
+
+librdkafka reports the error of one record for the whole batch in which it was sent. So what was reported is sent again
+with one record a batch, and what fails then is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from confluent_kafka import KafkaError as Code
+from confluent_kafka import Message
+
+from penstock.errors import KafkaError, RecordTooLargeError
+from penstock.record import Headers, RecordBatch
+
+_REFUSED = frozenset(
+    (
+        Code.MSG_SIZE_TOO_LARGE,
+        Code.RECORD_LIST_TOO_LARGE,
+        Code.INVALID_MSG_SIZE,
+        Code.INVALID_TIMESTAMP,
+        Code.INVALID_RECORD,
+        Code.POLICY_VIOLATION,
+    )
+)
+
+_Place = tuple[str | None, int | None, bytes | None, bytes | None]
+
+ONE_BY_ONE: dict[str, Any] = {"batch.num.messages": 1}
+"""Settings of a producer that sends each record in a batch of its own."""
+
+MOST_REFUSED = 100
+"""Records that may be refused in one write; each costs another attempt to write all."""
+
+
+class PartitionOutput(NamedTuple):
+    """Records, as bytes, for one partition of a topic."""
+
+    topic: str
+    partition: int
+    batch: RecordBatch
+
+
+class RefusedRecord(NamedTuple):
+    """A record that brokers refuse, and why. part: which part of the output it was in. timestamp: ms."""
+
+    part: int
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: Headers
+    error: KafkaError
+
+
+OnRefused = Callable[[RefusedRecord], Sequence[PartitionOutput]]
+"""Returns what is to be written in place of a record that is refused, nothing to drop it; raises to write nothing."""
+
+
+def fail_on_refused(record: RefusedRecord) -> Sequence[PartitionOutput]:
+    """Raise the error of a record that is refused."""
+    raise record.error
+
+
+class RefusedError(Exception):
+    """A record was refused as soon as it was given to the producer."""
+
+    def __init__(self, part: int, row: int, code: Code) -> None:
+        """Say which row of which part of the output."""
+        super().__init__(part, row, code)
+        self.part = part
+        self.row = row
+        self.code = code
+
+
+def is_refusal(code: Code) -> bool:
+    """Return whether an error is for what a record is."""
+    return code.code() in _REFUSED
+
+
+def raise_refused(refused: RefusedError) -> None:
+    """Raise that a record was refused."""
+    raise refused
+
+
+class Reports:
+    """Keeps what producers report of records that were not delivered; at most all of one write."""
+
+    def __init__(self) -> None:
+        self._failed: list[tuple[Code, Message]] = []
+
+    def delivered(self, error: Code | None, message: Message) -> None:
+        """Take the report of one record (a callback of librdkafka)."""
+        if error is not None:
+            self._failed.append((error, message))
+
+    def clear(self) -> None:
+        """Forget all reports."""
+        self._failed.clear()
+
+    def first_failure(self) -> tuple[Code, str] | None:
+        """Return the first error that is no refusal, and the partition it was for."""
+        return next(((code, f"{m.topic()}-{m.partition()}") for code, m in self._failed if not is_refusal(code)), None)
+
+    def refused(self, output: Sequence[PartitionOutput]) -> list[RefusedError]:
+        """Return the row of `output` of each record that was refused, found by key and value: a report has nothing
+        else."""
+        wanted: dict[_Place, list[Code]] = {}
+        for code, message in self._failed:
+            if is_refusal(code):
+                place = (message.topic(), message.partition(), message.key(), message.value())
+                wanted.setdefault(place, []).append(code)
+        found: list[RefusedError] = []
+        for part, (topic, partition, batch) in enumerate(output if wanted else ()):
+            for row, (key, value) in enumerate(zip(batch.keys, batch.values, strict=True)):
+                codes = wanted.get((topic, partition, key, value))
+                if codes:
+                    found.append(RefusedError(part, row, codes.pop()))
+        lost = sum(map(len, wanted.values()))
+        if lost:
+            raise KafkaError(f"The brokers refused {lost} records that were not sent: the client is in disorder.")
+        return found
+
+
+def only(output: Sequence[PartitionOutput], refused: Sequence[RefusedError]) -> list[PartitionOutput]:
+    """Return the rows of `output` that were refused, each in its part."""
+    return [
+        PartitionOutput(topic, partition, batch.take(np.array(_rows(index, refused), np.int64)))
+        for index, (topic, partition, batch) in enumerate(output)
+    ]
+
+
+def replaced(
+    output: Sequence[PartitionOutput], refused: Sequence[RefusedError], on_refused: OnRefused
+) -> list[PartitionOutput]:
+    """Return `output` without the rows of `refused`, each part in its place, and behind it what `on_refused` gives for
+    them; raises what it raises."""
+    result = list(output)
+    instead: list[PartitionOutput] = []
+    for each in sorted(refused, key=lambda each: (each.part, each.row)):
+        topic, partition, batch = output[each.part]
+        record = RefusedRecord(
+            each.part,
+            topic,
+            partition,
+            batch.keys[each.row],
+            batch.values[each.row],
+            int(batch.timestamps[each.row]),
+            batch.headers_at(each.row),
+            _error(each.code, topic, partition),
+        )
+        instead.extend(on_refused(record))
+    for part in {each.part for each in refused}:
+        topic, partition, batch = output[part]
+        kept = np.setdiff1d(np.arange(len(batch)), _rows(part, refused))
+        result[part] = PartitionOutput(topic, partition, batch.take(kept))
+    return [*result, *instead]
+
+
+def _rows(part: int, refused: Sequence[RefusedError]) -> list[int]:
+    return sorted(each.row for each in refused if each.part == part)
+
+
+def _error(code: Code, topic: str, partition: int) -> KafkaError:
+    text = f"The brokers refuse a record for topic {topic}, partition {partition}: {str(code.str()).rstrip('.')}."
+    if code.code() == Code.MSG_SIZE_TOO_LARGE:
+        return RecordTooLargeError(
+            f"{text} Raise max.message.bytes of the topic and message.max.bytes of the producer, or write less in one "
+            "record."
+        )
+    return KafkaError(text)

@@ -1,0 +1,89 @@
+"""What the sink does about records that brokers refuse: asks the handler of production errors, drops the record or ends
+the query, and writes dead letters in the same transaction.
+
+The record is known, and the task and sink that made it; of which source record it was made nobody knows any more here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import lru_cache
+
+from penstock.client.confluent.refusals import PartitionOutput, RefusedRecord
+from penstock.errors import StreamsError
+from penstock.exception_handlers import (
+    ErrorHandlerContext,
+    ProducerRecord,
+    ProductionExceptionHandler,
+    Response,
+    Result,
+)
+from penstock.host.spark.recipe import Recipe
+from penstock.plan.subtopology import SinkSpec, TaskId
+from penstock.record import RecordBatch
+from penstock.task.record_collector import RecordCollector
+from penstock.task.record_sender import RecordSender
+
+_log = logging.getLogger(__name__)
+
+
+class ProductionFailedError(StreamsError):
+    """A record was refused, and the handler of production errors does not go on without it."""
+
+
+class RefusedRecords:
+    """Decides about the records of one write."""
+
+    def __init__(self, recipe: Recipe, lanes: Sequence[int]) -> None:
+        """Take the recipe, and the lane from which each part of the output came."""
+        self._recipe = recipe
+        self._lanes = lanes
+
+    def __call__(self, refused: RefusedRecord) -> list[PartitionOutput]:
+        """Return the dead letters to be written in place of a record; raises ProductionFailedError where the query is
+        to end."""
+        if refused.part >= len(self._lanes):
+            raise ProductionFailedError(f"A dead letter cannot be written: {refused.error}") from refused.error
+        task = self._recipe.placement.tasks[self._lanes[refused.part]]
+        nodes = self._nodes(task, refused.topic)
+        record = ProducerRecord(
+            refused.topic, refused.key, refused.value, refused.timestamp, refused.headers, refused.partition
+        )
+        context = ErrorHandlerContext(None, -1, -1, refused.headers, nodes, str(task), refused.timestamp)
+        try:
+            response = _handler(self._recipe).handle_error(context, record, refused.error)
+            if not isinstance(response, Response):
+                raise TypeError("Invalid ProductionExceptionHandler response.")
+        except Exception as fatal:
+            raise ProductionFailedError("Fatal user code error in production error callback") from fatal
+        if response.result is not Result.RESUME:
+            raise ProductionFailedError(
+                f"Error encountered sending a record to topic {refused.topic} for task {task}, sink {nodes}: "
+                f"{refused.error} The exception handler chose to fail, and nothing of the epoch is committed. To go on "
+                "without such records, set production.exception.handler."
+            ) from refused.error
+        _log.warning("A record for topic %s of task %s is dropped: %s", refused.topic, task, refused.error)
+        return self._dead_letters(task, response)
+
+    def _nodes(self, task: TaskId, topic: str) -> str:
+        nodes = self._recipe.subtopologies[task.subtopology].nodes
+        return ", ".join(node.name for node in nodes if isinstance(node, SinkSpec) and node.topic in (topic, None))
+
+    def _dead_letters(self, task: TaskId, response: Response) -> list[PartitionOutput]:
+        sender = RecordSender(RecordCollector(), self._recipe.topic_partitions, str(task), task.partition)
+        return [
+            PartitionOutput(
+                letter.topic,
+                sender.partition_of(letter),
+                RecordBatch.of([(letter.key, letter.value, letter.timestamp, 0, letter.headers)]),
+            )
+            for letter in response.dead_letter_queue_records
+        ]
+
+
+@lru_cache(maxsize=2)
+def _handler(recipe: Recipe) -> ProductionExceptionHandler:
+    handler: ProductionExceptionHandler = recipe.config["production.exception.handler"]
+    handler.configure(recipe.config)
+    return handler
