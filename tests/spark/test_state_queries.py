@@ -326,3 +326,31 @@ def test_a_reader_follows_into_the_next_life_of_the_checkpoint(
         with open_state(counts("more"), config) as other:
             more = StoreQueryParameters.from_name_and_type("more", QueryableStoreTypes.key_value_store())
             assert dict(other.store(more).all()) == {"x": 1}
+
+
+def test_an_answer_has_seen_a_record_when_what_was_carried_over_of_it_has_arrived(
+    spark_runner: SparkRunner, config: StreamsConfig, source: str, unique_name: Callable[[str], str]
+) -> None:
+    other = unique_name("other")
+    spark_runner.create_topics({other: 2})
+    builder = StreamsBuilder()
+    builder.table(source).join(
+        builder.table(other),
+        lambda value, joined: value + joined,
+        foreign_key_extractor=lambda value: value,
+        materialized=Materialized.as_("joined"),
+    )
+    topology = builder.build()
+    key, foreign = (partition_for(each, 2) for each in (b"k", b"f"))
+    spark_runner.write(source, [InputRecord(b"k", b"f", 0, key)])
+    spark_runner.write(other, [InputRecord(b"f", b"x", 0, foreign)])
+    query = InlineQuery(topology, config, spark_runner.admin)
+    everything = StateQueryRequest.in_store("joined").with_query(RangeQuery.with_no_bounds())
+    written = PositionBound.at(Position.from_map({source: {key: 0}, other: {foreign: 0}}))
+    with open_state(topology, config) as state:
+        query.epoch()
+        answers = state.query(everything.with_position_bound(written)).partition_results.values()
+        assert {each.failure_reason for each in answers} == {FailureReason.NOT_UP_TO_BOUND}
+        query.run_to_end()
+        answers = state.query(everything.with_position_bound(written)).partition_results.values()
+        assert [entry for each in answers for entry in each.result] == [("k", "fx")]
