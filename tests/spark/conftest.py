@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from penstock.host.spark import planning, sink, task_epoch, task_state
+from penstock.host.spark import planning, sink, task_epoch, task_state, transactions
 from tests.spark.crashes import Crashes
 from tests.spark.support import SparkRunner
 from tests.support.brokers import RunningBroker
@@ -32,7 +32,7 @@ def crashes(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, float, int], Cras
 
     def install(seed: int, probability: float, most: int) -> Crashes:
         installed = Crashes(seed, probability, most)
-        for module in (planning, sink, task_epoch, task_state):
+        for module in (planning, sink, task_epoch, task_state, transactions):
             monkeypatch.setattr(module, "crash_point", installed)
         return installed
 

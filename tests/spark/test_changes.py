@@ -15,7 +15,7 @@ import pytest
 
 from penstock import Grouped, Materialized, StreamsBuilder, StreamsConfig, TimeWindows, Topology
 from penstock.errors import IncompatibleCheckpointError
-from penstock.host.spark import crashpoints, lives, planning, sink, task_epoch, task_state
+from penstock.host.spark import crashpoints, lives, planning, sink, task_epoch, task_state, transactions
 from penstock.host.spark.checkpoint import Checkpoint
 from tests.spark.crashes import KilledError
 from tests.spark.inline import InlineQuery
@@ -49,7 +49,7 @@ class Crash:
 def crash(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Crash]:
     def install(seed: int, probability: float = 0.0, at: str = "") -> Crash:
         installed = Crash(seed, probability, at)
-        for module in (lives, planning, sink, task_epoch, task_state):
+        for module in (lives, planning, sink, task_epoch, task_state, transactions):
             monkeypatch.setattr(module, "crash_point", installed)
         return installed
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ConfigError
-from penstock.host.spark import planning, sink, task_epoch, task_state
+from penstock.host.spark import planning, sink, task_epoch, task_state, transactions
 from penstock.host.spark.checkpoint import checkpoint_of
 from penstock.host.spark.driver import SparkHost
 from tests.spark.crashes import Crashes, KilledError
@@ -48,7 +48,7 @@ def test_counts_are_exact_with_a_checkpoint_elsewhere(
     }
     config = spark_runner.config(application, values)
     crashes = Crashes(7, 0.04, 8)
-    for module in (planning, sink, task_epoch, task_state):
+    for module in (planning, sink, task_epoch, task_state, transactions):
         monkeypatch.setattr(module, "crash_point", crashes)
     query = InlineQuery(word_count(*topics), config, spark_runner.admin)
     expected: Counter[str] = Counter()

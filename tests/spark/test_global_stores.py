@@ -33,7 +33,7 @@ from penstock import (
     open_state,
 )
 from penstock.errors import StateStoreNotAvailableError, StreamsError
-from penstock.host.spark import global_state, planning, sink, task_epoch, task_state
+from penstock.host.spark import global_state, planning, sink, task_epoch, task_state, transactions
 from penstock.host.spark.checkpoint import Checkpoint
 from penstock.host.spark.failures import QueryFailedError, failure_in
 from penstock.host.spark.global_state import global_stores
@@ -347,7 +347,7 @@ def test_no_record_of_a_global_topic_counts_twice_whatever_falls_when(
     spark_runner: SparkRunner, application: str, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crashes = Crashes(seed=4, probability=0.06, most=25)
-    for module in (planning, sink, task_epoch, task_state, global_state):
+    for module in (planning, sink, task_epoch, task_state, transactions, global_state):
         monkeypatch.setattr(module, "crash_point", crashes)
     query = InlineQuery(counting(prefix), spark_runner.config(application), spark_runner.admin)
     written_before: dict[bytes, int] = {}

@@ -1,4 +1,5 @@
-"""The clients of brokers that a worker keeps for the life of its process: connections are dear, epochs are many."""
+"""What a process keeps open for the life of the query: clients of the brokers and the checkpoint. Connections are dear,
+epochs are many."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from functools import lru_cache
 
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.consumer import ConfluentFetcher
+from penstock.host.spark.checkpoint import Checkpoint
 from penstock.host.spark.recipe import Recipe
 
 
@@ -19,3 +21,9 @@ def open_fetcher(recipe: Recipe) -> ConfluentFetcher:
 def open_admin(recipe: Recipe) -> ConfluentAdmin:
     """Return the admin client of this process for `recipe`."""
     return ConfluentAdmin(recipe.config)
+
+
+@lru_cache(maxsize=2)
+def open_checkpoint(uri: str) -> Checkpoint:
+    """Return the checkpoint at `uri`, opened once a process."""
+    return Checkpoint(uri)

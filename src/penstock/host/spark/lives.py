@@ -26,7 +26,7 @@ from penstock.host.spark.evolution import Evolution
 from penstock.host.spark.manifests import last_manifest, planned_epoch
 from penstock.host.spark.recipe import Recipe, load_program, of_run
 from penstock.host.spark.rewriting import bring_over
-from penstock.host.spark.sink import transactional_writer
+from penstock.host.spark.transactions import transactional_writer
 
 
 def of_life(recipe: Recipe, metadata: Metadata) -> Recipe:

@@ -20,12 +20,12 @@ from penstock.errors import BrokerNotFoundError, KafkaError, TaskCorruptedError,
 from penstock.host.spark.carried import carried_ranges
 from penstock.host.spark.checkpoint import Manifest
 from penstock.host.spark.cleaner import Cleaner
+from penstock.host.spark.clients import open_checkpoint
 from penstock.host.spark.crashpoints import crash_point
 from penstock.host.spark.input_plan import InputPlanner
 from penstock.host.spark.protocol import EpochOffset, GlobalControl, SinkControl, TaskControl
 from penstock.host.spark.purging import RecordPurge
 from penstock.host.spark.recipe import Recipe
-from penstock.host.spark.stage import open_checkpoint
 from penstock.host.spark.topic_ends import TopicEnds
 from penstock.host.spark.waiting import held_bytes, lagging_inputs
 from penstock.plan.subtopology import TaskId

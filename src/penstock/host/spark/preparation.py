@@ -24,7 +24,7 @@ from penstock.host.spark.manifests import last_manifest
 from penstock.host.spark.offset_resets import offset_resets, reset_offsets
 from penstock.host.spark.placement import Placement, external_sink_topics, place, resolve_patterns, shape
 from penstock.host.spark.recipe import Recipe, dump_program
-from penstock.host.spark.sink import commits_topic
+from penstock.host.spark.transactions import commits_topic
 from penstock.plan.partition_grouper import configured_grouper
 from penstock.plan.subtopology import BuiltTopology
 from penstock.record import TopicPartition

@@ -8,7 +8,7 @@ and writes the manifest: from then on the epoch has happened.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
@@ -17,27 +17,21 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from pyspark.sql.types import StructType
 
 from penstock.client.confluent.refusals import PartitionOutput
-from penstock.client.confluent.transactions import AtLeastOnceWriter, EpochWriter, TransactionalWriter
+from penstock.client.confluent.transactions import AtLeastOnceWriter, EpochWriter
 from penstock.clock import SystemClock
-from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, TaskCorruptedError, TaskMigratedError
 from penstock.host.spark.checkpoint import Manifest, TopicFigures
+from penstock.host.spark.clients import open_checkpoint
 from penstock.host.spark.crashpoints import crash_point
 from penstock.host.spark.failures import QueryFailedError, encode_failure
 from penstock.host.spark.production import ProductionFailedError, RefusedRecords
 from penstock.host.spark.protocol import SinkControl, TaskReport
 from penstock.host.spark.recipe import Recipe, load_recipe
 from penstock.host.spark.rows import CONTROL, FAILURE, HEAD, OUTPUT, Row, decode_batch, read_rows, size_of
-from penstock.host.spark.stage import open_checkpoint, prepare_worker
-from penstock.record import TopicPartition
+from penstock.host.spark.stage import prepare_worker
+from penstock.host.spark.transactions import transactional_writer
 
 FORMAT = "penstock-sink"
-
-
-def commits_topic(application_id: str) -> str:
-    """Return the internal topic whose offsets are the epochs that each sink partition has committed; also the group
-    that commits them."""
-    return f"{application_id}-penstock-commits"
 
 
 class SinkBase(DataSource):
@@ -151,24 +145,6 @@ def _is_in_manifest(checkpoint: str, query_id: str, epoch: int) -> bool:
     offsets that they are, nothing else says that its output is there."""
     manifest = open_checkpoint(checkpoint).read_manifest(epoch, query_id)
     return manifest is not None and manifest.query_id == query_id
-
-
-def transactional_writer(
-    config: StreamsConfig,
-    application_id: str,
-    sink_partition: int,
-    was_committed: Callable[[int], bool] = lambda _: False,
-) -> TransactionalWriter:
-    """Return a writer of the transactions of one sink partition; was_committed: see TransactionalWriter."""
-    topic = commits_topic(application_id)
-    return TransactionalWriter(
-        config,
-        transactional_id=f"{application_id}-sink-{sink_partition}",
-        group=topic,
-        marker=TopicPartition(topic, sink_partition),
-        before_commit=partial(crash_point, "transaction.open"),
-        was_committed=was_committed,
-    )
 
 
 def commit_epoch(recipe: Recipe, messages: Sequence[PartitionCommit]) -> None:

@@ -17,13 +17,14 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from penstock.host.spark.clients import open_checkpoint
 from penstock.host.spark.global_state import global_stores
 from penstock.host.spark.planning import EpochPartition, Planning, Range
 from penstock.host.spark.protocol import EpochOffset
 from penstock.host.spark.reading import read_range
 from penstock.host.spark.recipe import Recipe, load_recipe
 from penstock.host.spark.rows import CONTROL, DATA, SCHEMA_DDL, Row, TaskInput, encode_batch, write_rows
-from penstock.host.spark.stage import ended_by_failure, open_checkpoint, prepare_worker, run_task
+from penstock.host.spark.stage import ended_by_failure, prepare_worker, run_task
 from penstock.plan.subtopology import TaskId
 
 FORMAT = "penstock-source"

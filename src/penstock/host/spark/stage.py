@@ -14,7 +14,7 @@ from functools import lru_cache
 import pyarrow as pa
 
 from penstock.errors import KafkaError, StreamsError, TaskCorruptedError
-from penstock.host.spark.checkpoint import Checkpoint
+from penstock.host.spark.clients import open_checkpoint
 from penstock.host.spark.determinism import TaskResult, check_same
 from penstock.host.spark.failures import QueryFailedError, encode_failure
 from penstock.host.spark.global_state import global_stores
@@ -48,12 +48,6 @@ def prepare_worker() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 1000)
-
-
-@lru_cache(maxsize=2)
-def open_checkpoint(uri: str) -> Checkpoint:
-    """Return the checkpoint at `uri`, opened once a process."""
-    return Checkpoint(uri)
 
 
 def stage(recipe: bytes, level: int, title: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

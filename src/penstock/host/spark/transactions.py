@@ -1,0 +1,35 @@
+"""The transactions of the sink, by name: the topic of their commits, and the writer of each sink partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from penstock.client.confluent.transactions import TransactionalWriter
+from penstock.config import StreamsConfig
+from penstock.host.spark.crashpoints import crash_point
+from penstock.record import TopicPartition
+
+
+def commits_topic(application_id: str) -> str:
+    """Return the internal topic whose offsets are the epochs that each sink partition has committed; also the group
+    that commits them."""
+    return f"{application_id}-penstock-commits"
+
+
+def transactional_writer(
+    config: StreamsConfig,
+    application_id: str,
+    sink_partition: int,
+    was_committed: Callable[[int], bool] = lambda _: False,
+) -> TransactionalWriter:
+    """Return a writer of the transactions of one sink partition; was_committed: see TransactionalWriter."""
+    topic = commits_topic(application_id)
+    return TransactionalWriter(
+        config,
+        transactional_id=f"{application_id}-sink-{sink_partition}",
+        group=topic,
+        marker=TopicPartition(topic, sink_partition),
+        before_commit=partial(crash_point, "transaction.open"),
+        was_committed=was_committed,
+    )
