@@ -132,10 +132,13 @@ def dump_program(recipe: Recipe) -> bytes:
     hold secrets; raises as `dump_recipe`."""
     given = recipe.config.given()
     config = {key: value for key, value in given.items() if key in KEYS and key not in _OF_THE_RUN}
+    # what the placement was made from is not needed again, and sets are pickled in another order by each process
+    topology = replace(recipe.topology, copartition_groups=())
     return dump_recipe(
         replace(
             recipe,
             config=StreamsConfig(config, environment={}),
+            topology=topology,
             begin={},
             checkpoint="",
             checkpoint_id="",
