@@ -112,7 +112,7 @@ def test_works_on_a_file_system_given_by_uri(tmp_path: Path) -> None:
     assert checkpoint.spark_location("q") == f"file://{tmp_path}/there/spark/q"
 
 
-def cleaner(checkpoint: Checkpoint, retained: int) -> Cleaner:
+def cleaner(checkpoint: Checkpoint, retained: int, start_epoch: int = 0) -> Cleaner:
     tasks = (TaskId(0, 0),)
     recipe = Recipe(
         config=StreamsConfig({"application.id": "a", "penstock.manifests.retained": retained}, environment={}),
@@ -126,6 +126,7 @@ def cleaner(checkpoint: Checkpoint, retained: int) -> Cleaner:
         generation=1,
         transactional=False,
         control_directory="",
+        start_epoch=start_epoch,
     )
     return Cleaner(recipe, checkpoint)
 
@@ -143,6 +144,17 @@ def test_what_no_retained_manifest_names_is_deleted(checkpoint: Checkpoint) -> N
     cleaner(checkpoint, retained=3).clean(5)
     assert checkpoint.first_epoch() == 3
     assert segments(checkpoint) == {"ab", "c", "d", "e"}
+
+
+def test_a_segment_that_a_later_life_makes_again_is_kept(checkpoint: Checkpoint) -> None:
+    for name in ("a", "b"):
+        checkpoint.write_segment("0_0", name, b"", never)
+    logs = {1: ("a", "b"), 2: ("a", "b"), 3: (), 4: ("a",), 5: ("a",), 6: ("a",)}
+    for epoch, names in logs.items():
+        write(checkpoint, epoch, {"0_0": entry(*names)} if names else {})
+    cleaner(checkpoint, retained=3, start_epoch=3).clean(6)
+    assert checkpoint.first_epoch() == 4
+    assert segments(checkpoint) == {"a"}
 
 
 def test_large_files_of_carried_rows_are_kept_for_a_few_epochs(checkpoint: Checkpoint) -> None:

@@ -2,11 +2,11 @@
 of files an epoch.
 
 Runs in the source process, after an epoch is in Spark's commit log. A segment that is named by one manifest and not by
-the next is named by none after: so what an expired manifest names and the next does not is garbage. Only the first
-manifest of a life may name what an earlier one had given up, where a task comes back to a number that it had. Files of
-carried rows serve one epoch: large ones are kept for fewer epochs. Files of attempts
-that never came into a manifest are found by looking at the directory of one task an epoch: what is older than the
-oldest retained manifest and not named by it.
+the next is named by none after: so what an expired manifest names and the next does not is garbage. Only a later life
+may name again what an earlier one had given up: a task comes back to a number that it had, or begins anew and commits
+the same, which makes the same segment. Files of carried rows serve one epoch: large ones are kept for fewer epochs.
+Files of attempts that never came into a manifest are found by looking at the directory of one task an epoch: what is
+older than the oldest retained manifest and not named by it.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ class Cleaner:
         self._start_epoch = recipe.start_epoch
         self._tasks: list[str] | None = None
         self._oldest: int | None = None
+        self._named: set[tuple[str, str]] = set()
+        self._named_to = 0
 
     def clean(self, epoch: int) -> int:
         """Clear what the commit of `epoch` made superfluous; return the number of files deleted."""
@@ -52,7 +54,7 @@ class Cleaner:
         if self._tasks is None:
             self._tasks = self._checkpoint.state_directories()
         while self._oldest < keep_from and deleted < _DELETIONS:
-            deleted += self._expire(self._oldest)
+            deleted += self._expire(self._oldest, epoch)
             self._oldest += 1
         if deleted < _DELETIONS and self._tasks:
             deleted += self._sweep(self._tasks[epoch % len(self._tasks)], self._oldest, _DELETIONS - deleted)
@@ -72,20 +74,25 @@ class Cleaner:
             self._checkpoint.delete_segment(task, file)
         return len(files)
 
-    def _expire(self, epoch: int) -> int:
+    def _expire(self, epoch: int, newest: int) -> int:
         expired, successor = self._read(epoch), self._read(epoch + 1)
         if expired is None or successor is None:
             return 0
-        garbage = expired.segments() - successor.segments() - self._begun_with(epoch)
+        garbage = expired.segments() - successor.segments() - self._named_in_this_life(epoch, newest)
         for task, segment in garbage:
             self._checkpoint.delete_segment(task, segment)
         self._checkpoint.delete_manifest(epoch)
         return len(garbage) + 1
 
-    def _begun_with(self, epoch: int) -> set[tuple[str, str]]:
-        """Return the segments that this life began with, where `epoch` is of a life before."""
-        begun = self._read(self._start_epoch) if epoch < self._start_epoch else None
-        return set() if begun is None else begun.segments()
+    def _named_in_this_life(self, epoch: int, newest: int) -> set[tuple[str, str]]:
+        """Return the segments that manifests of this life up to `newest` name, where `epoch` is of a life before."""
+        if epoch >= self._start_epoch:
+            return set()
+        for each in range(max(self._start_epoch, self._named_to + 1), newest + 1):
+            manifest = self._read(each)
+            self._named.update(() if manifest is None else manifest.segments())
+        self._named_to = newest
+        return self._named
 
     def _sweep(self, task: str, oldest: int, most: int) -> int:
         manifest = self._read(oldest)
