@@ -100,6 +100,8 @@ class SparkHost:
         self._session.take(self._given_session or self._data_frames.session())
         self._lock.acquire()
         try:
+            opened = self._open_session()
+            session.warn_of_local_checkpoint(str(opened.sparkContext.master), self._checkpoint.local_path)
             self._start_query()
         except BaseException:
             self._release()
@@ -258,7 +260,6 @@ class SparkHost:
     def _open_session(self) -> SparkSession:
         """Return the session that there is, or make one; its executors have the code of the program."""
         opened = self._session.open()
-        session.warn_of_local_checkpoint(str(opened.sparkContext.master), self._checkpoint.local_path)
         if self._config["penstock.spark.send.code"]:
             send_code(opened.sparkContext, list(sys.modules.values()))
         return opened
