@@ -13,6 +13,7 @@ import pytest
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, StreamsError
 from penstock.host.spark import session
+from penstock.host.spark.session_use import SessionUse
 
 
 def java_that_says(directory: Path, text: str, code: int = 0) -> Path:
@@ -128,3 +129,60 @@ def test_a_cluster_keeps_the_python_that_the_environment_names(monkeypatch: pyte
         assert os.environ["PYSPARK_PYTHON"] == "/somewhere/else/python"
     with session._environment("local[2]"):
         assert os.environ["PYSPARK_PYTHON"] == sys.executable
+
+
+class FakeSession:
+    """Stands for a session on a JVM of its own."""
+
+    def __init__(self) -> None:
+        self.sparkContext = object()
+        self.stopped = 0
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeSession]:
+    """Sessions that are made, in order; nothing starts a JVM."""
+    made: list[FakeSession] = []
+
+    def make(*_: object) -> FakeSession:
+        made.append(FakeSession())
+        return made[-1]
+
+    monkeypatch.setattr(session, "check_java", lambda: None)
+    monkeypatch.setattr(session, "make_session", make)
+    monkeypatch.setattr(session, "forget_lost", lambda lost: None)
+    return made
+
+
+def test_hosts_without_a_session_share_one_and_the_last_ends_it(made: list[FakeSession], tmp_path: Path) -> None:
+    config = StreamsConfig({"application.id": "app"})
+    first, second = SessionUse(config, tmp_path), SessionUse(config, tmp_path)
+    assert first.existing is None
+    assert first.open() is first.open() is second.open()
+    first.close()
+    first.close()
+    assert [each.stopped for each in made] == [0]
+    second.close()
+    assert [each.stopped for each in made] == [1]
+    third = SessionUse(config, tmp_path)
+    assert third.open() is made[1]  # type: ignore[comparison-overlap]  # a fake of it
+    third.close()
+
+
+def test_a_session_whose_jvm_is_gone_is_made_once_for_all_its_hosts(made: list[FakeSession], tmp_path: Path) -> None:
+    config = StreamsConfig({"application.id": "app"})
+    first, second, third = (SessionUse(config, tmp_path) for _ in range(3))
+    for use in (first, second, third):
+        use.open()
+    first.forget_lost()
+    renewed = first.open()
+    second.forget_lost()
+    assert second.open() is renewed
+    third.close()  # it has not heard of the loss
+    second.close()
+    assert [each.stopped for each in made] == [0, 0]
+    first.close()
+    assert [each.stopped for each in made] == [0, 1]
