@@ -24,10 +24,11 @@ def measure(writer: EpochWriter, topic: str, records: int, epochs: int) -> tuple
     """Return wall time and CPU time (ms) of an epoch of `records`, the mean of `epochs` after a first."""
     rows = [(b"key-%d" % number, b"v" * 60, 1_000 + number, number, ()) for number in range(records)]
     output = [PartitionOutput(topic, 0, RecordBatch.of(rows))]
-    writer.write(1, "benchmark", output)
+    owner = f"benchmark of {records}"
+    writer.write(1, owner, output)
     wall, cpu = time.perf_counter(), time.process_time()
     for epoch in range(2, 2 + epochs):
-        writer.write(epoch, "benchmark", output)
+        writer.write(epoch, owner, output)
     return 1000 * (time.perf_counter() - wall) / epochs, 1000 * (time.process_time() - cpu) / epochs
 
 
