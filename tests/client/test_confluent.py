@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
+from confluent_kafka import OFFSET_INVALID, KafkaException, Producer
 from confluent_kafka import KafkaError as Code
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import TopicPartition as Position
+from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo
 
 from penstock.client.api import NewTopic, OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, ConfluentFetcher, ConfluentProducer
@@ -275,3 +278,19 @@ def test_a_call_is_made_again_while_the_broker_lags_behind_the_client() -> None:
         return "answer"
 
     assert connection.call("asking", ask) == "answer"
+
+
+def test_an_offset_that_no_broker_told_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka gives one that cannot be, and no error, for a partition whose leader goes away meanwhile."""
+    partition, told = TopicPartition("t", 0), [OFFSET_INVALID, 7]
+
+    def list_offsets(*_: object, **__: object) -> dict[Position, Future[ListOffsetsResultInfo]]:
+        future: Future[ListOffsetsResultInfo] = Future()
+        future.set_result(ListOffsetsResultInfo(told.pop(0), -1, 0))
+        return {Position(*partition): future}
+
+    monkeypatch.setattr(AdminClient, "list_offsets", list_offsets)
+    admin = ConfluentAdmin(StreamsConfig({"bootstrap.servers": "127.0.0.1:1"}))
+    assert admin.end_offsets([partition]) == {partition: 7}
+    assert told == []
+    admin.close()

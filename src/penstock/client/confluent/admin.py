@@ -7,11 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaException
 from confluent_kafka import ConsumerGroupTopicPartitions as GroupPartitions
-from confluent_kafka import IsolationLevel, KafkaException
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import TopicPartition as Position
-from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, NewPartitions, OffsetSpec, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    ConfigSource,
+    ListOffsetsResultInfo,
+    NewPartitions,
+    OffsetSpec,
+    ResourceType,
+)
 from confluent_kafka.admin import NewTopic as AdminNewTopic
 
 from penstock.client.api import NewTopic, OffsetAndMetadata, PartitionInfo, TopicDescription
@@ -165,7 +173,7 @@ class ConfluentAdmin:
         def ask(client: AdminClient) -> dict[TopicPartition, int]:
             futures = client.list_offsets(request, isolation_level=isolation, request_timeout=self._connection.timeout)
             return {
-                TopicPartition(position.topic, position.partition): int(self._result(future).offset)
+                TopicPartition(position.topic, position.partition): _offset(self._result(future))
                 for position, future in futures.items()
             }
 
@@ -205,6 +213,15 @@ class ConfluentAdmin:
         if client is None:
             raise KafkaError(f"The client is closed ({doing}).")
         return self._connection.call(doing, lambda: action(client))
+
+
+def _offset(found: ListOffsetsResultInfo) -> int:
+    """Return an offset that a broker told; raises KafkaException where none did: librdkafka gives no error for a
+    partition whose leader went away meanwhile, but an offset that cannot be."""
+    offset = int(found.offset)
+    if offset == OFFSET_INVALID:
+        raise KafkaException(Code(Code._TRANSPORT, "the broker went away", False, True))  # one to be tried again
+    return offset
 
 
 def _checked(positions: list[Position]) -> list[Position]:
