@@ -29,7 +29,7 @@ def chosen(family: str) -> Case:
     ]
     shown = [case for case in fit if any(case["expected"].get("steps", []))] or fit
     shown.sort(key=lambda case: (len(case.get("steps", [])), case["id"]))
-    return random.Random(family).choice(shown[: len(shown) // 3 + 1])
+    return random.Random(family).choice(shown[: len(shown) // 8 + 1])
 
 
 def check(case: Case, cases: spark_host.SparkCases) -> None:
