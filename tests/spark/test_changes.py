@@ -10,14 +10,18 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock import Grouped, Materialized, StreamsBuilder, StreamsConfig, TableJoined, TimeWindows, Topology
-from penstock.errors import IncompatibleCheckpointError
-from penstock.host.spark import crashpoints, lives, planning, sink, task_epoch, task_state, transactions
+from penstock.errors import IncompatibleCheckpointError, TaskMigratedError
+from penstock.host.spark import crashpoints, lives, planning, preparation, sink, task_epoch, task_state, transactions
 from penstock.host.spark.checkpoint import Checkpoint
+from penstock.host.spark.recipe import Recipe
+from penstock.host.spark.rows import Row
 from penstock.plan.partitioning import partition_for
+from penstock.record import TopicPartition
 from tests.spark.crashes import KilledError
 from tests.spark.inline import InlineQuery
 from tests.spark.support import InputRecord, SparkRunner, lines
@@ -429,6 +433,61 @@ def test_an_epoch_of_which_nobody_has_seen_anything_is_given_up(
     query.run_to_end()
     assert [record.key for record in spark_runner.read(topics[1])] == [b"zz"]
     assert counts(spark_runner, config, "counts") == {"zz": 1}
+
+
+def test_a_worker_of_a_life_that_is_over_writes_nothing_any_more(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = spark_runner.config(application)
+    query = InlineQuery(counting(*topics, "counts"), config, spark_runner.admin)
+    query.run_to_end()
+    spark_runner.write(topics[0], lines(["a b c d e f g h"]))
+    late: list[tuple[Recipe, list[Row]]] = []
+    write = sink._write
+
+    def put_off(recipe: Recipe, rows: list[Row]) -> sink.PartitionCommit:
+        late.append((recipe, rows))
+        if len(late) == recipe.placement.sink_partitions:
+            raise KilledError("each worker is late")
+        return sink.PartitionCommit()
+
+    monkeypatch.setattr(sink, "_write", put_off)
+    with pytest.raises(KilledError):
+        query.run_to_end()
+    monkeypatch.setattr(sink, "_write", write)
+    query.change(counting(*topics, "counts", "new"))
+    query.run_to_end()
+    for recipe, rows in late:
+        with pytest.raises(TaskMigratedError, match="taken over"):
+            write(recipe, rows)
+    spark_runner.write(topics[0], lines(["a i"]))
+    query.run_to_end()
+    words = [record.key for record in spark_runner.read(topics[1])]
+    assert sorted(words) == [b"a", b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h", b"i"]
+
+
+def test_what_an_older_driver_commits_while_a_changed_program_is_prepared_is_not_read_again(
+    on_one_broker: None,
+    spark_runner: SparkRunner,
+    application: str,
+    topics: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = spark_runner.config(application)
+    spark_runner.write(topics[0], lines(["a"]))
+    older = InlineQuery(counting(*topics, "counts"), config, spark_runner.admin)
+    older.run_to_end()
+    spark_runner.write(topics[0], lines(["a b"]))
+    reset_offsets = preparation.reset_offsets
+
+    def while_the_older_one_runs(*args: Any) -> dict[TopicPartition, int]:
+        older.run_to_end()
+        return reset_offsets(*args)
+
+    monkeypatch.setattr(preparation, "reset_offsets", while_the_older_one_runs)
+    newer = InlineQuery(counting(*topics, "counts", "new"), config, spark_runner.admin)
+    newer.run_to_end()
+    assert counts(spark_runner, config, "counts") == {"a": 2, "b": 1}
 
 
 @pytest.mark.spark

@@ -108,6 +108,7 @@ class TransactionalWriter:
         before_commit: Callable[[int], object],
         timeout_ms: int = 60_000,
         was_committed: Callable[[int], bool] = lambda _: False,
+        before_write: Callable[[], object] = lambda: None,
     ) -> None:
         """Connect when first used.
 
@@ -120,8 +121,11 @@ class TransactionalWriter:
             timeout_ms: bound of each request.
             was_committed: called with the epoch where there is no marker at all: whether that epoch is known to be
                 committed all the same. Brokers delete committed offsets after `offsets.retention.minutes`.
+            before_write: called when earlier producers are fenced and nothing is sent; what it raises is raised. What
+                it finds to be over was over before this producer fenced the one that came after.
         """
         self._was_committed = was_committed
+        self._before_write = before_write
         self._reports = Reports()
         self._seen: str | None = None
         self._config = config
@@ -150,6 +154,7 @@ class TransactionalWriter:
             connection, producer = self._ready(one_by_one)
             if self._is_committed(epoch, owner):
                 return False
+            self._before_write()
             self._reports.clear()
             refused: list[RefusedError] = []
             try:
@@ -279,8 +284,12 @@ class TransactionalWriter:
 class AtLeastOnceWriter:
     """Writes without transactions: an epoch that is run again after a crash is written again."""
 
-    def __init__(self, config: StreamsConfig, timeout_ms: int = 60_000) -> None:
-        """Connect when first used; timeout_ms bounds each wait."""
+    def __init__(
+        self, config: StreamsConfig, timeout_ms: int = 60_000, before_write: Callable[[], object] = lambda: None
+    ) -> None:
+        """Connect when first used; timeout_ms bounds each wait. before_write: called before anything is sent; what it
+        raises is raised."""
+        self._before_write = before_write
         self._config = config
         self._timeout_ms = timeout_ms
         self._producer: tuple[Connection, Producer] | None = None
@@ -291,6 +300,7 @@ class AtLeastOnceWriter:
     ) -> bool:
         """Write `output` and return True when the brokers have it; raises KafkaError if they do not take it, and what
         `on_refused` raises for a record that they refuse."""
+        self._before_write()
         refused = self._send(epoch, output, one_by_one=False)
         if refused:  # and all that was in one batch with a record that is refused
             again = only(output, refused)

@@ -92,6 +92,9 @@ def prepare(
     begin = _begin(topology, placement, config, admin, ends, clock, known)
     partitions = {**topics, **placement.source_partitions}
     where, generation = checkpoint.uri, checkpoint.take_generation()
+    if metadata is not None and (metadata, known) != _found(checkpoint, topics):
+        # A program that did not know yet that it is over has committed meanwhile; from now on it cannot.
+        return prepare(built, config, checkpoint, admin, parallelism, control_directory, clock)
     run = where, "", "", generation, transactional, control_directory, clock
     recipe = Recipe(config, topology, placement, partitions, {}, *run)
     program = dump_program(recipe)
@@ -169,6 +172,12 @@ def _positions(checkpoint: Checkpoint, metadata: Metadata, topics: Mapping[str, 
     is made anew, it is another topic."""
     positions = {**metadata.begin, **last_manifest(checkpoint, metadata).offsets}
     return {topic: offsets for topic, offsets in positions.items() if topic in topics}
+
+
+def _found(checkpoint: Checkpoint, topics: Mapping[str, int]) -> tuple[Metadata | None, dict[str, list[int]]]:
+    """Return the life that is there and its positions."""
+    metadata = checkpoint.read_metadata()
+    return metadata, {} if metadata is None else _positions(checkpoint, metadata, topics)
 
 
 def _warn_of_keys(config: StreamsConfig) -> None:

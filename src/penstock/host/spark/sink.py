@@ -133,11 +133,20 @@ def _write(recipe: Recipe, rows: list[Row]) -> PartitionCommit:
 
 @lru_cache(maxsize=64)
 def _writer(recipe: Recipe, sink_partition: int) -> EpochWriter:
-    """Return the writer of a sink partition, kept for the life of the process."""
+    """Return the writer of a sink partition, kept for the life of the process.
+
+    It looks for a newer driver before it writes. Markers alone do not tell a worker of a life that is over: they name
+    the life after it, and its producer would fence that one's.
+    """
+    alone = partial(_check_generation, recipe.checkpoint, recipe.generation)
     if not recipe.transactional:
-        return AtLeastOnceWriter(recipe.config)
+        return AtLeastOnceWriter(recipe.config, before_write=alone)
     known = partial(_is_in_manifest, recipe.checkpoint, recipe.query_id)
-    return transactional_writer(recipe.config, recipe.application_id, sink_partition, known)
+    return transactional_writer(recipe.config, recipe.application_id, sink_partition, known, alone)
+
+
+def _check_generation(checkpoint: str, generation: int) -> None:
+    open_checkpoint(checkpoint).check_generation(generation)
 
 
 def _is_in_manifest(checkpoint: str, query_id: str, epoch: int) -> bool:
@@ -170,6 +179,7 @@ def commit_epoch(recipe: Recipe, messages: Sequence[PartitionCommit]) -> None:
     if existing is not None and existing.query_id == recipe.query_id:
         return  # a replay: Spark's commit log missed the epoch, all that it wrote stands
     crash_point("manifest.before_write", control.epoch)
+    checkpoint.check_generation(recipe.generation)  # as late as can be: a newer driver takes this number for its life
     manifest = Manifest(
         query_id=recipe.query_id,
         epoch=control.epoch,

@@ -22,8 +22,10 @@ def transactional_writer(
     application_id: str,
     sink_partition: int,
     was_committed: Callable[[int], bool] = lambda _: False,
+    before_write: Callable[[], object] = lambda: None,
 ) -> TransactionalWriter:
-    """Return a writer of the transactions of one sink partition; was_committed: see TransactionalWriter."""
+    """Return a writer of the transactions of one sink partition; was_committed, before_write: see
+    TransactionalWriter."""
     topic = commits_topic(application_id)
     return TransactionalWriter(
         config,
@@ -32,4 +34,5 @@ def transactional_writer(
         marker=TopicPartition(topic, sink_partition),
         before_commit=partial(crash_point, "transaction.open"),
         was_committed=was_committed,
+        before_write=before_write,
     )
