@@ -32,7 +32,7 @@ if not __package__:  # run as a script: the root of the repository is not on the
 from benchmarks.families import FAMILIES, KEYS, Family, key_of, value_of
 from penstock import Serdes, StreamsBuilder
 from penstock.config import StreamsConfig
-from penstock.host.spark.stage import prepare_worker
+from penstock.host.spark.worker.stage import prepare_worker
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch
 from penstock.state.api import Base

@@ -32,16 +32,16 @@ from benchmarks.families import FAMILIES, KEYS, value_of
 from benchmarks.program import SERDES
 from penstock import StreamsBuilder
 from penstock.config import StreamsConfig
-from penstock.host.spark.bases import base_directory
-from penstock.host.spark.checkpoint import Checkpoint, TaskEntry
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint, TaskEntry
 from penstock.host.spark.placement import place
 from penstock.host.spark.printing import PrintBuffer
 from penstock.host.spark.protocol import TaskControl
 from penstock.host.spark.recipe import Recipe
 from penstock.host.spark.rows import TaskInput
-from penstock.host.spark.stage import prepare_worker
-from penstock.host.spark.task_epoch import TaskEpoch
-from penstock.host.spark.task_state import TaskState
+from penstock.host.spark.worker.bases import base_directory
+from penstock.host.spark.worker.stage import prepare_worker
+from penstock.host.spark.worker.task_epoch import TaskEpoch
+from penstock.host.spark.worker.task_state import TaskState
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch
 from penstock.state.segment_log import log_from_json, path

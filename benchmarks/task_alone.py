@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.measuring import Measurement
 from benchmarks.program import INPUT, SERDES, lines_of, word_count
 from penstock.config import StreamsConfig
-from penstock.host.spark.stage import prepare_worker
+from penstock.host.spark.worker.stage import prepare_worker
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch
 from penstock.state.memory import MemoryBase

@@ -14,12 +14,12 @@ from typing import Any
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
-from penstock.host.spark import savepoint
-from penstock.host.spark.checkpoint import Checkpoint, checkpoint_of
-from penstock.host.spark.checkpoint_lock import CheckpointLock
-from penstock.host.spark.evolution import Evolution, evolve
-from penstock.host.spark.program_shape import program_shape, store_partitions
-from penstock.host.spark.savepoint import SavepointDescription
+from penstock.host.spark.checkpoints import savepoint
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint, checkpoint_of
+from penstock.host.spark.checkpoints.evolution import Evolution, evolve
+from penstock.host.spark.checkpoints.lock import CheckpointLock
+from penstock.host.spark.checkpoints.program_shape import program_shape, store_partitions
+from penstock.host.spark.checkpoints.savepoint import SavepointDescription
 from penstock.plan.topology import Topology
 
 Application = StreamsConfig | Mapping[str, Any] | str

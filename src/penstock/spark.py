@@ -8,6 +8,6 @@ How an application takes rows of DataFrames and hands its records to Spark: `Str
 `KStream.to_spark`.
 """
 
-from penstock.host.spark.topic_source import TopicDataSource
+from penstock.host.spark.frames.topic_source import TopicDataSource
 
 __all__ = ["TopicDataSource"]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from penstock.config import StreamsConfig
-from penstock.host.spark.checkpoint import Checkpoint
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from tests.chaos import deeds, program, records
 from tests.crash.processes import END_SECONDS, MarkedProcesses, kill, start_program, victims
 from tests.spark.support import SparkRunner, wait_for

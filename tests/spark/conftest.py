@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from penstock.host.spark import planning, sink, task_epoch, task_state, transactions
+from penstock.host.spark import transactions
+from penstock.host.spark.epochs import planning
+from penstock.host.spark.worker import sink, task_epoch, task_state
 from tests.spark.crashes import Crashes
 from tests.spark.support import SparkRunner
 from tests.support.brokers import RunningBroker

@@ -19,12 +19,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from penstock.client.api import Admin
 from penstock.clock import Clock
 from penstock.config import StreamsConfig
-from penstock.host.spark.checkpoint import checkpoint_of
+from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
 from penstock.host.spark.preparation import Prepared, prepare
 from penstock.host.spark.recipe import Recipe, dump_recipe
-from penstock.host.spark.sink import EpochSink
-from penstock.host.spark.source import EpochReader
-from penstock.host.spark.stage import run_level
+from penstock.host.spark.worker.sink import EpochSink
+from penstock.host.spark.worker.source import EpochReader
+from penstock.host.spark.worker.stage import run_level
 from penstock.plan.topology import Topology
 
 

@@ -23,7 +23,7 @@ from penstock.client.confluent.consumer import ConfluentFetcher
 from penstock.client.confluent.producer import ConfluentProducer
 from penstock.config import StreamsConfig
 from penstock.host.api import StreamThreadExceptionResponse
-from penstock.host.spark.checkpoint import Checkpoint, Manifest
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
 from penstock.host.spark.driver import SparkHost
 from penstock.host.spark.session import make_session
 from penstock.plan.topology import Topology

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock import Consumed, Joined, Serdes, StreamsBuilder
 from penstock.config import StreamsConfig
-from penstock.host.spark.alignment import aligned_topics, reach
+from penstock.host.spark.epochs.alignment import aligned_topics, reach
 from penstock.host.spark.placement import place
 from penstock.processor.timestamps import wallclock_timestamp_extractor
 

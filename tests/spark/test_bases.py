@@ -12,8 +12,8 @@ import rocksdict
 from penstock import RocksDBConfigSetter
 from penstock.config import StreamsConfig
 from penstock.errors import LockError
-from penstock.host.spark import bases
 from penstock.host.spark.failures import failure_in
+from penstock.host.spark.worker import bases
 from penstock.state.rocksdb import RocksDBBase
 from tests.spark.inline import InlineQuery
 from tests.spark.support import SparkRunner, lines

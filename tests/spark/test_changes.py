@@ -16,10 +16,13 @@ import pytest
 
 from penstock import Grouped, Materialized, StreamsBuilder, StreamsConfig, TableJoined, TimeWindows, Topology
 from penstock.errors import IncompatibleCheckpointError, TaskMigratedError
-from penstock.host.spark import crashpoints, lives, planning, preparation, sink, task_epoch, task_state, transactions
-from penstock.host.spark.checkpoint import Checkpoint
+from penstock.host.spark import crashpoints, preparation, transactions
+from penstock.host.spark.checkpoints import lives
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint
+from penstock.host.spark.epochs import planning
 from penstock.host.spark.recipe import Recipe
 from penstock.host.spark.rows import Row
+from penstock.host.spark.worker import sink, task_epoch, task_state
 from penstock.plan.partitioning import partition_for
 from penstock.record import TopicPartition
 from tests.spark.crashes import KilledError

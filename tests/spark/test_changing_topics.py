@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from penstock import AutoOffsetReset, Consumed, Materialized, Produced, Serdes, StreamsBuilder, Topology
 from penstock.client.confluent.producer import ConfluentProducer
 from penstock.errors import IncompatibleCheckpointError, MissingSourceTopicError, StreamsError
-from penstock.host.spark import planning
+from penstock.host.spark.epochs import planning
 from penstock.host.spark.failures import QueryFailedError, failure_in
 from penstock.host.spark.topic_watch import topic_changes
 from tests.spark.inline import InlineQuery

@@ -8,8 +8,15 @@ import pytest
 
 from penstock.config import StreamsConfig
 from penstock.errors import IncompatibleCheckpointError, TaskMigratedError
-from penstock.host.spark.checkpoint import Checkpoint, Manifest, Metadata, RemovedStore, TaskEntry, TopicFigures
-from penstock.host.spark.cleaner import Cleaner
+from penstock.host.spark.checkpoints.checkpoint import (
+    Checkpoint,
+    Manifest,
+    Metadata,
+    RemovedStore,
+    TaskEntry,
+    TopicFigures,
+)
+from penstock.host.spark.checkpoints.cleaner import Cleaner
 from penstock.host.spark.placement import Placement
 from penstock.host.spark.recipe import Recipe
 from penstock.plan.subtopology import BuiltTopology, TaskId

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock import Consumed, Grouped, Materialized, Produced, Serdes, StreamsBuilder, Topology
 from penstock.errors import ConfigError, StreamsError, TopologyError
-from penstock.host.spark.data_frames import DataFrameQueries, columns, partitions_of
+from penstock.host.spark.frames.data_frames import DataFrameQueries, columns, partitions_of
 from penstock.plan.partitioning import murmur2
 from penstock.spark import TopicDataSource
 from penstock.testing import TopologyTestDriver

@@ -65,7 +65,7 @@ def test_penstock_and_the_modules_of_the_program_are_sent(program: Program) -> N
     archive = program.send(Context("spark://somewhere:7077"))
     assert archive is not None
     names = {name for name in zipfile.ZipFile(archive).namelist() if name.endswith(".py")}
-    assert {"penstock/__init__.py", "penstock/host/spark/stage.py", "mine.py", "space/part.py"} <= names
+    assert {"penstock/__init__.py", "penstock/host/spark/worker/stage.py", "mine.py", "space/part.py"} <= names
     assert {"package/__init__.py", "package/deep/lazy.py"} <= names, "a package is sent whole"
     assert not {"other.py", "space/unused.py"} & names, "what is not loaded is not sent"
     assert not {name for name in names if name.startswith(("pyspark/", "pytest/", "json/"))}

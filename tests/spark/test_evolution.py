@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.host.spark.checkpoint import RemovedStore, removed_holder
-from penstock.host.spark.evolution import Evolution, evolve
+from penstock.host.spark.checkpoints.checkpoint import RemovedStore, removed_holder
+from penstock.host.spark.checkpoints.evolution import Evolution, evolve
 
 NAMES = ("a", "b", "c", "d", "removed-a", "e_1")
 Groups = list[list[str]]

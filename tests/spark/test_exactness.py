@@ -14,7 +14,7 @@ import pytest
 
 from penstock import Materialized, StreamsBuilder, Topology
 from penstock.errors import StreamsError
-from penstock.host.spark.checkpoint import Checkpoint
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.failures import QueryFailedError, failure_in
 from penstock.state.segment_log import log_from_json
 from tests.spark.crashes import Crashes, KilledError

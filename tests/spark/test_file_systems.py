@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ConfigError
-from penstock.host.spark import planning, sink, task_epoch, task_state, transactions
-from penstock.host.spark.checkpoint import checkpoint_of
+from penstock.host.spark import transactions
+from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
 from penstock.host.spark.driver import SparkHost
+from penstock.host.spark.epochs import planning
+from penstock.host.spark.worker import sink, task_epoch, task_state
 from tests.spark.crashes import Crashes, KilledError
 from tests.spark.inline import InlineQuery
 from tests.spark.support import SparkRunner, lines

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ConfigError
-from penstock.host.spark.files import Files
+from penstock.host.spark.checkpoints.files import Files
 
 
 @pytest.fixture(params=["local", "fsspec+file", "fsspec+memory"])

@@ -33,11 +33,13 @@ from penstock import (
     open_state,
 )
 from penstock.errors import StateStoreNotAvailableError, StreamsError
-from penstock.host.spark import global_state, planning, sink, task_epoch, task_state, transactions
-from penstock.host.spark.checkpoint import Checkpoint
+from penstock.host.spark import transactions
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint
+from penstock.host.spark.epochs import planning
 from penstock.host.spark.failures import QueryFailedError, failure_in
-from penstock.host.spark.global_state import global_stores
 from penstock.host.spark.protocol import GlobalControl
+from penstock.host.spark.worker import global_state, sink, task_epoch, task_state
+from penstock.host.spark.worker.global_state import global_stores
 from penstock.testing import TopologyTestDriver
 from tests.spark.crashes import Crashes, KilledError
 from tests.spark.inline import InlineQuery

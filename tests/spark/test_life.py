@@ -19,7 +19,7 @@ from penstock.errors import (
     TaskCorruptedError,
     TaskMigratedError,
 )
-from penstock.host.spark.checkpoint import Checkpoint
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from tests.spark.support import Listening, SparkRunner, lines, wait_for
 from tests.spark.test_topologies import TEXT, TEXT_OUT, final, text, word_count
 from tests.support.brokers import RunningBroker

@@ -11,7 +11,7 @@ import pytest
 
 from penstock import Consumed, Grouped, Materialized, Produced, Serdes, StreamsBuilder, Topology
 from penstock.config import StreamsConfig
-from penstock.host.spark.checkpoint import Checkpoint
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.failures import QueryFailedError, failure_in
 from penstock.plan.partitioning import partition_for
 from penstock.testing import TopologyTestDriver

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.host.spark.planner import FAN_OUT, UNKNOWN_RECORD_BYTES, Limits, first_quota, next_quota, plan
+from penstock.host.spark.epochs.planner import FAN_OUT, UNKNOWN_RECORD_BYTES, Limits, first_quota, next_quota, plan
 from penstock.record import TopicPartition
 
 partitions = st.builds(TopicPartition, st.sampled_from(["a", "b", "c"]), st.integers(0, 3))

@@ -9,7 +9,7 @@ import logging
 import pytest
 
 from penstock import StreamsBuilder
-from penstock.host.spark.checkpoint import Manifest, TopicFigures
+from penstock.host.spark.checkpoints.checkpoint import Manifest, TopicFigures
 from penstock.host.spark.figures import Figures, ProgressLog
 from tests.spark.inline import InlineQuery
 from tests.spark.support import InputRecord, SparkRunner, lines, wait_for

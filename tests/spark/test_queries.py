@@ -17,8 +17,8 @@ from penstock.errors import (
     TaskCorruptedError,
     UnknownStateStoreError,
 )
-from penstock.host.spark.checkpoint import Checkpoint
-from penstock.host.spark.queries import CheckpointQueries
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint
+from penstock.host.spark.query.queries import CheckpointQueries
 from penstock.record import ValueAndTimestamp
 from tests.spark.inline import InlineQuery
 from tests.spark.support import SparkRunner, lines

@@ -39,7 +39,7 @@ from tests.spark.test_topologies import word_count
 _WORKER = """
 import sys
 from pathlib import Path
-from penstock.host.spark import sink, source, stage
+from penstock.host.spark.worker import sink, source, stage
 from penstock.host.spark.recipe import load_recipe
 from penstock.plan.subtopology import TaskId
 from penstock.state.memory import MemoryBase

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from penstock.clock import MockClock
-from penstock.host.spark import restore_progress
-from penstock.host.spark.checkpoint import Checkpoint
-from penstock.host.spark.restore_progress import RestoreProgress, RestoreWatch
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint
+from penstock.host.spark.worker import restore_progress
+from penstock.host.spark.worker.restore_progress import RestoreProgress, RestoreWatch
 
 EPOCH = 5
 GENERATION = 3
@@ -45,7 +45,8 @@ def test_a_rebuild_that_takes_long_is_told_until_it_ends(
         rebuild.end()
         watch.look(GENERATION, EPOCH - 1)
     assert watch.snapshot() == {}
-    assert [record.getMessage() for record in caplog.records] == [
+    told = [record for record in caplog.records if record.name == restore_progress.__name__]
+    assert [record.getMessage() for record in told] == [
         "Task 0_1 restores its state: 40 of 100 entries.",
         "Task 0_1 has restored its state.",
     ]

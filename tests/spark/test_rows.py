@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import KafkaError, StreamsError, TopologyError
-from penstock.host.spark.checkpoint import TaskEntry
+from penstock.host.spark.checkpoints.checkpoint import TaskEntry
 from penstock.host.spark.failures import QueryFailedError, decode_failure, encode_failure, failure_in, readable
 from penstock.host.spark.printing import MAXIMUM_CHARACTERS, captured_print
 from penstock.host.spark.protocol import SinkControl, TaskControl, TaskReport

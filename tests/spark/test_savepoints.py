@@ -32,8 +32,8 @@ from penstock import (
 from penstock.cli.main import main
 from penstock.cli.program import load_program
 from penstock.errors import IncompatibleCheckpointError, LockError, StreamsError
-from penstock.host.spark.checkpoint import Checkpoint
-from penstock.host.spark.checkpoint_lock import CheckpointLock
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint
+from penstock.host.spark.checkpoints.lock import CheckpointLock
 from penstock.plan.partitioning import partition_for
 from tests.spark.inline import InlineQuery
 from tests.spark.support import InputRecord, SparkRunner, lines

@@ -23,8 +23,8 @@ from penstock import (
 )
 from penstock.config import StreamsConfig
 from penstock.errors import InvalidStateStoreError, StateStoreNotAvailableError
-from penstock.host.spark.queries import CheckpointQueries
-from penstock.host.spark.state_columns import StateColumns
+from penstock.host.spark.query.queries import CheckpointQueries
+from penstock.host.spark.query.state_columns import StateColumns
 from penstock.state.build import build_store
 from penstock.state.cache import RecordCache
 from penstock.state.memory import MemoryBase

@@ -46,7 +46,7 @@ from penstock import (
 )
 from penstock.config import StreamsConfig
 from penstock.errors import UnsupportedOperationError
-from penstock.host.spark.queries import CheckpointQueries
+from penstock.host.spark.query.queries import CheckpointQueries
 from penstock.plan.partitioning import partition_for
 from penstock.state.query.request import FailureReason, QueryResult
 from penstock.testing import TopologyTestDriver

@@ -15,10 +15,10 @@ from penstock import StreamsBuilder, Topology
 from penstock.config import StreamsConfig
 from penstock.errors import LockError, StreamsError
 from penstock.host.api import StreamThreadExceptionResponse
-from penstock.host.spark.checkpoint import Checkpoint
-from penstock.host.spark.checkpoint_lock import CheckpointLock
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint
+from penstock.host.spark.checkpoints.lock import CheckpointLock
 from penstock.host.spark.driver import SparkHost
-from penstock.host.spark.planning import PAUSE_FILE
+from penstock.host.spark.epochs.planning import PAUSE_FILE
 from penstock.host.spark.restarts import Restarts
 from tests.spark.inline import InlineQuery
 from tests.spark.support import Listening, SparkRunner, lines, wait_for

@@ -6,9 +6,9 @@ from collections.abc import Set
 from typing import Any
 
 from penstock import Consumed, Grouped, Joined, JoinWindows, Serdes, StreamJoined, StreamsBuilder
-from penstock.host.spark.checkpoint import Manifest, TaskEntry
+from penstock.host.spark.checkpoints.checkpoint import Manifest, TaskEntry
+from penstock.host.spark.epochs.waiting import held_bytes, lagging_inputs, lagging_partitions, unread_partitions
 from penstock.host.spark.placement import Placement, place
-from penstock.host.spark.waiting import held_bytes, lagging_inputs, lagging_partitions, unread_partitions
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 

@@ -13,7 +13,7 @@ from penstock import savepoints
 from penstock.cli.common import Settings, out, parsed_settings
 from penstock.cli.program import Program, load_program
 from penstock.config import StreamsConfig
-from penstock.host.spark.savepoint import SavepointDescription
+from penstock.host.spark.checkpoints.savepoint import SavepointDescription
 
 app = typer.Typer(no_args_is_help=True, help="Keep the state of an application, restore it, look at it.")
 

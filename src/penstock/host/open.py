@@ -18,7 +18,7 @@ from penstock.plan.topology import Topology
 _FACTORIES: Mapping[str, tuple[str, str]] = {"spark": ("penstock.host.spark.driver", "SparkHost")}
 """Name of the host -> module and class; called with the built topology, the configuration, session and until_end."""
 
-_QUERIES: Mapping[str, tuple[str, str]] = {"spark": ("penstock.host.spark.queries", "CheckpointQueries")}
+_QUERIES: Mapping[str, tuple[str, str]] = {"spark": ("penstock.host.spark.query.queries", "CheckpointQueries")}
 """Name of the host -> module and class of what reads its state; called with the built topology and the
 configuration."""
 

@@ -30,7 +30,7 @@ import orjson
 from penstock import StreamsConfig, Topology
 from penstock.broker.process import BrokerProcess
 from penstock.host.inline import ProducedRecord
-from penstock.host.spark.checkpoint import Checkpoint
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.driver import SparkHost
 from penstock.host.spark.failures import QueryFailedError, failure_in
 from penstock.host.spark.protocol import EpochOffset

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.consumer import ConfluentFetcher
-from penstock.host.spark.checkpoint import Checkpoint
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.recipe import Recipe
 
 

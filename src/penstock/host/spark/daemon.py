@@ -13,7 +13,7 @@ import gc
 import pandas  # type: ignore[import-untyped]  # its stubs are not installed
 from pyspark.daemon import manager
 
-from penstock.host.spark import sink, source
+from penstock.host.spark.worker import sink, source
 
 PRELOADED = (pandas, source, sink)
 

@@ -26,18 +26,19 @@ from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import LockError, StreamsError, StreamsNotStartedError, TaskMigratedError
 from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionResponse
-from penstock.host.spark import planning, preparation, session
-from penstock.host.spark.checkpoint import checkpoint_of
-from penstock.host.spark.checkpoint_lock import LOCK_FILE, CheckpointLock
-from penstock.host.spark.data_frames import DataFrameQueries
+from penstock.host.spark import preparation, session
+from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
+from penstock.host.spark.checkpoints.lock import LOCK_FILE, CheckpointLock
 from penstock.host.spark.dependencies import send_code
+from penstock.host.spark.epochs import planning
 from penstock.host.spark.figures import Figures, ProgressLog
-from penstock.host.spark.queries import CheckpointQueries
+from penstock.host.spark.frames.data_frames import DataFrameQueries
+from penstock.host.spark.query.queries import CheckpointQueries
 from penstock.host.spark.restarts import Restarts
-from penstock.host.spark.restore_progress import RestoreWatch
 from penstock.host.spark.running_query import JVM_IS_GONE, LOOK_SECONDS, RunningQuery, start_query
 from penstock.host.spark.session_use import SessionUse
 from penstock.host.spark.topic_watch import TopicWatch
+from penstock.host.spark.worker.restore_progress import RestoreWatch
 from penstock.plan.subtopology import BuiltTopology
 
 _log = logging.getLogger(__name__)

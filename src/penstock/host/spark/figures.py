@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.host.spark.checkpoint import Manifest, TopicFigures
+from penstock.host.spark.checkpoints.checkpoint import Manifest, TopicFigures
 from penstock.record import TopicPartition
 
 _log = logging.getLogger(__name__)

@@ -17,10 +17,10 @@ from penstock.clock import Clock, SystemClock
 from penstock.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2, StreamsConfig, warn_without_meaning
 from penstock.errors import ConfigError, IncompatibleCheckpointError, StreamsError
 from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
-from penstock.host.spark import lives
-from penstock.host.spark.checkpoint import Checkpoint, Manifest, Metadata, plan_digest
-from penstock.host.spark.evolution import Evolution, evolve
-from penstock.host.spark.manifests import last_manifest
+from penstock.host.spark.checkpoints import lives
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata, plan_digest
+from penstock.host.spark.checkpoints.evolution import Evolution, evolve
+from penstock.host.spark.checkpoints.manifests import last_manifest
 from penstock.host.spark.offset_resets import offset_resets, reset_offsets
 from penstock.host.spark.placement import Placement, external_sink_topics, place, resolve_patterns, shape
 from penstock.host.spark.recipe import Recipe, dump_program

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from penstock.host.spark.carried import CarriedRange
-from penstock.host.spark.checkpoint import TaskEntry
+from penstock.host.spark.checkpoints.carried import CarriedRange
+from penstock.host.spark.checkpoints.checkpoint import TaskEntry
 from penstock.host.spark.rows import decode_message, encode_message
 from penstock.record import TopicPartition
 

@@ -17,11 +17,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import StreamsError
-from penstock.host.spark import planning, session, sink, source
+from penstock.host.spark import session
+from penstock.host.spark.epochs import planning
 from penstock.host.spark.failures import failure_in, readable
 from penstock.host.spark.recipe import Recipe, dump_recipe
 from penstock.host.spark.rows import SCHEMA_DDL
-from penstock.host.spark.stage import stage
+from penstock.host.spark.worker import sink, source
+from penstock.host.spark.worker.stage import stage
 
 _TITLE_CHARACTERS = 400
 LOOK_SECONDS = 0.05

@@ -1,0 +1,123 @@
+"""Carried rows: records that a task hands to the next epoch, in one file beside its segments.
+
+What a task sends to a sub-topology on its own level or an earlier one cannot arrive in the same epoch: it is carried.
+So is input that has to wait for records of another partition (see `waiting`). The file is immutable and named by the
+digest of epoch and content, so a replay writes the same one; the manifest of the epoch names it, with the place of each
+topic partition in it. In the next epoch each consumer reads its own places, of all files, before anything that is new.
+A file serves one epoch: what is still to be carried then is written again.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from penstock.errors import TaskCorruptedError
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
+from penstock.host.spark.placement import Placement
+from penstock.host.spark.rows import TaskInput, decode_batch, encode_batch
+from penstock.plan.subtopology import TaskId
+
+_FRAME = struct.Struct("<iI")
+_ID_BYTES = 16
+
+
+class CarriedRange(NamedTuple):
+    """Where rows for one consumer are: the task that wrote them and its file (id, hex), bytes of the file, and their
+    CRC-32."""
+
+    task: str
+    file: str
+    offset: int
+    length: int
+    checksum: int
+
+
+def encode_carried(
+    epoch: int, held: Iterable[TaskInput], sent: Iterable[TaskInput], row_max_bytes: int
+) -> tuple[dict[str, Any], bytes] | None:
+    """Return what the manifest says of a file of carried rows, and the file; None where there is nothing to carry.
+
+    Args:
+        epoch: the epoch that writes them.
+        held: input of the task that had to wait.
+        sent: output of the task.
+        row_max_bytes: bound of a batch in the file, where its records allow it.
+    """
+    frames: dict[tuple[str, int], list[bytes]] = {}
+    _add_frames(frames, held, row_max_bytes)
+    held_bytes = [[*partition, sum(map(len, parts))] for partition, parts in sorted(frames.items())]
+    sends = _add_frames(frames, sent, row_max_bytes)
+    if not frames:
+        return None
+    places: dict[str, list[list[int]]] = {}
+    sections: list[bytes] = []
+    offset = 0
+    for (topic, partition), parts in sorted(frames.items()):
+        section_bytes = b"".join(parts)
+        places.setdefault(topic, []).append([partition, offset, len(section_bytes), crc32(section_bytes)])
+        sections.append(section_bytes)
+        offset += len(section_bytes)
+    data = b"".join(sections)
+    digest = blake2b(b"%d:" % epoch, digest_size=_ID_BYTES)
+    digest.update(data)
+    return {"id": digest.hexdigest(), "places": places, "held": held_bytes, "sends": sends}, data
+
+
+def _add_frames(frames: dict[tuple[str, int], list[bytes]], inputs: Iterable[TaskInput], row_max_bytes: int) -> bool:
+    """Add `inputs` to the frames of each partition; return whether there were any."""
+    found = False
+    for lane, topic, partition, batch in inputs:
+        found = True
+        section = frames.setdefault((topic, partition), [])
+        for blob in encode_batch(topic, partition, batch, row_max_bytes):
+            section += (_FRAME.pack(lane, len(blob)), blob)
+    return found
+
+
+def carried_ranges(manifest: Manifest, placement: Placement) -> Mapping[TaskId, tuple[CarriedRange, ...]]:
+    """Return what `manifest` has carried for each task, its own file first: what a task left over of a lane is older
+    than what the lane brought since."""
+    found: dict[TaskId, list[CarriedRange]] = {}
+    for task, entry in manifest.tasks.items():
+        if entry.carried is None:
+            continue
+        for topic, places in entry.carried["places"].items():
+            for partition, *place in places:
+                consumer = placement.consumer(topic, partition)
+                place_in_file = CarriedRange(task, entry.carried["id"], *place)
+                own = found.setdefault(consumer, [])
+                own.insert(0 if task == str(consumer) else len(own), place_in_file)
+    return {task: tuple(ranges) for task, ranges in found.items()}
+
+
+def carried_bytes(manifest: Manifest) -> int:
+    """Return the bytes of all rows that `manifest` has carried."""
+    return sum(file_bytes(entry.carried) for entry in manifest.tasks.values() if entry.carried is not None)
+
+
+def file_bytes(carried: Mapping[str, Any]) -> int:
+    """Return the size of a file of carried rows, given what the manifest says of it."""
+    return sum(length for places in carried["places"].values() for _, _, length, _ in places)
+
+
+def read_carried(checkpoint: Checkpoint, ranges: Iterable[CarriedRange]) -> Iterator[TaskInput]:
+    """Yield the rows of `ranges`, in order; raises TaskCorruptedError where a file is missing or damaged."""
+    for each in ranges:
+        data = checkpoint.read_segment_range(each.task, each.file, each.offset, each.length)
+        if data is None or crc32(data) != each.checksum:
+            state = "is not there" if data is None else "is damaged"
+            raise TaskCorruptedError(
+                f"The carried rows {each.file} of task {each.task} in {checkpoint.uri}: the file {state}, though the "
+                "last manifest names it. Restore the checkpoint from a copy, or delete it to start anew."
+            )
+        view = memoryview(data)
+        at = 0
+        while at < len(view):
+            lane, length = _FRAME.unpack_from(view, at)
+            at += _FRAME.size
+            yield TaskInput(lane, *decode_batch(view[at : at + length]))
+            at += length

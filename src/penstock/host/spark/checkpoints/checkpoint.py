@@ -1,0 +1,434 @@
+"""The checkpoint of an application: Penstock's own files beside Spark's, on any file system that pyarrow knows.
+
+    <penstock.checkpoint.dir>/
+      spark/<query id>/     Spark's checkpoint of one query, a *life* of this checkpoint
+      metadata              the life that runs, and what was fixed when it began (`Metadata`)
+      plans/<digest>        the programs of that life, as `plan_file` writes them
+      generation            the number of the newest driver; who has a smaller one is a zombie
+      lock                  held by the running driver (local file systems only)
+      manifests/<epoch>     one an epoch: the head and the live segments of each task (`Manifest`); epoch 0 is empty and
+                            has none
+      state/<task>/<id>     segments, and files of rows carried to the next epoch: immutable, named by a digest
+      restoring/<task>      how far a task is in rebuilding its base, while that takes long; news, not state
+
+A new life begins where the topology or the placement of its tasks changes: Spark's checkpoint starts anew, epochs are
+numbered on, and the first manifest of a life has what it took over from the life before. The moment of the change is
+that at which `metadata` is replaced.
+
+Every file appears whole or not at all, on every file system (`files`). A segment in no retained manifest is garbage.
+Nothing here knows what is in a segment, or of Spark, which may keep its checkpoint elsewhere
+(`penstock.spark.checkpoint.dir`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+import orjson
+
+from penstock.config import StreamsConfig
+from penstock.errors import IncompatibleCheckpointError, StreamsError, TaskMigratedError
+from penstock.host.spark.checkpoints.files import Files
+from penstock.record import TopicPartition
+
+FORMAT = 2
+
+_NEVER = 1 << 62
+"""A time in ms that is never reached."""
+
+
+@dataclass(frozen=True)
+class TaskEntry:
+    """What a manifest knows of one task.
+
+    head: the position (hex) after its last commit, empty before the first. segments: its log of live segments as
+    `log_to_json` gives it; decoded only where a task needs it. due_ms: when its next wall-clock punctuation is due,
+    None for never. carried: its file of rows for the next epoch as `encode_carried` tells of it, None for no rows.
+    ahead: its input partitions (topic and number) that are ahead of others by more than partition.pause.threshold.ms.
+    """
+
+    head: str = ""
+    segments: Mapping[str, Any] = field(default_factory=lambda: {"deltas": [], "snapshots": []})
+    due_ms: int | None = None
+    carried: Mapping[str, Any] | None = None
+    ahead: tuple[TopicPartition, ...] = ()
+
+    def fields(self) -> tuple[Any, ...]:
+        """Return the entry as plain data, for `of_fields`."""
+        carried = None if self.carried is None else dict(self.carried)
+        return self.head, dict(self.segments), self.due_ms, carried, tuple(map(tuple, self.ahead))
+
+    @staticmethod
+    def of_fields(fields: Sequence[Any]) -> TaskEntry:
+        """Return the entry that `fields` were made from."""
+        head, segments, due_ms, carried, ahead = fields
+        return TaskEntry(head, segments, due_ms, carried, tuple(TopicPartition(*each) for each in ahead))
+
+    def ids(self) -> set[str]:
+        """Return the ids (hex) of all live segments and of the file of carried rows."""
+        files = {info["id"] for kind in ("deltas", "snapshots") for info in self.segments[kind]}
+        return files if self.carried is None else {*files, self.carried["id"]}
+
+
+@dataclass(frozen=True)
+class TopicFigures:
+    """Records and bytes taken from one topic, or written to it, in one epoch."""
+
+    records: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The commit of one epoch: what each task has, and figures of the epoch.
+
+    tasks: by task id as text. planned_ms, committed_ms: when the epoch was planned and committed. offsets: position
+    reached in each topic.
+    input: by topic. records_out: records written to topics. printed: what user functions printed. removed: the state of
+    stores that the program has no longer, by `removed_holder`. output: by topic. processed, dropped: records
+    by task.
+    bytes_sent: what tasks sent to topics and to one another.
+    """
+
+    query_id: str
+    epoch: int
+    generation: int
+    planned_ms: int
+    committed_ms: int
+    tasks: Mapping[str, TaskEntry]
+    offsets: Mapping[str, list[int]] = field(default_factory=dict)
+    input: Mapping[str, TopicFigures] = field(default_factory=dict)
+    records_out: int = 0
+    printed: str = ""
+    removed: Mapping[str, TaskEntry] = field(default_factory=dict)
+    output: Mapping[str, TopicFigures] = field(default_factory=dict)
+    processed: Mapping[str, int] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    bytes_sent: int = 0
+
+    def entry(self, task: str) -> TaskEntry:
+        """Return what is known of `task`, or of a holder of removed state; before its first commit that is an empty
+        entry."""
+        return self.tasks.get(task) or self.removed.get(task) or TaskEntry()
+
+    def segments(self) -> set[tuple[str, str]]:
+        """Return all segments and files of carried rows that this manifest names, as (task, id)."""
+        entries = (*self.tasks.items(), *self.removed.items())
+        return {(task, segment) for task, entry in entries for segment in entry.ids()}
+
+    def due_ms(self) -> int | None:
+        """Return when the earliest wall-clock punctuation of all tasks is due, None for never."""
+        return min((entry.due_ms for entry in self.tasks.values() if entry.due_ms is not None), default=None)
+
+
+@dataclass(frozen=True)
+class RemovedStore:
+    """A store that the program has no longer and whose state is kept: its layout, and how many partitions it has."""
+
+    layout: str
+    partitions: int
+
+    @property
+    def kind(self) -> str:
+        """The kind of the store, with which its layout begins."""
+        return self.layout.partition(",")[0]
+
+    def holders(self, store: str) -> list[str]:
+        """Return under which names the state of `store` is kept."""
+        return [removed_holder(store, partition) for partition in range(self.partitions)]
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """The life of a checkpoint that runs, and with what a program must agree that goes on with it.
+
+    checkpoint_id: the identity of the checkpoint through all its lives. query_id: that of this life. Both are drawn at
+    random. begin: where each source topic was begun by this life, an offset a partition.
+    partitions: Spark partitions of each level. sink_partitions: those of the sink, and of the commits topic. shape: the
+        tasks, nodes and stores,
+    as `placement.shape` describes them. plan: the digest of the program that planned the last epochs. transactional:
+    whether it writes transactions. start_epoch: the epoch of the first manifest of this life, which it took over; 0 for
+    none. start_ms: the clock of its epoch. removed: stores that are kept without being in the program.
+    """
+
+    checkpoint_id: str
+    query_id: str
+    application_id: str
+    begin: Mapping[str, list[int]]
+    partitions: tuple[int, ...]
+    sink_partitions: int
+    shape: Mapping[str, Any]
+    plan: str = ""
+    transactional: bool = False
+    start_epoch: int = 0
+    start_ms: int = 0
+    removed: Mapping[str, RemovedStore] = field(default_factory=dict)
+    format: int = FORMAT
+
+
+def plan_digest(data: bytes) -> str:
+    """Return the digest under which a program is kept."""
+    return blake2b(data, digest_size=16).hexdigest()
+
+
+def removed_holder(store: str, partition: int) -> str:
+    """Return the name under which a manifest and the directory of segments have a partition of a removed store."""
+    return f"removed-{store}-{partition}"
+
+
+class Checkpoint:
+    """Reads and writes the files of one checkpoint; any number of processes may have one open."""
+
+    def __init__(self, uri: str, spark: Files | None = None) -> None:
+        """Open the checkpoint at `uri`: a path, or a URI of a file system that pyarrow knows (file, hdfs, s3, gs
+        ...). spark: where Spark keeps its own, below `uri` if not given."""
+        self._files = Files(uri)
+        self._spark = spark or self._files.below("spark")
+        self.uri = uri
+
+    @property
+    def local_path(self) -> str | None:
+        """The directory where it is on a local file system, None elsewhere."""
+        return self._files.local_path
+
+    @property
+    def local_paths(self) -> tuple[str, ...]:
+        """The directories of it, and of Spark's own, that are on a local file system."""
+        return tuple(path for path in (self._files.local_path, self._spark.local_path) if path is not None)
+
+    def spark_location(self, query_id: str) -> str:
+        """Return where Spark keeps its own checkpoint of the life `query_id`, as Hadoop names it; raises ConfigError
+        where that cannot."""
+        return self._spark.below(query_id).hadoop_uri()
+
+    def planned_offset(self, query_id: str) -> bytes | None:
+        """Return the newest offset in Spark's log of the life `query_id` as it stands there, None if Spark has planned
+        no epoch."""
+        offsets = f"{query_id}/offsets"
+        planned = [int(each.name) for each in self._spark.find(offsets) if each.name.isdigit()]
+        return self._spark.read(f"{offsets}/{max(planned)}") if planned else None
+
+    def delete(self) -> None:
+        """Delete everything in it, Spark's checkpoint too."""
+        self._files.clear()
+        self._spark.clear()
+
+    def forget_unfinished_start(self, query_id: str) -> None:
+        """Delete Spark's checkpoint of the life `query_id` if it planned no epoch: what a kill leaves of the first
+        offset's file, Spark takes for a foreign checkpoint and refuses."""
+        found = self._spark.find(f"{query_id}/offsets")
+        if found and not any(each.name.isdigit() for each in found):
+            self._spark.delete_directory(query_id)
+
+    def forget_other_lives(self, metadata: Metadata) -> None:
+        """Delete what only lives before `metadata` needed: their Spark checkpoints and the programs."""
+        for each in self._spark.find(""):
+            if each.is_directory and each.name != metadata.query_id:
+                self._spark.delete_directory(each.name)
+        for each in self._files.find("plans"):
+            if each.name != metadata.plan:
+                self._files.delete(f"plans/{each.name}")
+
+    # ---------------------------------------- metadata and generation
+
+    def read_metadata(self) -> Metadata | None:
+        """Return the metadata, None where there is no checkpoint yet; raises IncompatibleCheckpointError for another
+        format."""
+        data = self._files.read("metadata")
+        if data is None:
+            return None
+        fields = orjson.loads(data)
+        if fields.get("format") != FORMAT:
+            raise IncompatibleCheckpointError(
+                f"The checkpoint {self.uri} has format {fields.get('format')}, this version of Penstock reads format "
+                f"{FORMAT}: run the version "
+                "that made it, or start anew with another penstock.checkpoint.dir."
+            )
+        removed = {name: RemovedStore(**store) for name, store in fields["removed"].items()}
+        return Metadata(**{**fields, "partitions": tuple(fields["partitions"]), "removed": removed})
+
+    def write_metadata(self, metadata: Metadata) -> None:
+        """Make the checkpoint, or go over to another life of it."""
+        self._files.write("metadata", orjson.dumps(asdict(metadata), option=orjson.OPT_INDENT_2))
+
+    def read_plan(self, digest: str) -> bytes | None:
+        """Return the program that was written under `digest`, None if it is not there."""
+        return self._files.read(f"plans/{digest}")
+
+    def write_plan(self, data: bytes) -> str:
+        """Write a program; return its digest."""
+        digest = plan_digest(data)
+        self._files.write(f"plans/{digest}", data)
+        return digest
+
+    def read_generation(self) -> int:
+        """Return the number of the newest driver, 0 before the first."""
+        data = self._files.read("generation")
+        return 0 if data is None else int(data)
+
+    def take_generation(self) -> int:
+        """Become the newest driver: return a number larger than every one before."""
+        generation = self.read_generation() + 1
+        self._files.write("generation", str(generation).encode())
+        return generation
+
+    def check_generation(self, generation: int) -> None:
+        """Raise TaskMigratedError if a newer driver than `generation` has taken over."""
+        newest = self.read_generation()
+        if newest > generation:
+            raise TaskMigratedError(
+                f"Another program has taken over the checkpoint {self.uri} (generation {newest}, this one is "
+                f"{generation}); what this one did since "
+                "is void. Run only one program with this application.id."
+            )
+
+    def read_savepoint(self) -> bytes | None:
+        """Return the description of the savepoint that this is, None if it is none or not whole."""
+        return self._files.read("savepoint")
+
+    def write_savepoint(self, description: bytes) -> None:
+        """Make this a savepoint: everything else is there."""
+        self._files.write("savepoint", description)
+
+    def directories(self) -> list[str]:
+        """Return the directories below, as one opens them, by name."""
+        names = sorted(each.name for each in self._files.find("") if each.is_directory)
+        return [f"{self.uri.rstrip('/')}/{name}" for name in names]
+
+    # ------------------------------------------------------------------------------------------------ manifests
+
+    def read_manifest(self, epoch: int, query_id: str) -> Manifest | None:
+        """Return the manifest of `epoch`, None if it is not there; that of epoch 0 is empty and always there."""
+        if epoch == 0:
+            return Manifest(query_id, 0, 0, 0, 0, {})
+        data = self._files.read(_manifest_path(epoch))
+        return None if data is None else decode_manifest(data)
+
+    def write_manifest(self, manifest: Manifest, before_rename: Callable[[], None]) -> None:
+        """Commit an epoch; `before_rename` is called when the temporary file is written."""
+        self._files.write(_manifest_path(manifest.epoch), encode_manifest(manifest), before_rename)
+
+    def delete_manifest(self, epoch: int) -> None:
+        """Delete the manifest of `epoch` if it is there."""
+        self._files.delete(_manifest_path(epoch))
+
+    def first_epoch(self) -> int:
+        """Return the epoch of the oldest manifest, 0 if there is none; lists a directory."""
+        return min(self._epochs(), default=0)
+
+    def last_epoch(self) -> int:
+        """Return the epoch of the newest manifest, 0 if there is none; lists a directory."""
+        return max(self._epochs(), default=0)
+
+    def _epochs(self) -> list[int]:
+        return [int(each.name) for each in self._files.find("manifests") if each.name.isdigit()]
+
+    # ------------------------------------------------------------------------------------------------ segments
+
+    def read_segment(self, task: str, segment: str) -> bytes | None:
+        """Return the bytes of a segment, None if it is not there."""
+        return self._files.read(_segment_path(task, segment))
+
+    def read_segment_range(self, task: str, segment: str, offset: int, length: int) -> bytes | None:
+        """Return `length` bytes of a segment from `offset` on, None if it is not there."""
+        return self._files.read_range(_segment_path(task, segment), offset, length)
+
+    def write_segment(self, task: str, segment: str, data: bytes, before_rename: Callable[[], None]) -> None:
+        """Write a segment; harmless when it is there already, since equal ids mean equal bytes."""
+        self._files.write(_segment_path(task, segment), data, before_rename)
+
+    def whole_segment(self, task: str, segment: str) -> bytes:
+        """Return the bytes of a segment; raises FileNotFoundError if it is not there."""
+        data = self.read_segment(task, segment)
+        if data is None:
+            raise FileNotFoundError(f"Segment {segment} of task {task} is not in {self.uri}.")
+        return data
+
+    def delete_segment(self, task: str, segment: str) -> None:
+        """Delete a segment if it is there."""
+        self._files.delete(_segment_path(task, segment))
+
+    def list_segments(self, task: str) -> list[tuple[str, int]]:
+        """Return (id, time of writing in ms) of all files of `task`, torn ones under their temporary names; a time in
+        the far future where the file system does not say; lists a directory."""
+        found = [each for each in self._files.find(f"state/{task}") if not each.is_directory]
+        return [(each.name, _NEVER if each.modified_ms is None else each.modified_ms) for each in found]
+
+    # ------------------------------------------------------------------------------------------------ restores
+
+    def state_directories(self) -> list[str]:
+        """Return which tasks, and holders of removed state, have or had segments here; lists a directory."""
+        return sorted(each.name for each in self._files.find("state") if each.is_directory)
+
+    def write_restore_state(self, task: str, data: bytes) -> None:
+        """Say how far `task` is in rebuilding its base."""
+        self._files.write(_restore_path(task), data)
+
+    def delete_restore_state(self, task: str) -> None:
+        """Say no more of `task`."""
+        self._files.delete(_restore_path(task))
+
+    def restore_states(self) -> dict[str, bytes]:
+        """Return what is said of each task that rebuilds its base; lists a directory."""
+        names = [each.name for each in self._files.find("restoring") if each.name[0] != "."]
+        found = {name: self._files.read(_restore_path(name)) for name in names}
+        return {task: data for task, data in found.items() if data is not None}
+
+
+def checkpoint_of(config: StreamsConfig) -> Checkpoint:
+    """Return the checkpoint of the application of `config`."""
+    chosen: str | None = config["penstock.spark.checkpoint.dir"]
+    spark = None if chosen is None else Files(chosen).below(str(config.required("application.id")))
+    return Checkpoint(config.checkpoint_directory(), spark)
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """Return a manifest as bytes."""
+    fields = {
+        "format": FORMAT,
+        "query_id": manifest.query_id,
+        "epoch": manifest.epoch,
+        "generation": manifest.generation,
+        "planned_ms": manifest.planned_ms,
+        "committed_ms": manifest.committed_ms,
+        "tasks": {name: entry.fields() for name, entry in manifest.tasks.items()},
+        "offsets": manifest.offsets,
+        "input": {topic: [figures.records, figures.bytes] for topic, figures in manifest.input.items()},
+        "records_out": manifest.records_out,
+        "output": {topic: [figures.records, figures.bytes] for topic, figures in manifest.output.items()},
+        "processed": dict(manifest.processed),
+        "dropped": dict(manifest.dropped),
+        "bytes_sent": manifest.bytes_sent,
+        "printed": manifest.printed,
+        "removed": {name: entry.fields() for name, entry in manifest.removed.items()},
+    }
+    return orjson.dumps(fields)
+
+
+def decode_manifest(data: bytes) -> Manifest:
+    """Return the manifest that `data` was made from; raises StreamsError for another format."""
+    fields = orjson.loads(data)
+    if fields.pop("format", None) != FORMAT:
+        raise StreamsError(
+            "A manifest has a format that this version of Penstock does not read; run the version that wrote it."
+        )
+    for kind in ("tasks", "removed"):
+        fields[kind] = {name: TaskEntry.of_fields(entry) for name, entry in fields[kind].items()}
+    for kind in ("input", "output"):
+        fields[kind] = {topic: TopicFigures(*figures) for topic, figures in fields.get(kind, {}).items()}
+    return Manifest(**fields)
+
+
+def _manifest_path(epoch: int) -> str:
+    return f"manifests/{epoch:012d}"
+
+
+def _restore_path(task: str) -> str:
+    return f"restoring/{task}"
+
+
+def _segment_path(task: str, segment: str) -> str:
+    return f"state/{task}/{segment}"

@@ -1,0 +1,111 @@
+"""Clears away manifests behind the retention and the segments that no retained manifest names; at most a bounded number
+of files an epoch.
+
+Runs in the source process, after an epoch is in Spark's commit log. A segment that is named by one manifest and not by
+the next is named by none after: so what an expired manifest names and the next does not is garbage. Only a later life
+may name again what an earlier one had given up: a task comes back to a number that it had, or begins anew and commits
+the same, which makes the same segment. Files of carried rows serve one epoch: large ones are kept for fewer epochs.
+Files of attempts that never came into a manifest are found by looking at the directory of one task an epoch: what is
+older than the oldest retained manifest and not named by it.
+"""
+
+from __future__ import annotations
+
+from penstock.host.spark.checkpoints.carried import file_bytes
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
+from penstock.host.spark.recipe import Recipe
+
+_DELETIONS = 200
+"""Files deleted in one epoch at most."""
+
+_CARRIED_RETAINED = 10
+"""Epochs of which large files of carried rows are kept: a replay needs those of the last one, a copy that is being made
+some more."""
+
+_LARGE_BYTES = 1024 * 1024
+"""Size from which a file of carried rows is large."""
+
+_MARGIN_MS = 600_000
+"""How much the clocks of workers and of the file system may differ."""
+
+
+class Cleaner:
+    """Clears one checkpoint; one process at a time."""
+
+    def __init__(self, recipe: Recipe, checkpoint: Checkpoint) -> None:
+        """Take what to clear; nothing is looked at yet."""
+        self._checkpoint = checkpoint
+        self._query_id = recipe.query_id
+        self._retained: int = recipe.config["penstock.manifests.retained"]
+        self._start_epoch = recipe.start_epoch
+        self._tasks: list[str] | None = None
+        self._oldest: int | None = None
+        self._named: set[tuple[str, str]] = set()
+        self._named_to = 0
+
+    def clean(self, epoch: int) -> int:
+        """Clear what the commit of `epoch` made superfluous; return the number of files deleted."""
+        deleted = self._drop_carried(epoch - _CARRIED_RETAINED)
+        keep_from = epoch - self._retained + 1
+        if keep_from <= 1:
+            return deleted
+        if self._oldest is None:
+            self._oldest = self._checkpoint.first_epoch()
+        if self._tasks is None:
+            self._tasks = self._checkpoint.state_directories()
+        while self._oldest < keep_from and deleted < _DELETIONS:
+            deleted += self._expire(self._oldest, epoch)
+            self._oldest += 1
+        if deleted < _DELETIONS and self._tasks:
+            deleted += self._sweep(self._tasks[epoch % len(self._tasks)], self._oldest, _DELETIONS - deleted)
+        return deleted
+
+    def _drop_carried(self, epoch: int) -> int:
+        """Delete the large files of rows that `epoch` carried to the next."""
+        manifest = self._read(epoch) if epoch > 0 else None
+        if manifest is None:
+            return 0
+        files = [
+            (task, entry.carried["id"])
+            for task, entry in manifest.tasks.items()
+            if entry.carried is not None and file_bytes(entry.carried) >= _LARGE_BYTES
+        ]
+        for task, file in files:
+            self._checkpoint.delete_segment(task, file)
+        return len(files)
+
+    def _expire(self, epoch: int, newest: int) -> int:
+        expired, successor = self._read(epoch), self._read(epoch + 1)
+        if expired is None or successor is None:
+            return 0
+        garbage = expired.segments() - successor.segments() - self._named_in_this_life(epoch, newest)
+        for task, segment in garbage:
+            self._checkpoint.delete_segment(task, segment)
+        self._checkpoint.delete_manifest(epoch)
+        return len(garbage) + 1
+
+    def _named_in_this_life(self, epoch: int, newest: int) -> set[tuple[str, str]]:
+        """Return the segments that manifests of this life up to `newest` name, where `epoch` is of a life before."""
+        if epoch >= self._start_epoch:
+            return set()
+        for each in range(max(self._start_epoch, self._named_to + 1), newest + 1):
+            manifest = self._read(each)
+            self._named.update(() if manifest is None else manifest.segments())
+        self._named_to = newest
+        return self._named
+
+    def _sweep(self, task: str, oldest: int, most: int) -> int:
+        manifest = self._read(oldest)
+        if manifest is None:
+            return 0
+        named = {segment for owner, segment in manifest.segments() if owner == task}
+        old = manifest.planned_ms - _MARGIN_MS
+        orphans = [
+            name for name, written in self._checkpoint.list_segments(task) if written < old and name not in named
+        ]
+        for name in orphans[:most]:
+            self._checkpoint.delete_segment(task, name)
+        return len(orphans[:most])
+
+    def _read(self, epoch: int) -> Manifest | None:
+        return self._checkpoint.read_manifest(epoch, self._query_id)

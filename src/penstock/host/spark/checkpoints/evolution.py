@@ -1,0 +1,221 @@
+"""What a changed program means for the state of a checkpoint: which stores go on, begin empty, are removed, come back,
+or stand in the way. Pure functions over shapes (`placement.shape`).
+
+State belongs to a store and a partition, never to the number of a sub-topology. So a task of the new program gets the
+state of its stores from whichever tasks had them. Where those are all the stores of one old task, its log of segments
+goes on as it is; else the segments are written anew (`rewriting`). Positions in topics, times and schedules come along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from penstock.host.spark.checkpoints.checkpoint import RemovedStore, removed_holder
+from penstock.host.spark.placement import differences
+
+Shape = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the state of one task, or of one partition of a removed store, comes from.
+
+    A holder is an old task, or a partition of a removed store by `removed_holder`. whole: the holder whose log goes on
+    as it is, None where there is none. stores: else, of each store the holder that has its entries. clocks: the holders
+    whose times and schedules go on.
+    """
+
+    whole: str | None = None
+    stores: Mapping[str, str] = field(default_factory=dict)
+    clocks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Evolution:
+    """What becomes of a checkpoint with a changed program; see `evolve`.
+
+    kept, moved, new, removed, restored, waiting: names of stores: they go on where they are; go on in another task;
+    begin empty; are kept without being in the program from now on; come back; were removed before and still are kept.
+    refused: why the program cannot go on with the state, each with what to do. differences: of the shapes, a line each.
+    origins: of the new tasks that have a state, by task. removals: of what the program has no longer, by holder.
+    removed_stores: what is kept without being in the program, afterwards.
+    """
+
+    kept: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    restored: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    differences: tuple[str, ...] = ()
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+    removals: Mapping[str, Origin] = field(default_factory=dict)
+    removed_stores: Mapping[str, RemovedStore] = field(default_factory=dict)
+
+    def lines(self) -> list[str]:
+        """Return what happens, for people: a line for each store that is touched, then what differs besides; or why
+        nothing can happen."""
+        if self.refused:
+            return [f"REFUSED: {reason}" for reason in self.refused]
+        said = {
+            "keeps its state": self.kept,
+            "keeps its state, which goes over to another task": self.moved,
+            "is back and goes on with the state that was kept": self.restored,
+            "is new and begins empty": self.new,
+            "is no longer in the program; its state is kept until it is dropped by name": self.removed,
+            "was removed before; its state is still kept": self.waiting,
+        }
+        lines = [f"store {name} {what}" for what, names in said.items() for name in names]
+        return lines + [line for line in self.differences if not line.startswith(("stores / ", "formats / "))]
+
+
+class _Store(NamedTuple):
+    """A store of a program: its sub-topology, its layout and its partitions."""
+
+    subtopology: str
+    layout: str
+    partitions: tuple[int, ...]
+
+    def holder(self, partition: int) -> str:
+        return f"{self.subtopology}_{partition}"
+
+
+def evolve(before: Shape, now: Shape, removed: Mapping[str, RemovedStore]) -> Evolution:
+    """Return what the program of shape `now` means for a checkpoint of shape `before`.
+
+    removed: stores that the checkpoint keeps without their being in its program.
+    """
+    old, new = _stores(before), _stores(now)
+    refused = tuple(_refusals(before, now, removed))
+    origins = {} if refused else _origins(before, now, removed)
+    goes_on = [name for name in new if name in old]
+    moved = {name for name in goes_on if _is_moved(name, old[name], new[name], origins)}
+    gone = {name: RemovedStore(old[name].layout, len(old[name].partitions)) for name in old if name not in new}
+    waiting = {name: store for name, store in removed.items() if name not in new and name not in old}
+    return Evolution(
+        kept=tuple(name for name in goes_on if name not in moved),
+        moved=tuple(name for name in goes_on if name in moved),
+        new=tuple(name for name in new if name not in old and name not in removed),
+        removed=tuple(gone),
+        restored=tuple(name for name in new if name not in old and name in removed),
+        waiting=tuple(waiting),
+        refused=refused,
+        differences=tuple(differences(before, now)),
+        origins=origins,
+        removals={
+            removed_holder(name, partition): Origin(stores={name: holder}, clocks=(holder,))
+            for name in gone
+            for partition in old[name].partitions
+            for holder in [old[name].holder(partition)]
+        },
+        removed_stores={**waiting, **gone},
+    )
+
+
+def _stores(shape: Shape) -> dict[str, _Store]:
+    partitions = _partitions(shape)
+    return {
+        name: _Store(subtopology, layout, partitions.get(subtopology, ()))
+        for subtopology, layouts in shape["stores"].items()
+        for name, layout in layouts.items()
+    }
+
+
+def _partitions(shape: Shape) -> dict[str, tuple[int, ...]]:
+    """Return the partitions (numbers of tasks) of each sub-topology."""
+    found: dict[str, list[int]] = {}
+    for level in shape["tasks of each level"]:
+        for task in level:
+            subtopology, _, partition = task.partition("_")
+            found.setdefault(subtopology, []).append(int(partition))
+    return {subtopology: tuple(sorted(numbers)) for subtopology, numbers in found.items()}
+
+
+def _refusals(before: Shape, now: Shape, removed: Mapping[str, RemovedStore]) -> Iterator[str]:
+    old, new = _stores(before), _stores(now)
+    yield from _other_formats(before, now)
+    own_groups = before.get("partitions of tasks", {}), now.get("partitions of tasks", {})
+    for name, store in new.items():
+        if name in old:
+            layout, count = old[name].layout, len(old[name].partitions)
+        elif name in removed:
+            layout, count = removed[name].layout, removed[name].partitions
+        else:
+            continue
+        if layout != store.layout:
+            yield (
+                f"store {name} is kept as {layout!r} and would be {store.layout!r} now: give the new one another name, "
+                f"or run a program without it and drop it: penstock savepoint drop {name}"
+            )
+        elif count != len(store.partitions):
+            yield (
+                f"store {name} has its keys in {count} partitions (tasks) and would have {len(store.partitions)} now: "
+                "take a savepoint, and restore it with its keys re-partitioned: penstock savepoint restore --rescale"
+            )
+        elif name in old:
+            for partition in store.partitions:
+                groups = (
+                    own_groups[0].get(old[name].holder(partition)),
+                    own_groups[1].get(store.holder(partition)),
+                )
+                if groups[0] != groups[1]:
+                    yield (
+                        f"store {name}: its task {partition} reads {groups[1] or 'one partition of each topic'} now, "
+                        f"and read {groups[0] or 'one partition of each topic'}: partition.grouper must not change "
+                        "under a store"
+                    )
+                    break
+
+
+def _other_formats(before: Shape, now: Shape) -> Iterator[str]:
+    """Yield what stands in the way of stores whose serdes write other bytes now, as far as both are known."""
+    known = before.get("formats", {})
+    for name, formats in now.get("formats", {}).items():
+        for what, old, new in zip(("keys", "values"), known.get(name, (None, None)), formats, strict=True):
+            if old is not None and new is not None and old != new:
+                yield (
+                    f"store {name} has {what} as {old}, and the program reads them as {new} now: give the new one "
+                    f"another name, or run a program without it and drop it: penstock savepoint drop {name}"
+                )
+
+
+def _origins(before: Shape, now: Shape, removed: Mapping[str, RemovedStore]) -> dict[str, Origin]:
+    """Return where the state of each new task comes from; tasks without any are left out."""
+    old = _stores(before)
+    old_partitions, old_topics = _partitions(before), {_topics(before, s): s for s in before["topics"]}
+    origins: dict[str, Origin] = {}
+    for subtopology, partitions in _partitions(now).items():
+        names = list(now["stores"].get(subtopology, {}))
+        same_topics = old_topics.get(_topics(now, subtopology))
+        for partition in partitions:
+            stores = {name: old[name].holder(partition) for name in names if name in old}
+            stores |= {name: removed_holder(name, partition) for name in names if name not in old and name in removed}
+            clocks = tuple(dict.fromkeys(stores.values()))
+            if not stores and same_topics is not None and partition in old_partitions.get(same_topics, ()):
+                clocks = (f"{same_topics}_{partition}",)
+            if clocks:
+                origins[f"{subtopology}_{partition}"] = _origin(before, stores, clocks)
+    return origins
+
+
+def _origin(before: Shape, stores: Mapping[str, str], clocks: tuple[str, ...]) -> Origin:
+    holder = clocks[0]
+    had = before["stores"].get(holder.partition("_")[0])
+    if len(clocks) == 1 and had is not None and set(had) == set(stores):
+        return Origin(whole=holder, clocks=clocks)
+    return Origin(stores=stores, clocks=clocks)
+
+
+def _topics(shape: Shape, subtopology: str) -> frozenset[str]:
+    return frozenset(shape["topics"][subtopology])
+
+
+def _is_moved(name: str, old: _Store, new: _Store, origins: Mapping[str, Origin]) -> bool:
+    return any(
+        origin is not None and origin.whole != new.holder(partition)
+        for partition in new.partitions
+        for origin in [origins.get(new.holder(partition))]
+    )

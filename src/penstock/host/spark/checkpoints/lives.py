@@ -1,0 +1,171 @@
+"""The lives of a checkpoint: how one begins, goes on, or gives way to the next, and what it left unfinished.
+
+A life is one Spark query with one shape of topology and one placement. Where a program with another shape comes, the
+next life takes over what the last manifest has. In this order, so that a crash anywhere leaves the old life whole:
+
+1. An epoch that the old program left between its transactions and its manifest is finished with the old program, as
+   it is kept under `plans` (`unfinished`). Where no transaction of it is committed, and from now on none can be, it is
+   given up: nobody has seen it.
+2. Segments that tasks need elsewhere are copied or written anew, then the first manifest of the next life is written.
+3. `metadata` is replaced: from then on the next life is the one that runs.
+
+A program with the same shape and other functions goes on in the same life, after step 1.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from penstock.errors import IncompatibleCheckpointError
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
+from penstock.host.spark.checkpoints.evolution import Evolution
+from penstock.host.spark.checkpoints.manifests import last_manifest, planned_epoch
+from penstock.host.spark.checkpoints.rewriting import bring_over
+from penstock.host.spark.crashpoints import crash_point
+from penstock.host.spark.recipe import Recipe, load_program, of_run
+from penstock.host.spark.transactions import transactional_writer
+
+
+def of_life(recipe: Recipe, metadata: Metadata) -> Recipe:
+    """Return `recipe` for a run in the life of `metadata`."""
+    return replace(
+        recipe,
+        begin=metadata.begin,
+        checkpoint_id=metadata.checkpoint_id,
+        query_id=metadata.query_id,
+        start_epoch=metadata.start_epoch,
+        start_ms=metadata.start_ms,
+    )
+
+
+def unfinished(checkpoint: Checkpoint, metadata: Metadata, recipe: Recipe, plan: str) -> Recipe | None:
+    """Return what has to run before another program may: the program that planned the last epoch, if a part of that
+    epoch's output is committed and its manifest is not written. None if there is no such epoch, or it is that of the
+    program `plan`, which runs it again by itself.
+
+    After None no transaction of an earlier program can be committed any more.
+
+    Raises:
+        IncompatibleCheckpointError: the program that planned it cannot be loaded.
+    """
+    epoch = planned_epoch(checkpoint, metadata)
+    if epoch is None or plan == metadata.plan or not metadata.transactional:
+        return None
+    written = [_has_written(recipe, metadata, epoch, number) for number in range(metadata.sink_partitions)]
+    if not any(written):
+        return None
+    data = checkpoint.read_plan(metadata.plan)
+    try:
+        program = None if data is None else load_program(data)
+    except Exception as error:  # whatever an object's own unpickling raises
+        raise _cannot_finish(checkpoint, epoch, f"cannot be loaded ({error})") from error
+    if program is None:
+        raise _cannot_finish(checkpoint, epoch, f"is not in {checkpoint.uri}/plans")
+    return of_life(of_run(program, recipe), metadata)
+
+
+def _has_written(recipe: Recipe, metadata: Metadata, epoch: int, sink_partition: int) -> bool:
+    writer = transactional_writer(recipe.config, metadata.application_id, sink_partition)
+    try:
+        return writer.has_written(epoch, metadata.query_id)
+    finally:
+        writer.close()
+
+
+def _cannot_finish(checkpoint: Checkpoint, epoch: int, why: str) -> IncompatibleCheckpointError:
+    return IncompatibleCheckpointError(
+        f"Epoch {epoch} of the checkpoint {checkpoint.uri} is half committed: some of its output is in the topics, and "
+        f"it has to be finished by the program that began it, which {why}. Start that program once more with its "
+        "modules as they were, until it has committed an epoch; then start this one."
+    )
+
+
+def first_life(
+    checkpoint: Checkpoint, recipe: Recipe, shape: Mapping[str, Any], begin: Mapping[str, list[int]], program: bytes
+) -> Metadata:
+    """Make the checkpoint of a program that begins at `begin`."""
+    plan = checkpoint.write_plan(program)
+    metadata = Metadata(
+        uuid.uuid4().hex,
+        uuid.uuid4().hex,
+        recipe.application_id,
+        begin,
+        recipe.placement.partitions,
+        recipe.placement.sink_partitions,
+        shape,
+        plan,
+        recipe.transactional,
+    )
+    checkpoint.write_metadata(metadata)
+    return metadata
+
+
+def same_life(checkpoint: Checkpoint, metadata: Metadata, recipe: Recipe, program: bytes) -> Metadata:
+    """Go on in the life of `metadata`, perhaps with other functions; from now on `program` finishes what it begins."""
+    plan = checkpoint.write_plan(program)
+    going_on = replace(metadata, plan=plan, transactional=recipe.transactional)
+    if going_on != metadata:
+        checkpoint.write_metadata(going_on)
+    return going_on
+
+
+def next_life(
+    checkpoint: Checkpoint,
+    metadata: Metadata,
+    recipe: Recipe,
+    evolution: Evolution,
+    shape: Mapping[str, Any],
+    begin: Mapping[str, list[int]],
+    program: bytes,
+) -> Metadata:
+    """Go over to a life with another shape, which takes over what the last manifest has.
+
+    Args:
+        checkpoint: the checkpoint.
+        metadata: of the life that ends.
+        recipe: what is to run; its identity and begin are not looked at.
+        evolution: what becomes of the state.
+        shape: of the program that is to run.
+        begin: where each source topic goes on or begins.
+        program: what is to run, as `dump_program` gives it.
+    """
+    last = last_manifest(checkpoint, metadata)
+    query_id = uuid.uuid4().hex
+    start_epoch = last.epoch + 1 if last.epoch else 0
+    crash_point("life.before", start_epoch)
+    if start_epoch:
+        tasks, removed = bring_over(checkpoint, last, evolution, recipe, metadata.shape)
+        crash_point("life.segments", start_epoch)
+        manifest = Manifest(
+            query_id,
+            start_epoch,
+            recipe.generation,
+            last.planned_ms,
+            recipe.clock.milliseconds(),
+            tasks,
+            begin,
+            removed=removed,
+        )
+        checkpoint.write_manifest(manifest, lambda: crash_point("life.torn_manifest", start_epoch))
+        crash_point("life.manifest", start_epoch)
+    plan = checkpoint.write_plan(program)
+    crash_point("life.plan", start_epoch)
+    entered = replace(
+        metadata,
+        query_id=query_id,
+        begin=begin,
+        partitions=recipe.placement.partitions,
+        sink_partitions=recipe.placement.sink_partitions,
+        shape=shape,
+        plan=plan,
+        transactional=recipe.transactional,
+        start_epoch=start_epoch,
+        start_ms=last.planned_ms,
+        removed=evolution.removed_stores,
+    )
+    checkpoint.write_metadata(entered)
+    crash_point("life.after", start_epoch)
+    return entered

@@ -1,0 +1,76 @@
+"""The locks of a program: one at a time on a checkpoint, and one at a time with an application.id and a state.dir.
+
+They are locks of the operating system, which end with the process, however it ends. Programs on other machines are told
+apart by the generation of the checkpoint and by the transactions of the sink.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import IO, Self
+
+from penstock.errors import LockError
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint
+
+LOCK_FILE = "lock"
+
+
+class CheckpointLock:
+    """Holds the lock files of a checkpoint, and of what is on this machine beside it."""
+
+    def __init__(self, checkpoint: Checkpoint, directory: Path | None, application_id: str) -> None:
+        """Hold nothing yet.
+
+        Args:
+            checkpoint: what to lock; it has a lock file of its own on a local file system.
+            directory: what this machine keeps of the application; None for nothing.
+            application_id: of the program, for messages.
+        """
+        self._application_id = application_id
+        self._checkpoint = checkpoint.uri
+        local = None if checkpoint.local_path is None else Path(checkpoint.local_path)
+        directories = [each.absolute() for each in (local, directory) if each is not None]
+        self._directories = list(dict.fromkeys(directories))
+        self._held: list[IO[str]] = []
+
+    def acquire(self) -> None:
+        """Take the locks; raises LockError, with none of them taken, where another program has one."""
+        try:
+            for directory in self._directories:
+                self._held.append(self._locked(directory))
+        except BaseException:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Give the locks up; harmless when they are not held."""
+        while self._held:
+            self._held.pop().close()
+
+    def __enter__(self) -> Self:
+        self.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def _locked(self, directory: Path) -> IO[str]:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = open(directory / LOCK_FILE, "a+")  # noqa: SIM115  # held until release
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            lock.seek(0)
+            holder = lock.read().strip() or "unknown"
+            lock.close()
+            raise LockError(
+                f"Another program (pid {holder}) runs with application.id {self._application_id!r} and holds "
+                f"{directory}, while this one is to go on from the checkpoint {self._checkpoint}. Stop it first, or "
+                "give this one another application.id."
+            ) from error
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        return lock

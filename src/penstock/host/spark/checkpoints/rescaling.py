@@ -1,0 +1,242 @@
+"""Divides the keys of stores into another number of partitions (tasks), while a savepoint is restored.
+
+An entry goes to the partition of the record key that it belongs to, by Kafka's default partitioner: what repartition
+topics use, and producers that choose no partition themselves. Clocks become the largest of all tasks that there were,
+bounds on waiting records the least. Records that were carried to the next epoch are divided in the same way.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from penstock.errors import StreamsError
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, TaskEntry
+from penstock.host.spark.checkpoints.rewriting import Content, merged, read_clocks, write_state
+from penstock.host.spark.recipe import Recipe
+from penstock.plan.partitioning import WindowedStreamPartitioner, partition_for
+from penstock.plan.subtopology import SinkSpec, SubtopologySpec
+from penstock.processor.foreign_key_join import partition_of_response
+from penstock.serdes.subscription import SubscriptionWrapperSerde
+from penstock.state.api import StoreBuilder
+from penstock.state.lmdb import LmdbBase
+from penstock.state.record_keys import primary_key_of, record_key_reader
+from penstock.state.suppliers import TimeOrderedBufferBytesStoreSupplier
+from penstock.state.time_ordered_buffer import INDEX_PREFIX, size_of_entry
+from penstock.task.checkpoint import TaskCheckpoint
+
+_CHUNK = 20_000
+"""Entries written at once."""
+
+_PARTITION_SIZE = 4
+
+
+def wanted_counts(shape: Mapping[str, Any], partitions: int | Mapping[str, int]) -> dict[str, int]:
+    """Return the new number of tasks of each sub-topology that is to have another one.
+
+    Raises StreamsError where a store is not there, or two stores of one sub-topology are to differ.
+    """
+    subtopology_of = {name: sub for sub, layouts in shape["stores"].items() for name in layouts}
+    by_store = dict.fromkeys(subtopology_of, partitions) if isinstance(partitions, int) else dict(partitions)
+    unknown = sorted(set(by_store) - set(subtopology_of))
+    if unknown:
+        raise StreamsError(
+            f"The savepoint has no store {', '.join(unknown)} in its program; it has {', '.join(subtopology_of)}."
+        )
+    counts: dict[str, int] = {}
+    for name, count in by_store.items():
+        if count < 1:
+            raise StreamsError(f"Store {name} cannot have {count} partitions; expected 1 or more.")
+        if counts.setdefault(subtopology_of[name], count) != count:
+            raise StreamsError(
+                f"Store {name} is in one sub-topology with others that are to have "
+                f"{counts[subtopology_of[name]]} partitions; it cannot have {count}."
+            )
+    return {sub: count for sub, count in counts.items() if count != len(tasks_of(shape, sub))}
+
+
+def tasks_of(shape: Mapping[str, Any], subtopology: str) -> list[str]:
+    """Return the tasks of a sub-topology."""
+    return [task for level in shape["tasks of each level"] for task in level if task.partition("_")[0] == subtopology]
+
+
+def rescaled_shape(shape: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, Any]:
+    """Return `shape` with other numbers of tasks of some sub-topologies, and of the partitions of what they read."""
+    levels = []
+    for level in shape["tasks of each level"]:
+        subtopologies = dict.fromkeys(task.partition("_")[0] for task in level)
+        levels.append(
+            [
+                task
+                for sub in subtopologies
+                for task in ([f"{sub}_{n}" for n in range(counts[sub])] if sub in counts else tasks_of(shape, sub))
+            ]
+        )
+    topics = dict(shape["partitions of source topics"])
+    for sub, count in counts.items():
+        topics.update(dict.fromkeys(shape["topics"][sub], count))
+    return {**shape, "tasks of each level": levels, "partitions of source topics": topics}
+
+
+class Rescaling:
+    """Divides the state of the sub-topologies of one savepoint."""
+
+    def __init__(
+        self, source: Checkpoint, target: Checkpoint, manifest: Manifest, shape: Mapping[str, Any], program: Recipe
+    ) -> None:
+        """Read from `source`, write to `target`.
+
+        manifest: what is divided. shape: of the program as it is to be. program: whose stores they are.
+        """
+        self._source = source
+        self._target = target
+        self._manifest = manifest
+        self._shape = shape
+        self._program = program
+
+    def tasks(self, subtopology: str, before: list[str], count: int) -> dict[str, TaskEntry]:
+        """Write the state of the tasks `before` of a sub-topology as that of `count` tasks; return their entries.
+
+        Raises StreamsError where the partition of a key is not known.
+        """
+        spec = self._program.subtopologies[int(subtopology)]
+        self._check(spec)
+        entries = {task: self._manifest.entry(task) for task in before if self._manifest.entry(task).head}
+        if not entries:
+            return {}
+        with ExitStack() as opened:
+            directory = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="penstock-rescale-")))
+            targets = [LmdbBase(directory / str(number)) for number in range(count)]
+            for base in targets:
+                opened.callback(base.close)
+            sizes = [_Waiting() for _ in targets]
+            for task, entry in entries.items():
+                with Content(self._source, task, entry) as content:
+                    for builder in spec.stores.values():
+                        self._divide(content, builder, targets, sizes, spec)
+            clocks = merged_tasks([read_clocks(self._source, task, entry) for task, entry in entries.items()])
+            return {
+                f"{subtopology}_{number}": self._written(
+                    f"{subtopology}_{number}", base, spec, sizes[number].counted(clocks, spec), entries, count
+                )
+                for number, base in enumerate(targets)
+            }
+
+    def _written(
+        self,
+        task: str,
+        base: LmdbBase,
+        spec: SubtopologySpec,
+        clocks: TaskCheckpoint,
+        entries: Mapping[str, TaskEntry],
+        count: int,
+    ) -> TaskEntry:
+        identity = orjson.dumps([task, count, sorted(entry.head for entry in entries.values())])
+        kinds = {name: builder.kind for name, builder in spec.stores.items()}
+        entry = write_state(self._target, task, base, kinds, clocks, identity)
+        return replace(entry, due_ms=0)
+
+    def _divide(
+        self,
+        content: LmdbBase,
+        builder: StoreBuilder,
+        targets: list[LmdbBase],
+        sizes: list[_Waiting],
+        spec: SubtopologySpec,
+    ) -> None:
+        """Write each entry of a store to the base of its partition."""
+        key_of = record_key_reader(builder, self._program.config["default.key.serde"])
+        rewritten = self._rewriting(builder, spec)
+        waits = isinstance(builder.supplier, TimeOrderedBufferBytesStoreSupplier)
+        pending: list[dict[bytes, bytes | None]] = [{} for _ in targets]
+        for key, value in content.view(builder.name).range(None, None, False):
+            number = partition_for(key_of(key), len(targets))
+            pending[number][key] = rewritten(key, value)
+            if waits and key[:1] != INDEX_PREFIX:
+                sizes[number].add(builder.name, key, value)
+            if len(pending[number]) >= _CHUNK:
+                targets[number].apply({builder.name: pending[number]}, b"")
+                pending[number] = {}
+        for target, changes in zip(targets, pending, strict=True):
+            target.apply({builder.name: changes}, b"")
+
+    def _rewriting(self, builder: StoreBuilder, spec: SubtopologySpec) -> Callable[[bytes, bytes], bytes]:
+        """Return what an entry's value becomes: a subscription knows the partition of the row that asks."""
+        if not isinstance(builder.value_serde, SubscriptionWrapperSerde):
+            return lambda key, value: value
+        answers = [
+            node.topic for node in spec.nodes
+            if isinstance(node, SinkSpec) and node.partitioner is partition_of_response and node.topic is not None
+        ]  # fmt: skip
+        counts = {self._shape["partitions of source topics"][topic] for topic in answers}
+        if len(counts) != 1:
+            raise StreamsError(
+                f"Store {builder.name}: the joins by foreign key of its sub-topology are to answer to "
+                f"{sorted(counts)} partitions; their subscriptions can be divided where that is one number."
+            )
+        (count,) = counts
+
+        def rewritten(key: bytes, value: bytes) -> bytes:
+            partition = partition_for(primary_key_of(key), count)
+            return value[:-_PARTITION_SIZE] + partition.to_bytes(_PARTITION_SIZE, "big")
+
+        return rewritten
+
+    def _check(self, spec: SubtopologySpec) -> None:
+        """Raise StreamsError where a function of the program chooses the partitions of what the sub-topology reads."""
+        if "partitions of tasks" in self._shape:
+            raise StreamsError(
+                "partition.grouper makes the tasks of this program; keys are divided where task n reads partition n."
+            )
+        for feeding in self._program.topology.subtopologies:
+            for node in feeding.nodes:
+                known = isinstance(node, SinkSpec) and (
+                    node.partitioner is None
+                    or node.partitioner is partition_of_response
+                    or isinstance(node.partitioner, WindowedStreamPartitioner)
+                )
+                if isinstance(node, SinkSpec) and node.topic in spec.source_topics and not known:
+                    raise StreamsError(
+                        f"Sink {node.name} chooses the partitions of {node.topic} by a function of the program; to "
+                        "which partition a key belongs is not known, so the keys cannot be divided anew."
+                    )
+
+
+class _Waiting:
+    """How many updates wait in the buffers of a task, and the bytes they count for."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, int] = {}
+        self._bytes: dict[str, int] = {}
+
+    def add(self, store: str, key: bytes, value: bytes) -> None:
+        """Count an entry."""
+        self._records[store] = self._records.get(store, 0) + 1
+        self._bytes[store] = self._bytes.get(store, 0) + size_of_entry(key, value)
+
+    def counted(self, clocks: TaskCheckpoint, spec: SubtopologySpec) -> TaskCheckpoint:
+        """Return `clocks` with the counts of the task."""
+        metadata = dict(clocks.processor_metadata)
+        for name, builder in spec.stores.items():
+            if isinstance(builder.supplier, TimeOrderedBufferBytesStoreSupplier):
+                metadata[f"{name}/records"] = self._records.get(name, 0)
+                metadata[f"{name}/bytes"] = self._bytes.get(name, 0)
+        return replace(clocks, processor_metadata=metadata)
+
+
+def merged_tasks(clocks: list[TaskCheckpoint]) -> TaskCheckpoint:
+    """Return the clocks of a task that takes keys of all these tasks of one sub-topology: the largest time, the least
+    time that something waits for."""
+    result = merged(clocks)
+    least = {
+        name: min(each.processor_metadata[name] for each in clocks if name in each.processor_metadata)
+        for name in result.processor_metadata
+        if name.endswith("/min_time")
+    }
+    return replace(result, processor_metadata={**result.processor_metadata, **least})

@@ -1,0 +1,303 @@
+"""Brings the state of one life of a checkpoint over to the next: entries go on, segments are copied to another task, or
+written anew where stores come together in another way.
+
+Nothing here is seen by anybody before the metadata names the new life; every file is named by its content, so a second
+attempt after a crash writes the same.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import orjson
+
+from penstock.errors import TaskCorruptedError
+from penstock.host.spark.checkpoints.carried import CarriedRange, encode_carried, read_carried
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, TaskEntry
+from penstock.host.spark.checkpoints.evolution import Evolution, Origin
+from penstock.host.spark.recipe import Recipe
+from penstock.host.spark.rows import TaskInput
+from penstock.plan.partitioning import partition_column
+from penstock.plan.subtopology import TaskId
+from penstock.record import TopicPartition
+from penstock.state.api import BaseView, Changes, Entries
+from penstock.state.lmdb import LmdbBase
+from penstock.state.memory import MemoryBase
+from penstock.state.segment_log import SegmentLog, entries_from, log_from_json, log_to_json, path
+from penstock.state.segments import (
+    EncodedSegment,
+    Segment,
+    SegmentHeader,
+    SegmentInfo,
+    StoreKey,
+    decode,
+    encode,
+    encode_snapshot,
+)
+from penstock.task.checkpoint import TaskCheckpoint
+
+_K = TypeVar("_K")
+
+
+def bring_over(
+    checkpoint: Checkpoint, last: Manifest, evolution: Evolution, recipe: Recipe, before: Mapping[str, Any]
+) -> tuple[dict[str, TaskEntry], dict[str, TaskEntry]]:
+    """Write what the next life needs; return the entries of its tasks, and of removed state by holder.
+
+    Every task that has a state is due at once, so that its processors are initialised in the first epoch whether there
+    is input or not.
+
+    Args:
+        checkpoint: whose state it is.
+        last: the last manifest of the life before.
+        evolution: what becomes of the state.
+        recipe: what is to run in the next life.
+        before: the shape of the program that ran in the life before.
+    """
+    stores = kinds_of_stores(recipe)
+    tasks: dict[str, TaskEntry] = {}
+    for task, origin in evolution.origins.items():
+        entry = _entry(checkpoint, last, task, origin, stores[task])
+        if entry.head:
+            tasks[task] = replace(entry, due_ms=0, carried=None)
+    placement = recipe.placement
+    rows = Rows(
+        before["partitions of source topics"],
+        placement.source_partitions,
+        lambda topic, partition: str(placement.consumer(topic, partition)),
+        recipe.config["penstock.row.max.bytes"],
+    )
+    for name, carried in hand_on_carried(checkpoint, checkpoint, last, rows).items():
+        tasks[name] = replace(tasks.get(name, TaskEntry()), carried=carried)
+    removed: dict[str, TaskEntry] = {}
+    for holder, origin in evolution.removals.items():
+        (name,) = origin.stores
+        entry = _entry(checkpoint, last, holder, origin, {name: evolution.removed_stores[name].kind})
+        if entry.head:
+            removed[holder] = replace(entry, due_ms=None)
+    for name in evolution.waiting:
+        for holder in evolution.removed_stores[name].holders(name):
+            if holder in last.removed:
+                removed[holder] = last.removed[holder]
+    return tasks, removed
+
+
+def kinds_of_stores(recipe: Recipe) -> dict[str, dict[str, str]]:
+    """Return the kind of each store of each task."""
+
+    def of_task(task: TaskId) -> dict[str, str]:
+        return {name: builder.kind for name, builder in recipe.subtopologies[task.subtopology].stores.items()}
+
+    return {str(task): of_task(task) for task in recipe.placement.tasks}
+
+
+class Rows(NamedTuple):
+    """How carried rows are handed on: the partitions of each topic before and now, which task reads a partition now,
+    and the bound of a batch."""
+
+    before: Mapping[str, int]
+    now: Mapping[str, int]
+    consumer: Callable[[str, int], str]
+    row_max_bytes: int
+
+
+def hand_on_carried(source: Checkpoint, target: Checkpoint, last: Manifest, rows: Rows) -> dict[str, Mapping[str, Any]]:
+    """Write the rows that the manifest `last` of `source` carried to the next epoch into `target`, each beside the task
+    that reads them now; return what the entries say of them. Rows of topics that are not read now are left behind."""
+    found: dict[str, list[TaskInput]] = {}
+    for _, row in sorted(_carried_rows(source, last), key=lambda each: not each[0]):
+        for part in _partitioned(row, rows):
+            found.setdefault(rows.consumer(part.topic, part.partition), []).append(part)
+    written: dict[str, Mapping[str, Any]] = {}
+    for consumer, inputs in found.items():
+        encoded = encode_carried(last.epoch + 1, (), inputs, rows.row_max_bytes)
+        if encoded is not None:
+            carried, data = encoded
+            target.write_segment(consumer, carried["id"], data, lambda: None)
+            written[consumer] = carried
+    return written
+
+
+def _partitioned(row: TaskInput, rows: Rows) -> Iterator[TaskInput]:
+    """Yield `row` for the partitions that its topic has now: by the keys of its records, where that is another number
+    than before; nothing where the topic is no longer read."""
+    count = rows.now.get(row.topic)
+    if count is None or count == rows.before.get(row.topic):
+        yield from () if count is None else (row,)
+        return
+    partitions = partition_column(row.batch.keys, count, row.partition % count)
+    for partition in np.unique(partitions).tolist():
+        yield row._replace(partition=partition, batch=row.batch.take(np.flatnonzero(partitions == partition)))
+
+
+def _carried_rows(checkpoint: Checkpoint, last: Manifest) -> Iterator[tuple[bool, TaskInput]]:
+    """Yield all carried rows, each with whether its own task held it back: those are the older ones of a lane."""
+    for task, entry in sorted(last.tasks.items()):
+        if entry.carried is None:
+            continue
+        held = {(topic, partition) for topic, partition, _ in entry.carried["held"]}
+        for topic, places in entry.carried["places"].items():
+            for partition, *place in places:
+                for row in read_carried(checkpoint, [CarriedRange(task, entry.carried["id"], *place)]):
+                    yield (topic, partition) in held, row
+
+
+def _entry(checkpoint: Checkpoint, last: Manifest, target: str, origin: Origin, kinds: Mapping[str, str]) -> TaskEntry:
+    if origin.whole is not None:
+        entry = last.entry(origin.whole)
+        if origin.whole != target:
+            for segment in sorted(replace(entry, carried=None).ids()):
+                _copy(checkpoint, origin.whole, segment, target)
+        return entry
+    holders = {holder: last.entry(holder) for holder in dict.fromkeys([*origin.clocks, *origin.stores.values()])}
+    known = {holder: entry for holder, entry in holders.items() if entry.head}
+    if not known:
+        return TaskEntry()
+    stores = {name: holder for name, holder in origin.stores.items() if holder in known}
+    clocks = merged([read_clocks(checkpoint, holder, known[holder]) for holder in origin.clocks if holder in known])
+    identity = orjson.dumps([[name, holder, known[holder].head] for name, holder in sorted(stores.items())])
+    with ExitStack() as opened:
+        bases = {
+            holder: opened.enter_context(Content(checkpoint, holder, known[holder]))
+            for holder in dict.fromkeys(stores.values())
+        }
+        gathered = _Gathered({name: bases[holder] for name, holder in stores.items()})
+        return write_state(checkpoint, target, gathered, kinds, clocks, identity)
+
+
+def _copy(checkpoint: Checkpoint, task: str, segment: str, target: str) -> None:
+    try:
+        checkpoint.write_segment(target, segment, checkpoint.whole_segment(task, segment), lambda: None)
+    except FileNotFoundError as error:
+        raise TaskCorruptedError(
+            f"{error} The last manifest names it: files were deleted. Restore the checkpoint from a copy."
+        ) from error
+
+
+def write_state(
+    checkpoint: Checkpoint,
+    task: str,
+    content: Entries,
+    kinds: Mapping[str, str],
+    clocks: TaskCheckpoint,
+    identity: bytes,
+    max_bytes: int = 8 * 1024 * 1024,
+) -> TaskEntry:
+    """Write the state of a task from nothing: snapshots of all entries, and behind them a commit with the clocks.
+
+    Args:
+        checkpoint: where to.
+        task: its directory there.
+        content: the entries of its stores.
+        kinds: the stores, each with its kind.
+        clocks: times, schedules and counters.
+        identity: equal for equal content, and for no other: the position that the snapshots show is named by it.
+        max_bytes: of a segment.
+    """
+    position = blake2b(identity, digest_size=16).digest()
+    header_stores = tuple(sorted(kinds.items()))
+    snapshots: list[SegmentInfo] = []
+    start: StoreKey | None = None
+    while not snapshots or start is not None:
+        entries = entries_from(content, kinds, start)
+        written = encode_snapshot(position, 1, start, header_stores, entries, max_bytes, max_bytes)
+        snapshots += [_written(checkpoint, task, each) for each in written]
+        start = snapshots[-1].end
+    (commit,) = encode(SegmentHeader(position, header_stores, clocks.encode()), {})
+    delta = _written(checkpoint, task, commit)._replace(sequence=1)
+    log = SegmentLog((delta,), tuple(snapshots))
+    return TaskEntry(delta.last.hex(), log_to_json(log), clocks.next_wall_clock_ms())
+
+
+def _written(checkpoint: Checkpoint, task: str, segment: EncodedSegment) -> SegmentInfo:
+    checkpoint.write_segment(task, segment.info.id.hex(), segment.data, lambda: None)
+    return segment.info
+
+
+def read_segment(checkpoint: Checkpoint, task: str, info: SegmentInfo) -> Segment:
+    """Return a live segment of a task; raises TaskCorruptedError if it is not there, or not whole."""
+    data = checkpoint.read_segment(task, info.id.hex())
+    if data is None:
+        raise TaskCorruptedError(
+            f"Segment {info.id.hex()} of task {task} is not in {checkpoint.uri}, though a manifest names it: files "
+            "were deleted. Restore the checkpoint from a copy."
+        )
+    return decode(data, info.id)
+
+
+def read_clocks(checkpoint: Checkpoint, task: str, entry: TaskEntry) -> TaskCheckpoint:
+    """Return times, schedules and counters of a task as of its last commit."""
+    log = log_from_json(dict(entry.segments))
+    encoded = read_segment(checkpoint, task, log.deltas[-1]).checkpoint
+    return TaskCheckpoint() if encoded is None else TaskCheckpoint.decode(encoded)
+
+
+def with_clocks(checkpoint: Checkpoint, task: str, entry: TaskEntry, clocks: TaskCheckpoint) -> TaskEntry:
+    """Write a commit without changes that sets the clocks of a task; return its entry."""
+    log = log_from_json(dict(entry.segments))
+    stores = read_segment(checkpoint, task, log.deltas[-1]).stores
+    (commit,) = encode(SegmentHeader(log.head, stores, clocks.encode()), {})
+    log = log.append([_written(checkpoint, task, commit)])
+    return replace(entry, head=commit.info.last.hex(), segments=log_to_json(log))
+
+
+def merged(clocks: list[TaskCheckpoint]) -> TaskCheckpoint:
+    """Return the clocks of a task that goes on from several: of each time and counter the largest."""
+    times: dict[TopicPartition, int] = {}
+    lanes: dict[TopicPartition, int] = {}
+    metadata: dict[str, int] = {}
+    for each in clocks:
+        _raise_to(times, each.partition_times)
+        _raise_to(lanes, each.lane_offsets)
+        _raise_to(metadata, each.processor_metadata)
+    return TaskCheckpoint(
+        max((each.stream_time for each in clocks), default=TaskCheckpoint().stream_time),
+        times,
+        tuple({(s.node, s.call): s for each in clocks for s in each.schedules}.values()),
+        lanes,
+        metadata,
+    )
+
+
+def _raise_to(known: dict[_K, int], values: Mapping[_K, int]) -> None:
+    for key, value in values.items():
+        known[key] = max(value, known.get(key, value))
+
+
+class Content:
+    """All entries of a task, in a base of this process that is deleted afterwards."""
+
+    def __init__(self, checkpoint: Checkpoint, task: str, entry: TaskEntry) -> None:
+        self._checkpoint, self._task = checkpoint, task
+        self._log = log_from_json(dict(entry.segments))
+
+    def __enter__(self) -> LmdbBase:
+        self._directory = tempfile.TemporaryDirectory(prefix="penstock-state-")
+        self._base = LmdbBase(self._directory.name)
+        self._base.rebuild(self._commits, self._log.head or b"")
+        return self._base
+
+    def __exit__(self, *_: object) -> None:
+        self._base.close()
+        self._directory.cleanup()
+
+    def _commits(self) -> Iterator[Changes]:
+        for info in path(self._log, None).segments:
+            yield read_segment(self._checkpoint, self._task, info).changes
+
+
+class _Gathered:
+    """Stores of several tasks, as one (implements Entries); a store that none of them has is empty."""
+
+    def __init__(self, bases: Mapping[str, Entries]) -> None:
+        self._bases = bases
+        self._nothing = MemoryBase()
+
+    def view(self, store_name: str) -> BaseView:
+        return self._bases.get(store_name, self._nothing).view(store_name)

@@ -1,0 +1,363 @@
+"""Savepoints: a copy of the state of an application that stands by itself.
+
+    <savepoint>/
+      savepoint              when it was taken, written last: a directory without it is not whole
+      metadata, plans/<digest>, manifests/<epoch>, state/<task>/<id>      as in a checkpoint, of one manifest
+
+A savepoint is taken of the last commit, whether the application runs or not. Restored, it makes the first manifest of
+a new checkpoint: of the same application or of another one, for the same program or a changed one. What an epoch had
+written without being committed is not in it: restored beside its own output topics, an application that was killed in
+the midst of an epoch may write records of that epoch twice.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+
+from penstock.clock import SystemClock
+from penstock.errors import IncompatibleCheckpointError, StreamsError, TaskCorruptedError
+from penstock.host.spark.checkpoints.carried import CarriedRange, encode_carried, read_carried
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata, TaskEntry
+from penstock.host.spark.checkpoints.manifests import last_manifest, planned_epoch
+from penstock.host.spark.checkpoints.rescaling import Rescaling, rescaled_shape, tasks_of, wanted_counts
+from penstock.host.spark.checkpoints.rewriting import Rows, hand_on_carried, read_clocks, with_clocks
+from penstock.host.spark.recipe import Recipe, load_program
+from penstock.record import TopicPartition
+
+_TRIES = 8
+"""How often a savepoint is begun anew where a running application clears away what is being copied."""
+
+
+_ROW_BYTES = 1024 * 1024
+"""Bound of a batch of carried rows that are written anew."""
+
+
+@dataclass(frozen=True)
+class StoreFigures:
+    """A store in a savepoint: its layout, in how many partitions (tasks) its keys are, and whether the program it was
+    taken of still had it."""
+
+    name: str
+    layout: str
+    partitions: int
+    in_program: bool
+
+
+@dataclass(frozen=True)
+class SavepointDescription:
+    """What a savepoint holds.
+
+    epoch: whose commit it shows. taken_ms, committed_ms: when it was taken, and when that epoch was committed. offsets:
+    the position in each topic. segments, bytes: how many files of state, and their size.
+    """
+
+    location: str
+    application_id: str
+    epoch: int
+    taken_ms: int
+    committed_ms: int
+    offsets: Mapping[str, list[int]]
+    stores: tuple[StoreFigures, ...]
+    segments: int
+    bytes: int
+
+
+def take(checkpoint: Checkpoint, target: Checkpoint) -> SavepointDescription:
+    """Copy the last commit of `checkpoint` to `target`, which must be empty.
+
+    Raises:
+        StreamsError: there is no checkpoint, it has no commit yet, or something is at `target` already.
+        TaskCorruptedError: the checkpoint is not whole.
+    """
+    _check_empty(target)
+    for attempt in range(1, _TRIES + 1):
+        metadata = _metadata(checkpoint)
+        manifest = last_manifest(checkpoint, metadata)
+        if manifest.epoch == 0:
+            raise StreamsError(
+                f"The application {metadata.application_id} has committed nothing yet at {checkpoint.uri}; there is "
+                "nothing to keep."
+            )
+        try:
+            _copy_files(checkpoint, manifest.segments(), target)
+            break
+        except FileNotFoundError as error:
+            if attempt == _TRIES:
+                raise TaskCorruptedError(
+                    f"{error} The last manifest of {checkpoint.uri} names it: the checkpoint is not whole, or the "
+                    "application clears files away faster than they can be copied (penstock.manifests.retained)."
+                ) from error
+    program = checkpoint.read_plan(metadata.plan)
+    if program is not None:
+        target.write_plan(program)
+    target.write_manifest(manifest, lambda: None)
+    target.write_metadata(metadata)
+    target.write_savepoint(orjson.dumps({"taken_ms": SystemClock().milliseconds(), "epoch": manifest.epoch}))
+    return inspect(target)
+
+
+def inspect(savepoint: Checkpoint) -> SavepointDescription:
+    """Return what a savepoint holds; raises StreamsError where there is none, or one that is not whole."""
+    described, metadata, manifest = _opened(savepoint)
+    stores = [
+        StoreFigures(name, layout, _tasks_with(metadata, subtopology), True)
+        for subtopology, layouts in metadata.shape["stores"].items()
+        for name, layout in layouts.items()
+    ]
+    stores += [StoreFigures(name, kept.layout, kept.partitions, False) for name, kept in metadata.removed.items()]
+    entries = (*manifest.tasks.values(), *manifest.removed.values())
+    infos = [info for entry in entries for kind in ("deltas", "snapshots") for info in entry.segments[kind]]
+    return SavepointDescription(
+        savepoint.uri,
+        metadata.application_id,
+        manifest.epoch,
+        described["taken_ms"],
+        manifest.committed_ms,
+        manifest.offsets,
+        tuple(sorted(stores, key=lambda store: store.name)),
+        len(infos),
+        sum(info["bytes"] for info in infos),
+    )
+
+
+def restore(
+    savepoint: Checkpoint, checkpoint: Checkpoint, application_id: str, partitions: int | Mapping[str, int] | None
+) -> Metadata:
+    """Make a checkpoint of the application `application_id` from a savepoint; its next start goes on from there.
+
+    partitions: into how many partitions (tasks) the keys of all stores, or of some by name, are to be divided; None for
+    those that they have.
+
+    Raises:
+        StreamsError: there is no whole savepoint, there is a checkpoint already, or the keys cannot be divided.
+    """
+    if checkpoint.read_metadata() is not None:
+        raise StreamsError(
+            f"There is a checkpoint already at {checkpoint.uri}. Restore into another directory "
+            "(penstock.checkpoint.dir), or stop its application and delete it first."
+        )
+    _, metadata, manifest = _opened(savepoint)
+    counts = {} if partitions is None else wanted_counts(metadata.shape, partitions)
+    shape = rescaled_shape(metadata.shape, counts)
+    begin = {**metadata.begin, **manifest.offsets}
+    restored = replace(manifest, query_id=uuid.uuid4().hex, generation=0, offsets=begin, input={}, printed="")
+    try:
+        if counts:
+            restored = replace(restored, tasks=_rescaled(savepoint, checkpoint, metadata, manifest, shape, counts))
+        _copy_files(savepoint, restored.segments() & manifest.segments(), checkpoint)
+    except FileNotFoundError as error:
+        raise TaskCorruptedError(f"{error} The savepoint {savepoint.uri} is not whole: take another.") from error
+    names = _new_names(metadata, application_id)
+    tasks = {task: _renamed(checkpoint, task, entry, names, manifest.epoch) for task, entry in restored.tasks.items()}
+    checkpoint.write_manifest(replace(restored, tasks=tasks), lambda: None)
+    program = savepoint.read_plan(metadata.plan)
+    if program is not None:
+        checkpoint.write_plan(program)
+    entered = replace(
+        metadata,
+        checkpoint_id=uuid.uuid4().hex,
+        query_id=restored.query_id,
+        application_id=application_id,
+        begin=begin,
+        shape=_renamed_shape(shape, names),
+        start_epoch=manifest.epoch,
+        start_ms=manifest.planned_ms,
+    )
+    checkpoint.write_metadata(entered)
+    return entered
+
+
+def _rescaled(
+    savepoint: Checkpoint,
+    checkpoint: Checkpoint,
+    metadata: Metadata,
+    manifest: Manifest,
+    shape: Mapping[str, Any],
+    counts: Mapping[str, int],
+) -> dict[str, TaskEntry]:
+    """Write the state of the sub-topologies of `counts` with their new numbers of tasks; return the entries of all
+    tasks."""
+    data = savepoint.read_plan(metadata.plan)
+    if data is None:
+        raise TaskCorruptedError(f"The savepoint {savepoint.uri} is not whole: its program is missing. Take another.")
+    try:
+        program = load_program(data)
+    except Exception as error:  # whatever an object's own unpickling raises
+        raise StreamsError(
+            f"The program of the savepoint {savepoint.uri} cannot be loaded ({error}), and its stores say how keys are "
+            "divided: run this where the modules of the program are."
+        ) from error
+    rescaling = Rescaling(savepoint, checkpoint, manifest, shape, program)
+    tasks = {task: entry for task, entry in manifest.tasks.items() if task.partition("_")[0] not in counts}
+    for subtopology, count in counts.items():
+        tasks.update(rescaling.tasks(subtopology, tasks_of(metadata.shape, subtopology), count))
+    tasks = {task: replace(entry, carried=None) for task, entry in tasks.items()}
+    for task, carried in hand_on_carried(savepoint, checkpoint, manifest, _rows(metadata, shape, program)).items():
+        tasks[task] = replace(tasks.get(task, TaskEntry()), carried=carried)
+    return tasks
+
+
+def _rows(metadata: Metadata, shape: Mapping[str, Any], program: Recipe) -> Rows:
+    """Return how carried rows are handed on to tasks of other numbers."""
+    reading = {topic: subtopology for subtopology, topics in shape["topics"].items() for topic in topics}
+
+    def consumer(topic: str, partition: int) -> str:
+        if topic in program.topology.repartition_topics:
+            raise StreamsError(
+                f"Rows of {topic} are on their way from task to task in this savepoint, and cannot be divided. Run the "
+                "application to the end of its input (penstock run --until-end) and take another."
+            )
+        return f"{reading[topic]}_{partition}"
+
+    counts = "partitions of source topics"
+    return Rows(metadata.shape[counts], shape[counts], consumer, _ROW_BYTES)
+
+
+def drop(checkpoint: Checkpoint, store: str) -> None:
+    """Forget the state of a store that the program has no longer; the application must not run.
+
+    Raises:
+        StreamsError: there is no such state, or it is that of a store which the program still has.
+        IncompatibleCheckpointError: an epoch is not finished.
+    """
+    metadata = _metadata(checkpoint)
+    if store not in metadata.removed:
+        in_program = any(store in stores for stores in metadata.shape["stores"].values())
+        kept = ", ".join(metadata.removed) or "none"
+        raise StreamsError(
+            f"The program still has the store {store}; run one without it first, then drop it."
+            if in_program
+            else f"No state is kept of a store {store} at {checkpoint.uri}; removed stores that are kept: {kept}."
+        )
+    epoch = planned_epoch(checkpoint, metadata)
+    if epoch is not None:
+        raise IncompatibleCheckpointError(
+            f"Epoch {epoch} of the checkpoint {checkpoint.uri} is not finished: start the application once and stop it."
+        )
+    last = last_manifest(checkpoint, metadata)
+    query_id = uuid.uuid4().hex
+    dropped = set(metadata.removed[store].holders(store))
+    removed = {holder: entry for holder, entry in last.removed.items() if holder not in dropped}
+    manifest = replace(last, query_id=query_id, epoch=last.epoch + 1, removed=removed, input={}, printed="")
+    checkpoint.write_manifest(manifest, lambda: None)
+    checkpoint.write_metadata(
+        replace(
+            metadata,
+            query_id=query_id,
+            begin=last.offsets,
+            start_epoch=manifest.epoch,
+            start_ms=last.planned_ms,
+            removed={name: kept for name, kept in metadata.removed.items() if name != store},
+        )
+    )
+
+
+def _check_empty(target: Checkpoint) -> None:
+    if target.read_savepoint() is not None or target.read_metadata() is not None:
+        raise StreamsError(f"There is a savepoint or a checkpoint at {target.uri} already; name another directory.")
+
+
+def _metadata(checkpoint: Checkpoint) -> Metadata:
+    metadata = checkpoint.read_metadata()
+    if metadata is None:
+        raise StreamsError(
+            f"There is no checkpoint at {checkpoint.uri}: start the application first, with the same application.id, "
+            "state.dir and penstock.checkpoint.dir."
+        )
+    return metadata
+
+
+def _opened(savepoint: Checkpoint) -> tuple[dict[str, Any], Metadata, Manifest]:
+    described, metadata = savepoint.read_savepoint(), savepoint.read_metadata()
+    if described is None or metadata is None:
+        raise StreamsError(
+            f"There is no savepoint at {savepoint.uri}, or its taking did not end; make one with: penstock savepoint "
+            "take"
+        )
+    fields: dict[str, Any] = orjson.loads(described)
+    manifest = savepoint.read_manifest(fields["epoch"], metadata.query_id)
+    if manifest is None:
+        raise TaskCorruptedError(f"The savepoint {savepoint.uri} is not whole: its manifest is missing. Take another.")
+    return fields, metadata, manifest
+
+
+def _copy_files(source: Checkpoint, segments: set[tuple[str, str]], target: Checkpoint) -> None:
+    for task, segment in sorted(segments):
+        target.write_segment(task, segment, source.whole_segment(task, segment), lambda: None)
+
+
+def _tasks_with(metadata: Metadata, subtopology: str) -> int:
+    return sum(
+        task.partition("_")[0] == subtopology for level in metadata.shape["tasks of each level"] for task in level
+    )
+
+
+# ---------- another application.id
+
+
+def _new_names(metadata: Metadata, application_id: str) -> dict[str, str]:
+    """Return the new name of each internal topic of the application: they begin with its application.id."""
+    old = f"{metadata.application_id}-"
+    if metadata.application_id == application_id:
+        return {}
+    topics = metadata.shape["partitions of source topics"]
+    read = set(metadata.begin)
+    return {
+        topic: f"{application_id}-{topic[len(old) :]}"
+        for topic in topics
+        if topic.startswith(old) and topic not in read
+    }
+
+
+def _renamed_shape(shape: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    counts = {names.get(topic, topic): count for topic, count in shape["partitions of source topics"].items()}
+    topics = {
+        subtopology: sorted(names.get(topic, topic) for topic in read) for subtopology, read in shape["topics"].items()
+    }
+    return {**shape, "partitions of source topics": dict(sorted(counts.items())), "topics": topics}
+
+
+def _renamed(checkpoint: Checkpoint, task: str, entry: TaskEntry, names: Mapping[str, str], epoch: int) -> TaskEntry:
+    """Return the entry of a task whose clocks and carried rows know internal topics by their new names."""
+    if not names:
+        return entry
+    if entry.carried is not None:
+        entry = replace(entry, carried=_renamed_rows(checkpoint, task, entry.carried, names, epoch))
+    if not entry.head:
+        return entry
+    clocks = read_clocks(checkpoint, task, entry)
+
+    def renamed(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return {TopicPartition(names.get(tp.topic, tp.topic), tp.partition): time for tp, time in times.items()}
+
+    clocks = replace(clocks, partition_times=renamed(clocks.partition_times), lane_offsets=renamed(clocks.lane_offsets))
+    return with_clocks(checkpoint, task, entry, clocks)
+
+
+def _renamed_rows(
+    checkpoint: Checkpoint, task: str, carried: Mapping[str, Any], names: Mapping[str, str], epoch: int
+) -> Mapping[str, Any]:
+    rows = (
+        row._replace(topic=names.get(row.topic, row.topic))
+        for places in carried["places"].values()
+        for _, *place in places
+        for row in read_carried(checkpoint, [CarriedRange(task, carried["id"], *place)])
+    )
+    encoded = encode_carried(epoch, (), rows, _ROW_BYTES)
+    assert encoded is not None
+    renamed, data = encoded
+    checkpoint.write_segment(task, renamed["id"], data, lambda: None)
+    return renamed
+
+
+def savepoints_in(directory: Checkpoint) -> Iterator[SavepointDescription]:
+    """Yield what each savepoint below a directory holds, in the order of their names."""
+    for location in directory.directories():
+        savepoint = Checkpoint(location)
+        if savepoint.read_savepoint() is not None:
+            yield inspect(savepoint)

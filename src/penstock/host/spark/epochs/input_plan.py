@@ -1,0 +1,109 @@
+"""How far an epoch reads, and what tasks may wait for: quota, alignment and waiting put together.
+
+It keeps what it learns from epoch to epoch: sizes of records, and the quota that keeps epochs in time. Both only decide
+how much is read; what tasks see stands in the plan, and the plan in the offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import NamedTuple
+
+from penstock.host.spark.checkpoints.carried import carried_bytes
+from penstock.host.spark.checkpoints.checkpoint import Manifest
+from penstock.host.spark.epochs.alignment import aligned_topics, reach
+from penstock.host.spark.epochs.planner import Limits, first_quota, next_quota, plan, remaining_quota, wanted_bytes
+from penstock.host.spark.epochs.waiting import lagging_partitions, unread_partitions
+from penstock.host.spark.recipe import Recipe
+from penstock.record import TopicPartition
+
+OffsetsForTime = Callable[[Sequence[TopicPartition], int], Mapping[TopicPartition, int]]
+"""Called with partitions and a time (ms): the first offset of each that is not older, left out where there is none."""
+
+Positions = Mapping[TopicPartition, int]
+
+
+class InputPlan(NamedTuple):
+    """How far an epoch reads: the positions after it; the partitions that have more which tasks may wait for; how long
+    (ms) they wait for those that have no more; the time (ms) before which aligned topics are read."""
+
+    positions: Positions
+    lagging: Set[TopicPartition]
+    idle_ms: int
+    read_to_ms: int
+
+    @property
+    def waits(self) -> bool:
+        """Whether records that wait may go on waiting."""
+        return bool(self.lagging) or self.idle_ms > 0
+
+
+class InputPlanner:
+    """Plans how far epochs of one query read."""
+
+    def __init__(self, recipe: Recipe, offsets_for_time: OffsetsForTime) -> None:
+        """Take what to read, and whom to ask for offsets by time."""
+        config, placement = recipe.config, recipe.placement
+        self._placement = placement
+        self._inputs = frozenset(recipe.inputs)
+        self._offsets_for_time = offsets_for_time
+        self._limits = Limits(config["penstock.batch.max.bytes"], config["penstock.batch.target.ms"])
+        self._quota = first_quota(self._limits)
+        self._record_bytes: dict[str, float] = {}
+        self.held_bound: int = config["penstock.held.max.bytes"]
+        # where no task has inputs to wait for, nobody needs to know what lags
+        self._idle_ms: int = config["max.task.idle.ms"] if any(placement.awaitable.values()) else -1
+        self._skew_ms: int = config["penstock.max.skew.ms"]
+        self._aligned = aligned_topics(recipe.topology, placement, config)
+
+    def learn(self, manifest: Manifest, duration_ms: int | None) -> None:
+        """Learn from the figures of an epoch; duration_ms: how long it took, None where that is not known."""
+        for topic, figures in manifest.input.items():
+            if figures.records:
+                self._record_bytes[topic] = max(figures.bytes / figures.records, 1.0)
+        read = sum(figures.bytes for figures in manifest.input.values())
+        if duration_ms is not None and read:
+            self._quota = next_quota(self._quota, read, duration_ms, self._limits, manifest.bytes_sent)
+
+    def plan(
+        self, positions: Positions, ends: Positions, manifest: Manifest, read_to_ms: int, final: bool
+    ) -> InputPlan:
+        """Return how far the next epoch reads.
+
+        Args:
+            positions: where it begins.
+            ends: how far it may read.
+            manifest: of the epoch before.
+            read_to_ms: that of the plan before.
+            final: nothing behind `ends` will be read.
+        """
+        quota = remaining_quota(self._quota, carried_bytes(manifest))
+        behind = lagging_partitions(positions, ends)
+        unread = unread_partitions(self._placement, self._inputs, manifest, behind, self.held_bound)
+        wanted = wanted_bytes(positions, ends, self._record_bytes, unread)
+        if wanted > quota and self._aligned:
+            ends, read_to_ms = self._cut(positions, ends, unread, quota / wanted, read_to_ms)
+        planned = plan(positions, ends, self._record_bytes, quota, unread)
+        lagging = lagging_partitions(planned, ends) if self._idle_ms >= 0 else frozenset()
+        return InputPlan(planned, lagging, 0 if final else max(self._idle_ms, 0), read_to_ms)
+
+    def _cut(
+        self, positions: Positions, ends: Positions, unread: Set[TopicPartition], share: float, begin_ms: int
+    ) -> tuple[Positions, int]:
+        """Return the ends, those of aligned topics at one time, with which these read their share of the quota; and
+        that time."""
+        aligned = {tp: at for tp, at in positions.items() if tp.topic in self._aligned and tp not in unread}
+        behind = [tp for tp, position in aligned.items() if ends.get(tp, position) > position]
+        wanted = wanted_bytes(aligned, ends, self._record_bytes)
+        if not wanted:
+            return ends, begin_ms
+
+        def ends_before(time: int) -> dict[TopicPartition, int]:
+            found = self._offsets_for_time(behind, time)
+            return {tp: min(max(found.get(tp, ends[tp]), positions[tp]), ends[tp]) for tp in behind}
+
+        def bytes_before(time: int) -> float:
+            return wanted_bytes(aligned, ends_before(time), self._record_bytes)
+
+        time = reach(begin_ms, bytes_before, wanted * share, self._skew_ms)
+        return {**ends, **ends_before(time)}, time

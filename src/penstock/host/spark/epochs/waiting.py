@@ -1,0 +1,78 @@
+"""Which inputs tasks wait for in an epoch, and which partitions are not read meanwhile: pure functions over the
+placement, positions and the manifest.
+
+A partition lags where an epoch stops reading it before the end that was known. A repartition topic lags where one of
+the topics of brokers lags that feed it in the same epoch; what comes back in a loop is never waited for, for the wait
+itself might hold it up. Records that wait are carried; where those of a partition outgrow the bound, it is not read
+until they shrink, and the task waits for no repartition topic: it might get its records from that partition alone.
+Partitions that a task waits for itself are always read on, so waits end. Nor is a partition read that is ahead of
+others of its task by `partition.pause.threshold.ms`, as long as one of those has more to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Set
+
+from penstock.host.spark.checkpoints.checkpoint import Manifest
+from penstock.host.spark.placement import Placement
+from penstock.plan.subtopology import TaskId
+from penstock.record import TopicPartition
+
+
+def held_bytes(manifest: Manifest) -> dict[TopicPartition, int]:
+    """Return the bytes of the records of each partition that wait in the task that reads it."""
+    return {
+        TopicPartition(topic, partition): size
+        for entry in manifest.tasks.values()
+        if entry.carried is not None
+        for topic, partition, size in entry.carried["held"]
+    }
+
+
+def lagging_partitions(
+    positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> set[TopicPartition]:
+    """Return the partitions whose position is not their end; those without a known end are taken to lag."""
+    return {partition for partition, position in positions.items() if position < ends.get(partition, position + 1)}
+
+
+def unread_partitions(
+    placement: Placement,
+    inputs: Collection[TopicPartition],
+    manifest: Manifest,
+    lagging: Set[TopicPartition],
+    bound: int,
+) -> Set[TopicPartition]:
+    """Return those of `inputs` that are not to be read now: more than `bound` bytes of what came from them wait, or
+    they are ahead of another partition of their task by more than the threshold, and that one lags and is read on."""
+    full = [partition for partition, size in held_bytes(manifest).items() if size > bound]
+    topics = {topic for each in full if each not in inputs for topic in placement.upstream[each.topic]}
+    unread = {each for each in inputs if each in full or each.topic in topics}
+    read_on = lagging - unread
+    for task, group in placement.groups.items():
+        ahead = manifest.entry(str(task)).ahead
+        if ahead and not read_on.isdisjoint(frozenset(group).difference(ahead)):
+            unread.update(each for each in ahead if each in inputs)
+    return unread
+
+
+def lagging_inputs(
+    placement: Placement,
+    task: TaskId,
+    lagging: Set[TopicPartition],
+    held: Mapping[TopicPartition, int],
+    bound: int,
+) -> tuple[TopicPartition, ...]:
+    """Return the inputs of `task` that it must wait for, given the `lagging` partitions of topics of brokers."""
+    if not lagging:
+        return ()
+    full = any(held.get(partition, 0) > bound for partition in placement.groups[task])
+    topics = {partition.topic for partition in lagging}
+
+    def lags(partition: TopicPartition) -> bool:
+        upstream = placement.upstream[partition.topic]
+        if upstream == {partition.topic}:
+            return partition in lagging
+        return not full and not topics.isdisjoint(upstream)
+
+    return tuple(partition for partition in placement.awaitable[task] if lags(partition))

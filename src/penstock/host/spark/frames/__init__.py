@@ -1,0 +1,1 @@
+"""Streaming DataFrames as sources of an application, its output as DataFrames, and topics as a data source."""

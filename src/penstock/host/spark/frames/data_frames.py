@@ -1,0 +1,330 @@
+"""The queries between an application and DataFrames of Spark: rows into the topics that it reads, and records that it
+wrote out to functions of the user's.
+
+**In**: a query for each `stream_from`, by `foreachBatch`. A batch goes over a shuffle to one writer for each partition
+of the topic, which writes its rows in one transaction together with the number of the batch (see
+`client.confluent.transactions`); the owner of the numbers is the id of the query, which Spark keeps in its checkpoint.
+So a batch that is run again is written once, however the rows were cut. **Out**: a query for each `to_spark` reads the
+topic as `topic_source` does.
+
+Checkpoints of these queries stand below that of the application, so that they are deleted or copied together with it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import groupby
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import BinaryType, StringType
+
+from penstock.client.api import Admin, NewTopic
+from penstock.client.confluent.refusals import PartitionOutput
+from penstock.client.confluent.transactions import AtLeastOnceWriter, EpochWriter, TransactionalWriter
+from penstock.config import StreamsConfig
+from penstock.errors import StreamsError
+from penstock.host.spark.failures import QueryFailedError, encode_failure, failure_in, readable
+from penstock.host.spark.frames import topic_source
+from penstock.host.spark.preparation import guarantee_of
+from penstock.host.spark.session import make_active
+from penstock.plan.internal_topics import RECORDS_STAY
+from penstock.plan.partitioning import murmur2_column
+from penstock.plan.subtopology import BuiltTopology, DataFrameSink, DataFrameSource
+from penstock.record import RecordBatch, TopicPartition
+
+_ROW = (
+    "partition int, task int, number bigint, key binary, value binary, timestamp bigint, "
+    "headers array<struct<key: string, value: binary>>"
+)
+_POSITIVE = 0x7FFFFFFF
+_LOOK_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class _Target:
+    """The topic that the rows of one DataFrame are written to, and how."""
+
+    topic: str
+    partitions: int
+    transactional: bool
+    config: bytes
+
+
+class DataFrameQueries:
+    """Starts, watches and stops the queries of one application; where it has none, nothing happens."""
+
+    def __init__(self, built: BuiltTopology, config: StreamsConfig, location: str) -> None:
+        """Take what is to run. location: the directory below which the checkpoints of the queries stand."""
+        self._sources = built.data_frame_sources
+        self._sinks = built.data_frame_sinks
+        self._config = config
+        self._location = location
+        self._running: dict[str, StreamingQuery] = {}
+
+    def session(self) -> SparkSession | None:
+        """Return the session of the DataFrames, None where there are none; raises StreamsError for a DataFrame that is
+        not a streaming one of Spark."""
+        found: SparkSession | None = None
+        for topic, source in self._sources.items():
+            frame = source.data_frame
+            if not isinstance(frame, DataFrame) or not frame.isStreaming:
+                raise StreamsError(
+                    f"stream_from takes a streaming DataFrame of Spark, such as spark.readStream gives, for {topic}; "
+                    f"got {'a DataFrame that does not stream' if isinstance(frame, DataFrame) else repr(frame)}."
+                )
+            found = frame.sparkSession
+        return found
+
+    def start_sources(self, admin: Admin, parallelism: int, to_end: bool) -> None:
+        """Make the topics that are missing, and start the queries that write rows to them; those that run are left
+        alone.
+
+        Args:
+            admin: a client of the brokers.
+            parallelism: partitions of new topics where the program does not say.
+            to_end: return when the rows that are there now are written, and the queries have ended.
+
+        Raises:
+            ConfigError: exactly_once_v2 is asked for, and the brokers do not serve transactions.
+            StreamsError: a DataFrame has no columns that can be written, or its query failed.
+        """
+        known = self._create_topics(admin, parallelism)
+        if not self._sources:
+            return
+        transactional, _ = guarantee_of(self._config, str(self._config.required("application.id")))
+        config = cloudpickle.dumps(self._config)
+        for topic, source in self._sources.items():
+            if not self._runs(topic):
+                target = _Target(topic, known[topic], transactional, config)
+                owner: Future[str] = Future()  # the id of the query, which nobody knows before it has started
+                rows = columns(source.data_frame, topic)
+                owner.set_result(self._start(topic, rows, _writing_batches(target, owner), to_end).id)
+        if to_end:
+            self._wait(self._sources)
+
+    def start_sinks(self, spark: SparkSession) -> None:
+        """Start the queries that hand records to functions; those that run are left alone."""
+        for topic, sink in self._sinks.items():
+            if not self._runs(topic):
+                self._start(topic, self._read(spark, topic), sink.function, to_end=False)
+
+    def run_sinks_to_end(self, spark: SparkSession) -> None:
+        """Hand the records that are there now to their functions; raises StreamsError where one fails."""
+        for topic, sink in self._sinks.items():
+            self._start(topic, self._read(spark, topic), sink.function, to_end=True)
+        self._wait(self._sinks)
+
+    def _create_topics(self, admin: Admin, parallelism: int) -> Mapping[str, int]:
+        """Make the topics that are missing; return the partitions of all."""
+        if not self._sources and not self._sinks:
+            return {}
+        known = admin.topics()
+        wanted: Mapping[str, DataFrameSource | DataFrameSink] = {**self._sources, **self._sinks}
+        replication = self._config["replication.factor"]
+        new = [
+            NewTopic(topic, each.partitions or parallelism, replication, RECORDS_STAY)
+            for topic, each in wanted.items()
+            if topic not in known
+        ]
+        new.extend(
+            NewTopic(_commits_topic(topic), each.partitions or parallelism, replication, {"cleanup.policy": "compact"})
+            for topic, each in self._sources.items()
+            if _commits_topic(topic) not in known
+        )
+        admin.create_topics(new)
+        return {**known, **{topic.name: topic.partitions for topic in new}}
+
+    def _wait(self, topics: Iterable[str]) -> None:
+        while any(self._runs(topic) for topic in topics):
+            time.sleep(_LOOK_SECONDS)
+        self.check()
+
+    def check(self) -> None:
+        """Raise StreamsError where a query has failed."""
+        for topic, query in self._running.items():
+            exception = None if query.isActive else query.exception()
+            if exception is not None:
+                text = str(exception)
+                known = failure_in(text)
+                if known is not None:
+                    raise known[0]
+                raise StreamsError(f"The Spark query between {topic} and a DataFrame failed: {readable(text)}")
+
+    def forget_lost(self) -> None:
+        """Forget the queries of a JVM that is gone."""
+        self._running.clear()
+
+    def stop(self) -> None:
+        """Stop all queries; a batch that runs is given up, and run again at the next start."""
+        for query in self._running.values():
+            query.stop()
+        self._running.clear()
+
+    def _read(self, spark: SparkSession, topic: str) -> DataFrame:
+        settings = self._config.client_config()
+        interval_ms = self._config["repartition.purge.interval.ms"]
+
+        class BoundTopicDataSource(topic_source.TopicDataSource):
+            """Has its settings with it: options are shown in plans, and may hold secrets."""
+
+            def streamReader(self, schema: Any) -> topic_source.InternalTopicReader:  # noqa: N802  # Spark's name
+                return topic_source.InternalTopicReader(settings, topic, interval_ms)
+
+            @classmethod
+            def name(cls) -> str:
+                return f"{topic_source.FORMAT}-{topic}"
+
+        make_active(spark)
+        spark.dataSource.register(BoundTopicDataSource)
+        return spark.readStream.format(BoundTopicDataSource.name()).load()
+
+    def _runs(self, topic: str) -> bool:
+        return topic in self._running and self._running[topic].isActive
+
+    def _start(
+        self, topic: str, frame: DataFrame, function: Callable[[DataFrame, int], None], to_end: bool
+    ) -> StreamingQuery:
+        writer = frame.writeStream.foreachBatch(function).queryName(topic)
+        writer = writer.option("checkpointLocation", f"{self._location}/{topic}")
+        query = self._running[topic] = (writer.trigger(availableNow=True) if to_end else writer).start()
+        return query
+
+
+def _commits_topic(topic: str) -> str:
+    return f"{topic}-commits"
+
+
+# ---------------------------------------- rows into topics
+
+
+def columns(frame: DataFrame, topic: str) -> DataFrame:
+    """Return the rows of `frame` as they are written to `topic`: key and value as bytes, the timestamp in ms, and null
+    for headers and a partition that are not there.
+
+    Raises StreamsError where there is no value, or key or value are neither strings nor binary.
+    """
+    types = {field.name: field.dataType for field in frame.schema}
+    bytes_like = all(isinstance(types[name], StringType | BinaryType) for name in ("key", "value") if name in types)
+    if not bytes_like or "value" not in types:
+        raise StreamsError(
+            f"The DataFrame for {topic} must have a column value, and may have a column key, each a string or binary; "
+            f"it is {frame.schema.simpleString()}. Make them, for example with "
+            'data_frame.selectExpr("CAST(id AS STRING) AS key", "to_json(struct(*)) AS value").'
+        )
+
+    def column(name: str, otherwise: Column) -> Column:
+        return f.col(name) if name in types else otherwise
+
+    null = f.lit(None)
+    # The time of the batch stands in the offset log of the query: a batch that is run again has it again.
+    timestamp = column("timestamp", f.current_timestamp()).cast("timestamp")
+    return frame.select(
+        column("key", null).cast("binary").alias("key"),
+        f.col("value").cast("binary").alias("value"),
+        f.unix_millis(timestamp).alias("timestamp"),
+        column("headers", null).cast("array<struct<key: string, value: binary>>").alias("headers"),
+        column("partition", null).cast("int").alias("partition"),
+    )
+
+
+def _writing_batches(target: _Target, owner: Future[str]) -> Callable[[DataFrame, int], None]:
+    """Return what the query does with a batch."""
+
+    def write(batch: DataFrame, number: int) -> None:
+        rows = batch.mapInArrow(partial(_with_partitions, target), _ROW)
+        shuffled = rows.repartitionById(target.partitions, "partition")
+        shuffled.mapInArrow(partial(_write_rows, target, number, owner.result()), "records bigint").collect()
+
+    return write
+
+
+def _with_partitions(target: _Target, frames: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows with their partitions, and with what puts them back into their order behind the shuffle."""
+    context = TaskContext.get()
+    task = 0 if context is None else context.partitionId()
+    number = 0
+    for frame in frames:
+        count = frame.num_rows
+        rows = [
+            pa.array(partitions_of(frame, target.topic, target.partitions), pa.int32()),
+            pa.array([task] * count, pa.int32()),
+            pa.array(range(number, number + count), pa.int64()),
+            *(frame.column(name) for name in ("key", "value", "timestamp", "headers")),
+        ]
+        yield pa.RecordBatch.from_arrays(rows, ["partition", "task", "number", "key", "value", "timestamp", "headers"])
+        number += count
+
+
+def partitions_of(frame: pa.RecordBatch, topic: str, partitions: int) -> list[int]:
+    """Return the partition of each row: the given one, else by the key as Kafka's default partitioner, else by the
+    value; the same whenever a row comes again.
+
+    Raises StreamsError for a given one that `topic` does not have.
+    """
+    rows = zip(frame["key"].to_pylist(), frame["value"].to_pylist(), strict=True)
+    hashes = murmur2_column([(value or b"") if key is None else key for key, value in rows])
+    usual = ((hashes & np.uint32(_POSITIVE)) % np.uint32(partitions)).tolist()
+    given = frame["partition"].to_pylist()
+    chosen = [own if asked is None else asked for asked, own in zip(given, usual, strict=True)]
+    for partition in chosen:
+        if not 0 <= partition < partitions:
+            raise StreamsError(
+                f"A row for {topic} has the partition {partition}; the topic has those from 0 to {partitions - 1}."
+            )
+    return chosen
+
+
+def _write_rows(target: _Target, batch: int, owner: str, frames: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write the rows of the partitions that came here, one transaction for each; yield how many were written."""
+    rows = [row for frame in frames for row in frame.to_pylist()]
+    rows.sort(key=lambda row: (row["partition"], row["task"], row["number"]))
+    written = 0
+    for partition, group in groupby(rows, key=lambda row: int(row["partition"])):
+        own = list(group)
+        output = [PartitionOutput(target.topic, partition, _batch(own))]
+        try:
+            if _writer(target, partition).write(batch, owner, output):
+                written += len(own)
+        except StreamsError as error:
+            raise QueryFailedError(encode_failure(error, "")) from error
+    yield pa.RecordBatch.from_arrays([pa.array([written], pa.int64())], ["records"])
+
+
+def _batch(rows: Sequence[Mapping[str, Any]]) -> RecordBatch:
+    return RecordBatch.of(
+        [
+            (row["key"], row["value"], row["timestamp"], 0, tuple((h["key"], h["value"]) for h in row["headers"] or ()))
+            for row in rows
+        ]
+    )
+
+
+@lru_cache(maxsize=64)
+def _writer(target: _Target, partition: int) -> EpochWriter:
+    """Return the writer of a partition, kept for the life of the process."""
+    config: StreamsConfig = cloudpickle.loads(target.config)
+    if not target.transactional:
+        return AtLeastOnceWriter(config)
+    commits = _commits_topic(target.topic)
+    return TransactionalWriter(
+        config,
+        transactional_id=f"{target.topic}-{partition}",
+        group=commits,
+        marker=TopicPartition(commits, partition),
+        before_commit=_nothing,
+    )
+
+
+def _nothing(batch: int) -> None:
+    """Do nothing before a commit: nobody strikes there."""

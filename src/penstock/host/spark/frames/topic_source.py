@@ -1,0 +1,240 @@
+"""Topics as DataFrames: a Python data source of Spark that reads committed records, for streams and for batches.
+
+Options and columns are those of Spark's own source for Kafka, which is a package of its own: `kafka.bootstrap.servers`
+and other keys `kafka.…` of the client, `subscribe` (topics, with commas), `startingOffsets` (earliest or latest).
+The offset that Spark logs is how far each partition was read, so a batch that is run again has the same records. Which
+topics of an application lead to DataFrames, and their queries, stand in `data_frames`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+import cloudpickle
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from penstock.client.confluent.admin import ConfluentAdmin
+from penstock.client.confluent.consumer import ConfluentFetcher
+from penstock.clock import SystemClock
+from penstock.config import StreamsConfig
+from penstock.errors import ConfigError, UnknownTopicOrPartitionError
+from penstock.host.spark.epochs.purging import RecordPurge
+from penstock.record import RecordBatch, TopicPartition
+
+FORMAT = "penstock"
+COLUMNS = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
+    "headers array<struct<key: string, value: binary>>"
+)
+"""The columns of a topic as Spark reads them; timestampType is 0, the time that the writer gave."""
+
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("timestampType", pa.int32()),
+        ("headers", _HEADERS),
+    ]
+)
+_CLIENT_PREFIX = "kafka."
+_EARLIEST, _LATEST = "earliest", "latest"
+
+
+class TopicRange(InputPartition):
+    """Records of one partition of a topic: offsets from start to before end."""
+
+    def __init__(self, partition: TopicPartition, start: int, end: int) -> None:
+        super().__init__(None)
+        self.partition = partition
+        self.start = start
+        self.end = end
+
+
+class TopicDataSource(DataSource):
+    """Reads topics; `spark.dataSource.register(TopicDataSource)`, then `spark.readStream.format("penstock")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for `format`."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """Return the columns, see COLUMNS."""
+        return COLUMNS
+
+    def streamReader(self, schema: StructType) -> TopicStreamReader:  # noqa: N802  # Spark's name
+        """Return the reader of a streaming query; raises ConfigError for an option that is missing or cannot be."""
+        return TopicStreamReader(*_options(self.options))
+
+    def reader(self, schema: StructType) -> TopicReader:
+        """Return the reader of a batch: what the topics hold now; raises ConfigError as above."""
+        return TopicReader(*_options(self.options))
+
+
+def _options(options: Mapping[str, str]) -> tuple[Mapping[str, Any], list[str], str]:
+    """Return the client's settings, the topics, and where to begin."""
+    settings = {key[len(_CLIENT_PREFIX) :]: value for key, value in options.items() if key.startswith(_CLIENT_PREFIX)}
+    topics = [topic.strip() for topic in options.get("subscribe", "").split(",") if topic.strip()]
+    begin = options.get("startingOffsets", _EARLIEST)
+    if not topics or "bootstrap.servers" not in settings:
+        raise ConfigError(
+            f'The source {FORMAT} needs the options "kafka.bootstrap.servers" and "subscribe": the topics, with commas.'
+        )
+    if begin not in (_EARLIEST, _LATEST):
+        raise ConfigError(f"Invalid value {begin!r} for the option startingOffsets: expected {_EARLIEST} or {_LATEST}.")
+    return settings, topics, begin
+
+
+class _Topics:
+    """Topics of brokers, their offsets and records; made in Spark's processes from what was pickled."""
+
+    def __init__(self, settings: Mapping[str, Any], topics: list[str], begin: str) -> None:
+        self._settings = cloudpickle.dumps(dict(settings))
+        self._topics = topics
+        self._begin = begin
+
+    def first_offsets(self) -> dict[str, list[int]]:
+        """Return where to begin."""
+        return self.last_offsets() if self._begin == _LATEST else self._offsets(last=False)
+
+    def last_offsets(self) -> dict[str, list[int]]:
+        """Return how far committed records reach now."""
+        return self._offsets(last=True)
+
+    def _offsets(self, last: bool) -> dict[str, list[int]]:
+        admin = _admin(self._settings)
+        known = admin.topics()
+        missing = [topic for topic in self._topics if topic not in known]
+        if missing:
+            raise UnknownTopicOrPartitionError(f"Topics to read do not exist: {', '.join(missing)}.")
+        partitions = [TopicPartition(topic, number) for topic in self._topics for number in range(known[topic])]
+        found = admin.end_offsets(partitions, read_committed=True) if last else admin.beginning_offsets(partitions)
+        return {topic: [found[TopicPartition(topic, n)] for n in range(known[topic])] for topic in self._topics}
+
+    def admin(self) -> ConfluentAdmin:
+        """Return the client of the process."""
+        return _admin(self._settings)
+
+    def read(self, each: TopicRange) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a range, in order."""
+        fetcher = _fetcher(self._settings)
+        for batch in fetcher.fetch(each.partition, each.start, each.end, read_committed=True):
+            yield _frame(each.partition, batch)
+
+
+def _ranges(start: Mapping[str, list[int]], end: Mapping[str, list[int]]) -> list[TopicRange]:
+    """Return what lies between two offsets; a partition that was added meanwhile begins at 0."""
+    found = []
+    for topic, ends in end.items():
+        starts = start.get(topic, [])
+        for number, (first, last) in enumerate(zip([*starts, *[0] * (len(ends) - len(starts))], ends, strict=True)):
+            if first < last:
+                found.append(TopicRange(TopicPartition(topic, number), first, last))
+    return found
+
+
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads topics from where it was started on."""
+
+    def __init__(self, settings: Mapping[str, Any], topics: list[str], begin: str) -> None:
+        """Take what to read; nothing is opened."""
+        self._topics = _Topics(settings, topics, begin)
+        self._fixed: dict[str, list[int]] | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
+        """Return where to begin."""
+        return self._topics.first_offsets()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
+        """Take the ends of the topics now as the last to be read."""
+        self._fixed = self._topics.last_offsets()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  # Spark's name
+        """Return how far the topics reach."""
+        return self._fixed if self._fixed is not None else self._topics.last_offsets()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[TopicRange]:
+        """Return a partition of Spark for each of a topic that has new records."""
+        return _ranges(start, end)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a partition."""
+        assert isinstance(partition, TopicRange)
+        return self._topics.read(partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Do nothing: positions stand in Spark's checkpoint."""
+
+    def stop(self) -> None:
+        """Do nothing: clients end with the process."""
+
+
+class InternalTopicReader(TopicStreamReader):
+    """Reads a topic of an application that nobody else reads, from its first record on, and has deleted what was
+    read."""
+
+    def __init__(self, settings: Mapping[str, Any], topic: str, interval_ms: int) -> None:
+        """Take what to read; interval_ms: between deletions."""
+        super().__init__(settings, [topic], _EARLIEST)
+        self._interval_ms = interval_ms
+        self._purge: RecordPurge | None = None
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Delete the records before `end` from time to time: that batch is committed."""
+        if self._purge is None:
+            self._purge = RecordPurge(self._interval_ms, SystemClock().milliseconds)
+        positions = {TopicPartition(topic, n): offset for topic, ends in end.items() for n, offset in enumerate(ends)}
+        self._purge.purge(self._topics.admin(), positions)
+
+
+class TopicReader(DataSourceReader):
+    """Reads what topics hold when it is asked."""
+
+    def __init__(self, settings: Mapping[str, Any], topics: list[str], begin: str) -> None:
+        """Take what to read; nothing is opened."""
+        self._topics = _Topics(settings, topics, begin)
+
+    def partitions(self) -> list[TopicRange]:
+        """Return a partition of Spark for each of a topic that has records."""
+        return _ranges(self._topics.first_offsets(), self._topics.last_offsets())
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a partition."""
+        assert isinstance(partition, TopicRange)
+        return self._topics.read(partition)
+
+
+def _frame(partition: TopicPartition, batch: RecordBatch) -> pa.RecordBatch:
+    count = len(batch)
+    headers = [[{"key": key, "value": value} for key, value in batch.headers_at(index)] for index in range(count)]
+    columns = [
+        pa.array(batch.keys, pa.binary()),
+        pa.array(batch.values, pa.binary()),
+        pa.array([partition.topic] * count, pa.string()),
+        pa.array([partition.partition] * count, pa.int32()),
+        pa.array(batch.offsets, pa.int64()),
+        pa.array(batch.timestamps * 1000, pa.int64()).cast(pa.timestamp("us", tz="UTC")),
+        pa.array([0] * count, pa.int32()),
+        pa.array(headers, _HEADERS),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
+
+
+@lru_cache(maxsize=8)
+def _admin(settings: bytes) -> ConfluentAdmin:
+    return ConfluentAdmin(StreamsConfig(cloudpickle.loads(settings)))
+
+
+@lru_cache(maxsize=8)
+def _fetcher(settings: bytes) -> ConfluentFetcher:
+    return ConfluentFetcher(StreamsConfig(cloudpickle.loads(settings)))

@@ -1,0 +1,1 @@
+"""State read from outside the tasks: interactive queries and DataFrames, in the driver and in any other process."""

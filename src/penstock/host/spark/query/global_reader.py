@@ -1,0 +1,86 @@
+"""Reads the global stores of this machine outside the tasks, while workers keep them up to date.
+
+What is read is as of one commit of the base: that of the newest epoch, or one on the way to it while much is read at
+once. A machine without workers of the application has no base to be read.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from penstock.config import StreamsConfig
+from penstock.errors import StateStoreNotAvailableError
+from penstock.host.spark.worker.global_state import clocks_of, global_directory, lock_path
+from penstock.plan.subtopology import TaskId
+from penstock.state.api import StateStore, StoreBuilder
+from penstock.state.lmdb import LmdbBase
+from penstock.task.standby_task import StandbySnapshot
+
+_GLOBAL_TASK = TaskId(-1, -1)
+_MAP_BYTES = 1 << 40  # of address space: the map cannot grow while snapshots are open
+_PATIENCE_SECONDS = 10.0
+_LOOK_SECONDS = 0.02
+
+
+class GlobalStateReader:
+    """Reads the global stores of one application; may be used by several threads."""
+
+    def __init__(self, stores: Mapping[str, StoreBuilder], config: StreamsConfig) -> None:
+        """Read `stores`, by name; nothing is opened before the first read."""
+        self._stores = stores
+        self._config = config
+        self._lock = threading.Lock()
+        self._base: LmdbBase | None = None
+
+    def store(self, name: str) -> StateStore:
+        """Return the store `name` as it is now; raises StateStoreNotAvailableError where this machine has none yet."""
+        with self._lock:
+            if self._base is None:
+                self._base = self._open()
+            snapshot = self._base.snapshot()
+        stamp = snapshot.stamp()
+        if stamp is None:
+            raise self._not_there(name)
+        found = StandbySnapshot(_GLOBAL_TASK, self._stores, self._config, snapshot, clocks_of(stamp)).store(name)
+        if found is None:
+            raise self._not_there(name)
+        return found
+
+    def close(self) -> None:
+        """Release the base; stores that were handed out cannot be read any more."""
+        with self._lock:
+            if self._base is not None:
+                self._base.close()
+                self._base = None
+
+    def _open(self) -> LmdbBase:
+        directory = global_directory(self._config)
+        if not directory.is_dir():
+            raise self._not_there(", ".join(sorted(self._stores)))
+        with lock_path(self._config).open("a") as lock:
+            self._wait(lock.fileno(), directory)
+            return LmdbBase(directory, _MAP_BYTES)
+
+    def _wait(self, lock: int, directory: Path) -> None:
+        """Take the lock of who makes and updates the base."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise StateStoreNotAvailableError(
+                        f"The global stores in {directory} are being read from their topics; ask again later."
+                    ) from None
+            time.sleep(_LOOK_SECONDS)
+
+    def _not_there(self, name: str) -> StateStoreNotAvailableError:
+        return StateStoreNotAvailableError(
+            f"The global store {name} is not on this machine, in {global_directory(self._config)}: no epoch of the "
+            "application has run here yet."
+        )

@@ -1,0 +1,312 @@
+"""Interactive queries of an application on Spark: answered from its checkpoint, by the driver and by any other process
+that reads it.
+
+Which stores there are says the program; what is in them, the manifests and segments (`state_reader`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from penstock.client.confluent.admin import ConfluentAdmin
+from penstock.clock import Clock, SystemClock
+from penstock.config import StreamsConfig
+from penstock.errors import InvalidStateStoreError, InvalidStateStorePartitionError, UnknownStateStoreError
+from penstock.host.api import Staleness
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, checkpoint_of
+from penstock.host.spark.query.global_reader import GlobalStateReader
+from penstock.host.spark.query.state_frames import StateScan, manifest_frame, segment_frame, store_frame
+from penstock.host.spark.query.state_reader import StateReader
+from penstock.host.spark.query.store_positions import position_of, settled_offsets, source_partitions
+from penstock.plan.partitioning import partition_for
+from penstock.plan.subtopology import BuiltTopology, StreamPartitioner, TaskId
+from penstock.record import TopicPartition
+from penstock.serdes import Serde
+from penstock.state.api import StateStore, StoreBuilder
+from penstock.state.query.execution import is_permitted, run_query
+from penstock.state.query.metadata import HostInfo, KeyQueryMetadata, LagInfo, StreamsMetadata
+from penstock.state.query.position import PositionBound
+from penstock.state.query.queryable import QueryableStoreType, StoreQueryParameters
+from penstock.state.query.request import FailureReason, QueryResult, StateQueryRequest, StateQueryResult
+from penstock.task.standby_task import StandbySnapshot, empty_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_NOT_ACTIVE = QueryResult.for_failure(
+    FailureReason.NOT_ACTIVE,
+    "Query requires a running active task, but the application does not run in this process, or is rebalancing.",
+)
+_NOT_PRESENT = QueryResult.for_failure(
+    FailureReason.NOT_PRESENT, "The requested partition was not present at the time of the query."
+)
+_GLOBAL = QueryResult.for_failure(
+    FailureReason.UNKNOWN_QUERY_TYPE,
+    "Global stores do not yet support the KafkaStreams#query API. Use KafkaStreams#store instead.",
+)
+
+
+class CheckpointQueries:
+    """Answers queries of one application (implements StateQueries); may be used by several threads."""
+
+    def __init__(
+        self,
+        built: BuiltTopology,
+        config: StreamsConfig,
+        checkpoint: Checkpoint | None = None,
+        is_active: Callable[[], bool] = lambda: False,
+        clock: Clock | None = None,
+    ) -> None:
+        """Answer for the topology `built`, from the checkpoint that `config` names unless one is given; nothing is
+        opened before the first query. is_active: says whether this process runs the application at this time."""
+        self._built = built
+        self._is_active = is_active
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._settled_life, self._settled_epoch = "", -1
+        self._settled_offsets: Mapping[str, list[int]] = {}
+        self._builders = {name: store for spec in built.subtopologies for name, store in spec.stores.items()}
+        self._global_builders = {} if built.global_topology is None else dict(built.global_topology.stores)
+        self._global_reader = GlobalStateReader(self._global_builders, config)
+        self._config = config
+        self._checkpoint = checkpoint or checkpoint_of(config)
+        self._reader = StateReader(self._builders, config, self._checkpoint, self._clock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def stores(self) -> Mapping[str, StoreBuilder]:
+        """Return what describes the stores of the topology, by name; global stores too."""
+        return {**self._builders, **self._global_builders}
+
+    def store(self, parameters: StoreQueryParameters) -> Any:
+        """Return the store that is asked for, to be read; raises UnknownStateStoreError if the topology has none of
+        that name."""
+        self._check_known(parameters.store_name)
+        name, provider = parameters.store_name, _Provider(self._stores_of(parameters), parameters)
+        return parameters.queryable_store_type.create(provider, name)
+
+    def query(self, request: StateQueryRequest) -> StateQueryResult:
+        """Return what each partition answers, all as of one commit: the newest where a bound or an active task is asked
+        for.
+
+        Raises:
+            UnknownStateStoreError: the topology has no store of that name.
+            SerializationError: a key of the query cannot be written with the serde of the store.
+            UnsupportedOperationError: Kafka refuses such a query of such a store.
+        """
+        self._check_known(request.store_name)
+        if request.store_name in self._global_builders:
+            return StateQueryResult(global_result=_GLOBAL)
+        active = self._is_active()
+        if request.active_required or not request.position_bound.is_unbounded():
+            self._reader.look()
+        snapshot = self._reader.read(request.store_name, request.partitions)
+        if request.active_required and not active:
+            results = {task.task.partition: _NOT_ACTIVE for task in snapshot.tasks}
+        else:
+            results = {task.task.partition: self._answer(request, task, snapshot.manifest) for task in snapshot.tasks}
+        for partition in request.partitions or ():
+            results.setdefault(partition, _NOT_PRESENT)
+        return StateQueryResult(results)
+
+    def _answer(self, request: StateQueryRequest, task: StandbySnapshot, manifest: Manifest) -> QueryResult:
+        began, partition = time.perf_counter_ns(), task.task.partition
+        needed = self._needed(request.store_name, task.task, manifest)
+        position = position_of(needed, self._settled(manifest))
+        bound = PositionBound.unbounded() if request.active_required else request.position_bound
+        store = task.store(request.store_name)
+        if is_permitted(position, bound, needed, partition):
+            result = run_query(store, request.query)
+        else:
+            result = QueryResult.not_up_to_bound(position, bound, partition)
+        if request.execution_info_enabled:
+            result = result.add_execution_info(
+                f"Handled in {type(store).__name__} of task {task.task} as of epoch {manifest.epoch} in "
+                f"{time.perf_counter_ns() - began}ns"
+            )
+        return result.with_position(position)
+
+    def all_local_store_partition_lags(self) -> dict[str, dict[int, LagInfo]]:
+        """Return how far each partition of each store is behind its source topics, by store and partition; asks the
+        brokers how far these go. Raises KafkaError if they do not answer."""
+        manifest, stored = self._reader.current()
+        settled = self._settled(manifest)
+        needed = {
+            (name, task.partition): self._needed(name, task, manifest)
+            for name in self._builders
+            for task in stored.with_store(name)
+        }
+        admin = ConfluentAdmin(self._config)
+        try:
+            every = sorted({tp for each in needed.values() for tp in each})
+            ends = admin.end_offsets(every, read_committed=True) if every else {}
+        finally:
+            admin.close()
+        lags: dict[str, dict[int, LagInfo]] = {}
+        for (name, partition), partitions in sorted(needed.items()):
+            seen = sum(settled[tp.topic][tp.partition] for tp in partitions)
+            lags.setdefault(name, {})[partition] = LagInfo(seen, sum(ends[tp] for tp in partitions))
+        return lags
+
+    def query_metadata_for_key(
+        self, store_name: str, key: Any, key_serde: Serde | None = None, partitioner: StreamPartitioner | None = None
+    ) -> KeyQueryMetadata:
+        """Return which partition of a store has `key`, and under which address this program offers its state.
+
+        Args:
+            store_name: the name of the store.
+            key: the key; of windows and sessions that within the window.
+            key_serde: writes the key as the records do that led to it; None for the serde of the store.
+            partitioner: chose the partitions of those records; None for Kafka's default.
+
+        Raises:
+            UnknownStateStoreError: the topology has no store of that name.
+            StateStoreNotAvailableError: there is no checkpoint.
+            SerializationError: the key cannot be written.
+        """
+        self._check_known(store_name)
+        host = HostInfo.build_from_endpoint(self._config["application.server"])
+        _, stored = self._reader.current()
+        partitions = len(stored.with_store(store_name))
+        chosen = None if partitioner is None else partitioner(store_name, key, None, partitions)
+        if chosen:
+            return KeyQueryMetadata(host, frozenset(), min(chosen))
+        serde = key_serde or empty_store(self._builders[store_name], self._config).key_serde
+        return KeyQueryMetadata(host, frozenset(), partition_for(serde.serialize(store_name, key), max(partitions, 1)))
+
+    def streams_metadata(self) -> StreamsMetadata:
+        """Return what the application has: its stores, and the partitions that it reads; raises
+        StateStoreNotAvailableError where there is no checkpoint."""
+        offsets = self._reader.newest().offsets
+        return StreamsMetadata(
+            HostInfo.build_from_endpoint(self._config["application.server"]),
+            frozenset(self.stores()),
+            frozenset(TopicPartition(topic, number) for topic, each in offsets.items() for number in range(len(each))),
+        )
+
+    def _needed(self, store_name: str, task: TaskId, manifest: Manifest) -> list[TopicPartition]:
+        _, stored = self._reader.current()
+        group = stored.groups.get(task)
+        return source_partitions(self._built, store_name, task.partition, manifest.offsets, group)
+
+    def _settled(self, manifest: Manifest) -> Mapping[str, list[int]]:
+        """Return before which offsets all records are in the stores of `manifest`."""
+        with self._lock:
+            if self._settled_life != manifest.query_id:
+                self._settled_life, self._settled_epoch, self._settled_offsets = manifest.query_id, -1, {}
+            if manifest.epoch < self._settled_epoch:  # another thread has read a newer one meanwhile
+                return settled_offsets(self._built, manifest, {})
+            if manifest.epoch > self._settled_epoch:
+                self._settled_epoch = manifest.epoch
+                self._settled_offsets = settled_offsets(self._built, manifest, self._settled_offsets)
+            return self._settled_offsets
+
+    def staleness(self) -> Staleness:
+        """Return as of when queries are answered now; raises StateStoreNotAvailableError where there is no
+        checkpoint."""
+        manifest = self._reader.newest()
+        age = self._clock.milliseconds() - manifest.committed_ms if manifest.epoch else None
+        return Staleness(manifest.epoch, manifest.committed_ms, age)
+
+    def table(self, store_name: str, session: SparkSession) -> DataFrame:
+        """Return the entries of a store as of the newest commit: see `state_columns`.
+
+        Args:
+            store_name: its name.
+            session: the session to read in; its workers must reach the checkpoint.
+
+        Raises:
+            UnknownStateStoreError: the topology has no store of that name.
+            InvalidStateStoreError: the checkpoint does not have it, or its entries are no table.
+        """
+        self._check_known(store_name)
+        if store_name in self._global_builders:
+            raise InvalidStateStoreError(
+                f"Store {store_name} is a global store, which is not in the checkpoint: read it with store(), or read "
+                "the topic that it is kept from."
+            )
+        manifest, stored = self._reader.current()
+        tasks = stored.with_store(store_name)
+        if not tasks:
+            raise _not_there(store_name)
+        builder = self._builders[store_name]
+        scan = StateScan(
+            self._checkpoint.uri,
+            manifest.epoch,
+            builder,
+            self._config,
+            tuple((task, manifest.entry(str(task))) for task in tasks),
+        )
+        return store_frame(session, scan, empty_store(builder, self._config))
+
+    def manifests(self, session: SparkSession) -> DataFrame:
+        """Return a row for each epoch whose manifest is retained."""
+        return manifest_frame(session, self._reader.retained())
+
+    def segments(self, session: SparkSession) -> DataFrame:
+        """Return a row for each segment that the newest manifest names."""
+        return segment_frame(session, self._reader.newest())
+
+    def close(self) -> None:
+        """Release what was opened; stores that were handed out cannot be read any more."""
+        self._reader.close()
+        self._global_reader.close()
+
+    def _stores_of(self, parameters: StoreQueryParameters) -> Callable[[], list[StateStore]]:
+        """Return a function that gives the stores of the partitions that are asked for, all as of one commit."""
+        name, partition = parameters.store_name, parameters.partition
+        if name in self._global_builders:
+            return lambda: [self._global_reader.store(name)]
+        partitions = None if partition is None else (partition,)
+
+        def stores() -> list[StateStore]:
+            found = [task.store(name) for task in self._reader.read(name, partitions).tasks]
+            return [store for store in found if store is not None]
+
+        return stores
+
+    def _check_known(self, store_name: str) -> None:
+        known = {*self._builders, *self._global_builders}
+        if store_name not in known:
+            raise UnknownStateStoreError(
+                f"Cannot get state store {store_name} because no such store is registered in the topology. It has: "
+                f"{', '.join(sorted(known)) or 'none'}."
+            )
+
+
+class _Provider:
+    """Has the stores that one call of `store` asked for (implements StateStoreProvider)."""
+
+    def __init__(self, stores: Callable[[], list[StateStore]], parameters: StoreQueryParameters) -> None:
+        self._stores = stores
+        self._partition = parameters.partition
+
+    def stores(self, store_name: str, store_type: QueryableStoreType) -> Sequence[StateStore]:
+        """Return the stores of the partitions that are asked for, all as of one commit."""
+        stores = self._stores()
+        if not stores:
+            if self._partition is not None:
+                raise InvalidStateStorePartitionError(
+                    f"The specified partition {self._partition} for store {store_name} does not exist."
+                )
+            raise _not_there(store_name)
+        for store in stores:
+            if not store_type.accepts(store):
+                raise InvalidStateStoreError(
+                    f"Cannot get state store {store_name} because the queryable store type [{store_type}] does not "
+                    f"accept the actual store type [{type(store).__name__}]."
+                )
+        return stores
+
+
+def _not_there(store_name: str) -> InvalidStateStoreError:
+    return InvalidStateStoreError(
+        f"The state store, {store_name}, is not in the checkpoint: it was made by another topology."
+    )

@@ -1,0 +1,145 @@
+"""State as DataFrames of Spark: the entries of a store, the manifests, and the live segments, from the checkpoint.
+
+A frame is as of the manifest that was the newest when it was made, however often it is evaluated; when the segments
+that this manifest names are cleared away, it cannot be evaluated any more. A store is read by a Spark task for each of
+its partitions, from the segments, in a database that lives as long as the task. The session comes from the caller:
+nothing here imports pyspark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.config import StreamsConfig
+from penstock.errors import StateStoreNotAvailableError
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, TaskEntry
+from penstock.host.spark.query.state_columns import StateColumns
+from penstock.host.spark.query.state_reader import STANDBY_MAP_BYTES
+from penstock.host.spark.recipe import dump_for_workers, load_in_worker
+from penstock.plan.subtopology import TaskId
+from penstock.state.api import StateStore, StoreBuilder
+from penstock.state.lmdb import LmdbBase
+from penstock.state.restoring import ReadFile
+from penstock.state.segment_log import log_from_json
+from penstock.state.segments import SegmentInfo
+from penstock.task.standby_task import StandbyTask
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_MANIFESTS = (
+    "epoch bigint, planned timestamp, committed timestamp, generation bigint, records_in bigint, bytes_in bigint, "
+    "records_out bigint, tasks int, segments int, offsets map<string, array<bigint>>"
+)
+_SEGMENTS = (
+    "task string, segment string, kind string, sequence bigint, file_bytes bigint, content_bytes bigint, "
+    "entries bigint, deletes bigint"
+)
+
+
+@dataclass(frozen=True)
+class StateScan:
+    """What workers need to read a store: its tasks, each with its entry in one manifest."""
+
+    checkpoint: str
+    epoch: int
+    store: StoreBuilder
+    config: StreamsConfig
+    tasks: tuple[tuple[TaskId, TaskEntry], ...]
+
+    def batches(self, number: int) -> Iterator[pa.RecordBatch]:
+        """Yield the entries of the store of task `number`; raises StateStoreNotAvailableError where segments were
+        cleared away."""
+        task, entry = self.tasks[number]
+        with TemporaryDirectory(prefix="penstock-state-") as directory:
+            standby = StandbyTask(
+                task, {self.store.name: self.store}, self.config, LmdbBase(directory, map_bytes=STANDBY_MAP_BYTES)
+            )
+            try:
+                standby.update(log_from_json(dict(entry.segments)), self._reader(str(task)))
+                store = standby.snapshot().store(self.store.name)
+                yield from StateColumns(store).batches(task.partition, store)
+            finally:
+                standby.close()
+
+    def _reader(self, task: str) -> ReadFile:
+        files, name = Checkpoint(self.checkpoint), self.store.name
+
+        def read(info: SegmentInfo) -> bytes:
+            data = files.read_segment(task, info.id.hex())
+            if data is None:
+                raise StateStoreNotAvailableError(
+                    f"The state of store {name} as of epoch {self.epoch} is no longer in {files.uri}: segment "
+                    f"{info.id.hex()} of task {task} was cleared away. Make the DataFrame anew, or keep more with "
+                    "penstock.manifests.retained."
+                )
+            return data
+
+        return read
+
+
+def store_frame(session: SparkSession, scan: StateScan, example: StateStore) -> DataFrame:
+    """Return the entries of the store of `scan`, a Spark partition for each of the store's; `example` is the store of
+    any of them."""
+    data = dump_for_workers(scan)
+
+    def read(frames: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for frame in frames:
+            for number in frame.column(0).to_pylist():
+                yield from load_in_worker(data).batches(number)
+
+    count = len(scan.tasks)
+    return session.range(0, count, 1, count).mapInArrow(read, StateColumns(example).ddl)
+
+
+def manifest_frame(session: SparkSession, manifests: Iterable[Manifest]) -> DataFrame:
+    """Return a row for each of `manifests`: when and from what the epoch was made, and what it keeps."""
+    rows = [
+        (
+            each.epoch,
+            each.planned_ms,
+            each.committed_ms,
+            each.generation,
+            sum(figures.records for figures in each.input.values()),
+            sum(figures.bytes for figures in each.input.values()),
+            each.records_out,
+            len(each.tasks),
+            sum(len(entry.segments["deltas"]) + len(entry.segments["snapshots"]) for entry in each.tasks.values()),
+            {topic: list(offsets) for topic, offsets in each.offsets.items()},
+        )
+        for each in manifests
+    ]
+    raw = session.createDataFrame(rows, _MANIFESTS.replace("timestamp", "bigint"))
+    return raw.selectExpr(
+        "epoch",
+        "timestamp_millis(planned) AS planned",
+        "timestamp_millis(committed) AS committed",
+        *(column.split()[0] for column in _MANIFESTS.split(", ")[3:9]),
+        "offsets",
+    )
+
+
+def segment_frame(session: SparkSession, manifest: Manifest) -> DataFrame:
+    """Return a row for each live segment of `manifest`."""
+    rows: list[tuple[Any, ...]] = []
+    for task, entry in manifest.tasks.items():
+        log = log_from_json(dict(entry.segments))
+        rows += [
+            (
+                task,
+                info.id.hex(),
+                info.kind.value,
+                info.sequence,
+                info.file_bytes,
+                info.content_bytes,
+                info.entries,
+                info.deletes,
+            )
+            for info in (*log.snapshots, *log.deltas)
+        ]
+    return session.createDataFrame(rows, _SEGMENTS)

@@ -1,0 +1,299 @@
+"""Reads the stores of an application from its checkpoint, in any process: follows the manifests, and keeps a
+StandbyTask for each task that is asked for.
+
+    <state.dir>/<application.id>/standby/<slot>/<task>     bases, one process a slot
+
+Rules:
+- All that one read gives is as of one manifest, over all tasks. Nothing is written to the checkpoint.
+- A look for a newer manifest is made by a read, and not more often than every `penstock.query.refresh.ms`.
+- Segments may be cleared away while they are read, by a driver that is ahead by all retained manifests: the reader then
+  begins anew from the newest manifest.
+- A base stays when its process ends: the next one in its slot brings it up to date, if it is not too far behind.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import threading
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+from penstock.clock import Clock, SystemClock
+from penstock.config import StreamsConfig
+from penstock.errors import (
+    IncompatibleCheckpointError,
+    InvalidStateStoreError,
+    LockError,
+    StateStoreNotAvailableError,
+    TaskCorruptedError,
+)
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
+from penstock.host.spark.checkpoints.manifests import manifest_of_life
+from penstock.plan.subtopology import TaskId
+from penstock.record import TopicPartition
+from penstock.state.api import StoreBuilder
+from penstock.state.lmdb import LmdbBase
+from penstock.state.segment_log import log_from_json
+from penstock.state.segments import SegmentInfo
+from penstock.task.standby_task import StandbySnapshot, StandbyTask
+
+_MOST_SLOTS = 64
+_MOST_TRIES = 8
+
+STANDBY_MAP_BYTES = 1 << 40
+"""Size of the map of a base of which snapshots are taken, in bytes of address space: it cannot grow meanwhile."""
+
+
+class _SegmentGoneError(Exception):
+    """A segment that a manifest names is not there any more."""
+
+
+@dataclass(frozen=True)
+class StateSnapshot:
+    """The stores of some tasks as of one manifest; tasks by partition."""
+
+    manifest: Manifest
+    tasks: tuple[StandbySnapshot, ...]
+
+
+@dataclass(frozen=True)
+class StoredTasks:
+    """Which tasks a checkpoint has, and the layout of the stores of each of its sub-topologies. groups: the partitions
+    of topics that a task reads, where they are not those of its own number."""
+
+    metadata: Metadata
+    tasks: tuple[TaskId, ...]
+    layouts: Mapping[int, Mapping[str, str]]
+    groups: Mapping[TaskId, tuple[TopicPartition, ...]]
+
+    @property
+    def query_id(self) -> str:
+        """The life of the checkpoint that runs."""
+        return self.metadata.query_id
+
+    def with_store(self, name: str) -> list[TaskId]:
+        """Return the tasks that have the store `name`, by partition."""
+        return sorted(task for task in self.tasks if name in self.layouts.get(task.subtopology, {}))
+
+
+def stored_tasks(checkpoint: Checkpoint) -> StoredTasks:
+    """Return which tasks `checkpoint` has; raises StateStoreNotAvailableError where none was made yet."""
+    metadata = checkpoint.read_metadata()
+    if metadata is None:
+        raise StateStoreNotAvailableError(
+            f"There is no checkpoint at {checkpoint.uri}: start the application first, with the same application.id, "
+            "state.dir and penstock.checkpoint.dir."
+        )
+    shape: Mapping[str, Any] = metadata.shape
+    tasks = tuple(_task_id(name) for level in shape["tasks of each level"] for name in level)
+    groups = {
+        _task_id(name): tuple(map(_topic_partition, group.split(", ")))
+        for name, group in shape.get("partitions of tasks", {}).items()
+    }
+    layouts = {int(id): stores for id, stores in shape["stores"].items()}
+    return StoredTasks(metadata, tasks, layouts, groups)
+
+
+class StateReader:
+    """Reads the stores of one checkpoint; may be used by several threads."""
+
+    def __init__(
+        self,
+        stores: Mapping[str, StoreBuilder],
+        config: StreamsConfig,
+        checkpoint: Checkpoint,
+        clock: Clock | None = None,
+    ) -> None:
+        """Read `stores`, by name, of the application of `config` from `checkpoint`; nothing is opened before the first
+        read."""
+        self._stores = stores
+        self._config = config
+        self._checkpoint = checkpoint
+        self._clock = clock or SystemClock()
+        self._refresh_ms: int = config["penstock.query.refresh.ms"]
+        self._lock = threading.RLock()
+        self._looked_at: int | None = None
+        self._last_epoch = 0
+        self._manifest: Manifest | None = None
+        self._stored: StoredTasks | None = None
+        self._standby: dict[TaskId, StandbyTask] = {}
+        self._slot: _Slot | None = None
+        self._open = True
+
+    def read(self, store_name: str, partitions: Collection[int] | None = None) -> StateSnapshot:
+        """Return the tasks that have the store `store_name`, all or those of `partitions`, as of the newest commit that
+        is known; partitions that there are not are left out.
+
+        Raises:
+            StateStoreNotAvailableError: there is no checkpoint.
+            IncompatibleCheckpointError: the checkpoint has the store in another layout than the program.
+            InvalidStateStoreError: the reader is closed.
+            TaskCorruptedError: a segment is missing that the newest manifest names.
+        """
+        with self._lock:
+            for _ in range(_MOST_TRIES):
+                manifest = self._newest()
+                wanted = [t for t in self._tasks(store_name) if partitions is None or t.partition in partitions]
+                try:
+                    return StateSnapshot(manifest, tuple(self._updated(task, manifest) for task in wanted))
+                except _SegmentGoneError as error:
+                    self._look()
+                    if self._manifest is manifest:
+                        raise TaskCorruptedError(
+                            f"Segment {error} is not in {self._checkpoint.uri}, though the newest manifest, of epoch "
+                            f"{manifest.epoch}, names it: files were deleted. Restore the checkpoint from a copy."
+                        ) from error
+        raise StateStoreNotAvailableError(
+            f"The application commits and clears away segments of {self._checkpoint.uri} faster than they are read: "
+            f"set penstock.manifests.retained higher than {self._config['penstock.manifests.retained']}."
+        )
+
+    def look(self) -> None:
+        """Have the next read look for a newer commit, however new the last look is."""
+        with self._lock:
+            self._looked_at = None
+
+    def newest(self) -> Manifest:
+        """Return the newest manifest that is known, after a look if one is due; raises as `read`."""
+        with self._lock:
+            return self._newest()
+
+    def current(self) -> tuple[Manifest, StoredTasks]:
+        """Return the newest manifest that is known, and which tasks it is of; raises as `read`."""
+        with self._lock:
+            manifest = self._newest()
+            assert self._stored is not None
+            return manifest, self._stored
+
+    def retained(self) -> list[Manifest]:
+        """Return all manifests that are there, the oldest first; raises as `read`."""
+        with self._lock:
+            newest = self._newest()
+            epochs = range(max(self._checkpoint.first_epoch(), 1), newest.epoch + 1)
+            found = [self._checkpoint.read_manifest(epoch, newest.query_id) for epoch in epochs]
+            return [manifest for manifest in found if manifest is not None]
+
+    def close(self) -> None:
+        """Release all bases; what was read before cannot be read on."""
+        with self._lock:
+            self._open = False
+            self._close_tasks()
+            if self._slot is not None:
+                self._slot.release()
+                self._slot = None
+
+    # ---------- manifests
+
+    def _newest(self) -> Manifest:
+        if not self._open:
+            raise InvalidStateStoreError(
+                f"The state of {self._checkpoint.uri} is no longer read here: it was closed. Open it again."
+            )
+        now = self._clock.milliseconds()
+        if self._looked_at is None or not 0 <= now - self._looked_at < self._refresh_ms:
+            self._look()
+            self._looked_at = now
+        assert self._manifest is not None
+        return self._manifest
+
+    def _look(self) -> None:
+        """Take the newest manifest of the life that runs; one may be cleared away between the look for it and its
+        reading."""
+        for _ in range(_MOST_TRIES):
+            stored = stored_tasks(self._checkpoint)
+            epoch = self._checkpoint.last_epoch()
+            if self._manifest is not None and (self._manifest.query_id, self._last_epoch) == (stored.query_id, epoch):
+                return
+            manifest = manifest_of_life(self._checkpoint, stored.metadata, epoch)
+            if manifest is not None:
+                if self._stored is not None and self._stored.query_id != stored.query_id:
+                    self._close_tasks()  # tasks of another life may have other stores
+                self._stored, self._manifest, self._last_epoch = stored, manifest, epoch
+                return
+        raise StateStoreNotAvailableError(
+            f"The manifests of {self._checkpoint.uri} are cleared away faster than they are read: set "
+            f"penstock.manifests.retained higher than {self._config['penstock.manifests.retained']}."
+        )
+
+    # ---------- tasks
+
+    def _close_tasks(self) -> None:
+        for task in self._standby.values():
+            task.close()
+        self._standby.clear()
+
+    def _tasks(self, store_name: str) -> list[TaskId]:
+        assert self._stored is not None
+        tasks = self._stored.with_store(store_name)
+        for task in tasks:
+            kept, wanted = self._stored.layouts[task.subtopology][store_name], self._stores[store_name].layout
+            if kept != wanted:
+                raise IncompatibleCheckpointError(
+                    f"Store {store_name} of task {task} is kept as {kept} in {self._checkpoint.uri}, the program "
+                    f"describes it as {wanted}: read it with the program that writes it."
+                )
+        return tasks
+
+    def _updated(self, task: TaskId, manifest: Manifest) -> StandbySnapshot:
+        standby = self._standby.get(task)
+        if standby is None:
+            standby = self._standby[task] = self._opened(task)
+        standby.update(log_from_json(dict(manifest.entry(str(task)).segments)), partial(self._read, str(task)))
+        return standby.snapshot()
+
+    def _opened(self, task: TaskId) -> StandbyTask:
+        assert self._stored is not None
+        if self._slot is None:
+            directory = Path(self._config["state.dir"]) / str(self._config.required("application.id")) / "standby"
+            self._slot = _Slot(directory)
+        names = self._stored.layouts[task.subtopology]
+        stores = {name: self._stores[name] for name in names if name in self._stores}
+        base = LmdbBase(self._slot.directory / str(task), map_bytes=STANDBY_MAP_BYTES)
+        return StandbyTask(task, stores, self._config, base)
+
+    def _read(self, task: str, info: SegmentInfo) -> bytes:
+        data = self._checkpoint.read_segment(task, info.id.hex())
+        if data is None:
+            raise _SegmentGoneError(f"{info.id.hex()} of task {task}")
+        return data
+
+
+class _Slot:
+    """A directory that this process alone uses, for as long as it lives."""
+
+    def __init__(self, parent: Path) -> None:
+        for number in range(_MOST_SLOTS):
+            directory = parent / str(number)
+            directory.mkdir(parents=True, exist_ok=True)
+            lock = (directory / "lock").open("a+")
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                lock.close()
+                continue
+            self.directory = directory
+            self._lock: IO[str] = lock
+            return
+        raise LockError(
+            f"{_MOST_SLOTS} readers of state are open in {parent} already: close some, or give this process another "
+            "state.dir."
+        )
+
+    def release(self) -> None:
+        """Let another process use the directory."""
+        with suppress(OSError):
+            self._lock.close()
+
+
+def _task_id(name: str) -> TaskId:
+    subtopology, _, partition = name.rpartition("_")
+    return TaskId(int(subtopology), int(partition))
+
+
+def _topic_partition(text: str) -> TopicPartition:
+    topic, _, partition = text.rpartition("-")
+    return TopicPartition(topic, int(partition))

@@ -1,0 +1,105 @@
+"""How far into the source topics the stores of a checkpoint have seen: by the offsets of a manifest. Pure functions.
+
+An epoch takes the records of all topics through all levels. So a partition of a store has seen what the epoch has read
+of the topics on which it depends: where its sub-topology reads topics of brokers alone, of the partitions that its task
+reads; behind a repartition, of all partitions of all topics upstream. Of partitions that have records carried over to
+the next epoch, or whose records may have led to such, only what was read when there were none counts as seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from penstock.host.spark.checkpoints.checkpoint import Manifest
+from penstock.plan.subtopology import BuiltTopology, SourceSpec, SubtopologySpec
+from penstock.record import TopicPartition
+from penstock.state.query.position import Position
+
+
+def source_partitions(
+    built: BuiltTopology,
+    store_name: str,
+    partition: int,
+    offsets: Mapping[str, list[int]],
+    group: Collection[TopicPartition] | None = None,
+) -> list[TopicPartition]:
+    """Return the partitions of source topics on which a partition of a store depends.
+
+    Args:
+        built: the topology; patterns need not be resolved.
+        store_name: one of its stores.
+        partition: the number of the store's partition.
+        offsets: those of a manifest: of each partition of each source topic, the offset to be read next.
+        group: the partitions that the task reads; None for those of the store partition's number.
+    """
+    (spec,) = (spec for spec in built.subtopologies if store_name in spec.stores)
+    own = _topics(spec, built, offsets)
+    above = {topic for feeder in _upstream(spec, built) for topic in _topics(feeder, built, offsets)}
+    every = {TopicPartition(topic, number) for topic in above for number in range(len(offsets[topic]))}
+    numbered = (TopicPartition(topic, partition) for topic in own) if group is None else group
+    read = {tp for tp in numbered if tp.topic in own and tp.partition < len(offsets[tp.topic])}
+    return sorted(every | read)
+
+
+def position_of(partitions: Iterable[TopicPartition], offsets: Mapping[str, list[int]]) -> Position:
+    """Return the offset before the next one for each of `partitions` of which something was read."""
+    position: dict[str, dict[int, int]] = {}
+    for topic, number in partitions:
+        if offsets[topic][number] > 0:
+            position.setdefault(topic, {})[number] = offsets[topic][number] - 1
+    return Position(position)
+
+
+def settled_offsets(built: BuiltTopology, manifest: Manifest, before: Mapping[str, list[int]]) -> dict[str, list[int]]:
+    """Return for each partition of each source topic the offset before which all records are in the stores, with all
+    that follows from them.
+
+    Args:
+        built: the topology; patterns need not be resolved.
+        manifest: has the offsets that were read, and what is carried.
+        before: what this function returned for an earlier manifest of the same life, nothing at first.
+    """
+    carried: set[tuple[str, int | None]] = set()
+    for entry in manifest.tasks.values():
+        for topic, places in ({} if entry.carried is None else entry.carried["places"]).items():
+            if topic in built.repartition_topics:
+                carried |= {(each, None) for each in _sources_of(topic, built, manifest.offsets)}
+            else:
+                carried |= {(topic, place[0]) for place in places}
+    settled: dict[str, list[int]] = {}
+    for topic, offsets in manifest.offsets.items():
+        known = before.get(topic, [])
+        settled[topic] = [
+            (known[number] if number < len(known) else 0)
+            if (topic, None) in carried or (topic, number) in carried
+            else offset
+            for number, offset in enumerate(offsets)
+        ]
+    return settled
+
+
+def _sources_of(repartition_topic: str, built: BuiltTopology, offsets: Mapping[str, list[int]]) -> set[str]:
+    """Return the topics of brokers whose records lead to records of a repartition topic."""
+    writers = [spec for spec in built.subtopologies if repartition_topic in spec.sink_topics]
+    feeders = [each for spec in writers for each in (spec, *_upstream(spec, built))]
+    return {topic for spec in feeders for topic in _topics(spec, built, offsets)}
+
+
+def _topics(spec: SubtopologySpec, built: BuiltTopology, offsets: Mapping[str, list[int]]) -> set[str]:
+    """Return the topics of brokers that a sub-topology reads."""
+    patterns = [node.pattern for node in spec.nodes if isinstance(node, SourceSpec) and node.pattern is not None]
+    named = {topic for topic in spec.source_topics if topic not in built.repartition_topics and topic in offsets}
+    return named | {topic for topic in offsets if any(pattern.fullmatch(topic) for pattern in patterns)}
+
+
+def _upstream(spec: SubtopologySpec, built: BuiltTopology) -> list[SubtopologySpec]:
+    """Return the sub-topologies that feed this one through repartition topics, near or far; one may feed itself."""
+    found: dict[int, SubtopologySpec] = {}
+    wanted = list(spec.source_topics)
+    while wanted:
+        topic = wanted.pop()
+        for feeder in built.subtopologies:
+            if topic in built.repartition_topics and topic in feeder.sink_topics and feeder.id not in found:
+                found[feeder.id] = feeder
+                wanted.extend(feeder.source_topics)
+    return list(found.values())

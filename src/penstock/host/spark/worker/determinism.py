@@ -1,0 +1,137 @@
+"""Finds user functions that are not deterministic: compares two runs of one task and epoch, record by record and change
+by change.
+
+An epoch that is run again after a crash is to give the same: the output of one run may be with the brokers while the
+state of another is kept. Where a function reads a clock, draws at random or asks another system, that does not hold.
+Only the comparison lives here; when a task runs twice is said in `stage`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from typing import NamedTuple
+
+from penstock.errors import NonDeterministicError
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint, TaskEntry
+from penstock.host.spark.protocol import TaskReport
+from penstock.plan.subtopology import ProcessorSpec, SinkSpec, SubtopologySpec
+from penstock.record import Headers
+from penstock.state.segment_log import log_from_json
+from penstock.state.segments import decode
+from penstock.task.record_collector import OutputBatch
+
+_SHOWN = 60  # characters of a key or value in a message
+
+
+class TaskResult(NamedTuple):
+    """What a task gave in an epoch."""
+
+    output: Sequence[OutputBatch]
+    report: TaskReport
+
+
+class _Sent(NamedTuple):
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: Headers
+
+
+def check_same(spec: SubtopologySpec, checkpoint: Checkpoint, first: TaskResult, second: TaskResult) -> None:
+    """Raise NonDeterministicError, with the first difference and the nodes that may have made it, where two runs of a
+    task gave different output or changed its stores differently.
+
+    Args:
+        spec: the sub-topology of the task.
+        checkpoint: where both runs wrote their segments.
+        first: the result that goes on.
+        second: the result of the second run.
+    """
+    found = (
+        _different_output(spec, first, second)
+        or _different_state(spec, checkpoint, first, second)
+        or _different_carried(first, second)
+    )
+    if found is not None:
+        report = first.report
+        raise NonDeterministicError(
+            f"Task {report.task} gave something else when epoch {report.epoch} was run a second time with the same "
+            f"records: {found}. A function of these nodes, or of one before them, is not deterministic: it reads a "
+            "clock, draws at random, keeps something between calls, depends on the order of a set, or asks another "
+            "system. After a crash, results would not be exactly once. Take times from the record or the context, and "
+            "what is looked up from a table."
+        )
+
+
+def _different_output(spec: SubtopologySpec, first: TaskResult, second: TaskResult) -> str | None:
+    ours, theirs = _by_partition(first.output), _by_partition(second.output)
+    for topic, partition in sorted({*ours, *theirs}):
+        pairs = zip_longest(ours.get((topic, partition), []), theirs.get((topic, partition), []))
+        for number, (one, other) in enumerate(pairs):
+            if one != other:
+                sinks = [node.name for node in spec.nodes if isinstance(node, SinkSpec) and node.topic in (topic, None)]
+                return (
+                    f"record {number} for topic {topic}, partition {partition} (node {', '.join(sinks)}) was "
+                    f"{_shown_record(one)}, then {_shown_record(other)}"
+                )
+    return None
+
+
+def _by_partition(output: Sequence[OutputBatch]) -> dict[tuple[str, int], list[_Sent]]:
+    found: dict[tuple[str, int], list[_Sent]] = {}
+    for topic, partition, batch in output:
+        rows = zip(batch.keys, batch.values, batch.timestamps.tolist(), strict=True)
+        found.setdefault((topic, partition), []).extend(
+            _Sent(key, value, timestamp, batch.headers_at(row)) for row, (key, value, timestamp) in enumerate(rows)
+        )
+    return found
+
+
+def _different_state(
+    spec: SubtopologySpec, checkpoint: Checkpoint, first: TaskResult, second: TaskResult
+) -> str | None:
+    ours, theirs = first.report.entry, second.report.entry
+    if ours.head == theirs.head:
+        return None
+    task = first.report.task
+    for (store, key, one), (other_store, other_key, other) in zip_longest(
+        _changes(checkpoint, task, ours), _changes(checkpoint, task, theirs), fillvalue=("", b"", None)
+    ):
+        if (store, key, one) != (other_store, other_key, other):
+            name = store or other_store
+            nodes = [node.name for node in spec.nodes if isinstance(node, ProcessorSpec) and name in node.stores]
+            return (
+                f"store {name} (node {', '.join(nodes)}) got {_shown(key)} = {_shown(one)}, then "
+                f"{_shown(other_key)} = {_shown(other)}"
+            )
+    nodes = [node.name for node in spec.nodes if isinstance(node, ProcessorSpec)]
+    return f"what the task remembers of times and punctuations differs (nodes {', '.join(nodes)})"
+
+
+def _different_carried(first: TaskResult, second: TaskResult) -> str | None:
+    ours, theirs = first.report.entry.carried, second.report.entry.carried
+    if (ours and ours["id"]) == (theirs and theirs["id"]):
+        return None
+    topics = sorted({*(ours["places"] if ours else ()), *(theirs["places"] if theirs else ())})
+    return f"the records that it carries to the next epoch differ, for topics {', '.join(topics)}"
+
+
+def _changes(checkpoint: Checkpoint, task: str, entry: TaskEntry) -> Iterator[tuple[str, bytes, bytes | None]]:
+    for info in log_from_json(dict(entry.segments)).last_commit():
+        data = checkpoint.read_segment(task, info.id.hex())
+        if data is not None:
+            for store, changes in decode(data, info.id).changes.items():
+                for key, value in changes.items():
+                    yield store, key, value
+
+
+def _shown_record(record: _Sent | None) -> str:
+    if record is None:
+        return "none"
+    headers = f", headers {record.headers!r:.{_SHOWN}}" if record.headers else ""
+    return f"{_shown(record.key)} = {_shown(record.value)} at {record.timestamp} ms{headers}"
+
+
+def _shown(data: bytes | None) -> str:
+    return f"{data!r:.{_SHOWN}}"

@@ -1,0 +1,255 @@
+"""The global stores on one machine: one base, kept from all partitions of the global topics, read by every task there.
+
+The offset of an epoch says up to where the global topics are read in it. The first worker of a machine that takes part
+in the epoch brings the base to exactly those positions, under a lock of the file system, while the others wait; then
+all read it in transactions that stand there. An epoch is planned when the one before is committed, so a replay finds
+the base where it was, or rebuilds it from the topics.
+
+The stamp of the base has the positions, and the clocks of the stores with them. A base of another checkpoint of the
+application, of other global stores, or ahead of the epoch (the checkpoint was restored from a copy, or a topic was made
+anew) begins empty. A stamp of a later driver means that this worker is a zombie.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import orjson
+
+from penstock.config import StreamsConfig
+from penstock.errors import OffsetOutOfRangeError, StreamsError, TaskMigratedError
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint
+from penstock.host.spark.clients import open_admin, open_fetcher
+from penstock.host.spark.crashpoints import crash_point
+from penstock.host.spark.protocol import GlobalControl
+from penstock.host.spark.recipe import Recipe
+from penstock.host.spark.worker.restore_progress import RestoreProgress
+from penstock.plan.subtopology import SubtopologySpec
+from penstock.record import RecordBatch, TopicPartition
+from penstock.state.api import StateStore
+from penstock.state.lmdb import LmdbBase
+from penstock.task.global_task import GLOBAL_TASK_ID, GlobalStateUpdateTask
+
+_log = logging.getLogger(__name__)
+
+_COMMIT_BYTES = 16 * 1024 * 1024
+"""Keys and values that are read between two commits of the base: what is lost when a worker is killed meanwhile."""
+
+
+@dataclass(frozen=True)
+class _Stamp:
+    """What a base knows of itself: who brought it where it is; the next offset of each partition by topic; what the
+    stores remember besides entries; and the stores that it holds."""
+
+    checkpoint_id: str
+    generation: int
+    epoch: int
+    positions: Mapping[str, list[int]]
+    processor_metadata: Mapping[str, int]
+    stores: str
+
+    def encode(self) -> bytes:
+        return orjson.dumps(asdict(self))
+
+    @staticmethod
+    def decode(data: bytes) -> _Stamp:
+        return _Stamp(**orjson.loads(data))
+
+
+def global_directory(config: StreamsConfig) -> Path:
+    """Return where the base of the global stores is on each machine."""
+    return Path(config["state.dir"]) / str(config.required("application.id")) / "global"
+
+
+def lock_path(config: StreamsConfig) -> Path:
+    """Return the file that who makes or updates the base has locked."""
+    return global_directory(config).with_suffix(".lock")
+
+
+def clocks_of(stamp: bytes) -> Mapping[str, int]:
+    """Return what the stores of a base with `stamp` remember besides entries."""
+    return _Stamp.decode(stamp).processor_metadata
+
+
+@contextmanager
+def global_stores(recipe: Recipe, checkpoint: Checkpoint, control: GlobalControl) -> Iterator[Mapping[str, StateStore]]:
+    """Give the global stores by name, to be read, as they are at the positions of `control`; none where the topology
+    has none. How far the topics are read is told by way of `checkpoint`, where that takes long.
+
+    Raises:
+        TaskMigratedError: this worker belongs to an epoch that is over.
+        KafkaError: the global topics cannot be read now.
+        StreamsError: a processor of a global store fails.
+    """
+    spec = recipe.topology.global_topology
+    if spec is None:
+        yield {}
+        return
+    directory = global_directory(recipe.config)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(lock_path(recipe.config)):
+        base = LmdbBase(directory)
+        try:
+            stamp = _Updating(recipe, checkpoint, spec, base, control).run()
+        except BaseException:
+            base.close()
+            raise
+    try:
+        yield _task(recipe, spec, base, control, stamp.processor_metadata).read_only_stores()
+    finally:
+        base.close()
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Let one process of the machine at a time into the block; the lock ends with its holder, however that one ends."""
+    with path.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _task(
+    recipe: Recipe, spec: SubtopologySpec, base: LmdbBase, control: GlobalControl, processor_metadata: Mapping[str, int]
+) -> GlobalStateUpdateTask:
+    handler = recipe.config["deserialization.exception.handler"]
+    return GlobalStateUpdateTask(spec, recipe.config, base, handler, control.planned_ms, processor_metadata)
+
+
+class _Updating:
+    """Brings a base to the positions of an epoch; its maker holds the lock."""
+
+    def __init__(
+        self, recipe: Recipe, checkpoint: Checkpoint, spec: SubtopologySpec, base: LmdbBase, control: GlobalControl
+    ) -> None:
+        self._recipe = recipe
+        self._progress = RestoreProgress(checkpoint, recipe.generation, GLOBAL_TASK_ID, control.epoch)
+        self._spec = spec
+        self._base = base
+        self._control = control
+        layouts = [f"{name}: {store.layout}" for name, store in sorted(spec.stores.items())]
+        self._stores = f"{', '.join(layouts)} from {', '.join(sorted(spec.source_topics))}"
+
+    def run(self) -> _Stamp:
+        """Bring the base to the positions; return its stamp, as of the transaction in which it is read from now on."""
+        stamp = self._usable_stamp()
+        if stamp is None or dict(stamp.positions) != dict(self._control.positions):
+            try:
+                self._update(stamp)
+            except OffsetOutOfRangeError:
+                _log.warning(
+                    "Records of the topics of global stores were deleted before they were read: the global stores are "
+                    "made anew from what the topics still have."
+                )
+                self._base.clear()
+                self._update(None)
+        data = self._base.stamp()
+        assert data is not None
+        return _Stamp.decode(data)
+
+    def _usable_stamp(self) -> _Stamp | None:
+        """Return the stamp of the base, None where it is empty or must begin empty; raises TaskMigratedError for a
+        zombie."""
+        recipe, control = self._recipe, self._control
+        data = self._base.stamp()
+        if data is None:
+            return None
+        stamp = _Stamp.decode(data)
+        same = stamp.checkpoint_id == recipe.checkpoint_id and stamp.stores == self._stores
+        if same and dict(stamp.positions) == dict(control.positions):
+            return stamp
+        if stamp.checkpoint_id == recipe.checkpoint_id and (stamp.generation, stamp.epoch) > (
+            recipe.generation,
+            control.epoch,
+        ):
+            raise TaskMigratedError(
+                f"The global stores of this machine have been taken on to epoch {stamp.epoch} by generation "
+                f"{stamp.generation}, while this worker is at epoch {control.epoch} of generation "
+                f"{recipe.generation}: another program with this application.id has taken over. Run only one."
+            )
+        if same and all(offset <= _at(control.positions, tp, offset) for tp, offset in _flat(stamp.positions)):
+            return stamp
+        self._base.clear()
+        return None
+
+    def _update(self, stamp: _Stamp | None) -> None:
+        """Process what lies between `stamp`, or the beginning of the topics, and the positions of the epoch."""
+        reached = dict(_flat({} if stamp is None else stamp.positions))
+        ends = dict(_flat(self._control.positions))
+        reached.update(self._beginnings([tp for tp in ends if tp not in reached]))
+        remembered = {} if stamp is None else stamp.processor_metadata
+        task = _task(self._recipe, self._spec, self._base, self._control, remembered)
+        try:
+            self._process(task, reached, ends)
+        finally:
+            task.close()
+            self._progress.end()
+        crash_point("base.after_apply", self._control.epoch)
+
+    def _process(
+        self, task: GlobalStateUpdateTask, reached: dict[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> None:
+        task.initialize()
+        self._progress.begin(sum(max(end - reached[tp], 0) for tp, end in ends.items()))
+        pending = 0
+        for tp, end in ends.items():
+            for batch in open_fetcher(self._recipe).fetch(tp, reached[tp], end, read_committed=True):
+                self._take(task, tp, batch)
+                reached[tp] = int(batch.offsets[-1]) + 1
+                self._progress.restored(len(batch))
+                pending += _bytes_of(batch)
+                if pending >= _COMMIT_BYTES:
+                    self._commit(task, reached)
+                    pending = 0
+            reached[tp] = end
+        self._commit(task, reached)
+
+    def _take(self, task: GlobalStateUpdateTask, tp: TopicPartition, batch: RecordBatch) -> None:
+        try:
+            task.update(tp.topic, tp.partition, batch, self._control.planned_ms)
+        except StreamsError:
+            raise
+        except Exception as error:
+            raise StreamsError(
+                f"Updating global state failed: a processor of the stores {', '.join(sorted(self._spec.stores))} "
+                f"failed on a record of topic {tp.topic}, partition {tp.partition}, offsets {batch.offsets[0]} to "
+                f"{batch.offsets[-1]}."
+            ) from error
+
+    def _commit(self, task: GlobalStateUpdateTask, reached: Mapping[TopicPartition, int]) -> None:
+        positions: dict[str, list[int]] = {}
+        for tp in sorted(reached):
+            positions.setdefault(tp.topic, []).append(reached[tp])
+        recipe = self._recipe
+        stamp = _Stamp(
+            recipe.checkpoint_id,
+            recipe.generation,
+            self._control.epoch,
+            positions,
+            dict(task.processor_metadata),
+            self._stores,
+        )
+        task.committed(task.changes(), stamp.encode())
+
+    def _beginnings(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return open_admin(self._recipe).beginning_offsets(partitions) if partitions else {}
+
+
+def _flat(positions: Mapping[str, list[int]]) -> Iterator[tuple[TopicPartition, int]]:
+    for topic, offsets in sorted(positions.items()):
+        for partition, offset in enumerate(offsets):
+            yield TopicPartition(topic, partition), offset
+
+
+def _at(positions: Mapping[str, list[int]], tp: TopicPartition, default: int) -> int:
+    """Return the position of `tp`; that of a topic that is no longer a global one is `default`."""
+    offsets = positions.get(tp.topic, ())
+    return offsets[tp.partition] if tp.partition < len(offsets) else default
+
+
+def _bytes_of(batch: RecordBatch) -> int:
+    return sum(map(len, filter(None, batch.keys))) + sum(map(len, filter(None, batch.values)))

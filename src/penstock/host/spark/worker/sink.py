@@ -1,0 +1,248 @@
+"""The sink of the query: writes the output of an epoch to topics, and commits the epoch. A Python data source of Spark.
+
+`write` runs in workers, one call a sink partition and epoch; `commit` runs once an epoch on the driver's machine, in a
+process of its own. A sink partition writes all that it has in one transaction, or nothing if that epoch is written
+already. The commit checks that every task has reported exactly once and went on from the head of the manifest before,
+and writes the manifest: from then on the epoch has happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from penstock.client.confluent.refusals import PartitionOutput
+from penstock.client.confluent.transactions import AtLeastOnceWriter, EpochWriter
+from penstock.clock import SystemClock
+from penstock.errors import StreamsError, TaskCorruptedError, TaskMigratedError
+from penstock.host.spark.checkpoints.checkpoint import Manifest, TopicFigures
+from penstock.host.spark.clients import open_checkpoint
+from penstock.host.spark.crashpoints import crash_point
+from penstock.host.spark.failures import QueryFailedError, encode_failure
+from penstock.host.spark.protocol import SinkControl, TaskReport
+from penstock.host.spark.recipe import Recipe, load_recipe
+from penstock.host.spark.rows import CONTROL, FAILURE, HEAD, OUTPUT, Row, decode_batch, read_rows, size_of
+from penstock.host.spark.transactions import transactional_writer
+from penstock.host.spark.worker.production import ProductionFailedError, RefusedRecords
+from penstock.host.spark.worker.stage import prepare_worker
+
+FORMAT = "penstock-sink"
+
+
+class SinkBase(DataSource):
+    """The data source; `sink_class` adds the recipe."""
+
+    recipe: bytes
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name by which the query asks for the sink."""
+        return FORMAT
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> EpochSink:  # noqa: N802  # Spark's name
+        """Return the writer."""
+        return EpochSink(self.recipe)
+
+
+def sink_class(recipe_bytes: bytes) -> type[SinkBase]:
+    """Return the data source of one run. A class made here is pickled by value, and the recipe with it."""
+
+    class PenstockSink(SinkBase):
+        recipe = recipe_bytes
+
+    return PenstockSink
+
+
+@dataclass
+class PartitionCommit(WriterCommitMessage):
+    """What one sink partition tells the driver: what it knew of the epoch, the reports that came to it, what it wrote
+    as (topic, records, bytes), and a failure that ends the query."""
+
+    control: bytes | None = None
+    reports: list[bytes] = field(default_factory=list)
+    output: tuple[tuple[str, int, int], ...] = ()
+    failure: bytes | None = None
+
+
+class EpochSink(DataSourceStreamArrowWriter):
+    """Writes and commits epochs; see the module."""
+
+    def __init__(self, recipe: bytes) -> None:
+        """Take the recipe."""
+        self._recipe = recipe
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write the output of one sink partition."""
+        prepare_worker()
+        recipe = load_recipe(self._recipe)
+        try:
+            return _write(recipe, list(read_rows(iterator)))
+        except StreamsError as error:
+            raise QueryFailedError(encode_failure(error, "")) from error
+
+    def commit(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
+        """Check the reports of all tasks and write the manifest; raises QueryFailedError to end the query."""
+        recipe = load_recipe(self._recipe)
+        received = [message for message in messages if isinstance(message, PartitionCommit)]
+        for message in received:
+            if message.failure is not None:
+                raise QueryFailedError(message.failure)
+        if not any(message.control or message.reports for message in received):
+            return  # a driver that stopped before its first epoch leaves Spark a batch of nothing
+        try:
+            commit_epoch(recipe, received)
+        except StreamsError as error:
+            raise QueryFailedError(encode_failure(error, "")) from error
+
+    def abort(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
+        """Do nothing: what an epoch left behind is skipped, or garbage."""
+
+
+def _write(recipe: Recipe, rows: list[Row]) -> PartitionCommit:
+    result = PartitionCommit()
+    for row in rows:
+        if row.kind == FAILURE:
+            return PartitionCommit(failure=row.batch)
+        if row.kind == HEAD:
+            result.reports.append(row.batch)
+        elif row.kind == CONTROL:
+            result.control = row.batch
+    output = sorted((row for row in rows if row.kind == OUTPUT), key=lambda row: (row.lane, row.sequence))
+    if not output:
+        return result
+    if result.control is None:
+        raise TaskCorruptedError("Output arrived in a sink partition without its control row; the shuffle lost rows.")
+    epoch = SinkControl.decode(result.control).epoch
+    batches = [PartitionOutput(*decode_batch(row.batch)) for row in output]
+    crash_point("transaction.before", epoch)
+    refused = RefusedRecords(recipe, [row.lane for row in output])
+    try:
+        written = _writer(recipe, output[0].task).write(epoch, recipe.query_id, batches, refused)
+    except ProductionFailedError as error:
+        return PartitionCommit(failure=encode_failure(error, ""))
+    crash_point("transaction.after", epoch)
+    if written:
+        result.output = tuple((each.topic, len(each.batch), size_of(each.batch)) for each in batches)
+    return result
+
+
+@lru_cache(maxsize=64)
+def _writer(recipe: Recipe, sink_partition: int) -> EpochWriter:
+    """Return the writer of a sink partition, kept for the life of the process.
+
+    It looks for a newer driver before it writes. Markers alone do not tell a worker of a life that is over: they name
+    the life after it, and its producer would fence that one's.
+    """
+    alone = partial(_check_generation, recipe.checkpoint, recipe.generation)
+    if not recipe.transactional:
+        return AtLeastOnceWriter(recipe.config, before_write=alone)
+    known = partial(_is_in_manifest, recipe.checkpoint, recipe.query_id)
+    return transactional_writer(recipe.config, recipe.application_id, sink_partition, known, alone)
+
+
+def _check_generation(checkpoint: str, generation: int) -> None:
+    open_checkpoint(checkpoint).check_generation(generation)
+
+
+def _is_in_manifest(checkpoint: str, query_id: str, epoch: int) -> bool:
+    """Return whether an epoch is committed whole, by its manifest: where its markers have expired with the committed
+    offsets that they are, nothing else says that its output is there."""
+    manifest = open_checkpoint(checkpoint).read_manifest(epoch, query_id)
+    return manifest is not None and manifest.query_id == query_id
+
+
+def commit_epoch(recipe: Recipe, messages: Sequence[PartitionCommit]) -> None:
+    """Write the manifest of the epoch that `messages` tell of.
+
+    Raises:
+        TaskMigratedError: a newer driver has taken over.
+        TaskCorruptedError: a task did not report, reported twice, or did not go on from the manifest before.
+    """
+    checkpoint = open_checkpoint(recipe.checkpoint)
+    checkpoint.check_generation(recipe.generation)
+    control = _control(messages)
+    decoded = (TaskReport.decode(blob) for message in messages for blob in message.reports)
+    reports = sorted(decoded, key=lambda report: report.task)
+    before = checkpoint.read_manifest(control.epoch - 1, recipe.query_id)
+    if before is None:
+        raise TaskCorruptedError(
+            f"The manifest of epoch {control.epoch - 1} is not in {checkpoint.uri}: files were deleted while the "
+            "application ran."
+        )
+    _check(recipe, control, reports, before)
+    existing = checkpoint.read_manifest(control.epoch, recipe.query_id)
+    if existing is not None and existing.query_id == recipe.query_id:
+        return  # a replay: Spark's commit log missed the epoch, all that it wrote stands
+    crash_point("manifest.before_write", control.epoch)
+    checkpoint.check_generation(recipe.generation)  # as late as can be: a newer driver takes this number for its life
+    manifest = Manifest(
+        query_id=recipe.query_id,
+        epoch=control.epoch,
+        generation=recipe.generation,
+        planned_ms=control.planned_ms,
+        committed_ms=SystemClock().milliseconds(),
+        tasks={report.task: report.entry for report in reports},
+        offsets=control.positions,
+        input=_figures(each for report in reports for each in report.input),
+        records_out=sum(records for message in messages for _, records, _ in message.output),
+        output=_figures(each for message in messages for each in message.output),
+        bytes_sent=sum(report.sent for report in reports),
+        processed={report.task: report.processed for report in reports if report.processed},
+        dropped={report.task: report.dropped for report in reports if report.dropped},
+        printed="".join(report.printed for report in reports),
+        removed=before.removed,
+    )
+    checkpoint.write_manifest(manifest, partial(crash_point, "manifest.torn_write", control.epoch))
+    crash_point("manifest.after_write", control.epoch)
+
+
+def _control(messages: Sequence[PartitionCommit]) -> SinkControl:
+    for message in messages:
+        if message.control is not None:
+            return SinkControl.decode(message.control)
+    raise TaskCorruptedError("No sink partition received its control row; the shuffle lost rows.")
+
+
+def _check(recipe: Recipe, control: SinkControl, reports: Sequence[TaskReport], before: Manifest) -> None:
+    expected = {str(task) for task in recipe.placement.tasks}
+    seen: set[str] = set()
+    for report in reports:
+        if report.generation != recipe.generation:
+            raise TaskMigratedError(
+                f"Task {report.task} reports as generation {report.generation}, this program is generation "
+                f"{recipe.generation}: two programs with this "
+                "application.id run at once."
+            )
+        parent = before.entry(report.task).head
+        if (
+            report.task in seen
+            or report.task not in expected
+            or report.epoch != control.epoch
+            or report.parent != parent
+        ):
+            raise TaskCorruptedError(
+                f"Task {report.task} reports epoch {report.epoch} after segment {report.parent or 'none'}; expected "
+                f"one report of epoch {control.epoch} "
+                f"after segment {parent or 'none'}. The epoch is not committed; start the application again."
+            )
+        seen.add(report.task)
+    missing = sorted(expected - seen)
+    if missing:
+        raise TaskCorruptedError(
+            f"The tasks {', '.join(missing)} did not report epoch {control.epoch}; it is not committed. Start the "
+            "application again."
+        )
+
+
+def _figures(parts: Iterable[tuple[str, int, int]]) -> dict[str, TopicFigures]:
+    """Return records and bytes by topic, added up."""
+    totals: dict[str, TopicFigures] = {}
+    for topic, records, size in parts:
+        total = totals.get(topic, TopicFigures(0, 0))
+        totals[topic] = TopicFigures(total.records + records, total.bytes + size)
+    return totals

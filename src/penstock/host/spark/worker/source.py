@@ -1,0 +1,151 @@
+"""The source of the query: hands out the epochs that `planning` makes, fetches their records and runs level 0. A Python
+data source of Spark.
+
+Two kinds of process run this. One long-lived process a query makes the `EpochReader`: it plans (`latestOffset`), makes
+the input partitions (`partitions`), and clears away what is no longer needed (`commit`); its clients and caches live as
+long as the query. Workers run `read`: each takes one input partition, which has the controls of some tasks and the
+ranges of topics that they read, of later levels too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from penstock.host.spark.clients import open_checkpoint
+from penstock.host.spark.epochs.planning import EpochPartition, Planning, Range
+from penstock.host.spark.protocol import EpochOffset
+from penstock.host.spark.recipe import Recipe, load_recipe
+from penstock.host.spark.rows import CONTROL, DATA, SCHEMA_DDL, Row, TaskInput, encode_batch, write_rows
+from penstock.host.spark.worker.global_state import global_stores
+from penstock.host.spark.worker.reading import read_range
+from penstock.host.spark.worker.stage import ended_by_failure, prepare_worker, run_task
+from penstock.plan.subtopology import TaskId
+
+FORMAT = "penstock-source"
+
+
+class SourceBase(DataSource):
+    """The data source; `source_class` adds the recipe."""
+
+    recipe: bytes
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name by which the query asks for the source."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """Return the schema of a row; see `rows`."""
+        return SCHEMA_DDL
+
+    def streamReader(self, schema: StructType) -> EpochReader:  # noqa: N802  # Spark's name
+        """Return the reader."""
+        return EpochReader(self.recipe)
+
+
+def source_class(recipe_bytes: bytes) -> type[SourceBase]:
+    """Return the data source of one run. A class made here is pickled by value, and the recipe with it."""
+
+    class PenstockSource(SourceBase):
+        recipe = recipe_bytes
+
+    return PenstockSource
+
+
+class EpochReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans epochs and reads their partitions; see the module."""
+
+    def __init__(self, recipe: bytes) -> None:
+        """Take the recipe; nothing is opened before it is needed."""
+        self._recipe = recipe
+        self._planning: Planning | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
+        """Return where this life of the checkpoint began: its epoch, and the begin of every topic."""
+        recipe = load_recipe(self._recipe)
+        placement = recipe.placement
+        begin = {topic: list(offsets) for topic, offsets in recipe.begin.items()}
+        return EpochOffset(
+            recipe.query_id,
+            recipe.start_epoch,
+            recipe.start_ms,
+            begin,
+            list(placement.partitions),
+            placement.sink_partitions,
+        ).to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
+        """Fix the ends at which the query is to stop."""
+        self._plan().fix_ends()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  # Spark's name
+        """Return the end of the next epoch, or `start` when nothing is due."""
+        return self._plan().next_epoch(EpochOffset.from_json(start)).to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[EpochPartition]:
+        """Return the input partitions of the epoch that ends at `end`."""
+        if start == end:
+            return []
+        return self._plan().partitions(EpochOffset.from_json(start), EpochOffset.from_json(end))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Tell that the epoch that ends at `end` is in Spark's commit log."""
+        self._plan().committed(EpochOffset.from_json(end))
+
+    def stop(self) -> None:
+        """Release the clients."""
+        if self._planning is not None:
+            self._planning.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Fetch the ranges of `partition` and run its tasks of level 0."""
+        assert isinstance(partition, EpochPartition)
+        prepare_worker()
+        recipe = load_recipe(self._recipe)
+        rows = ended_by_failure(recipe, _partition_rows(recipe, partition))
+        return write_rows(rows, recipe.placement.partitions_after(0))
+
+    def _plan(self) -> Planning:
+        if self._planning is None:
+            self._planning = Planning(load_recipe(self._recipe))
+        return self._planning
+
+
+def _partition_rows(recipe: Recipe, partition: EpochPartition) -> Iterator[Row]:
+    places, sink_level = recipe.placement.places, recipe.placement.sink_level
+    if partition.sink is not None:
+        for number in range(recipe.placement.sink_partitions):
+            yield Row(CONTROL, sink_level, number, 0, 0, partition.sink.encode())
+    ranges: dict[TaskId, list[Range]] = {}
+    for each in partition.ranges:
+        ranges.setdefault(each.task, []).append(each)
+    with global_stores(recipe, open_checkpoint(recipe.checkpoint), partition.global_control) as stores:
+        for task, control in partition.controls:
+            level, number, _ = places[task]
+            inputs = _fetched(recipe, ranges.get(task, []), control.planned_ms)
+            if level == 0:
+                yield from run_task(recipe, task, control, inputs, stores)
+            else:
+                yield Row(CONTROL, level, number, 0, 0, control.encode())
+                yield from _passed_on(recipe, level, number, inputs)
+
+
+def _fetched(recipe: Recipe, ranges: list[Range], planned_ms: int) -> Iterator[TaskInput]:
+    for each in ranges:
+        for batch in read_range(recipe, each.partition, each.start, each.end, planned_ms):
+            yield TaskInput(0, *each.partition, batch)
+
+
+def _passed_on(recipe: Recipe, level: int, number: int, inputs: Iterator[TaskInput]) -> Iterator[Row]:
+    """Yield the records of topics that feed a later level; a partition of a topic has the one lane 0."""
+    sequence = 0
+    for each in inputs:
+        for blob in encode_batch(each.topic, each.partition, each.batch, recipe.config["penstock.row.max.bytes"]):
+            yield Row(DATA, level, number, 0, sequence, blob)
+            sequence += 1

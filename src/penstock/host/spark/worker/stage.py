@@ -1,0 +1,178 @@
+"""A stage of the query: the tasks of one level that stand in one Spark partition, for one epoch. Runs in a worker.
+
+`run_level` is the whole of a level above 0, by `mapInArrow`; level 0 runs inside the source (`source.py`), where its
+records are fetched. Rows for later levels pass through. Imports nothing of the DSL or of the lowering: what runs comes
+with the recipe.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+
+import pyarrow as pa
+
+from penstock.errors import KafkaError, StreamsError, TaskCorruptedError
+from penstock.host.spark.clients import open_checkpoint
+from penstock.host.spark.failures import QueryFailedError, encode_failure
+from penstock.host.spark.printing import captured_print
+from penstock.host.spark.protocol import TaskControl, TaskReport
+from penstock.host.spark.recipe import Recipe, load_recipe
+from penstock.host.spark.rows import (
+    CONTROL,
+    DATA,
+    FAILURE,
+    HEAD,
+    OUTPUT,
+    Row,
+    TaskInput,
+    decode_batch,
+    encode_batch,
+    read_rows,
+    write_rows,
+)
+from penstock.host.spark.worker.determinism import TaskResult, check_same
+from penstock.host.spark.worker.global_state import global_stores
+from penstock.host.spark.worker.task_epoch import TaskEpoch
+from penstock.plan.subtopology import TaskId
+from penstock.state.api import StateStore
+from penstock.task.record_collector import OutputBatch
+
+
+@lru_cache(maxsize=1)
+def prepare_worker() -> None:
+    """Make a worker ready, once a process: Spark's daemon collects all garbage after every task, which a freeze of what
+    is loaded makes cheap; in between only young objects are looked at, and seldom, for the columns of a batch are
+    millions of objects that stay."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 1000)
+
+
+def stage(recipe: bytes, level: int, title: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function of `level` for `mapInArrow`; title: the name under which Spark shows it."""
+
+    def run(frames: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return run_level(recipe, level, frames)
+
+    run.__name__ = title
+    return run
+
+
+def run_level(recipe: bytes, level: int, frames: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Run the tasks of `level` whose control rows are in `frames`; yield the rows for what comes after."""
+    prepare_worker()
+    loaded = load_recipe(recipe)
+    rows = ended_by_failure(loaded, _level_rows(loaded, level, read_rows(frames)))
+    yield from write_rows(rows, loaded.placement.partitions_after(level))
+
+
+def _level_rows(recipe: Recipe, level: int, rows: Iterable[Row]) -> Iterator[Row]:
+    controls: dict[int, TaskControl] = {}
+    data: dict[int, list[Row]] = {}
+    for row in rows:
+        if row.level != level:
+            yield row
+        elif row.kind == CONTROL:
+            controls[row.task] = TaskControl.decode(row.batch)
+        else:
+            data.setdefault(row.task, []).append(row)
+    yield from _run_tasks(recipe, level, controls, data)
+    if data:
+        tasks = ", ".join(str(recipe.placement.levels[level][number]) for number in data)
+        raise TaskCorruptedError(
+            f"Records arrived for the tasks {tasks} in a Spark partition without their control rows; the shuffle lost "
+            "rows."
+        )
+
+
+def _run_tasks(
+    recipe: Recipe, level: int, controls: Mapping[int, TaskControl], data: dict[int, list[Row]]
+) -> Iterator[Row]:
+    """Run the tasks of `controls`, and take their rows out of `data`."""
+    if not controls:
+        return
+    epoch = next(iter(controls.values())).global_control()
+    with global_stores(recipe, open_checkpoint(recipe.checkpoint), epoch) as stores:
+        for number in sorted(controls):
+            own = sorted(data.pop(number, ()), key=lambda row: (row.lane, row.sequence))
+            inputs = (TaskInput(row.lane, *decode_batch(row.batch)) for row in own)
+            yield from run_task(recipe, recipe.placement.levels[level][number], controls[number], inputs, stores)
+
+
+def run_task(
+    recipe: Recipe,
+    task: TaskId,
+    control: TaskControl,
+    inputs: Iterable[TaskInput],
+    global_stores: Mapping[str, StateStore],
+) -> Iterator[Row]:
+    """Run one task for one epoch, with the global stores to read by name; yield its output as rows, then its report."""
+    placement = recipe.placement
+    lane = placement.places[task].lane
+    sequence = sent = 0
+    output, report = _run(recipe, task, control, inputs, global_stores)
+    for topic, partition, batch in output:
+        if topic in recipe.topology.repartition_topics:
+            consumer = placement.places[placement.consumer(topic, partition)]
+            kind, level, target = DATA, consumer.level, consumer.number
+        else:
+            kind, level, target = OUTPUT, placement.sink_level, placement.sink_partition(topic, partition)
+        for blob in encode_batch(topic, partition, batch, recipe.config["penstock.row.max.bytes"]):
+            yield Row(kind, level, target, lane, sequence, blob)
+            sequence += 1
+            sent += len(blob)
+    head = report._replace(sent=sent).encode()
+    yield Row(HEAD, placement.sink_level, lane % placement.sink_partitions, lane, sequence, head)
+
+
+def _run(
+    recipe: Recipe,
+    task: TaskId,
+    control: TaskControl,
+    inputs: Iterable[TaskInput],
+    global_stores: Mapping[str, StateStore],
+) -> tuple[list[OutputBatch], TaskReport]:
+    with captured_print() as printed:
+        try:
+            checkpoint = open_checkpoint(recipe.checkpoint)
+            every: int = recipe.config["penstock.determinism.check.epochs"]
+            if every == 0 or control.epoch % every:
+                return TaskEpoch(recipe, checkpoint, task, control, global_stores).run(inputs, printed)
+            kept = list(inputs)
+            first = TaskResult(*TaskEpoch(recipe, checkpoint, task, control, global_stores).run(kept, printed))
+            with captured_print() as again:
+                second = TaskEpoch(recipe, checkpoint, task, control, global_stores).run(kept, again)
+            check_same(recipe.subtopologies[task.subtopology], checkpoint, first, TaskResult(*second))
+            return list(first.output), first.report
+        except StreamsError as error:
+            raise _TaskFailedError(printed.text()) from error
+
+
+class _TaskFailedError(StreamsError):
+    """A task failed (the cause says why) after its functions had printed something."""
+
+    def __init__(self, printed: str) -> None:
+        super().__init__("a task failed")
+        self.printed = printed
+
+
+def ended_by_failure(recipe: Recipe, rows: Iterator[Row]) -> Iterator[Row]:
+    """Yield `rows`; if they end with an error that another attempt would meet again, tell every sink partition, so that
+    none writes.
+
+    Raises QueryFailedError for an error of a broker: the next attempt may find it back.
+    """
+    try:
+        yield from rows
+    except StreamsError as error:
+        printed = error.printed if isinstance(error, _TaskFailedError) else ""
+        cause = error.__cause__ if isinstance(error, _TaskFailedError) else error
+        assert isinstance(cause, StreamsError)
+        failure = encode_failure(cause, printed)
+        if isinstance(cause, KafkaError):
+            raise QueryFailedError(failure) from error
+        placement = recipe.placement
+        for partition in range(placement.sink_partitions):
+            yield Row(FAILURE, placement.sink_level, partition, 0, 0, failure)

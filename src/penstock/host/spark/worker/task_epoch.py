@@ -1,0 +1,169 @@
+"""One epoch of one task, in a worker: open its state, run it, write its commit as segments, report. What it did counts
+when the driver has committed it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from penstock.host.spark.checkpoints.carried import encode_carried, read_carried
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint, TaskEntry
+from penstock.host.spark.crashpoints import crash_point
+from penstock.host.spark.printing import PrintBuffer
+from penstock.host.spark.protocol import TaskControl, TaskReport
+from penstock.host.spark.recipe import Recipe
+from penstock.host.spark.rows import TaskInput, size_of
+from penstock.host.spark.worker.task_state import TaskState
+from penstock.plan.subtopology import TaskId
+from penstock.record import RecordBatch, TopicPartition
+from penstock.state.api import StateStore
+from penstock.task.idling import InputWait
+from penstock.task.punctuation import EpochSchedules
+from penstock.task.record_collector import OutputBatch
+from penstock.task.stream_task import StreamTask, TaskCommit
+
+
+class TaskEpoch:
+    """Runs `task` for the epoch of `control`."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        checkpoint: Checkpoint,
+        task: TaskId,
+        control: TaskControl,
+        global_stores: Mapping[str, StateStore],
+    ) -> None:
+        """Take what to run; nothing is opened yet. global_stores: by name, to be read, as of this epoch."""
+        self._recipe = recipe
+        self._checkpoint = checkpoint
+        self._task = task
+        self._control = control
+        self._global_stores = global_stores
+        self._input: dict[str, tuple[int, int]] = {}
+        self._held: list[TaskInput] = []
+        self._processed = 0
+        self._look_again_ms: int | None = None
+        self._ahead: tuple[TopicPartition, ...] = ()
+
+    def run(self, inputs: Iterable[TaskInput], printed: PrintBuffer) -> tuple[list[OutputBatch], TaskReport]:
+        """Return output and report; raises StreamsError if the task fails, with nothing done that counts."""
+        control = self._control
+        new = iter(inputs)
+        first = next(new, None)
+        if first is None and not control.carried and control.is_idle():
+            return [], self._report(replace(control.entry, carried=None), "", 0)
+        state = TaskState(self._recipe, self._checkpoint, self._task, control)
+        try:
+            commit = self._process(state, chain(() if first is None else (first,), new))
+            crash_point("task.after_process", control.epoch)
+            entry = state.write_commit(commit)
+        finally:
+            state.close()
+        sent, carried = self._apart(commit.output)
+        due_ms = _earlier(entry.due_ms, self._look_again_ms)
+        entry = replace(entry, due_ms=due_ms, carried=self._write_carried(carried), ahead=self._ahead)
+        self._write_order(commit)
+        return sent, self._report(entry, printed.text(), sum(commit.dropped_records.values()))
+
+    def _process(self, state: TaskState, inputs: Iterable[TaskInput]) -> TaskCommit:
+        recipe, control = self._recipe, self._control
+        task = StreamTask(
+            recipe.subtopologies[self._task.subtopology],
+            self._task,
+            recipe.config,
+            state.base,
+            recipe.topic_partitions,
+            checkpoint=state.checkpoint,
+            wall_clock_ms=control.planned_ms,
+            schedules=EpochSchedules(() if state.checkpoint is None else state.checkpoint.schedules),
+            global_stores=self._global_stores,
+            input_partitions=recipe.placement.groups[self._task],
+            spilled=state.spilled,
+        )
+        for lane, topic, partition, batch in read_carried(self._checkpoint, control.carried):
+            self._processed += len(batch)
+            task.add_records(topic, partition, batch, lane)
+        for lane, topic, partition, batch in inputs:
+            self._processed += len(batch)
+            self._count(topic, batch)
+            task.add_records(topic, partition, batch, lane)
+        crash_point("task.before_process", control.epoch)
+        task.initialize()
+        partitions = recipe.placement.awaitable[self._task]
+        task.process(InputWait(partitions, frozenset(control.lagging), control.idle_ms))
+        held, self._look_again_ms = task.give_up_buffered()
+        self._ahead = tuple(sorted(task.partitions_to_pause()))
+        self._held = [TaskInput(lane, *partition, batch) for partition, lane, batch in held]
+        self._processed -= sum(len(each.batch) for each in self._held)
+        task.advance_wall_clock(control.planned_ms)
+        commit = task.prepare_commit()
+        task.close()
+        return commit
+
+    def _apart(self, output: list[OutputBatch]) -> tuple[list[OutputBatch], list[TaskInput]]:
+        """Return the output that moves on in this epoch, and that for tasks that have run in it already, or run beside
+        this one."""
+        places = self._recipe.placement.places
+        level, _, lane = places[self._task]
+        sent: list[OutputBatch] = []
+        carried: list[TaskInput] = []
+        for each in output:
+            if (
+                each.topic in self._recipe.topology.repartition_topics
+                and places[self._recipe.placement.consumer(each.topic, each.partition)].level <= level
+            ):
+                carried.append(TaskInput(lane, *each))
+            else:
+                sent.append(each)
+        return sent, carried
+
+    def _write_carried(self, sent: list[TaskInput]) -> Mapping[str, Any] | None:
+        """Write what waits and `sent` for the next epoch, if there is any; return what the manifest says of it."""
+        epoch = self._control.epoch
+        encoded = encode_carried(epoch, self._held, sent, self._recipe.config["penstock.row.max.bytes"])
+        if encoded is None:
+            return None
+        carried, data = encoded
+        torn = partial(crash_point, "carried.torn_write", epoch)
+        self._checkpoint.write_segment(str(self._task), carried["id"], data, torn)
+        crash_point("carried.after_write", epoch)
+        return carried
+
+    def _count(self, topic: str, batch: RecordBatch) -> None:
+        if topic not in self._recipe.topology.repartition_topics:
+            records, size = self._input.get(topic, (0, 0))
+            self._input[topic] = records + len(batch), size + size_of(batch)
+
+    def _report(self, entry: TaskEntry, printed: str, dropped: int) -> TaskReport:
+        control = self._control
+        taken = tuple((topic, records, size) for topic, (records, size) in self._input.items())
+        return TaskReport(
+            task=str(self._task),
+            epoch=control.epoch,
+            generation=self._recipe.generation,
+            parent=control.entry.head,
+            entry=entry,
+            input=taken,
+            printed=printed,
+            dropped=dropped,
+            processed=self._processed,
+        )
+
+    def _write_order(self, commit: TaskCommit) -> None:
+        """Write the order in which records were taken, if asked to: a file a task and epoch, so that a replay writes
+        the same again."""
+        directory = self._recipe.config["penstock.trace.order"]
+        if directory is not None and commit.order is not None:
+            path = Path(directory) / str(self._task)
+            path.mkdir(parents=True, exist_ok=True)
+            (path / "lane").write_text(str(self._recipe.placement.places[self._task].lane))
+            (path / f"{self._control.epoch:012d}").write_bytes(commit.order.encode())
+
+
+def _earlier(one: int | None, other: int | None) -> int | None:
+    return min((time for time in (one, other) if time is not None), default=None)

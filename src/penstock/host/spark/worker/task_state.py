@@ -1,0 +1,225 @@
+"""The state of one task in one epoch: its base at the head that the manifest names, and its next commit as segments.
+
+The base is a copy that any worker of this machine may find or make: it is stamped with (checkpoint id, generation,
+epoch, position) and advanced to the head of the manifest before a task reads it, in transactions that check the stamp
+they began from. A stamp of a later epoch or generation means that this worker is a zombie. A position is a digest of
+all that came before it, so a base at one that the log knows is right, whichever life of the application made it; any
+other is rebuilt from all live segments, in one transaction.
+
+Changes that outgrow memory inside the epoch are written as the first segments of the commit, without its checkpoint,
+and kept in a database of this attempt alone; a base never has what is not committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from penstock.errors import TaskCorruptedError, TaskMigratedError
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint, TaskEntry
+from penstock.host.spark.crashpoints import crash_point
+from penstock.host.spark.protocol import TaskControl
+from penstock.host.spark.recipe import Recipe
+from penstock.host.spark.worker.bases import Scratch, open_task_base
+from penstock.host.spark.worker.restore_progress import RestoreProgress
+from penstock.plan.subtopology import TaskId
+from penstock.state.api import Base, Changes
+from penstock.state.memory import MemoryBase
+from penstock.state.restoring import changes_of
+from penstock.state.segment_log import Path as Route
+from penstock.state.segment_log import SegmentLog, entries_from, log_from_json, log_to_json, maintenance_due, path
+from penstock.state.segments import (
+    EncodedSegment,
+    Segment,
+    SegmentHeader,
+    SegmentInfo,
+    decode,
+    encode,
+    encode_snapshot,
+    merge,
+)
+from penstock.state.spilled import SpilledChanges
+from penstock.task.checkpoint import TaskCheckpoint
+from penstock.task.stream_task import TaskCommit
+
+_MOST_RACES = 8
+
+
+class TaskState:
+    """Base and checkpoint of a task at the beginning of an epoch."""
+
+    def __init__(self, recipe: Recipe, checkpoint: Checkpoint, task: TaskId, control: TaskControl) -> None:
+        """Open the base and bring it up to the head; raises TaskMigratedError, and TaskCorruptedError if a segment is
+        missing."""
+        self._recipe = recipe
+        self._files = checkpoint
+        self._task = str(task)
+        self._spec = recipe.subtopologies[task.subtopology]
+        self._control = control
+        self._log: SegmentLog = log_from_json(dict(control.entry.segments))
+        # A task without stores has nothing to keep on this machine.
+        content_bytes = self._log.content_bytes()
+        self.base: Base = open_task_base(recipe, self._task, content_bytes) if self._spec.stores else MemoryBase()
+        self.checkpoint: TaskCheckpoint | None = None
+        self._scratch = Scratch(recipe, self._task)
+        self.spilled = SpilledChanges(self.base, self._scratch.open, self._write_part)
+        self._parts: list[SegmentInfo] = []
+        try:
+            self._advance()
+        except BaseException:
+            self.base.close()
+            raise
+
+    def close(self) -> None:
+        """Release the base, and drop what was spilled over it."""
+        self.spilled.close()
+        self._scratch.clear()
+        self.base.close()
+
+    def write_commit(self, commit: TaskCommit) -> TaskEntry:
+        """Write a commit as segments, merge and snapshot what is due; return the task's new entry. Nothing is written
+        for a commit without content."""
+        due_ms = commit.checkpoint.next_wall_clock_ms()
+        unchanged = not commit.changes and not self._parts
+        if unchanged and commit.checkpoint == (self.checkpoint or TaskCheckpoint()):
+            return TaskEntry(self._control.entry.head, self._control.entry.segments, due_ms)
+        crash_point("segment.before_write", self._control.epoch)
+        rest = self._write_changes(commit.changes, commit.checkpoint.encode())
+        log = self._log.append([*self._parts, *rest])
+        log = self._maintain(log)
+        crash_point("segment.after_write", self._control.epoch)
+        assert log.head is not None
+        return TaskEntry(log.head.hex(), log_to_json(log), due_ms)
+
+    def _write_part(self, changes: Changes) -> None:
+        """Write changes that are spilled, as a part of the commit that ends the epoch."""
+        self._parts += self._write_changes(changes, None)
+
+    def _write_changes(self, changes: Changes, checkpoint: bytes | None) -> list[SegmentInfo]:
+        """Write the next changes of the epoch as segments; `checkpoint` ends the commit."""
+        parent = self._parts[-1].last if self._parts else self._log.head
+        header = SegmentHeader(parent, self._stores(), checkpoint)
+        return self._write(encode(header, changes, max_bytes=self._recipe.config["penstock.segment.max.bytes"]))
+
+    def _advance(self) -> None:
+        """Bring the base to the head of the log, and read the checkpoint that stands there."""
+        if not self._log.deltas:
+            if self._spec.stores and self._position() is not None:
+                self.base.clear()  # of another task or checkpoint: this one has no state yet
+            return
+        newest = self._log.deltas[-1]
+        read = self._advance_base() if self._spec.stores else None
+        if read is None or read.id != newest.id:
+            read = self._read(newest)
+        if read.checkpoint is None:
+            raise TaskCorruptedError(
+                f"Segment {read.id.hex()} of task {self._task} should end a commit and has no checkpoint in it."
+            )
+        self.checkpoint = TaskCheckpoint.decode(read.checkpoint)
+
+    def _advance_base(self) -> Segment | None:
+        """Bring the base to the head of the log; return the segment that was applied last, None if it was there.
+
+        A worker of another attempt may do the same at the same time and come first: then the base is looked at again.
+        """
+        for _ in range(_MOST_RACES):
+            route = path(self._log, self._position())
+            try:
+                read = self._follow(route)
+            except TaskMigratedError:
+                continue
+            if self._position() == self._log.head:  # as of the transaction in which the task will read
+                return read
+        raise TaskMigratedError(
+            f"Other workers have moved the base of task {self._task} {_MOST_RACES} times while this one tried to: is "
+            "another program with this application.id running? Run only one."
+        )
+
+    def _follow(self, route: Route) -> Segment | None:
+        """Apply the segments of `route`; raises TaskMigratedError if another process moves the base meanwhile."""
+        read: Segment | None = None
+        if route.rebuild:
+            self._rebuild(route)
+        else:
+            for info in route.segments:
+                read = self._read(info)
+                self.base.apply(read.changes, self._stamp(read.last))
+        crash_point("base.after_apply", self._control.epoch)
+        return read
+
+    def _rebuild(self, route: Route) -> None:
+        progress = RestoreProgress(self._files, self._recipe.generation, self._task, self._control.epoch)
+
+        def commits() -> Iterator[Changes]:
+            progress.begin(sum(info.entries for info in route.segments))
+            return changes_of(route.segments, self._read_file, progress.restored)
+
+        try:
+            self.base.rebuild(commits, self._stamp(route.segments[-1].last))
+        finally:
+            progress.end()
+
+    def _position(self) -> bytes | None:
+        """Return the position of the base, None if it has none; raises TaskMigratedError for a zombie."""
+        stamp = self.base.stamp()
+        if stamp is None:
+            return None
+        checkpoint_id, generation, epoch, position = stamp.decode().split(":")
+        if checkpoint_id != self._recipe.checkpoint_id:
+            return bytes.fromhex(position)
+        mine = self._recipe.generation
+        if int(generation) > mine or (int(generation) == mine and int(epoch) > self._control.epoch - 1):
+            raise TaskMigratedError(
+                f"The state of task {self._task} has been taken on to epoch {epoch} by generation {generation}, while "
+                "this worker is at epoch "
+                f"{self._control.epoch} of generation {mine}: another program with this application.id has taken over. "
+                "Run only one."
+            )
+        return bytes.fromhex(position)
+
+    def _stamp(self, position: bytes) -> bytes:
+        recipe = self._recipe
+        return f"{recipe.checkpoint_id}:{recipe.generation}:{self._control.epoch - 1}:{position.hex()}".encode()
+
+    def _maintain(self, log: SegmentLog) -> SegmentLog:
+        """Merge and snapshot as far as the log asks for with this commit."""
+        due = maintenance_due(log)
+        for group in due.merges:
+            (merged,) = self._write([merge([self._read(info) for info in group])])
+            log = log.with_merged(group, merged)
+        if due.snapshot is not None:
+            step = due.snapshot
+            entries = entries_from(self.base, self._spec.stores, step.start)
+            written = encode_snapshot(
+                step.position,
+                step.cycle,
+                step.start,
+                self._stores(),
+                entries,
+                step.content_bytes,
+                self._recipe.config["penstock.segment.max.bytes"],
+            )
+            log = log.with_snapshots(self._write(written))
+        return log
+
+    def _write(self, encoded: list[EncodedSegment]) -> list[SegmentInfo]:
+        torn = partial(crash_point, "segment.torn_write", self._control.epoch)
+        for info, data in encoded:
+            self._files.write_segment(self._task, info.id.hex(), data, torn)
+        return [info for info, _ in encoded]
+
+    def _read(self, info: SegmentInfo) -> Segment:
+        return decode(self._read_file(info), info.id)
+
+    def _read_file(self, info: SegmentInfo) -> bytes:
+        data = self._files.read_segment(self._task, info.id.hex())
+        if data is None:
+            raise TaskCorruptedError(
+                f"Segment {info.id.hex()} of task {self._task} is not in {self._files.uri}, though the manifest of "
+                f"epoch {self._control.epoch - 1} names "
+                "it: files were deleted. Restore the checkpoint from a copy, or delete it to start anew."
+            )
+        return data
+
+    def _stores(self) -> tuple[tuple[str, str], ...]:
+        return tuple((name, builder.kind) for name, builder in sorted(self._spec.stores.items()))
