@@ -200,6 +200,28 @@ def test_files_of_attempts_that_were_never_committed_are_found(checkpoint: Check
     assert segments(checkpoint) == {"a"}
 
 
+def test_what_the_newest_manifest_names_is_kept_though_a_clock_was_wrong(checkpoint: Checkpoint) -> None:
+    for name in ("a", "b", "orphan"):
+        checkpoint.write_segment("0_0", name, b"", never)
+    ahead = dict(checkpoint.list_segments("0_0"))["b"] + 3_600_000
+    for epoch in range(1, 6):
+        write(checkpoint, epoch, {"0_0": entry("a", "b") if epoch == 5 else entry("a")}, planned_ms=ahead)
+    cleaner(checkpoint, retained=2).clean(5)
+    assert segments(checkpoint) == {"a", "b"}
+
+
+def test_a_driver_that_is_over_clears_nothing(checkpoint: Checkpoint) -> None:
+    for name in ("a", "b"):
+        checkpoint.write_segment("0_0", name, b"", never)
+    for epoch in range(1, 6):
+        write(checkpoint, epoch, {"0_0": entry("a" if epoch == 1 else "b")})
+    over = cleaner(checkpoint, retained=2)
+    checkpoint.take_generation()
+    checkpoint.take_generation()
+    assert over.clean(5) == 0
+    assert segments(checkpoint) == {"a", "b"}
+
+
 def test_at_most_a_bounded_number_of_files_is_deleted_in_one_epoch(checkpoint: Checkpoint) -> None:
     for epoch in range(1, 701):
         checkpoint.write_segment("0_0", f"s{epoch}", b"", never)

@@ -19,7 +19,7 @@ from penstock.host.spark.failures import QueryFailedError, failure_in
 from penstock.state.segment_log import log_from_json
 from tests.spark.crashes import Crashes, KilledError
 from tests.spark.inline import InlineQuery
-from tests.spark.support import SparkRunner, lines
+from tests.spark.support import InputRecord, SparkRunner, lines
 from tests.spark.test_topologies import TEXT, final, number, random_lines, word_count
 from tests.support.brokers import RunningBroker
 
@@ -165,3 +165,30 @@ def test_an_epoch_with_an_error_in_a_later_level_writes_nothing(
     assert "ValueError: three" in "\n".join(failure[0].__notes__)
     assert spark_runner.read(topics[1]) == []
     assert Checkpoint(config.checkpoint_directory()).last_epoch() == 0
+
+
+def failing_in_the_first_level(source_topic: str, target: str) -> Topology:
+    def fail(value: str) -> str:
+        if value == "wrong":
+            raise ValueError("wrong")
+        return value
+
+    builder = StreamsBuilder()
+    words = builder.stream(source_topic, consumed=TEXT).map_values(fail).group_by(lambda _, value: value)
+    words.count(materialized=Materialized.as_("counts")).to_stream().map_values(str).to(target)
+    return builder.build()
+
+
+def test_an_error_is_told_and_not_that_later_levels_lack_what_the_failed_task_would_have_sent(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    values = {"default.key.serde": TEXT.key_serde, "default.value.serde": TEXT.key_serde}
+    config = spark_runner.config(application, values)
+    words = [InputRecord(None, word.encode(), 1_000, n % 3) for n, word in enumerate("abcdefghi")]
+    spark_runner.write(topics[0], [*words, InputRecord(None, b"wrong", 1_000, 1)])
+    query = InlineQuery(failing_in_the_first_level(*topics), config, spark_runner.admin)
+    with pytest.raises(QueryFailedError) as caught:
+        query.run_to_end()
+    failure = failure_in(str(caught.value))
+    assert failure is not None
+    assert "ValueError: wrong" in "\n".join(failure[0].__notes__)

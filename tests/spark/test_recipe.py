@@ -188,3 +188,9 @@ def test_what_cannot_be_pickled_is_an_error_at_start(tmp_path: Path) -> None:
         topology = Topology().add_source("s", "in").add_processor("p", lambda: Holding(file), "s")
         with pytest.raises(StreamsError, match=r"cannot be sent to Spark's workers: .*such as a connection"):
             dump_recipe(recipe_of(topology.add_sink("k", "out", "p"), tmp_path))
+
+
+def test_a_process_keeps_the_recipes_of_several_queries(tmp_path: Path) -> None:
+    recipes = [dump_recipe(recipe_of(word_count("in", f"out{number}"), tmp_path)) for number in range(4)]
+    loaded = [load_recipe(each) for each in recipes]
+    assert [load_recipe(each) for each in recipes] == loaded

@@ -201,3 +201,11 @@ class TestCheckpointLock:
                 pass
         with second:
             pass
+
+    def test_what_is_held_stays_held_where_it_is_asked_for_again(self, tmp_path: Path) -> None:
+        checkpoint = Checkpoint(str(tmp_path))
+        with CheckpointLock(checkpoint, None, "app") as running:
+            with pytest.raises(LockError):
+                running.acquire()
+            with pytest.raises(LockError):
+                CheckpointLock(checkpoint, None, "app").acquire()

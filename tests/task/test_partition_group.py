@@ -85,6 +85,20 @@ def test_what_waits_is_given_up_as_it_came_without_what_was_dropped() -> None:
     assert task.checkpoint().partition_times == {}
 
 
+def test_what_waits_is_kept_whole_where_offsets_of_a_lane_begin_anew() -> None:
+    topology = Topology()
+    topology.add_source("A", "a", timestamp_extractor=lambda record, _: -1 if record.value == "drop" else 10)
+    topology.add_source("B", "b")
+    topology.add_sink("K", "out", "A", "B")
+    task = task_of(topology)
+    task.add_records("a", 0, batch_of(("k", "u", 1), ("k", "drop", 1), ("k", "v", 2), first_offset=7), 3)
+    task.add_records("a", 0, batch_of(("k", "x", 3), ("k", "drop", 4), ("k", "y", 5)), 3)
+    task.process(InputWait((), frozenset([TopicPartition("b", 0)])))
+    ((_, _, batch),), _ = task.give_up_buffered()
+    assert batch.values == [b"u", b"v", b"x", b"y"]
+    assert batch.offsets.tolist() == [7, 9, 0, 2]
+
+
 def test_a_task_waits_for_an_empty_partition_as_long_as_it_may_idle() -> None:
     a, b = TopicPartition("a", 0), TopicPartition("b", 0)
     wait = InputWait((a, b), frozenset(), 100)

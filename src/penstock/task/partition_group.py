@@ -168,7 +168,7 @@ class PartitionGroup:
             if count:
                 free.append((lane, batch.slice(0, count)))
             if count < len(batch):
-                rows = np.searchsorted(came[lane].offsets, batch.offsets[count:])
+                rows = _places(batch.offsets, came[lane].offsets)[count:]
                 self._queues[lane] = [came[lane].take(rows)]
         return free
 
@@ -259,3 +259,12 @@ class PartitionGroup:
             return result
         self._count_dropped(self._sources[partition.topic].name, len(batch) - len(kept))
         return result.take(kept)
+
+
+def _places(offsets: Int64Array, among: Int64Array) -> Int64Array:
+    """Return the places of `offsets` in `among`, which has them in this order and others between. Neither need ascend:
+    records that wait over a change of the topology come from lanes that begin their offsets anew."""
+    if len(offsets) == len(among):
+        return np.arange(len(offsets), dtype=np.int64)
+    left = enumerate(among.tolist())
+    return np.array([next(place for place, offset in left if offset == each) for each in offsets.tolist()], np.int64)

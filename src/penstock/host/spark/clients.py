@@ -8,22 +8,22 @@ from functools import lru_cache
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.consumer import ConfluentFetcher
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
-from penstock.host.spark.recipe import Recipe
+from penstock.host.spark.recipe import RECIPES_AT_HAND, Recipe
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=RECIPES_AT_HAND)
 def open_fetcher(recipe: Recipe) -> ConfluentFetcher:
     """Return the fetcher of this process for `recipe`."""
     return ConfluentFetcher(recipe.config)
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=RECIPES_AT_HAND)
 def open_admin(recipe: Recipe) -> ConfluentAdmin:
     """Return the admin client of this process for `recipe`."""
     return ConfluentAdmin(recipe.config)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=RECIPES_AT_HAND)
 def open_checkpoint(uri: str) -> Checkpoint:
     """Return the checkpoint at `uri`, opened once a process."""
     return Checkpoint(uri)

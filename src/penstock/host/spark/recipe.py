@@ -170,7 +170,11 @@ def of_run(program: Recipe, run: Recipe) -> Recipe:
     )
 
 
-@lru_cache(maxsize=2)
+RECIPES_AT_HAND = 16
+"""Recipes that a process keeps what belongs to them for: the queries of named topologies share the workers."""
+
+
+@lru_cache(maxsize=RECIPES_AT_HAND)
 def load_in_worker(data: bytes) -> Any:
     """Return what `dump_for_workers` wrote; unpickled once a process."""
     loaded: tuple[list[str], bytes] = cloudpickle.loads(data)

@@ -6,7 +6,9 @@ the next is named by none after: so what an expired manifest names and the next 
 may name again what an earlier one had given up: a task comes back to a number that it had, or begins anew and commits
 the same, which makes the same segment. Files of carried rows serve one epoch: large ones are kept for fewer epochs.
 Files of attempts that never came into a manifest are found by looking at the directory of one task an epoch: what is
-older than the oldest retained manifest and not named by it.
+older than the oldest retained manifest, and named neither by it nor by the newest, for the clocks that say how old it
+is may be wrong. A driver that another one has taken over from clears nothing: it does not know what the next life has
+taken back.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ class Cleaner:
         """Take what to clear; nothing is looked at yet."""
         self._checkpoint = checkpoint
         self._query_id = recipe.query_id
+        self._generation = recipe.generation
         self._retained: int = recipe.config["penstock.manifests.retained"]
         self._start_epoch = recipe.start_epoch
         self._tasks: list[str] | None = None
@@ -45,6 +48,8 @@ class Cleaner:
 
     def clean(self, epoch: int) -> int:
         """Clear what the commit of `epoch` made superfluous; return the number of files deleted."""
+        if self._checkpoint.read_generation() > self._generation:
+            return 0
         deleted = self._drop_carried(epoch - _CARRIED_RETAINED)
         keep_from = epoch - self._retained + 1
         if keep_from <= 1:
@@ -57,7 +62,8 @@ class Cleaner:
             deleted += self._expire(self._oldest, epoch)
             self._oldest += 1
         if deleted < _DELETIONS and self._tasks:
-            deleted += self._sweep(self._tasks[epoch % len(self._tasks)], self._oldest, _DELETIONS - deleted)
+            task = self._tasks[epoch % len(self._tasks)]
+            deleted += self._sweep(task, self._read(self._oldest), self._read(epoch), _DELETIONS - deleted)
         return deleted
 
     def _drop_carried(self, epoch: int) -> int:
@@ -94,12 +100,11 @@ class Cleaner:
         self._named_to = newest
         return self._named
 
-    def _sweep(self, task: str, oldest: int, most: int) -> int:
-        manifest = self._read(oldest)
-        if manifest is None:
+    def _sweep(self, task: str, oldest: Manifest | None, newest: Manifest | None, most: int) -> int:
+        if oldest is None or newest is None:
             return 0
-        named = {segment for owner, segment in manifest.segments() if owner == task}
-        old = manifest.planned_ms - _MARGIN_MS
+        named = {segment for owner, segment in oldest.segments() | newest.segments() if owner == task}
+        old = oldest.planned_ms - _MARGIN_MS
         orphans = [
             name for name, written in self._checkpoint.list_segments(task) if written < old and name not in named
         ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Self
 
@@ -37,12 +38,10 @@ class CheckpointLock:
 
     def acquire(self) -> None:
         """Take the locks; raises LockError, with none of them taken, where another program has one."""
-        try:
-            for directory in self._directories:
-                self._held.append(self._locked(directory))
-        except BaseException:
-            self.release()
-            raise
+        with ExitStack() as taken:
+            held = [taken.enter_context(self._locked(directory)) for directory in self._directories]
+            taken.pop_all()
+        self._held += held
 
     def release(self) -> None:
         """Give the locks up; harmless when they are not held."""

@@ -19,7 +19,7 @@ from penstock.exception_handlers import (
     Response,
     Result,
 )
-from penstock.host.spark.recipe import Recipe
+from penstock.host.spark.recipe import RECIPES_AT_HAND, Recipe
 from penstock.plan.subtopology import SinkSpec, TaskId
 from penstock.record import RecordBatch
 from penstock.task.record_collector import RecordCollector
@@ -82,7 +82,7 @@ class RefusedRecords:
         ]
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=RECIPES_AT_HAND)
 def _handler(recipe: Recipe) -> ProductionExceptionHandler:
     handler: ProductionExceptionHandler = recipe.config["production.exception.handler"]
     handler.configure(recipe.config)

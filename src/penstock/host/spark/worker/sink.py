@@ -104,10 +104,11 @@ class EpochSink(DataSourceStreamArrowWriter):
 
 
 def _write(recipe: Recipe, rows: list[Row]) -> PartitionCommit:
+    failures = [row for row in rows if row.kind == FAILURE]
+    if failures:
+        return PartitionCommit(failure=min(failures, key=lambda row: row.lane).batch)
     result = PartitionCommit()
     for row in rows:
-        if row.kind == FAILURE:
-            return PartitionCommit(failure=row.batch)
         if row.kind == HEAD:
             result.reports.append(row.batch)
         elif row.kind == CONTROL:

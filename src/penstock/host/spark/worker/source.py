@@ -108,7 +108,7 @@ class EpochReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, EpochPartition)
         prepare_worker()
         recipe = load_recipe(self._recipe)
-        rows = ended_by_failure(recipe, _partition_rows(recipe, partition))
+        rows = ended_by_failure(recipe, 0, _partition_rows(recipe, partition))
         return write_rows(rows, recipe.placement.partitions_after(0))
 
     def _plan(self) -> Planning:

@@ -64,7 +64,7 @@ def run_level(recipe: bytes, level: int, frames: Iterable[pa.RecordBatch]) -> It
     """Run the tasks of `level` whose control rows are in `frames`; yield the rows for what comes after."""
     prepare_worker()
     loaded = load_recipe(recipe)
-    rows = ended_by_failure(loaded, _level_rows(loaded, level, read_rows(frames)))
+    rows = ended_by_failure(loaded, level, _level_rows(loaded, level, read_rows(frames)))
     yield from write_rows(rows, loaded.placement.partitions_after(level))
 
 
@@ -158,9 +158,10 @@ class _TaskFailedError(StreamsError):
         self.printed = printed
 
 
-def ended_by_failure(recipe: Recipe, rows: Iterator[Row]) -> Iterator[Row]:
+def ended_by_failure(recipe: Recipe, level: int, rows: Iterator[Row]) -> Iterator[Row]:
     """Yield `rows`; if they end with an error that another attempt would meet again, tell every sink partition, so that
-    none writes.
+    none writes. The lane of such a row is the `level`: later levels, which then lack rows, fail too, and the first
+    failure is the one to be told.
 
     Raises QueryFailedError for an error of a broker: the next attempt may find it back.
     """
@@ -175,4 +176,4 @@ def ended_by_failure(recipe: Recipe, rows: Iterator[Row]) -> Iterator[Row]:
             raise QueryFailedError(failure) from error
         placement = recipe.placement
         for partition in range(placement.sink_partitions):
-            yield Row(FAILURE, placement.sink_level, partition, 0, 0, failure)
+            yield Row(FAILURE, placement.sink_level, partition, level, 0, failure)
