@@ -192,3 +192,16 @@ def test_an_error_is_told_and_not_that_later_levels_lack_what_the_failed_task_wo
     failure = failure_in(str(caught.value))
     assert failure is not None
     assert "ValueError: wrong" in "\n".join(failure[0].__notes__)
+
+
+def test_an_application_that_is_reset_begins_anew_in_processes_that_knew_it(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    config = spark_runner.config(application)
+    spark_runner.write(topics[0], lines(["a b", "b"], partitions=3))
+    query = InlineQuery(word_count(*topics), config, spark_runner.admin)
+    query.run_to_end()
+    Checkpoint(config.checkpoint_directory()).delete()
+    query.restart()
+    query.run_to_end()
+    assert {key: number(value[8:]) for key, value in spark_runner.store(config, "counts").items()} == {b"a": 1, b"b": 2}

@@ -134,6 +134,19 @@ def test_the_state_of_a_removed_store_is_dropped_by_name(
     assert counts(spark_runner, config, "other") == {"a": 1}
 
 
+def test_a_store_without_a_commit_is_dropped_and_the_topics_are_read_from_where_they_were_begun(
+    on_one_broker: None, spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    config = spark_runner.config(application)
+    InlineQuery(counting(*topics, "counts", "other"), config, spark_runner.admin)
+    query = InlineQuery(counting(*topics, "counts"), config, spark_runner.admin)
+    savepoints.drop(config, "other")
+    spark_runner.write(topics[0], lines(["a b"]))
+    query.restart()
+    query.run_to_end()
+    assert counts(spark_runner, config, "counts") == {"a": 1, "b": 1}
+
+
 def test_diff_says_what_a_change_means_before_it_runs(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:

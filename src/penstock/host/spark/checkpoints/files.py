@@ -140,10 +140,13 @@ class Files:
             return
         directory, _, _ = target.rpartition("/")
         if directory not in self._made:
-            self._files.create_dir(directory, recursive=True)
-            self._made.add(directory)
+            self._make(directory)
         temporary = f"{directory}/.{uuid.uuid4().hex}.tmp"
-        self._write_whole(temporary, data)
+        try:
+            self._write_whole(temporary, data)
+        except FileNotFoundError:  # another process has deleted the directory since it was made
+            self._make(directory)
+            self._write_whole(temporary, data)
         if before_rename is not None:
             before_rename()
         if self._is_local or self._files.get_file_info(target).type == fs.FileType.NotFound:
@@ -167,6 +170,10 @@ class Files:
         """Delete all that is in the directory."""
         self._made.clear()
         self._files.delete_dir_contents(self._root, missing_dir_ok=True)
+
+    def _make(self, directory: str) -> None:
+        self._files.create_dir(directory, recursive=True)
+        self._made.add(directory)
 
     def _replace(self, temporary: str, target: str) -> None:
         beside = _beside(target)

@@ -243,13 +243,16 @@ def drop(checkpoint: Checkpoint, store: str) -> None:
     query_id = uuid.uuid4().hex
     dropped = set(metadata.removed[store].holders(store))
     removed = {holder: entry for holder, entry in last.removed.items() if holder not in dropped}
-    manifest = replace(last, query_id=query_id, epoch=last.epoch + 1, removed=removed, input={}, printed="")
+    begin = {**metadata.begin, **last.offsets}  # before the first commit nobody has said how far topics are read
+    manifest = replace(
+        last, query_id=query_id, epoch=last.epoch + 1, offsets=begin, removed=removed, input={}, printed=""
+    )
     checkpoint.write_manifest(manifest, lambda: None)
     checkpoint.write_metadata(
         replace(
             metadata,
             query_id=query_id,
-            begin=last.offsets,
+            begin=begin,
             start_epoch=manifest.epoch,
             start_ms=last.planned_ms,
             removed={name: kept for name, kept in metadata.removed.items() if name != store},
