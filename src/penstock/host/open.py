@@ -1,4 +1,4 @@
-"""Opens hosts by name: the one place where a module is imported by its name, so that nobody needs the packages of all.
+"""Opens hosts by name: their modules are imported by name, so that nobody needs the packages of all.
 
 `KafkaStreams` gives `penstock.host`; a host that is not installed is told by the name of what is missing.
 """
