@@ -292,6 +292,27 @@ def test_rows_on_their_way_are_handed_to_the_next_life(
     assert {key.decode(): value[8:].decode() for key, value in found.items()} == expected
 
 
+def test_rows_on_their_way_to_a_topic_that_is_no_longer_read_are_told(
+    on_one_broker: None,
+    spark_runner: SparkRunner,
+    application: str,
+    unique_name: Callable[[str], str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    topics = [unique_name(name) for name in ("orders", "customers", "out")]
+    spark_runner.create_topics(dict.fromkeys(topics, 1))
+    config = spark_runner.config(application)
+    query = InlineQuery(orders(*topics), config, spark_runner.admin)
+    spark_runner.write(topics[1], [InputRecord(b"c1", b"name", 1_000)])
+    query.run_to_end()
+    spark_runner.write(topics[0], [InputRecord(b"o1", b"c1", 2_000)])
+    assert query.epoch()
+    assert any(entry.carried for entry in spark_runner.manifest(config).tasks.values())
+    query.change(counting(topics[0], topics[2], "counts"))
+    assert "1 records of topic" in caplog.text
+    assert "left behind" in caplog.text
+
+
 @pytest.mark.parametrize("point", crashpoints.LIFE_POINTS)
 def test_a_change_that_falls_at_any_line_has_happened_or_not(
     on_one_broker: None,

@@ -7,7 +7,9 @@ attempt after a crash writes the same.
 
 from __future__ import annotations
 
+import logging
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -43,6 +45,8 @@ from penstock.state.segments import (
 from penstock.task.checkpoint import TaskCheckpoint
 
 _K = TypeVar("_K")
+
+_log = logging.getLogger(__name__)
 
 
 def bring_over(
@@ -109,11 +113,22 @@ class Rows(NamedTuple):
 
 def hand_on_carried(source: Checkpoint, target: Checkpoint, last: Manifest, rows: Rows) -> dict[str, Mapping[str, Any]]:
     """Write the rows that the manifest `last` of `source` carried to the next epoch into `target`, each beside the task
-    that reads them now; return what the entries say of them. Rows of topics that are not read now are left behind."""
+    that reads them now; return what the entries say of them. Rows of topics that are not read now are left behind,
+    which is told."""
     found: dict[str, list[TaskInput]] = {}
+    left_behind: Counter[str] = Counter()
     for _, row in sorted(_carried_rows(source, last), key=lambda each: not each[0]):
+        if row.topic not in rows.now:
+            left_behind[row.topic] += len(row.batch)
         for part in _partitioned(row, rows):
             found.setdefault(rows.consumer(part.topic, part.partition), []).append(part)
+    for topic, count in sorted(left_behind.items()):
+        _log.warning(
+            "%d records of topic %s waited or were on their way from task to task, and the program does not read that "
+            "topic now: they are left behind. A repartition topic keeps its name where its operator is named.",
+            count,
+            topic,
+        )
     written: dict[str, Mapping[str, Any]] = {}
     for consumer, inputs in found.items():
         encoded = encode_carried(last.epoch + 1, (), inputs, rows.row_max_bytes)
