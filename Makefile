@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint crash chaos benchmarks coverage lock bootstrap clean
 BIN := .venv/bin
-JOBS ?= 2
+JOBS ?= 4
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -11,7 +11,7 @@ demo: bootstrap ## count the words of a real text on Spark, and watch the counts
 	@exec $(BIN)/penstock demo
 
 test: bootstrap ## run all tests, with a seeded sample of the crash tests
-	@exec $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
+	@PENSTOCK_BROKERS=$(BROKERS) exec $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 lint: ## ruff, mypy and the contract of the layers
 	@./scripts/bootstrap.sh --no-java

@@ -110,11 +110,11 @@ def test_a_read_begins_at_any_offset(broker: RunningBroker, topic: str) -> None:
 
 
 def test_a_waiting_consumer_gets_a_record_when_it_comes(broker: RunningBroker, topic: str) -> None:
-    client = consumer(broker, fetch_wait_max_ms=20_000)
+    client = consumer(broker, fetch_wait_max_ms=50_000)
     client.assign([TopicPartition(topic, 0, 0), TopicPartition(topic, 1, 0)])
     assert client.poll(0.5) is None
     produce(broker, topic, [b"late"], partition=1)
-    message = client.poll(10)
+    message = client.poll(40)
     client.close()
     assert message is not None
     assert (message.partition(), message.value()) == (1, b"late")

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 
 from penstock.host.spark import crashpoints
+from tests.spark.inline import InlineQuery
 
 
 class KilledError(BaseException):
@@ -27,3 +28,16 @@ class Crashes:
             self._left -= 1
             self.struck[name] += 1
             raise KilledError(f"{name} at epoch {epoch}")
+
+
+def run_to_end_over_kills(query: InlineQuery) -> None:
+    """Run `query` to the end of its inputs, by a new driver after each kill."""
+    killed = False
+    while True:
+        try:
+            if killed:
+                query.restart()  # which may finish an epoch, and be killed too
+            query.run_to_end()
+            return
+        except KilledError:
+            killed = True

@@ -19,7 +19,7 @@ from tests.spark.inline import InlineQuery
 from tests.spark.support import SparkRunner, lines
 from tests.spark.test_topologies import final, word_count
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.one_broker
 
 ROCKSDB = {"penstock.state.base": "rocksdb"}
 

@@ -31,8 +31,6 @@ from tests.spark.support import InputRecord, SparkRunner, lines
 from tests.spark.test_topologies import COUNT_OUT, STRING, TEXT, TEXT_OUT, final, number, random_lines
 from tests.support.brokers import RunningBroker
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 PAIRS = Grouped.with_(key_serde=STRING, value_serde=STRING)
 
 
@@ -515,6 +513,7 @@ def test_what_an_older_driver_commits_while_a_changed_program_is_prepared_is_not
 
 
 @pytest.mark.spark
+@pytest.mark.xdist_group("spark")
 def test_spark_finishes_such_an_epoch_too(
     spark_runner: SparkRunner,
     broker: RunningBroker,

@@ -21,7 +21,7 @@ from tests.spark.inline import InlineQuery
 from tests.spark.support import TIMEOUT_SECONDS, InputRecord, Listening, SparkRunner, wait_for
 from tests.support.brokers import ON_KAFKA
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.one_broker
 
 STRING = Serdes.string()
 TEXT = Consumed.with_(key_serde=STRING, value_serde=STRING)
@@ -276,6 +276,7 @@ def test_state_stands_in_the_way_of_more_tasks_but_not_of_more_topics(
 
 @EMBEDDED
 @pytest.mark.spark
+@pytest.mark.xdist_group("spark")
 def test_a_running_application_takes_up_new_topics_and_partitions(
     spark_runner: SparkRunner, application: str, prefix: str
 ) -> None:
@@ -296,6 +297,7 @@ def test_a_running_application_takes_up_new_topics_and_partitions(
 
 @EMBEDDED
 @pytest.mark.spark
+@pytest.mark.xdist_group("spark")
 def test_a_running_application_ends_when_a_topic_that_it_names_is_deleted(
     spark_runner: SparkRunner, application: str, prefix: str
 ) -> None:

@@ -17,6 +17,9 @@ CHECKED = {"penstock.determinism.check.epochs": 1}
 _calls: Iterator[int] = itertools.count()
 
 
+pytestmark = pytest.mark.one_broker
+
+
 @pytest.fixture
 def topics(spark_runner: SparkRunner, unique_name: Callable[[str], str]) -> tuple[str, str]:
     source, target = unique_name("in"), unique_name("out")

@@ -17,13 +17,11 @@ from penstock.errors import StreamsError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.failures import QueryFailedError, failure_in
 from penstock.state.segment_log import log_from_json
-from tests.spark.crashes import Crashes, KilledError
+from tests.spark.crashes import Crashes, run_to_end_over_kills
 from tests.spark.inline import InlineQuery
 from tests.spark.support import InputRecord, SparkRunner, lines
 from tests.spark.test_topologies import TEXT, final, number, random_lines, word_count
 from tests.support.brokers import RunningBroker
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 
 @pytest.fixture
@@ -52,12 +50,7 @@ def test_counts_are_exact_whatever_falls_when(
         texts = random_lines(seed * 100 + part, 20)
         expected.update(word for line in texts for word in line.split())
         spark_runner.write(topics[0], lines(texts, partitions=3))
-        while True:
-            try:
-                query.run_to_end()
-                break
-            except KilledError:
-                query.restart()
+        run_to_end_over_kills(query)
     assert sum(installed.struck.values()) >= 5
     store = spark_runner.store(config, "counts")
     assert {key.decode(): number(value[8:]) for key, value in store.items()} == expected

@@ -19,12 +19,12 @@ from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
 from penstock.host.spark.driver import SparkHost
 from penstock.host.spark.epochs import planning
 from penstock.host.spark.worker import sink, task_epoch, task_state
-from tests.spark.crashes import Crashes, KilledError
+from tests.spark.crashes import Crashes, run_to_end_over_kills
 from tests.spark.inline import InlineQuery
 from tests.spark.support import SparkRunner, lines
 from tests.spark.test_topologies import final, random_lines, word_count
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.one_broker
 
 
 @pytest.fixture
@@ -59,12 +59,7 @@ def test_counts_are_exact_with_a_checkpoint_elsewhere(
         expected.update(word for line in texts for word in line.split())
         spark_runner.write(topics[0], lines(texts, partitions=2))
         shutil.rmtree(Path(config["state.dir"]) / application / "bases", ignore_errors=True)
-        while True:
-            try:
-                query.run_to_end()
-                break
-            except KilledError:
-                query.restart()
+        run_to_end_over_kills(query)
     assert sum(crashes.struck.values()) >= 3
     assert final(spark_runner.read(topics[1])) == expected
     checkpoint = checkpoint_of(config)

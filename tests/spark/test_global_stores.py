@@ -46,8 +46,6 @@ from tests.spark.inline import InlineQuery
 from tests.spark.support import InputRecord, OutputRecord, SparkRunner
 from tests.support.brokers import ON_KAFKA
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 STRING, LONG = Serdes.string(), Serdes.long()
 TEXT = Consumed.with_(key_serde=STRING, value_serde=STRING)
 TEXT_OUT = Produced.with_(key_serde=STRING, value_serde=STRING)
@@ -142,6 +140,7 @@ def test_streams_meet_a_global_table_as_in_the_test_driver(
 
 @EMBEDDED
 @pytest.mark.spark
+@pytest.mark.xdist_group("spark")
 def test_workers_of_spark_share_the_global_table_of_their_machine(
     spark_runner: SparkRunner, application: str, prefix: str
 ) -> None:

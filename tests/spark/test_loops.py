@@ -15,11 +15,9 @@ from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.failures import QueryFailedError, failure_in
 from penstock.plan.partitioning import partition_for
 from penstock.testing import TopologyTestDriver
-from tests.spark.crashes import Crashes, KilledError
+from tests.spark.crashes import Crashes, run_to_end_over_kills
 from tests.spark.inline import InlineQuery
 from tests.spark.support import InputRecord, OutputRecord, SparkRunner, lines
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 STRING = Serdes.string()
 TEXT = Consumed.with_(key_serde=STRING, value_serde=STRING)
@@ -96,16 +94,6 @@ def topics(spark_runner: SparkRunner, unique_name: Callable[[str], str]) -> tupl
     return names
 
 
-def through_all(query: InlineQuery) -> None:
-    """Run to the end, a new driver after each crash."""
-    while True:
-        try:
-            query.run_to_end()
-            return
-        except KilledError:
-            query.restart()
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_a_join_by_foreign_key_is_exact_whatever_falls_when(
     spark_runner: SparkRunner,
@@ -125,7 +113,7 @@ def test_a_join_by_foreign_key_is_exact_whatever_falls_when(
         left, right = changes(chosen, orders, customers, 60)
         spark_runner.write(topics[0], records(left, LEFT, 1_000 * part))
         spark_runner.write(topics[1], records(right, RIGHT, 1_000 * part))
-        through_all(query)
+        run_to_end_over_kills(query)
     assert sum(installed.struck.values()) >= 3
     expected = expected_join(orders, customers)
     assert living(spark_runner.read(topics[2])) == expected
@@ -216,6 +204,7 @@ def test_a_subtopology_that_feeds_itself_gives_what_the_test_driver_gives(
 
 
 @pytest.mark.spark
+@pytest.mark.xdist_group("spark")
 def test_a_join_by_foreign_key_runs_to_its_end_on_spark(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str, str]
 ) -> None:

@@ -14,7 +14,7 @@ from penstock import StreamsBuilder, Topology
 from penstock.client.api import NewTopic
 from penstock.exception_handlers import ErrorHandlerContext, ProducerRecord, ProductionExceptionHandler, Response
 from penstock.host.spark.failures import QueryFailedError, failure_in
-from tests.spark.crashes import Crashes, KilledError
+from tests.spark.crashes import Crashes, run_to_end_over_kills
 from tests.spark.inline import InlineQuery
 from tests.spark.support import SparkRunner, lines
 from tests.spark.test_topologies import TEXT, TEXT_OUT
@@ -76,18 +76,6 @@ def test_a_handler_may_go_on_without_the_record(
     assert [record.value for record in spark_runner.read(target)] == [b"A", b"C", b"D"]
     expected = f"0_0 KSTREAM-SINK-0000000002 {target} 5000 RecordTooLargeError"
     assert [record.value for record in spark_runner.read(letters)] == [expected.encode()]
-
-
-def run_to_end_over_kills(query: InlineQuery) -> None:
-    killed = False
-    while True:
-        try:
-            if killed:
-                query.restart()  # which may finish an epoch, and be killed too
-            query.run_to_end()
-            return
-        except KilledError:
-            killed = True
 
 
 @pytest.mark.parametrize("seed", range(3))

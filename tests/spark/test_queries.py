@@ -24,7 +24,7 @@ from tests.spark.inline import InlineQuery
 from tests.spark.support import SparkRunner, lines
 from tests.spark.test_topologies import word_count
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.one_broker
 
 KEY_VALUE = QueryableStoreTypes.key_value_store()
 COUNTS = StoreQueryParameters.from_name_and_type("counts", KEY_VALUE)

@@ -16,7 +16,7 @@ from tests.spark.inline import InlineQuery
 from tests.spark.support import InputRecord, SparkRunner
 from tests.support.commands import Ended
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.one_broker
 
 PROGRAM = """
 from penstock import Grouped, Materialized, Serdes, Stores, StreamsBuilder, TimeWindows

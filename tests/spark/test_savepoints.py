@@ -41,7 +41,7 @@ from tests.spark.test_changes import counting, counts, removed
 from tests.spark.test_topologies import STRING, TEXT, TEXT_OUT, final
 from tests.support.brokers import RunningBroker
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.one_broker
 
 
 @pytest.fixture(autouse=True)

@@ -33,7 +33,7 @@ from tests.spark.inline import InlineQuery
 from tests.spark.support import InputRecord, SparkRunner, wait_for
 from tests.spark.test_state_queries import RECORDS, config, every_kind, source
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.one_broker, pytest.mark.xdist_group("spark")]
 
 __all__ = ["config", "source"]  # fixtures
 

@@ -53,7 +53,7 @@ from penstock.testing import TopologyTestDriver
 from tests.spark.inline import InlineQuery
 from tests.spark.support import InputRecord, SparkRunner
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.one_broker
 
 STRING = Serdes.string()
 TEXT = Consumed.with_(key_serde=STRING, value_serde=STRING)

@@ -32,12 +32,12 @@ from penstock import (
 from penstock.plan.partitioning import partition_for
 from penstock.record import ConsumerRecord
 from penstock.testing import TopologyTestDriver
-from tests.spark.crashes import Crashes, KilledError
+from tests.spark.crashes import Crashes, run_to_end_over_kills
 from tests.spark.inline import InlineQuery
 from tests.spark.support import InputRecord, SparkRunner
 from tests.support.brokers import RunningBroker
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.one_broker
 
 STRING = Serdes.string()
 TEXT_OUT = Produced.with_(key_serde=STRING, value_serde=STRING)
@@ -136,12 +136,7 @@ def test_two_years_against_two_days_give_what_the_test_driver_gives(
     config = spark_runner.config(application, {"penstock.batch.max.bytes": 1024, "penstock.held.max.bytes": held_bytes})
     query = InlineQuery(years_and_days(prefix), config, spark_runner.admin)
     crashes(seed, 0.01, 3)
-    while True:
-        try:
-            query.run_to_end()
-            break
-        except KilledError:
-            query.restart()
+    run_to_end_over_kills(query)
     assert query.epochs > 8
     found = output_by_key(spark_runner, prefix)
     if broker.kind != "kafka":  # without transactions an epoch that is run again writes again

@@ -7,6 +7,7 @@ its own: the fixture `unique_name` gives names.
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -65,6 +66,15 @@ def broker(request: pytest.FixtureRequest) -> RunningBroker:
     fixture = "embedded_broker" if kind == "embedded" else "real_kafka"
     running: BrokerProcess | RealKafka = request.getfixturevalue(fixture)
     return RunningBroker(kind, running.bootstrap_servers)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave Kafka out of tests that show nothing of brokers, unless PENSTOCK_BROKERS is `all`."""
+    if os.environ.get("PENSTOCK_BROKERS") == "all":
+        return
+    left_out = [item for item in items if item.get_closest_marker("one_broker") and item.get_closest_marker("kafka")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
 
 
 _numbers = itertools.count()
