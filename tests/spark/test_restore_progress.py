@@ -37,7 +37,7 @@ def test_a_rebuild_that_takes_long_is_told_until_it_ends(
     rebuild = progress(checkpoint)
     clock.advance(10_000)
     rebuild.restored(40)
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, logger="penstock"):
         watch.look(GENERATION, EPOCH - 1)
         assert watch.snapshot() == {"0_1": (40, 100)}
         clock.advance(10_000)
