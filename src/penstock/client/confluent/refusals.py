@@ -99,6 +99,9 @@ class Reports:
         if error is not None:
             self._failed.append((error, message))
 
+    def __len__(self) -> int:
+        return len(self._failed)
+
     def clear(self) -> None:
         """Forget all reports."""
         self._failed.clear()

@@ -274,7 +274,15 @@ class TransactionalWriter:
             lambda: producer.send_offsets_to_transaction([marker], self._reader_group(), connection.timeout),
         )
         self._before_commit(epoch)
+        self._wait_for_reports(connection, producer)
         _until(connection.timeout, lambda: producer.commit_transaction(connection.timeout))
+
+    def _wait_for_reports(self, connection: Connection, producer: Producer) -> None:
+        """Wait until brokers have taken every record or refused one. A commit would wait out its time for those behind
+        a record that is refused, which nobody sends any more."""
+        deadline = time.monotonic() + connection.timeout
+        while producer.flush(_REPORT_SECONDS) and not self._reports and time.monotonic() < deadline:
+            pass
 
     def _reader_group(self) -> object:
         assert self._reader is not None
