@@ -11,11 +11,9 @@ from __future__ import annotations
 import hashlib
 import os
 import py_compile
-import site
 import sys
-import sysconfig
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory, gettempdir
 from types import ModuleType
@@ -25,11 +23,10 @@ from pyspark import SparkContext
 import penstock
 from penstock.errors import StreamsError
 from penstock.host.spark.session import is_local
+from penstock.host.spark.user_modules import source_of, user_modules
 
 MAXIMUM_BYTES = 64 * 1024 * 1024
 """Most bytes of the files that are sent."""
-
-_OF_SPARK = frozenset(("pyspark", "py4j"))
 
 _NEVER_STALE = py_compile.PycInvalidationMode.UNCHECKED_HASH
 
@@ -64,14 +61,12 @@ def _files_of_program(modules: Iterable[object]) -> dict[str, Path]:
     """Return the files of the modules that are installed nowhere, by their names in the archive."""
     files: dict[str, Path] = {}
     packages: set[str] = set()
-    for module in modules:
-        if not isinstance(module, ModuleType):
-            continue  # some libraries put objects of their own into sys.modules
+    for module in user_modules(modules):
         top = module.__name__.partition(".")[0]
-        if top in packages or top in _OF_SPARK or module.__name__ == "__main__" or not _is_users(module):
+        if top in packages:
             continue
         root = sys.modules.get(top)
-        if root is not None and _source(root) is not None:
+        if root is not None and source_of(root) is not None:
             packages.add(top)
             files.update(_files_of(root))
         else:
@@ -79,34 +74,16 @@ def _files_of_program(modules: Iterable[object]) -> dict[str, Path]:
     return files
 
 
-def _is_users(module: ModuleType) -> bool:
-    path = _source(module)
-    return path is not None and not any(path.is_relative_to(place) for place in _installed())
-
-
-def _installed() -> Iterator[Path]:
-    paths = sysconfig.get_paths()
-    places = (paths["stdlib"], paths["platstdlib"], paths["purelib"], paths["platlib"], site.getusersitepackages())
-    yield from (Path(place).resolve() for place in (*places, *site.getsitepackages()))
-
-
-def _source(module: ModuleType) -> Path | None:
-    """Return the file of `module` if it is Python in a file of its own, not in an archive."""
-    name = vars(module).get("__file__")
-    path = Path(name).resolve() if isinstance(name, str) and name.endswith(".py") else None
-    return path if path is not None and path.is_file() else None
-
-
 def _files_of(module: ModuleType) -> dict[str, Path]:
     """Return all files of a package, or the one of a module, by their names in the archive."""
-    path = _source(module)
+    path = source_of(module)
     if path is None or path.name != "__init__.py":
         return _file_of(module)
     return {f"{module.__name__}/{each.relative_to(path.parent)}": each for each in path.parent.rglob("*.py")}
 
 
 def _file_of(module: ModuleType) -> dict[str, Path]:
-    path = _source(module)
+    path = source_of(module)
     if path is None:
         return {}
     name = module.__name__.replace(".", "/")

@@ -18,12 +18,13 @@ from penstock.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2, StreamsConfig, warn_
 from penstock.errors import ConfigError, IncompatibleCheckpointError, StreamsError
 from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
 from penstock.host.spark.checkpoints import lives
-from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata, plan_digest
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.evolution import Evolution, evolve
 from penstock.host.spark.checkpoints.manifests import last_manifest
 from penstock.host.spark.offset_resets import offset_resets, reset_offsets
 from penstock.host.spark.placement import Placement, external_sink_topics, place, resolve_patterns, shape
-from penstock.host.spark.recipe import Recipe, dump_program
+from penstock.host.spark.programs import StoredProgram, dump_program
+from penstock.host.spark.recipe import Recipe
 from penstock.host.spark.transactions import commits_topic
 from penstock.plan.partition_grouper import configured_grouper
 from penstock.plan.subtopology import BuiltTopology
@@ -99,7 +100,7 @@ def prepare(
     recipe = Recipe(config, topology, placement, partitions, {}, *run)
     program = dump_program(recipe)
     if metadata is not None:
-        earlier = lives.unfinished(checkpoint, metadata, recipe, plan_digest(program))
+        earlier = lives.unfinished(checkpoint, metadata, recipe, program.digest)
         if earlier is not None:
             return Prepared(earlier, guarantee, last_manifest(checkpoint, metadata), {}, finishes=True)
     if transactional:
@@ -130,7 +131,7 @@ def _new_life(
     recipe: Recipe,
     evolution: Evolution | None,
     begin: Mapping[str, list[int]],
-    program: bytes,
+    program: StoredProgram,
 ) -> Metadata:
     """Make the checkpoint, or go over to the next life of it, and say what that means."""
     now = shape(recipe.topology, recipe.placement)

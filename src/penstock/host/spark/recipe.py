@@ -1,25 +1,26 @@
 """The recipe: all that the processes of one run of one application need to know, pickled once by the driver.
 
 It goes to source, stages and sink as bytes inside their own pickles (never as an option of Spark: options are shown in
-plans and may hold secrets). Functions of the user's main module go by value (cloudpickle), those of importable modules
-by name; so the driver's module path goes along.
+plans and may hold secrets). Functions of the user's main module go by value, those of importable modules by name (see
+`pickling`); so the driver's module path goes along.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
 import cloudpickle
 
 from penstock.clock import Clock, SystemClock
-from penstock.config import KEYS, StreamsConfig
+from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.spark.offset_resets import offset_resets
+from penstock.host.spark.pickling import dump
 from penstock.host.spark.placement import Placement
 from penstock.plan.subtopology import BuiltTopology, SourceSpec, SubtopologySpec
 from penstock.record import TopicPartition
@@ -106,68 +107,14 @@ def load_recipe(data: bytes) -> Recipe:
 def dump_for_workers(value: Any) -> bytes:
     """Return `value` as bytes for `load_in_worker`; raises StreamsError where something of the user's cannot be
     pickled."""
-    paths = [os.path.abspath(path) for path in sys.path]  # an empty one is the working directory
     try:
-        return bytes(cloudpickle.dumps((paths, cloudpickle.dumps(value))))
+        return dump((module_path(), dump(value)))
     except Exception as error:  # whatever an object's own pickling raises
         raise StreamsError(
             f"The topology cannot be sent to Spark's workers: {error}. A function or serde refers to something that "
             "belongs to this process, such as a connection, a lock or a file: make it in `init` of a processor, or at "
             "its first use."
         ) from error
-
-
-_OF_THE_RUN = (
-    "bootstrap.servers",
-    "penstock.checkpoint.dir",
-    "penstock.poll.ms",
-    "penstock.spark.partitions",
-    "state.dir",
-)
-"""Keys that say where and how fast an application runs, not what it does."""
-
-
-def dump_program(recipe: Recipe) -> bytes:
-    """Return what `recipe` does, without what belongs to one run of it and without the settings of clients, which may
-    hold secrets; raises as `dump_recipe`."""
-    given = recipe.config.given()
-    config = {key: value for key, value in given.items() if key in KEYS and key not in _OF_THE_RUN}
-    # what the placement was made from is not needed again, and sets are pickled in another order by each process
-    topology = replace(recipe.topology, copartition_groups=())
-    return dump_recipe(
-        replace(
-            recipe,
-            config=StreamsConfig(config, environment={}),
-            topology=topology,
-            begin={},
-            checkpoint="",
-            checkpoint_id="",
-            query_id="",
-            generation=0,
-            control_directory="",
-            clock=SystemClock(),
-        )
-    )
-
-
-def load_program(data: bytes) -> Recipe:
-    """Return what `dump_program` wrote; `of_run` makes it complete. Raises whatever the unpickling of a user's object
-    raises."""
-    return load_recipe(data)
-
-
-def of_run(program: Recipe, run: Recipe) -> Recipe:
-    """Return what runs the program of one recipe in the place of another: with its clients, directories and clock."""
-    given = run.config.given()
-    surroundings = {key: value for key, value in given.items() if key not in KEYS or key in _OF_THE_RUN}
-    return replace(
-        program,
-        config=StreamsConfig({**program.config.given(), **surroundings}, environment={}),
-        checkpoint=run.checkpoint,
-        generation=run.generation,
-        control_directory=run.control_directory,
-        clock=run.clock,
-    )
 
 
 RECIPES_AT_HAND = 16
@@ -178,6 +125,16 @@ RECIPES_AT_HAND = 16
 def load_in_worker(data: bytes) -> Any:
     """Return what `dump_for_workers` wrote; unpickled once a process."""
     loaded: tuple[list[str], bytes] = cloudpickle.loads(data)
-    paths, inner = loaded
-    sys.path.extend(path for path in paths if path not in sys.path)
+    path, inner = loaded
+    extend_module_path(path)
     return cloudpickle.loads(inner)
+
+
+def module_path() -> list[str]:
+    """Return where this process finds modules."""
+    return [os.path.abspath(path) for path in sys.path]  # an empty one is the working directory
+
+
+def extend_module_path(path: Sequence[str]) -> None:
+    """Find modules there too, from now on."""
+    sys.path.extend(each for each in path if each not in sys.path)

@@ -3,7 +3,7 @@
     <penstock.checkpoint.dir>/
       spark/<query id>/     Spark's checkpoint of one query, a *life* of this checkpoint
       metadata              the life that runs, and what was fixed when it began (`Metadata`)
-      plans/<digest>        the programs of that life, as `plan_file` writes them
+      plans/<digest>        the programs of that life, as `programs` makes them
       generation            the number of the newest driver; who has a smaller one is a zombie
       lock                  held by the running driver (local file systems only)
       manifests/<epoch>     one an epoch: the head and the live segments of each task (`Manifest`); epoch 0 is empty and
@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from hashlib import blake2b
 from typing import Any
 
 import orjson
@@ -169,11 +168,6 @@ class Metadata:
     format: int = FORMAT
 
 
-def plan_digest(data: bytes) -> str:
-    """Return the digest under which a program is kept."""
-    return blake2b(data, digest_size=16).hexdigest()
-
-
 def removed_holder(store: str, partition: int) -> str:
     """Return the name under which a manifest and the directory of segments have a partition of a removed store."""
     return f"removed-{store}-{partition}"
@@ -258,11 +252,9 @@ class Checkpoint:
         """Return the program that was written under `digest`, None if it is not there."""
         return self._files.read(f"plans/{digest}")
 
-    def write_plan(self, data: bytes) -> str:
-        """Write a program; return its digest."""
-        digest = plan_digest(data)
+    def write_plan(self, digest: str, data: bytes) -> None:
+        """Write the program that has `digest`."""
         self._files.write(f"plans/{digest}", data)
-        return digest
 
     def read_generation(self) -> int:
         """Return the number of the newest driver, 0 before the first."""

@@ -25,7 +25,8 @@ from penstock.host.spark.checkpoints.evolution import Evolution
 from penstock.host.spark.checkpoints.manifests import last_manifest, planned_epoch
 from penstock.host.spark.checkpoints.rewriting import bring_over
 from penstock.host.spark.crashpoints import crash_point
-from penstock.host.spark.recipe import Recipe, load_program, of_run
+from penstock.host.spark.programs import StoredProgram, load_program, of_run
+from penstock.host.spark.recipe import Recipe
 from penstock.host.spark.transactions import transactional_writer
 
 
@@ -84,10 +85,14 @@ def _cannot_finish(checkpoint: Checkpoint, epoch: int, why: str) -> Incompatible
 
 
 def first_life(
-    checkpoint: Checkpoint, recipe: Recipe, shape: Mapping[str, Any], begin: Mapping[str, list[int]], program: bytes
+    checkpoint: Checkpoint,
+    recipe: Recipe,
+    shape: Mapping[str, Any],
+    begin: Mapping[str, list[int]],
+    program: StoredProgram,
 ) -> Metadata:
     """Make the checkpoint of a program that begins at `begin`."""
-    plan = checkpoint.write_plan(program)
+    checkpoint.write_plan(program.digest, program.data)
     metadata = Metadata(
         uuid.uuid4().hex,
         uuid.uuid4().hex,
@@ -96,17 +101,17 @@ def first_life(
         recipe.placement.partitions,
         recipe.placement.sink_partitions,
         shape,
-        plan,
+        program.digest,
         recipe.transactional,
     )
     checkpoint.write_metadata(metadata)
     return metadata
 
 
-def same_life(checkpoint: Checkpoint, metadata: Metadata, recipe: Recipe, program: bytes) -> Metadata:
+def same_life(checkpoint: Checkpoint, metadata: Metadata, recipe: Recipe, program: StoredProgram) -> Metadata:
     """Go on in the life of `metadata`, perhaps with other functions; from now on `program` finishes what it begins."""
-    plan = checkpoint.write_plan(program)
-    going_on = replace(metadata, plan=plan, transactional=recipe.transactional)
+    checkpoint.write_plan(program.digest, program.data)
+    going_on = replace(metadata, plan=program.digest, transactional=recipe.transactional)
     if going_on != metadata:
         checkpoint.write_metadata(going_on)
     return going_on
@@ -119,7 +124,7 @@ def next_life(
     evolution: Evolution,
     shape: Mapping[str, Any],
     begin: Mapping[str, list[int]],
-    program: bytes,
+    program: StoredProgram,
 ) -> Metadata:
     """Go over to a life with another shape, which takes over what the last manifest has.
 
@@ -151,7 +156,7 @@ def next_life(
         )
         checkpoint.write_manifest(manifest, lambda: crash_point("life.torn_manifest", start_epoch))
         crash_point("life.manifest", start_epoch)
-    plan = checkpoint.write_plan(program)
+    checkpoint.write_plan(program.digest, program.data)
     crash_point("life.plan", start_epoch)
     entered = replace(
         metadata,
@@ -160,7 +165,7 @@ def next_life(
         partitions=recipe.placement.partitions,
         sink_partitions=recipe.placement.sink_partitions,
         shape=shape,
-        plan=plan,
+        plan=program.digest,
         transactional=recipe.transactional,
         start_epoch=start_epoch,
         start_ms=last.planned_ms,

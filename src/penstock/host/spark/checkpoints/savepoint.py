@@ -26,7 +26,8 @@ from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Met
 from penstock.host.spark.checkpoints.manifests import last_manifest, planned_epoch
 from penstock.host.spark.checkpoints.rescaling import Rescaling, rescaled_shape, tasks_of, wanted_counts
 from penstock.host.spark.checkpoints.rewriting import Rows, hand_on_carried, read_clocks, with_clocks
-from penstock.host.spark.recipe import Recipe, load_program
+from penstock.host.spark.programs import load_program
+from penstock.host.spark.recipe import Recipe
 from penstock.record import TopicPartition
 
 _TRIES = 8
@@ -94,7 +95,7 @@ def take(checkpoint: Checkpoint, target: Checkpoint) -> SavepointDescription:
                 ) from error
     program = checkpoint.read_plan(metadata.plan)
     if program is not None:
-        target.write_plan(program)
+        target.write_plan(metadata.plan, program)
     target.write_manifest(manifest, lambda: None)
     target.write_metadata(metadata)
     target.write_savepoint(orjson.dumps({"taken_ms": SystemClock().milliseconds(), "epoch": manifest.epoch}))
@@ -157,7 +158,7 @@ def restore(
     checkpoint.write_manifest(replace(restored, tasks=tasks), lambda: None)
     program = savepoint.read_plan(metadata.plan)
     if program is not None:
-        checkpoint.write_plan(program)
+        checkpoint.write_plan(metadata.plan, program)
     entered = replace(
         metadata,
         checkpoint_id=uuid.uuid4().hex,

@@ -1,0 +1,133 @@
+"""Programs as a checkpoint keeps them, so that an epoch which one left half committed can be finished by it.
+
+Functions of the main module go by value. Those of the user's own modules are kept twice: by name, with digests of the
+sources, and by value. While the modules are what they were, names find them; where one was edited, or is gone, what
+they were is loaded. What pickle cannot keep by value (a lock in a module that a function refers to, for one) is told
+when the program starts; then an edit of a module makes the program one that cannot be loaded.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+import cloudpickle
+
+from penstock.clock import SystemClock
+from penstock.config import KEYS, StreamsConfig
+from penstock.errors import StreamsError
+from penstock.host.spark.pickling import ByValueError, dump_by_value
+from penstock.host.spark.recipe import Recipe, dump_recipe, extend_module_path, load_recipe, module_path
+from penstock.host.spark.user_modules import changed_modules, loaded_digests
+
+_log = logging.getLogger(__name__)
+
+_MOST_BYTES = 64 * 1024 * 1024
+"""Most bytes of a program by value: what is larger has data in its modules, which are not kept with each program."""
+
+_OF_THE_RUN = (
+    "bootstrap.servers",
+    "penstock.checkpoint.dir",
+    "penstock.poll.ms",
+    "penstock.spark.partitions",
+    "state.dir",
+)
+"""Keys that say where and how fast an application runs, not what it does."""
+
+
+@dataclass(frozen=True)
+class StoredProgram:
+    """A program as it is kept. digest: the same for equal programs, also by other processes; data: for
+    `load_program`."""
+
+    digest: str
+    data: bytes
+
+
+def dump_program(recipe: Recipe) -> StoredProgram:
+    """Return what `recipe` does, without what belongs to one run of it and without the settings of clients, which may
+    hold secrets; raises as `dump_recipe`."""
+    given = recipe.config.given()
+    config = {key: value for key, value in given.items() if key in KEYS and key not in _OF_THE_RUN}
+    # what the placement was made from is not needed again, and sets are pickled in another order by each process
+    topology = replace(recipe.topology, copartition_groups=())
+    program = replace(
+        recipe,
+        config=StreamsConfig(config, environment={}),
+        topology=topology,
+        begin={},
+        checkpoint="",
+        checkpoint_id="",
+        query_id="",
+        generation=0,
+        control_directory="",
+        clock=SystemClock(),
+    )
+    by_name, modules = dump_recipe(program), loaded_digests()
+    digest = blake2b(by_name, digest_size=16)
+    digest.update(repr(sorted(modules.items())).encode())
+    # classes by value have names drawn at random, so those bytes are not in the digest
+    by_value = _by_value(program, modules)
+    return StoredProgram(digest.hexdigest(), pickle.dumps((module_path(), by_name, modules, by_value)))
+
+
+def _by_value(program: Recipe, modules: Iterable[str]) -> bytes | None:
+    """Return `program` with all of `modules` by value; None, and a warning, where that cannot be."""
+    try:
+        data = dump_by_value(program, [sys.modules[name] for name in modules])
+    except ByValueError as error:
+        _warn_of_modules(f"Functions of {', '.join(error.modules) or 'its modules'} cannot be kept by value ({error})")
+        return None
+    if len(data) > _MOST_BYTES:
+        _warn_of_modules(f"The modules of this program have {len(data)} bytes of data, too many to be kept with it")
+        return None
+    return data
+
+
+def _warn_of_modules(why: str) -> None:
+    _log.warning(
+        "%s. If this program is killed in the midst of an epoch, its modules must be as they are now when the "
+        "application starts next; it says so then.",
+        why,
+    )
+
+
+def load_program(data: bytes) -> Recipe:
+    """Return what `dump_program` wrote; `of_run` makes it complete.
+
+    Raises StreamsError where modules have changed that are not kept, and whatever the unpickling of a user's object
+    raises.
+    """
+    path: list[str]
+    modules: Mapping[str, str]
+    path, by_name, modules, by_value = pickle.loads(data)
+    extend_module_path(path)
+    changed = changed_modules(modules)
+    if not changed:
+        return load_recipe(by_name)
+    if by_value is None:
+        raise StreamsError(
+            f"modules have changed since, or are missing: {', '.join(changed)}; its start said that they cannot be "
+            "kept in the checkpoint"
+        )
+    program = cloudpickle.loads(by_value)
+    assert isinstance(program, Recipe)
+    return program
+
+
+def of_run(program: Recipe, run: Recipe) -> Recipe:
+    """Return what runs the program of one recipe in the place of another: with its clients, directories and clock."""
+    given = run.config.given()
+    surroundings = {key: value for key, value in given.items() if key not in KEYS or key in _OF_THE_RUN}
+    return replace(
+        program,
+        config=StreamsConfig({**program.config.given(), **surroundings}, environment={}),
+        checkpoint=run.checkpoint,
+        generation=run.generation,
+        control_directory=run.control_directory,
+        clock=run.clock,
+    )

@@ -1,0 +1,98 @@
+"""The modules of the user's program: those that are loaded here and installed nowhere.
+
+They are sent to executors, and what they were is kept with a program that a later one may have to finish an epoch for.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import site
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from hashlib import blake2b
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from weakref import WeakKeyDictionary
+
+_NOT_USERS = frozenset(("__main__", "penstock", "pyspark", "py4j"))
+"""Packages that are not the user's, wherever they lie; functions of the main module are pickled by value anyway."""
+
+_digests: WeakKeyDictionary[ModuleType, tuple[ModuleSpec | None, str | None]] = WeakKeyDictionary()
+
+
+def user_modules(modules: Iterable[object]) -> Iterator[ModuleType]:
+    """Yield those of `modules` that are the user's; some libraries put objects that are none into sys.modules."""
+    for module in modules:
+        if isinstance(module, ModuleType) and _is_users(module):
+            yield module
+
+
+def source_of(module: ModuleType) -> Path | None:
+    """Return the file of `module` if it is Python in a file of its own, not in an archive."""
+    return _python_file(vars(module).get("__file__"))
+
+
+def loaded_digests() -> dict[str, str]:
+    """Return the digest of the source of each module of the user's that is loaded, by name.
+
+    It is taken when a module is first seen here, and again after a reload: it tells what is loaded, not what an editor
+    has written since.
+    """
+    found: dict[str, str] = {}
+    loaded: list[tuple[str, object]] = list(sys.modules.items())
+    for name, module in loaded:
+        digest = _digest(module) if isinstance(module, ModuleType) else None
+        if digest is not None:
+            found[name] = digest
+    return found
+
+
+def changed_modules(digests: Mapping[str, str]) -> list[str]:
+    """Return which modules are not what they were when `loaded_digests` gave `digests`, or are not there."""
+    return [name for name, digest in digests.items() if _digest_now(name) != digest]
+
+
+def _digest(module: ModuleType) -> str | None:
+    known = _digests.get(module)
+    if known is None or known[0] is not module.__spec__:  # a reload gives it another
+        path = source_of(module) if _is_users(module) else None
+        known = _digests[module] = module.__spec__, None if path is None else _digest_of(path)
+    return known[1]
+
+
+def _digest_now(name: str) -> str | None:
+    loaded = sys.modules.get(name)
+    if loaded is not None:
+        return _digest(loaded)
+    spec = None
+    with suppress(Exception):  # whatever a package raises that is loaded to look into it
+        spec = importlib.util.find_spec(name)
+    path = None if spec is None else _python_file(spec.origin)
+    return None if path is None else _digest_of(path)
+
+
+def _digest_of(path: Path) -> str:
+    return blake2b(path.read_bytes(), digest_size=16).hexdigest()
+
+
+def _is_users(module: ModuleType) -> bool:
+    if module.__name__.partition(".")[0] in _NOT_USERS:
+        return False
+    path = source_of(module)
+    return path is not None and not any(path.is_relative_to(place) for place in _installed())
+
+
+def _python_file(name: object) -> Path | None:
+    path = Path(name).resolve() if isinstance(name, str) and name.endswith(".py") else None
+    return path if path is not None and path.is_file() else None
+
+
+@lru_cache(maxsize=1)
+def _installed() -> tuple[Path, ...]:
+    paths = sysconfig.get_paths()
+    places = (paths["stdlib"], paths["platstdlib"], paths["purelib"], paths["platlib"], site.getusersitepackages())
+    return tuple(Path(place).resolve() for place in (*places, *site.getsitepackages()))
