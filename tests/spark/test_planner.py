@@ -5,7 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.host.spark.epochs.planner import FAN_OUT, UNKNOWN_RECORD_BYTES, Limits, first_quota, next_quota, plan
+from penstock.host.spark.epochs.planner import (
+    FAN_OUT,
+    UNKNOWN_RECORD_BYTES,
+    Limits,
+    first_quota,
+    next_quota,
+    plan,
+    remaining_quota,
+)
 from penstock.record import TopicPartition
 
 partitions = st.builds(TopicPartition, st.sampled_from(["a", "b", "c"]), st.integers(0, 3))
@@ -19,13 +27,16 @@ def cost(before: dict[TopicPartition, int], after: dict[TopicPartition, int], si
     return sum((after[tp] - before[tp]) * sizes.get(tp.topic, UNKNOWN_RECORD_BYTES) for tp in before)
 
 
-@given(backlogs, sizes, quotas)
+@given(backlogs, sizes, quotas, st.lists(st.sets(partitions), max_size=3))
 def test_stays_within_ends_and_quota_and_always_moves_on(
-    backlog: dict[TopicPartition, tuple[int, int]], sizes: dict[str, float], quota: int
+    backlog: dict[TopicPartition, tuple[int, int]],
+    sizes: dict[str, float],
+    quota: int,
+    first: list[set[TopicPartition]],
 ) -> None:
     positions = {tp: position for tp, (position, _) in backlog.items()}
     ends = {tp: position + lag for tp, (position, lag) in backlog.items()}
-    planned = plan(positions, ends, sizes, quota)
+    planned = plan(positions, ends, sizes, quota, first=first)
     assert planned.keys() == positions.keys()
     for tp, position in positions.items():
         assert position <= planned[tp] <= max(ends[tp], position)
@@ -34,15 +45,18 @@ def test_stays_within_ends_and_quota_and_always_moves_on(
     assert cost(positions, planned, sizes) <= quota + allowance
 
 
-@given(backlogs, sizes, quotas)
+@given(backlogs, sizes, quotas, st.lists(st.sets(partitions), max_size=3))
 def test_reaches_the_ends_in_a_bounded_number_of_epochs(
-    backlog: dict[TopicPartition, tuple[int, int]], sizes: dict[str, float], quota: int
+    backlog: dict[TopicPartition, tuple[int, int]],
+    sizes: dict[str, float],
+    quota: int,
+    first: list[set[TopicPartition]],
 ) -> None:
     backlog = {tp: (position, min(lag, 200)) for tp, (position, lag) in backlog.items()}
     positions = {tp: position for tp, (position, _) in backlog.items()}
     ends = {tp: position + max(lag, 0) for tp, (position, lag) in backlog.items()}
     for _ in range(200):
-        positions = plan(positions, ends, sizes, quota)
+        positions = plan(positions, ends, sizes, quota, first=first)
     assert positions == ends
 
 
@@ -54,6 +68,27 @@ def test_reads_all_where_it_fits() -> None:
 def test_topics_advance_together_in_proportion_to_their_lag() -> None:
     a, b = TopicPartition("a", 0), TopicPartition("b", 0)
     assert plan({a: 0, b: 0}, {a: 1000, b: 100}, {"a": 10.0, "b": 10.0}, 1100) == {a: 100, b: 10}
+
+
+def test_partitions_that_are_waited_for_come_first() -> None:
+    a, b, c = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("b", 1)
+    positions, ends, sizes = {a: 0, b: 0, c: 0}, {a: 1000, b: 100, c: 50}, {"a": 10.0, "b": 10.0}
+    assert plan(positions, ends, sizes, 2000, first=[{b, c}]) == {a: 50, b: 100, c: 50}
+    assert plan(positions, ends, sizes, 300, first=[{b, c}]) == {a: 1, b: 20, c: 10}
+    assert plan(positions, ends, sizes, 300, first=[{c}, {a, c}]) == {a: 1, b: 1, c: 30}
+    assert plan(positions, ends, sizes, 700, first=[{c}, {b, c}]) == {a: 1, b: 20, c: 50}
+    assert plan(positions, ends, sizes, 2000, unread={b}, first=[{b, c}]) == {a: 150, b: 0, c: 50}
+
+
+def test_what_loops_send_holds_new_records_back_and_what_waits_leaves_half_of_the_quota() -> None:
+    quota = 1_000_000
+    assert remaining_quota(quota, 0, 0) == quota
+    assert remaining_quota(quota, 300_000, 0) == 700_000
+    assert remaining_quota(quota, 10 * quota, 0) == remaining_quota(quota, 20 * quota, 0) == 64 * 1024
+    assert remaining_quota(quota, 0, 300_000) == 700_000
+    assert remaining_quota(quota, 0, 10 * quota) == 500_000
+    assert remaining_quota(quota, 200_000, 10 * quota) == 400_000
+    assert remaining_quota(1, 10, 10) == 1
 
 
 def test_a_partition_without_a_known_end_stays() -> None:

@@ -202,6 +202,20 @@ def test_years_and_days_by_the_time_of_the_brokers_give_what_the_test_driver_giv
     assert output_by_key(spark_runner, prefix) == expected_by_key(broker_time(prefix), prefix, rows)
 
 
+def test_a_long_topic_beside_a_short_one_takes_few_epochs(
+    spark_runner: SparkRunner, application: str, prefix: str
+) -> None:
+    for topic, count, size in ((f"{prefix}-days", 600, 8_000), (f"{prefix}-years", 120, 8)):
+        spark_runner.write(
+            topic, [InputRecord(b"k", bytes(size), 1 + time, time % PARTITIONS) for time in range(count)]
+        )
+    config = spark_runner.config(application, {"penstock.batch.max.bytes": 600_000})
+    query = InlineQuery(broker_time(prefix), config, spark_runner.admin)
+    query.run_to_end()
+    assert query.epochs < 20
+    assert len(output_by_key(spark_runner, prefix)["k"]) == 600
+
+
 def test_a_task_waits_for_an_empty_partition_by_planned_time(
     spark_runner: SparkRunner, application: str, prefix: str, tmp_path: Path
 ) -> None:

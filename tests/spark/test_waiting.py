@@ -7,7 +7,13 @@ from typing import Any
 
 from penstock import Consumed, Grouped, Joined, JoinWindows, Serdes, StreamJoined, StreamsBuilder
 from penstock.host.spark.checkpoints.checkpoint import Manifest, TaskEntry
-from penstock.host.spark.epochs.waiting import held_bytes, lagging_inputs, lagging_partitions, unread_partitions
+from penstock.host.spark.epochs.waiting import (
+    held_bytes,
+    lagging_inputs,
+    lagging_partitions,
+    unread_partitions,
+    waited_partitions,
+)
 from penstock.host.spark.placement import Placement, place
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
@@ -96,6 +102,22 @@ def test_a_partition_of_which_too_much_waits_is_not_read_nor_what_feeds_it() -> 
     assert unread(at("c", 1), BOUND) == set()
     assert unread(at("c", 1), BOUND + 1) == {at("c", 1)}
     assert unread(at(repartitioned, 1), BOUND + 1) == {at("a", 0), at("a", 1)}
+
+
+def test_what_a_task_with_records_in_hand_waits_for_and_what_feeds_it_comes_first() -> None:
+    placement = grouped_and_joined()
+    (repartitioned,) = {tp.topic for tp in placement.groups[TaskId(1, 0)]} - {"c"}
+    inputs = [at("a", 0), at("a", 1), at("c", 0), at("c", 1)]
+
+    def waited_for(**tasks: TopicPartition) -> tuple[Set[TopicPartition], Set[TopicPartition]]:
+        entries = {task.strip("t"): TaskEntry(carried=holding(partition, 1)) for task, partition in tasks.items()}
+        return waited_partitions(placement, inputs, manifest_of(entries))
+
+    feeding = {at("a", 0), at("a", 1)}
+    assert waited_for() == (set(), set())
+    assert waited_for(t1_1=at(repartitioned, 1)) == ({at("c", 1)}, set())
+    assert waited_for(t1_1=at("c", 1)) == (set(), feeding)
+    assert waited_for(t1_0=at(repartitioned, 0), t1_1=at("c", 1)) == ({at("c", 0)}, feeding)
 
 
 def test_a_partition_that_is_ahead_is_not_read_while_another_of_its_task_is() -> None:

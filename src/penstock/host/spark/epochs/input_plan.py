@@ -13,7 +13,7 @@ from penstock.host.spark.checkpoints.carried import carried_bytes
 from penstock.host.spark.checkpoints.checkpoint import Manifest
 from penstock.host.spark.epochs.alignment import aligned_topics, reach
 from penstock.host.spark.epochs.planner import Limits, first_quota, next_quota, plan, remaining_quota, wanted_bytes
-from penstock.host.spark.epochs.waiting import lagging_partitions, unread_partitions
+from penstock.host.spark.epochs.waiting import held_bytes, lagging_partitions, unread_partitions, waited_partitions
 from penstock.host.spark.recipe import Recipe
 from penstock.record import TopicPartition
 
@@ -77,13 +77,15 @@ class InputPlanner:
             read_to_ms: that of the plan before.
             final: nothing behind `ends` will be read.
         """
-        quota = remaining_quota(self._quota, carried_bytes(manifest))
+        held = sum(held_bytes(manifest).values())
+        quota = remaining_quota(self._quota, carried_bytes(manifest) - held, held)
         behind = lagging_partitions(positions, ends)
         unread = unread_partitions(self._placement, self._inputs, manifest, behind, self.held_bound)
         wanted = wanted_bytes(positions, ends, self._record_bytes, unread)
         if wanted > quota and self._aligned:
             ends, read_to_ms = self._cut(positions, ends, unread, quota / wanted, read_to_ms)
-        planned = plan(positions, ends, self._record_bytes, quota, unread)
+        waited = waited_partitions(self._placement, self._inputs, manifest)
+        planned = plan(positions, ends, self._record_bytes, quota, unread, waited)
         lagging = lagging_partitions(planned, ends) if self._idle_ms >= 0 else frozenset()
         return InputPlan(planned, lagging, 0 if final else max(self._idle_ms, 0), read_to_ms)
 

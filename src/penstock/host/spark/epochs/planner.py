@@ -3,13 +3,13 @@ clock and without I/O.
 
 Rules: an epoch never reads past the ends that it was shown, nor back; it stays within the quota of bytes by estimate,
 plus one record for each partition; every partition that lags advances in every epoch; and partitions share the quota by
-their lag, so that topics which feed one task move on together. The quota grows or shrinks towards the time that an
-epoch should take.
+their lag, so that topics which feed one task move on together. Those that tasks wait for come first, and the others get
+what they leave: so what waits does not grow. The quota grows or shrinks towards the time that an epoch should take.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from penstock.record import TopicPartition
@@ -62,10 +62,14 @@ def _in_time(quota: int, read_bytes: int, duration_ms: int, limits: Limits) -> i
     return int(min(max(bounded, _MIN_QUOTA), limits.max_bytes))
 
 
-def remaining_quota(quota: int, carried_bytes: int) -> int:
-    """Return the bytes that an epoch may read besides `carried_bytes` that it was handed by the one before: so loops
-    that multiply records hold new ones back, and never stop them."""
-    return max(quota - carried_bytes, min(quota, _MIN_QUOTA))
+def remaining_quota(quota: int, sent_bytes: int, held_bytes: int) -> int:
+    """Return the bytes that an epoch may read besides what it was handed by the one before.
+
+    sent_bytes: of records that tasks sent on: so loops that multiply records hold new ones back, and never stop them.
+    held_bytes: of records that wait; they leave at least half of the quota to those that they wait for.
+    """
+    left = max(quota - sent_bytes, min(quota, _MIN_QUOTA))
+    return max(left - held_bytes, left // 2, 1)
 
 
 def wanted_bytes(
@@ -88,6 +92,7 @@ def plan(
     record_bytes: Mapping[str, float],
     quota: int,
     unread: Set[TopicPartition] = frozenset(),
+    first: Sequence[Set[TopicPartition]] = (),
 ) -> dict[TopicPartition, int]:
     """Return the position of each partition after the epoch.
 
@@ -97,15 +102,18 @@ def plan(
         record_bytes: average bytes of a record by topic; topics without one count as UNKNOWN_RECORD_BYTES.
         quota: bytes that the epoch may read.
         unread: partitions that stay where they are.
+        first: partitions that come before all others, those of each set before the next.
     """
-    lags = {
-        tp: max(ends.get(tp, position) - position, 0) if tp not in unread else 0 for tp, position in positions.items()
-    }
-    wanted = wanted_bytes(positions, ends, record_bytes, unread)
-    if wanted <= quota:
-        return {tp: position + lags[tp] for tp, position in positions.items()}
-    share = quota / wanted
-    return {
-        tp: position + (min(lags[tp], max(1, int(lags[tp] * share))) if lags[tp] else 0)
-        for tp, position in positions.items()
-    }
+    planned = dict(positions)
+    open_to = positions.keys() - unread
+    left: float = quota
+    for chosen in (*first, open_to):
+        group = {tp: positions[tp] for tp in chosen & open_to}
+        open_to = open_to - chosen
+        wanted = wanted_bytes(group, ends, record_bytes)
+        share = min(max(left, 0.0) / wanted, 1.0) if wanted else 0.0
+        for tp, position in group.items():
+            lag = max(ends.get(tp, position) - position, 0)
+            planned[tp] += min(lag, max(1, int(lag * share)))
+        left -= wanted
+    return planned

@@ -5,7 +5,8 @@ A partition lags where an epoch stops reading it before the end that was known. 
 the topics of brokers lags that feed it in the same epoch; what comes back in a loop is never waited for, for the wait
 itself might hold it up. Records that wait are carried; where those of a partition outgrow the bound, it is not read
 until they shrink, and the task waits for no repartition topic: it might get its records from that partition alone.
-Partitions that a task waits for itself are always read on, so waits end. Nor is a partition read that is ahead of
+Partitions that a task waits for itself are always read on, so waits end, and come first where an epoch cannot read all.
+Nor is a partition read that is ahead of
 others of its task by `partition.pause.threshold.ms`, as long as one of those has more to read.
 """
 
@@ -54,6 +55,22 @@ def unread_partitions(
         if ahead and not read_on.isdisjoint(frozenset(group).difference(ahead)):
             unread.update(each for each in ahead if each in inputs)
     return unread
+
+
+def waited_partitions(
+    placement: Placement, inputs: Collection[TopicPartition], manifest: Manifest
+) -> tuple[Set[TopicPartition], Set[TopicPartition]]:
+    """Return those of `inputs` that tasks which hold records wait for, and those that may feed what they wait for."""
+    held = held_bytes(manifest)
+    missing = {
+        each
+        for task, group in placement.groups.items()
+        if not held.keys().isdisjoint(group)
+        for each in placement.awaitable[task]
+        if each not in held
+    }
+    topics = {topic for each in missing if each not in inputs for topic in placement.upstream[each.topic]}
+    return missing.intersection(inputs), {each for each in inputs if each.topic in topics}
 
 
 def lagging_inputs(
