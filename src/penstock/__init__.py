@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     )
     from penstock.state.query.queryable import QueryableStoreType, QueryableStoreTypes, StoreQueryParameters
     from penstock.state.query.request import FailureReason, QueryResult, StateQueryRequest, StateQueryResult
+    from penstock.state.restore_listener import StateRestoreListener
     from penstock.state.rocksdb import RocksDBConfigSetter
     from penstock.state.stores import Stores
     from penstock.state.versioned_api import (
@@ -191,6 +192,7 @@ _MODULES = {
     ),
     "penstock.state.query.request": ("FailureReason", "QueryResult", "StateQueryRequest", "StateQueryResult"),
     "penstock.state.query.queryable": ("QueryableStoreType", "QueryableStoreTypes", "StoreQueryParameters"),
+    "penstock.state.restore_listener": ("StateRestoreListener",),
     "penstock.state.rocksdb": ("RocksDBConfigSetter",),
     "penstock.state.stores": ("Stores",),
     "penstock.state.versioned_api": (
@@ -299,6 +301,7 @@ __all__ = [
     "State",
     "StateQueryRequest",
     "StateQueryResult",
+    "StateRestoreListener",
     "StateStore",
     "StateStoreContext",
     "StoreBuilder",

@@ -22,6 +22,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 from penstock.errors import StreamsError, StreamsNotStartedError
 from penstock.host.api import HostLife, State, StreamThreadExceptionResponse
+from penstock.state.restore_listener import StateRestoreListener
 
 _log = logging.getLogger(__name__)
 
@@ -106,6 +107,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
         self._error: BaseException | None = None
         self._listener: StateListener | None = None
         self._handler: StreamsUncaughtExceptionHandler | None = None
+        self._restore_listener: StateRestoreListener | None = None
 
     @abstractmethod
     def _open_host(self, until_end: bool) -> _HostType:
@@ -126,6 +128,12 @@ class ApplicationLife(ABC, Generic[_HostType]):
         """
         self._only_before_the_start("set_uncaught_exception_handler")
         self._handler = handler
+
+    def set_global_state_restore_listener(self, listener: StateRestoreListener | None) -> None:
+        """Tell `listener` when stores are restored, of all tasks and of global stores; raises RuntimeError after the
+        start."""
+        self._only_before_the_start("set_global_state_restore_listener")
+        self._restore_listener = listener
 
     def _only_before_the_start(self, method: str) -> None:
         if self.state() is not State.CREATED:

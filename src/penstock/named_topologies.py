@@ -149,7 +149,13 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         config = self._config_of(topology.name())
         built = topology.build(config.required("application.id"))
         config = config.overridden(built.config_overrides)
-        host = open_host(built, config, session=self._spark, until_end=self._until_end)
+        host = open_host(
+            built,
+            config,
+            session=self._spark,
+            until_end=self._until_end,
+            restore_listener=self._restore_listener,
+        )
         if topology.name() in self._paused_names:
             host.pause()
         return host

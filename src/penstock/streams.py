@@ -77,7 +77,13 @@ class KafkaStreams(ApplicationLife[Host]):
         port: int | None = self._config["penstock.metrics.prometheus.port"]
         if port is not None:
             self._exporter = PrometheusExporter(self.metrics, self._config["penstock.metrics.prometheus.host"], port)
-        return open_host(self._built, self._config, session=self._spark, until_end=until_end)
+        return open_host(
+            self._built,
+            self._config,
+            session=self._spark,
+            until_end=until_end,
+            restore_listener=self._restore_listener,
+        )
 
     # ---------------------------------------- interactive queries
 

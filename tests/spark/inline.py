@@ -10,6 +10,7 @@ import json
 import pickle
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +39,16 @@ class InlineQuery:
         admin: Admin,
         parallelism: int = 2,
         clock: Clock | None = None,
+        tells_restores: bool = False,
     ) -> None:
-        """Start a first driver. clock: by which epochs are planned, None for that of the machine."""
+        """Start a first driver. clock: by which epochs are planned, None for that of the machine. tells_restores: as in
+        Recipe."""
         self._topology = topology
         self._config = config
         self._admin = admin
         self._parallelism = parallelism
         self._clock = clock
+        self._tells_restores = tells_restores
         self.restart()
 
     def restart(self, until_end: bool = False) -> None:
@@ -70,7 +74,7 @@ class InlineQuery:
 
     def _load(self, recipe: Recipe) -> None:
         """Take a recipe, and the logs of its query as they are on disk."""
-        self.recipe = recipe
+        self.recipe = recipe = replace(recipe, tells_restores=self._tells_restores)
         self._data = dump_recipe(recipe)
         self._reader = EpochReader(self._data)
         location = Path(checkpoint_of(recipe.config).spark_location(recipe.query_id))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 
 import pytest
 
@@ -26,12 +27,12 @@ def commits(count: int) -> dict[SegmentInfo, bytes]:
 
 def test_a_base_is_rebuilt_in_order_and_the_progress_told() -> None:
     files = commits(20)
-    told: list[int] = []
+    told: list[Mapping[str, int]] = []
     base = MemoryBase()
     base.rebuild(lambda: changes_of(list(files), files.__getitem__, told.append), b"stamp")
     content = dict(base.view("s").range(None, None, False))
     assert content == {b"all": b"19", **{b"key %d" % number: b"here" for number in range(20)}}
-    assert told == [2] * 20
+    assert told == [{"s": 2}] * 20
 
 
 def test_no_more_files_are_read_than_a_few_ahead() -> None:
@@ -60,7 +61,7 @@ def test_an_error_of_a_file_ends_the_rebuild() -> None:
             raise TaskCorruptedError("a file is missing")
         return files[info]
 
-    restored: list[int] = []
+    restored: list[Mapping[str, int]] = []
     with pytest.raises(TaskCorruptedError, match="a file is missing"):
         list(changes_of(list(files), file, restored.append))
     assert len(restored) == 6

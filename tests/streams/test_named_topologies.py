@@ -11,6 +11,7 @@ from penstock import Consumed, KafkaStreamsNamedTopologyWrapper, NamedTopology, 
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, MissingSourceTopicError, StreamsError, UnknownTopologyError
 from penstock.plan.subtopology import BuiltTopology
+from penstock.state.restore_listener import StateRestoreListener
 from tests.streams.test_streams import CONFIG, TestHost
 
 REPLACE = StreamThreadExceptionResponse.REPLACE_THREAD
@@ -25,8 +26,15 @@ class Hosts:
         self.configs: dict[str, StreamsConfig] = {}
         self.refusal: StreamsError | None = None
 
-    def open(self, built: BuiltTopology, config: StreamsConfig, session: Any, until_end: bool = False) -> TestHost:
-        host = TestHost().open(built, config, session, until_end)
+    def open(
+        self,
+        built: BuiltTopology,
+        config: StreamsConfig,
+        session: Any,
+        until_end: bool = False,
+        restore_listener: StateRestoreListener | None = None,
+    ) -> TestHost:
+        host = TestHost().open(built, config, session, until_end, restore_listener)
         host.refusal = self.refusal
         name = config.required("application.id")
         self.by_id[name], self.configs[name] = host, config

@@ -15,6 +15,7 @@ from penstock.host.api import HostListener, State, StreamThreadExceptionResponse
 from penstock.plan.subtopology import BuiltTopology
 from penstock.plan.topology import Topology
 from penstock.state.query.queryable import QueryableStoreTypes, StoreQueryParameters
+from penstock.state.restore_listener import StateRestoreListener
 from penstock.streams import KafkaStreams
 
 CONFIG = {"application.id": "app", "bootstrap.servers": "localhost:1"}
@@ -36,8 +37,16 @@ class TestHost:
         self.calls: list[str] = []
         self.responses: list[StreamThreadExceptionResponse] = []
 
-    def open(self, built: BuiltTopology, config: StreamsConfig, session: Any, until_end: bool = False) -> TestHost:
+    def open(
+        self,
+        built: BuiltTopology,
+        config: StreamsConfig,
+        session: Any,
+        until_end: bool = False,
+        restore_listener: StateRestoreListener | None = None,
+    ) -> TestHost:
         self.built, self.session, self.until_end = built, session, until_end
+        self.restore_listener = restore_listener
         return self
 
     def start(self, listener: HostListener) -> None:
@@ -141,6 +150,8 @@ def test_setters_are_refused_after_the_start(host: TestHost) -> None:
     streams = running(host)
     with pytest.raises(RuntimeError, match="before the start"):
         streams.set_state_listener(None)
+    with pytest.raises(RuntimeError, match="set_global_state_restore_listener can only be called before the start"):
+        streams.set_global_state_restore_listener(None)
     with pytest.raises(RuntimeError, match="before the start"):
         streams.set_uncaught_exception_handler(None)
     streams.close()

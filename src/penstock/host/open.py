@@ -14,16 +14,23 @@ from penstock.errors import ConfigError
 from penstock.host.api import Host, StateQueries
 from penstock.plan.subtopology import BuiltTopology
 from penstock.plan.topology import Topology
+from penstock.state.restore_listener import StateRestoreListener
 
 _FACTORIES: Mapping[str, tuple[str, str]] = {"spark": ("penstock.host.spark.driver", "SparkHost")}
-"""Name of the host -> module and class; called with the built topology, the configuration, session and until_end."""
+"""Name of the host -> module and class; called with the arguments of `open_host`."""
 
 _QUERIES: Mapping[str, tuple[str, str]] = {"spark": ("penstock.host.spark.query.queries", "CheckpointQueries")}
 """Name of the host -> module and class of what reads its state; called with the built topology and the
 configuration."""
 
 
-def open_host(built: BuiltTopology, config: StreamsConfig, session: Any = None, until_end: bool = False) -> Host:
+def open_host(
+    built: BuiltTopology,
+    config: StreamsConfig,
+    session: Any = None,
+    until_end: bool = False,
+    restore_listener: StateRestoreListener | None = None,
+) -> Host:
     """Return the host that `penstock.host` names, not yet started.
 
     Args:
@@ -31,11 +38,13 @@ def open_host(built: BuiltTopology, config: StreamsConfig, session: Any = None, 
         config: the application's configuration.
         session: a SparkSession to run in; None for one that the host makes and ends itself.
         until_end: stop by itself at the end that the inputs have when it starts.
+        restore_listener: is told of restores of stores.
 
     Raises:
         ConfigError: the host is unknown, or a package that it needs is not installed.
     """
-    host: Host = _load(_FACTORIES, config)(built, config, session=session, until_end=until_end)
+    factory = _load(_FACTORIES, config)
+    host: Host = factory(built, config, session=session, until_end=until_end, restore_listener=restore_listener)
     return host
 
 

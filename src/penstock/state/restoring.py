@@ -7,7 +7,7 @@ once. In memory at one time are these files and one segment.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from penstock.state.api import Changes
@@ -19,8 +19,8 @@ FILES_AHEAD = 4
 ReadFile = Callable[[SegmentInfo], bytes]
 """Returns the bytes of a segment, or raises; called by several threads."""
 
-Progress = Callable[[int], None]
-"""Is told how many entries more have been restored."""
+Progress = Callable[[Mapping[str, int]], None]
+"""Is told how many entries more have been restored, by store."""
 
 
 def changes_of(
@@ -31,8 +31,11 @@ def changes_of(
     Raises what `read` raises, and as `decode`.
     """
     for info, data in zip(segments, _read_ahead(segments, read), strict=True):
-        yield decode(data, info.id).changes
-        restored(info.entries)
+        changes = decode(data, info.id).changes
+        entries = {store: len(changed) for store, changed in changes.items()}
+        yield changes
+        del changes  # before the next is made
+        restored(entries)
 
 
 def _read_ahead(segments: Sequence[SegmentInfo], read: ReadFile) -> Iterator[bytes]:

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +35,14 @@ from penstock.host.spark.epochs import planning
 from penstock.host.spark.figures import Figures, ProgressLog
 from penstock.host.spark.frames.data_frames import DataFrameQueries
 from penstock.host.spark.query.queries import CheckpointQueries
+from penstock.host.spark.recipe import Recipe
 from penstock.host.spark.restarts import Restarts
+from penstock.host.spark.restore_watch import RestoreWatch
 from penstock.host.spark.running_query import JVM_IS_GONE, LOOK_SECONDS, RunningQuery, start_query
 from penstock.host.spark.session_use import SessionUse
 from penstock.host.spark.topic_watch import TopicWatch
-from penstock.host.spark.worker.restore_progress import RestoreWatch
 from penstock.plan.subtopology import BuiltTopology
+from penstock.state.restore_listener import StateRestoreListener
 
 _log = logging.getLogger(__name__)
 
@@ -54,12 +57,13 @@ class SparkHost:
         session: SparkSession | None = None,
         until_end: bool = False,
         clock: Clock | None = None,
+        restore_listener: StateRestoreListener | None = None,
     ) -> None:
         """Take what to run; nothing is opened before `start`.
 
         session: the session to run in, with its cluster; None for one that the host makes and ends. until_end: stop at
         the ends of the topics at start. clock: by which epochs are planned, wherever that is done; None for that of the
-        machine.
+        machine. restore_listener: is told of restores of stores.
         """
         self._built = built
         self._config = config
@@ -87,7 +91,8 @@ class SparkHost:
         self._runs = 0
         self._figures = Figures()
         self._progress = ProgressLog(self._application_id, config["log.summary.interval.ms"], self._figures)
-        self._restores = RestoreWatch(self._checkpoint)
+        self._tells_restores = restore_listener is not None
+        self._restores = RestoreWatch(self._checkpoint, restore_listener)
         self._queries = CheckpointQueries(built, config, is_active=self._is_running)
         self._data_frames = DataFrameQueries(built, config, f"{self._checkpoint.uri.rstrip('/')}/dataframes")
         self._topic_watch = TopicWatch(built, config["metadata.max.age.ms"])
@@ -214,7 +219,7 @@ class SparkHost:
         spark = self._open_session()
         with self._changing:
             paused = self._paused.is_set()
-            self._query = start_query(prepared.recipe, spark, location, self._until_end, paused)
+            self._query = start_query(self._of_run(prepared.recipe), spark, location, self._until_end, paused)
         if not self._until_end:
             self._data_frames.start_sinks(spark)
 
@@ -242,13 +247,17 @@ class SparkHost:
         _log.warning(
             "%s finishes the epoch that the program before this one left half committed.", self._application_id
         )
-        recipe = prepared.recipe
+        recipe = self._of_run(prepared.recipe)
         self._figures.begin(prepared.last, recipe.begin, {})
         Path(recipe.control_directory).mkdir(parents=True, exist_ok=True)
         (Path(recipe.control_directory) / planning.STOP_FILE).touch()
         location = self._checkpoint.spark_location(recipe.query_id)
         self._query = start_query(recipe, self._open_session(), location, until_end=True, paused=False)
         self._follow_query()
+
+    def _of_run(self, recipe: Recipe) -> Recipe:
+        """Return `recipe` with what this program asks of its workers."""
+        return replace(recipe, tells_restores=self._tells_restores)
 
     def _parallelism(self) -> int:
         """Return how many Spark partitions a level of a new checkpoint has: one a core."""
@@ -358,6 +367,7 @@ class SparkHost:
                 query.stop()
             time.sleep(LOOK_SECONDS)
         self._follow(query)
+        self._restores.end(query.recipe.generation, self._figures.epoch)
         failure = query.failure()
         if failure is not None:
             error, printed = failure

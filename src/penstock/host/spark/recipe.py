@@ -35,6 +35,7 @@ class Recipe:
     checkpoint_id, query_id, generation, start_epoch: see `checkpoint`. start_ms: the clock of the epochs before
     start_epoch. transactional: whether the sink writes transactions.
     control_directory: a local directory that driver and source process share. clock: by which epochs are planned.
+    tells_restores: whether workers are to tell the end of each restore, for a listener.
     """
 
     config: StreamsConfig
@@ -51,6 +52,7 @@ class Recipe:
     clock: Clock = field(default_factory=SystemClock)
     start_epoch: int = 0
     start_ms: int = 0
+    tells_restores: bool = False
 
     @property
     def application_id(self) -> str:

@@ -9,7 +9,7 @@
       manifests/<epoch>     one an epoch: the head and the live segments of each task (`Manifest`); epoch 0 is empty and
                             has none
       state/<task>/<id>     segments, and files of rows carried to the next epoch: immutable, named by a digest
-      restoring/<task>      how far a task is in rebuilding its base, while that takes long; news, not state
+      restoring/<task>.<id> how far a worker is in restoring stores of a task, while that takes long; news, not state
 
 A new life begins where the topology or the placement of its tasks changes: Spark's checkpoint starts anew, epochs are
 numbered on, and the first manifest of a life has what it took over from the life before. The moment of the change is
@@ -355,19 +355,19 @@ class Checkpoint:
         """Return which tasks, and holders of removed state, have or had segments here; lists a directory."""
         return sorted(each.name for each in self._files.find("state") if each.is_directory)
 
-    def write_restore_state(self, task: str, data: bytes) -> None:
-        """Say how far `task` is in rebuilding its base."""
-        self._files.write(_restore_path(task), data)
+    def write_restore_state(self, name: str, data: bytes) -> None:
+        """Say how far the restore `name` is."""
+        self._files.write(_restore_path(name), data)
 
-    def delete_restore_state(self, task: str) -> None:
-        """Say no more of `task`."""
-        self._files.delete(_restore_path(task))
+    def delete_restore_state(self, name: str) -> None:
+        """Say no more of the restore `name`."""
+        self._files.delete(_restore_path(name))
 
     def restore_states(self) -> dict[str, bytes]:
-        """Return what is said of each task that rebuilds its base; lists a directory."""
+        """Return what is said of each restore, by name; lists a directory."""
         names = [each.name for each in self._files.find("restoring") if each.name[0] != "."]
         found = {name: self._files.read(_restore_path(name)) for name in names}
-        return {task: data for task, data in found.items() if data is not None}
+        return {name: data for name, data in found.items() if data is not None}
 
 
 def checkpoint_of(config: StreamsConfig) -> Checkpoint:
@@ -418,8 +418,8 @@ def _manifest_path(epoch: int) -> str:
     return f"manifests/{epoch:012d}"
 
 
-def _restore_path(task: str) -> str:
-    return f"restoring/{task}"
+def _restore_path(name: str) -> str:
+    return f"restoring/{name}"
 
 
 def _segment_path(task: str, segment: str) -> str:

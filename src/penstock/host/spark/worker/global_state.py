@@ -28,12 +28,12 @@ from penstock.host.spark.clients import open_admin, open_fetcher
 from penstock.host.spark.crashpoints import crash_point
 from penstock.host.spark.protocol import GlobalControl
 from penstock.host.spark.recipe import Recipe
-from penstock.host.spark.worker.restore_progress import RestoreProgress
+from penstock.host.spark.worker.restore_progress import GlobalRestore
 from penstock.plan.subtopology import SubtopologySpec
 from penstock.record import RecordBatch, TopicPartition
 from penstock.state.api import StateStore
 from penstock.state.lmdb import LmdbBase
-from penstock.task.global_task import GLOBAL_TASK_ID, GlobalStateUpdateTask
+from penstock.task.global_task import GlobalStateUpdateTask
 
 _log = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ class _Updating:
         self, recipe: Recipe, checkpoint: Checkpoint, spec: SubtopologySpec, base: LmdbBase, control: GlobalControl
     ) -> None:
         self._recipe = recipe
-        self._progress = RestoreProgress(checkpoint, recipe.generation, GLOBAL_TASK_ID, control.epoch)
+        self._checkpoint = checkpoint
         self._spec = spec
         self._base = base
         self._control = control
@@ -183,24 +183,30 @@ class _Updating:
         reached.update(self._beginnings([tp for tp in ends if tp not in reached]))
         remembered = {} if stamp is None else stamp.processor_metadata
         task = _task(self._recipe, self._spec, self._base, self._control, remembered)
-        try:
-            self._process(task, reached, ends)
-        finally:
-            task.close()
-            self._progress.end()
+        recipe = self._recipe
+        is_restore = stamp is None or stamp.generation < recipe.generation  # the first way of this driver here
+        with GlobalRestore(recipe, self._checkpoint, self._spec, self._control.epoch, is_restore) as progress:
+            progress.begin(reached, ends)
+            try:
+                self._process(task, progress, reached, ends)
+            finally:
+                task.close()
         crash_point("base.after_apply", self._control.epoch)
 
     def _process(
-        self, task: GlobalStateUpdateTask, reached: dict[TopicPartition, int], ends: Mapping[TopicPartition, int]
+        self,
+        task: GlobalStateUpdateTask,
+        progress: GlobalRestore,
+        reached: dict[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
     ) -> None:
         task.initialize()
-        self._progress.begin(sum(max(end - reached[tp], 0) for tp, end in ends.items()))
         pending = 0
         for tp, end in ends.items():
             for batch in open_fetcher(self._recipe).fetch(tp, reached[tp], end, read_committed=True):
                 self._take(task, tp, batch)
                 reached[tp] = int(batch.offsets[-1]) + 1
-                self._progress.restored(len(batch))
+                progress.restored(tp, len(batch), reached[tp])
                 pending += _bytes_of(batch)
                 if pending >= _COMMIT_BYTES:
                     self._commit(task, reached)

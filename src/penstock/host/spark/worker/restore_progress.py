@@ -1,95 +1,189 @@
-"""Tells how far tasks are in rebuilding their bases, from the workers that do it to the driver that says it.
+"""How far restores are, told by the workers that make copies of stores; `restore_watch` hears it in the driver.
 
-A worker that rebuilds a base for longer than a moment writes, every now and then, how many entries it has restored, as
-a small file of its task beside the state; the driver looks for such files, where workers on any machine can put them.
-They are news, not state: one of another generation or of a committed epoch is void, and nobody minds one that is lost.
+A worker that restores for longer than a moment writes, every now and then, how far it is, as a small file beside the
+state, where workers on any machine can put it. Where somebody listens to restores, it writes the end of each restore
+too, and the driver deletes what it was told. The files are news, not state: one of another generation, or of a
+committed epoch without an end, is void, and nobody minds one that is lost.
 """
 
 from __future__ import annotations
 
-import logging
-from typing import NamedTuple
+import uuid
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import NamedTuple, Self
 
 import orjson
 
 from penstock.clock import SystemClock
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
-
-_log = logging.getLogger(__name__)
+from penstock.host.spark.recipe import Recipe
+from penstock.plan.internal_topics import changelog_topic
+from penstock.plan.subtopology import ProcessorSpec, SourceSpec, SubtopologySpec, TaskId
+from penstock.record import TopicPartition
+from penstock.task.global_task import GLOBAL_TASK_ID
 
 _WRITE_MS = 1_000
-_LOOK_MS = 2_000
+
+
+class StoreRestore(NamedTuple):
+    """How far one store is from one partition: offsets at the start, reached, and at the end; records restored."""
+
+    topic: str
+    partition: int
+    store: str
+    start: int
+    reached: int
+    end: int
+    restored: int
 
 
 class RestoreState(NamedTuple):
-    """How far a rebuild is: by a driver of which generation, for which epoch, entries restored and in all."""
+    """How far a restore is: by a driver of which generation, for which epoch and task, entries restored and in all,
+    whether it is done, and its stores, none where listeners are not to be told."""
 
     generation: int
     epoch: int
+    task: str
     restored: int
     total: int
+    done: bool
+    stores: Sequence[StoreRestore]
+
+    def encode(self) -> bytes:
+        """Return the state as bytes."""
+        return orjson.dumps([*self[:-1], list(map(list, self.stores))])
+
+    @staticmethod
+    def decode(data: bytes) -> RestoreState:
+        """Return the state that `encode` gave."""
+        state = RestoreState(*orjson.loads(data))
+        return state._replace(stores=[StoreRestore(*store) for store in state.stores])
 
 
-class RestoreProgress:
-    """What one worker says of one rebuild."""
+class RestoreProgress(ABC):
+    """What one worker says of one restore; the restore is done at the end of the `with` block."""
 
-    def __init__(self, checkpoint: Checkpoint, generation: int, task: str, epoch: int) -> None:
-        """Tell of the rebuild of `task` for `epoch`, by a worker of the driver of `generation`."""
+    def __init__(self, recipe: Recipe, checkpoint: Checkpoint, task: str, epoch: int, is_restore: bool) -> None:
+        """Tell of the way of the stores of `task` to `epoch`; nothing is told before `begin`, and listeners are only
+        told if it `is_restore`, which the usual way from epoch to epoch is not."""
+        self._recipe = recipe
+        self._is_restore = is_restore
         self._checkpoint = checkpoint
-        self._task = task
         self._clock = SystemClock()
-        self._state = RestoreState(generation, epoch, 0, 0)
+        self._name = f"{task}.{uuid.uuid4().hex}"
+        self._state = RestoreState(recipe.generation, epoch, task, 0, 0, False, ())
         self._told_ms = 0
         self._told = False
 
-    def begin(self, total: int) -> None:
+    @abstractmethod
+    def _stores(self) -> Sequence[StoreRestore]:
+        """Return how far each store is."""
+
+    def _begin(self, total: int) -> None:
         """Start to count: `total` entries are to be restored."""
         self._state = self._state._replace(restored=0, total=total)
         self._told_ms = self._clock.milliseconds()
 
-    def restored(self, entries: int) -> None:
+    def _restored(self, entries: int) -> None:
         """Count `entries` more."""
         self._state = self._state._replace(restored=self._state.restored + entries)
-        now = self._clock.milliseconds()
-        if now - self._told_ms >= _WRITE_MS:
-            self._told_ms, self._told = now, True
-            self._checkpoint.write_restore_state(self._task, orjson.dumps(list(self._state)))
+        if self._clock.milliseconds() - self._told_ms >= _WRITE_MS:
+            self._tell()
 
-    def end(self) -> None:
-        """Take the news back, if there were any."""
-        if self._told:
-            self._checkpoint.delete_restore_state(self._task)
+    def _tell(self) -> None:
+        self._told_ms, self._told = self._clock.milliseconds(), True
+        self._state = self._state._replace(stores=self._stores() if self._is_restore else ())
+        self._checkpoint.write_restore_state(self._name, self._state.encode())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None and self._is_restore and self._recipe.tells_restores:
+            self._state = self._state._replace(done=True)
+            self._tell()
+        elif self._told:
+            self._checkpoint.delete_restore_state(self._name)
 
 
-class RestoreWatch:
-    """What the driver knows of running rebuilds, from a look every other second."""
+class TaskRestore(RestoreProgress):
+    """The rebuild of the base of a task: offsets count the entries of its segments."""
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
-        """Watch the tasks of `checkpoint`; nothing is looked at yet."""
-        self._checkpoint = checkpoint
-        self._clock = SystemClock()
-        self._looked_ms = 0
-        self._states: dict[str, RestoreState] = {}
+    def __init__(self, recipe: Recipe, checkpoint: Checkpoint, task: TaskId, epoch: int, is_restore: bool) -> None:
+        """Tell of the rebuild of the base of `task` for `epoch`; see RestoreProgress."""
+        super().__init__(recipe, checkpoint, str(task), epoch, is_restore)
+        self._partition = task.partition
+        self._spec = recipe.subtopologies[task.subtopology]
+        self._counts: Counter[str] = Counter()
 
-    def look(self, generation: int, committed_epoch: int) -> None:
-        """Look if it is time, and log what is new of the epoch after `committed_epoch`."""
-        now = self._clock.milliseconds()
-        if now - self._looked_ms < _LOOK_MS:
-            return
-        self._looked_ms = now
-        found = {
-            task: state
-            for task, data in self._checkpoint.restore_states().items()
-            for state in (RestoreState(*orjson.loads(data)),)
-            if (state.generation, state.epoch) == (generation, committed_epoch + 1)
-        }
-        for task, state in found.items():
-            if state != self._states.get(task):
-                _log.info("Task %s restores its state: %d of %d entries.", task, state.restored, state.total)
-        for task in self._states.keys() - found.keys():
-            _log.info("Task %s has restored its state.", task)
-        self._states = found
+    def begin(self, entries: int) -> None:
+        """Start to count, anew where it was begun before: the segments have so many entries."""
+        self._counts.clear()
+        self._begin(entries)
 
-    def snapshot(self) -> dict[str, tuple[int, int]]:
-        """Return (entries restored, entries in all) of each task that is rebuilding, by task id."""
-        return {task: (state.restored, state.total) for task, state in self._states.items()}
+    def restored(self, entries: Mapping[str, int]) -> None:
+        """Count so many entries more, by store."""
+        self._counts.update(entries)
+        self._restored(sum(entries.values()))
+
+    def _stores(self) -> Sequence[StoreRestore]:
+        reached, end = self._state.restored, self._state.total
+        return [
+            StoreRestore(topic, self._partition, name, 0, reached, end, self._counts[name])
+            for name, topic in _changelog_topics(self._recipe.application_id, self._spec).items()
+        ]
+
+
+class GlobalRestore(RestoreProgress):
+    """The way of the global stores to the positions of an epoch: offsets are those of their topics."""
+
+    def __init__(
+        self, recipe: Recipe, checkpoint: Checkpoint, spec: SubtopologySpec, epoch: int, is_restore: bool
+    ) -> None:
+        """Tell of the way to `epoch`; spec: that of the global stores. See RestoreProgress."""
+        super().__init__(recipe, checkpoint, GLOBAL_TASK_ID, epoch, is_restore)
+        self._stores_of = _stores_by_topic(spec)
+        self._starts: dict[TopicPartition, int] = {}
+        self._reached: dict[TopicPartition, int] = {}
+        self._ends: Mapping[TopicPartition, int] = {}
+        self._counts: Counter[TopicPartition] = Counter()
+
+    def begin(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
+        """Start to count: each partition is read from an offset on, to before an offset."""
+        self._starts, self._reached, self._ends = dict(starts), dict(starts), ends
+        self._begin(sum(max(end - starts[partition], 0) for partition, end in ends.items()))
+
+    def restored(self, partition: TopicPartition, records: int, reached: int) -> None:
+        """Count records of a partition, the next of which is at the offset `reached`."""
+        self._counts[partition] += records
+        self._reached[partition] = reached
+        self._restored(records)
+
+    def _stores(self) -> Sequence[StoreRestore]:
+        return [
+            StoreRestore(*tp, store, self._starts[tp], self._reached[tp], end, self._counts[tp])
+            for tp, end in self._ends.items()
+            for store in self._stores_of.get(tp.topic, ())
+        ]
+
+
+def _changelog_topics(application_id: str, spec: SubtopologySpec) -> Mapping[str, str]:
+    """Return the changelog topic of each store; for one without, what its name would be."""
+    named = {name: changelog_topic(application_id, builder)[0] for name, builder in spec.stores.items()}
+    return {**named, **{name: topic for name, (topic, _) in spec.changelogs.items()}}
+
+
+def _stores_by_topic(spec: SubtopologySpec) -> Mapping[str, Sequence[str]]:
+    """Return which global stores are kept from each topic."""
+    processors = [node for node in spec.nodes if isinstance(node, ProcessorSpec)]
+    return {
+        topic: [store for node in processors if source.name in node.parents for store in node.stores]
+        for source in spec.nodes
+        if isinstance(source, SourceSpec)
+        for topic in source.topics
+    }

@@ -21,7 +21,7 @@ from penstock.host.spark.crashpoints import crash_point
 from penstock.host.spark.protocol import TaskControl
 from penstock.host.spark.recipe import Recipe
 from penstock.host.spark.worker.bases import Scratch, open_task_base
-from penstock.host.spark.worker.restore_progress import RestoreProgress
+from penstock.host.spark.worker.restore_progress import TaskRestore
 from penstock.plan.subtopology import TaskId
 from penstock.state.api import Base, Changes
 from penstock.state.memory import MemoryBase
@@ -53,6 +53,7 @@ class TaskState:
         missing."""
         self._recipe = recipe
         self._files = checkpoint
+        self._id = task
         self._task = str(task)
         self._spec = recipe.subtopologies[task.subtopology]
         self._control = control
@@ -148,16 +149,14 @@ class TaskState:
         return read
 
     def _rebuild(self, route: Route) -> None:
-        progress = RestoreProgress(self._files, self._recipe.generation, self._task, self._control.epoch)
+        is_restore = route.segments != self._log.last_commit()  # else the first commit comes into an empty base
+        with TaskRestore(self._recipe, self._files, self._id, self._control.epoch, is_restore) as progress:
 
-        def commits() -> Iterator[Changes]:
-            progress.begin(sum(info.entries for info in route.segments))
-            return changes_of(route.segments, self._read_file, progress.restored)
+            def commits() -> Iterator[Changes]:
+                progress.begin(sum(info.entries for info in route.segments))
+                return changes_of(route.segments, self._read_file, progress.restored)
 
-        try:
             self.base.rebuild(commits, self._stamp(route.segments[-1].last))
-        finally:
-            progress.end()
 
     def _position(self) -> bytes | None:
         """Return the position of the base, None if it has none; raises TaskMigratedError for a zombie."""

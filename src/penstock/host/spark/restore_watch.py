@@ -1,0 +1,118 @@
+"""What the driver knows of running restores: it looks for the files that workers write (`worker/restore_progress`),
+logs them, and tells the listener of the application."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from penstock.clock import SystemClock
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint
+from penstock.host.spark.worker.restore_progress import RestoreState, StoreRestore
+from penstock.record import TopicPartition
+from penstock.state.restore_listener import StateRestoreListener
+
+_log = logging.getLogger(__name__)
+
+_LOOK_MS = 2_000
+
+
+class RestoreWatch:
+    """Running restores, from a look every other second."""
+
+    def __init__(self, checkpoint: Checkpoint, listener: StateRestoreListener | None = None) -> None:
+        """Watch the tasks of `checkpoint`; nothing is looked at yet."""
+        self._checkpoint = checkpoint
+        self._listener = listener or _Nobody()
+        self._is_heard = listener is not None
+        self._clock = SystemClock()
+        self._looked_ms = 0
+        self._states: dict[str, RestoreState] = {}
+
+    def look(self, generation: int, committed_epoch: int) -> None:
+        """Look if it is time, tell what is new of the epoch after `committed_epoch`, and delete what is over."""
+        now = self._clock.milliseconds()
+        if now - self._looked_ms >= _LOOK_MS:
+            self._looked_ms = now
+            self._look(generation, committed_epoch)
+
+    def end(self, generation: int, committed_epoch: int) -> None:
+        """Look for the last time in a query: what is not done now is given up."""
+        self._look(generation, committed_epoch)
+        for name in list(self._states):
+            self._gone(name)
+
+    def snapshot(self) -> dict[str, tuple[int, int]]:
+        """Return (entries restored, entries in all) of each task that is restored, by task id."""
+        return {state.task: (state.restored, state.total) for state in list(self._states.values())}
+
+    def _look(self, generation: int, committed_epoch: int) -> None:
+        running: set[str] = set()
+        for name, data in self._checkpoint.restore_states().items():
+            state = RestoreState.decode(data)
+            if state.generation > generation:
+                continue  # of a driver that has taken over
+            if state.generation == generation and (state.done or state.epoch > committed_epoch):
+                self._take(name, state)
+                if not state.done:
+                    running.add(name)
+                    continue
+            self._checkpoint.delete_restore_state(name)
+        for name in self._states.keys() - running:
+            self._gone(name)
+
+    def _take(self, name: str, state: RestoreState) -> None:
+        """Take what is said of a restore now."""
+        before = self._states.get(name)
+        if state != before:
+            self._tell_progress(before, state)
+        if not state.done:
+            self._states[name] = state
+            if state != before:
+                _log.info("Task %s restores its state: %d of %d entries.", state.task, state.restored, state.total)
+            return
+        for store in state.stores:
+            self._tell(self._listener.on_restore_end, store, store.restored)
+        if self._states.pop(name, None) is not None:
+            _log.info("Task %s has restored its state.", state.task)
+
+    def _gone(self, name: str) -> None:
+        """Take it that nothing more is said of a restore; where nobody listens, that is how a restore ends."""
+        state = self._states.pop(name)
+        if not (self._is_heard and state.stores):
+            _log.info("Task %s has restored its state.", state.task)
+        for store in state.stores:
+            self._tell(self._listener.on_restore_suspended, store, store.restored)
+
+    def _tell_progress(self, before: RestoreState | None, state: RestoreState) -> None:
+        told = {} if before is None else {store[:3]: store.restored for store in before.stores}
+        for store in state.stores:
+            if store[:3] not in told:
+                self._tell(self._listener.on_restore_start, store, store.start, store.end)
+            more = store.restored - told.get(store[:3], 0)
+            if more > 0:
+                self._tell(self._listener.on_batch_restored, store, store.reached - 1, more)
+
+    def _tell(self, method: Callable[..., None], store: StoreRestore, *figures: int) -> None:
+        """Call a method of the listener with the partition and the name of `store`, and `figures`."""
+        try:
+            method(TopicPartition(store.topic, store.partition), store.store, *figures)
+        except Exception:
+            _log.exception("The restore listener failed on store %s; it is told what comes next.", store.store)
+
+
+class _Nobody(StateRestoreListener):
+    """Stands where nobody listens."""
+
+    def on_restore_start(
+        self, topic_partition: TopicPartition, store_name: str, starting_offset: int, ending_offset: int
+    ) -> None:
+        """Do nothing."""
+
+    def on_batch_restored(
+        self, topic_partition: TopicPartition, store_name: str, batch_end_offset: int, num_restored: int
+    ) -> None:
+        """Do nothing."""
+
+    def on_restore_end(self, topic_partition: TopicPartition, store_name: str, total_restored: int) -> None:
+        """Do nothing."""
