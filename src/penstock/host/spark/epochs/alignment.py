@@ -1,9 +1,11 @@
 """Topics that advance together in time: which they are, and up to which time an epoch reads them.
 
-Where an epoch cannot read all that is there, topics whose records meet in a task are read up to one time, as much as
-the quota allows, within `penstock.max.skew.ms`: a year of one is not read against a day of another. What brokers know
-of times are the timestamps of records; so topics with a timestamp extractor of another kind are left alone, and all
-that they meet. Pure functions; brokers are asked through a function that is given.
+Where an epoch cannot read all that is there, topics whose records meet in a task are read up to one time, with which
+most of the quota is used: a year of one is not read against a day of another, nor do records of one wait in a task, and
+be carried from epoch to epoch, because the other was read less far. `penstock.max.skew.ms` is the step in which that
+time is looked for first. What brokers know of times are the timestamps of records; so topics with a timestamp extractor
+of another kind are left alone, and all that they meet. Pure functions; brokers are asked through a function that is
+given.
 """
 
 from __future__ import annotations
@@ -26,6 +28,10 @@ _OF_RECORDS = (
     use_partition_time_on_invalid_timestamp,
 )
 """Extractors that take the timestamp of a record where it is valid."""
+
+USED_SHARE = 0.8
+"""An epoch that cannot read all uses this share of its quota at least, where times allow; more takes more questions to
+brokers."""
 
 LAST_TIME_MS = 1 << 62
 """A time (ms) behind all records."""
@@ -52,25 +58,25 @@ def aligned_topics(topology: BuiltTopology, placement: Placement, config: Mappin
 
 
 def reach(begin_ms: int, bytes_before: Callable[[int], float], quota: float, skew_ms: int) -> int:
-    """Return the time (ms) before which an epoch reads: not before `begin_ms`, and the first by steps of at most
-    `skew_ms` with which it has more than `quota` bytes.
+    """Return the time (ms) before which an epoch reads: not before `begin_ms`, and such that it has at most `quota`
+    bytes, and USED_SHARE of them or more; where records of one ms make that impossible, the first with more.
 
     Args:
         begin_ms: the time before which the last epoch read.
         bytes_before: gives the bytes to be read that are older than a time; it never falls.
         quota: bytes of the epoch; there are more to be read.
-        skew_ms: 1 or more.
+        skew_ms: the first step in which times are tried; 1 or more.
     """
-    fits = begin_ms
-    if bytes_before(fits) > quota:
+    fits, enough = begin_ms, max(USED_SHARE * quota, 1)
+    if (found := bytes_before(fits)) > quota:
         return fits
     step = skew_ms
-    while (too_far := min(fits + step, LAST_TIME_MS)) < LAST_TIME_MS and bytes_before(too_far) <= quota:
-        fits, step = too_far, 2 * step
-    while too_far - fits > skew_ms:
+    while (too_far := min(fits + step, LAST_TIME_MS)) < LAST_TIME_MS and (more := bytes_before(too_far)) <= quota:
+        fits, found, step = too_far, more, 2 * step
+    while found < enough and too_far - fits > 1:
         middle = (fits + too_far) // 2
-        if bytes_before(middle) <= quota:
-            fits = middle
+        if (more := bytes_before(middle)) <= quota:
+            fits, found = middle, more
         else:
             too_far = middle
-    return too_far
+    return fits if found >= enough else too_far
