@@ -95,6 +95,7 @@ class InlineQuery:
             end = self._reader.latestOffset(start, ReadAllAvailable())
             if end == start:
                 return False
+            self._offsets.mkdir(parents=True, exist_ok=True)  # as Hadoop does, where another driver has deleted it
             (self._offsets / str(len(self._offset_log))).write_text(f"v1\n{{}}\n{json.dumps(end)}")
             self._offset_log.append(end)
         self.run(self._start(), end)

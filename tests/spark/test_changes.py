@@ -7,6 +7,7 @@ state is.
 from __future__ import annotations
 
 import random
+import secrets
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,8 @@ from penstock.host.spark import crashpoints, preparation, transactions
 from penstock.host.spark.checkpoints import lives
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.epochs import planning
+from penstock.host.spark.failures import QueryFailedError, failure_in
+from penstock.host.spark.programs import StoredProgram
 from penstock.host.spark.recipe import Recipe
 from penstock.host.spark.rows import Row
 from penstock.host.spark.worker import sink, task_epoch, task_state
@@ -510,6 +513,86 @@ def test_what_an_older_driver_commits_while_a_changed_program_is_prepared_is_not
     newer = InlineQuery(counting(*topics, "counts", "new"), config, spark_runner.admin)
     newer.run_to_end()
     assert counts(spark_runner, config, "counts") == {"a": 2, "b": 1}
+
+
+@pytest.mark.parametrize(("begun", "tokens"), [(False, (2, 1)), (True, (1, 2)), (True, (2, 1))])
+def test_of_two_drivers_that_start_at_one_moment_one_goes_on_and_the_other_is_told(
+    on_one_broker: None,
+    spark_runner: SparkRunner,
+    application: str,
+    topics: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    begun: bool,
+    tokens: tuple[int, int],
+) -> None:
+    config = spark_runner.config(application)
+    spark_runner.write(topics[0], lines(["a b"]))
+    if begun:
+        InlineQuery(counting(*topics, "counts"), config, spark_runner.admin).run_to_end()
+        spark_runner.write(topics[0], lines(["a c"]))
+    drivers: list[InlineQuery] = []
+    told: list[TaskMigratedError] = []
+    take = Checkpoint.take_generation
+    draw = iter(tokens)
+
+    def start(*stores: str) -> None:
+        try:
+            drivers.append(InlineQuery(counting(*topics, *stores), config, spark_runner.admin))
+        except TaskMigratedError as error:
+            told.append(error)
+
+    def both_at_once(checkpoint: Checkpoint) -> int:
+        monkeypatch.setattr(Checkpoint, "take_generation", take)
+        return take(checkpoint, lambda: start("counts", "one"))
+
+    monkeypatch.setattr(secrets, "randbits", lambda _: next(draw, 0))
+    monkeypatch.setattr(Checkpoint, "take_generation", both_at_once)
+    start("counts", "two")
+    for driver in drivers:
+        try:
+            driver.run_to_end()
+        except QueryFailedError as error:
+            known = failure_in(str(error))
+            assert known is not None
+            assert isinstance(known[0], TaskMigratedError)
+            told.append(known[0])
+    assert len(told) == 1
+    assert counts(spark_runner, config, "counts") == ({"a": 2, "b": 1, "c": 1} if begun else {"a": 1, "b": 1})
+
+
+@pytest.mark.parametrize(("begun", "stores"), [(False, ("counts",)), (True, ("counts",)), (True, ("counts", "late"))])
+def test_a_driver_that_another_overtakes_while_it_prepares_changes_nothing(
+    on_one_broker: None,
+    spark_runner: SparkRunner,
+    application: str,
+    topics: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    begun: bool,
+    stores: tuple[str, ...],
+) -> None:
+    config = spark_runner.config(application)
+    spark_runner.write(topics[0], lines(["a b"]))
+    if begun:
+        InlineQuery(counting(*topics, "counts"), config, spark_runner.admin).run_to_end()
+        spark_runner.write(topics[0], lines(["a c"]))
+    newer: list[InlineQuery] = []
+    dump_program = preparation.dump_program
+
+    def while_another_starts(recipe: Recipe) -> StoredProgram:
+        monkeypatch.setattr(preparation, "dump_program", dump_program)
+        newer.append(InlineQuery(counting(*topics, "counts", "new"), config, spark_runner.admin))
+        newer[0].run_to_end()
+        return dump_program(recipe)
+
+    monkeypatch.setattr(preparation, "dump_program", while_another_starts)
+    with pytest.raises(TaskMigratedError, match="taken over"):
+        InlineQuery(counting(*topics, *stores), config, spark_runner.admin)
+    spark_runner.write(topics[0], lines(["a d"]))
+    newer[0].run_to_end()
+    newer[0].restart()
+    assert counts(spark_runner, config, "counts") == {**dict.fromkeys("bd", 1), "a": 3 if begun else 2} | (
+        {"c": 1} if begun else {}
+    )
 
 
 @pytest.mark.spark

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -94,8 +95,45 @@ def test_each_driver_takes_a_larger_generation_and_older_ones_are_refused(checkp
     first, second = checkpoint.take_generation(), checkpoint.take_generation()
     assert first < second
     checkpoint.check_generation(second)
-    with pytest.raises(TaskMigratedError, match=f"generation {second}, this one is {first}"):
+    with pytest.raises(TaskMigratedError, match="Another program has taken over"):
         checkpoint.check_generation(first)
+
+
+def test_of_drivers_that_start_at_one_moment_one_stays(checkpoint: Checkpoint) -> None:
+    drivers = 3
+    at_once = threading.Barrier(drivers, timeout=60)
+    taken: list[int] = []
+    told: list[TaskMigratedError] = []
+
+    def start() -> None:
+        try:
+            taken.append(Checkpoint(checkpoint.uri).take_generation(before_write=lambda: at_once.wait() and None))
+        except TaskMigratedError as error:
+            told.append(error)
+
+    threads = [threading.Thread(target=start) for _ in range(drivers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for each in taken:
+        try:
+            checkpoint.check_generation(each)
+        except TaskMigratedError as error:
+            told.append(error)
+    assert len(told) == drivers - 1
+    assert len(set(taken)) == len(taken)
+
+
+def test_a_driver_that_is_late_changes_nothing_for_those_after_it(checkpoint: Checkpoint) -> None:
+    newer: list[int] = []
+
+    def others_start() -> None:
+        newer.extend(Checkpoint(checkpoint.uri).take_generation() for _ in range(2))
+
+    with pytest.raises(TaskMigratedError):
+        checkpoint.take_generation(before_write=others_start)
+    checkpoint.check_generation(newer[-1])
 
 
 def test_metadata_of_another_format_is_refused(checkpoint: Checkpoint, tmp_path: Path) -> None:

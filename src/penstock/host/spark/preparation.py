@@ -93,8 +93,8 @@ def prepare(
     begin = _begin(topology, placement, config, admin, ends, clock, known)
     partitions = {**topics, **placement.source_partitions}
     where, generation = checkpoint.uri, checkpoint.take_generation()
-    if metadata is not None and (metadata, known) != _found(checkpoint, topics):
-        # A program that did not know yet that it is over has committed meanwhile; from now on it cannot.
+    if (metadata, known) != _found(checkpoint, topics):
+        # A program that did not know yet that it is over has committed or begun meanwhile; from now on it cannot.
         return prepare(built, config, checkpoint, admin, parallelism, control_directory, clock)
     run = where, "", "", generation, transactional, control_directory, clock
     recipe = Recipe(config, topology, placement, partitions, {}, *run)
@@ -109,6 +109,7 @@ def prepare(
         metadata = lives.same_life(checkpoint, metadata, recipe, program)
     else:
         metadata = _new_life(checkpoint, metadata, recipe, evolution, begin, program)
+    checkpoint.check_generation(generation)  # before anything is deleted that a newer driver may have made
     checkpoint.forget_other_lives(metadata)
     checkpoint.forget_unfinished_start(metadata.query_id)
     return Prepared(lives.of_life(recipe, metadata), guarantee, last_manifest(checkpoint, metadata), ends)

@@ -4,7 +4,7 @@
       spark/<query id>/     Spark's checkpoint of one query, a *life* of this checkpoint
       metadata              the life that runs, and what was fixed when it began (`Metadata`)
       plans/<digest>        the programs of that life, as `programs` makes them
-      generation            the number of the newest driver; who has a smaller one is a zombie
+      generations/<number>  one a driver that has started, older ones are deleted; who has not the largest is a zombie
       lock                  held by the running driver (local file systems only)
       manifests/<epoch>     one an epoch: the head and the live segments of each task (`Manifest`); epoch 0 is empty and
                             has none
@@ -22,6 +22,7 @@ Nothing here knows what is in a segment, or of Spark, which may keep its checkpo
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -34,6 +35,9 @@ from penstock.host.spark.checkpoints.files import Files
 from penstock.record import TopicPartition
 
 FORMAT = 2
+
+_TOKEN_BITS = 32
+"""Bits of the number of a driver that are drawn at random; those above count the drivers."""
 
 _NEVER = 1 << 62
 """A time in ms that is never reached."""
@@ -257,25 +261,38 @@ class Checkpoint:
         self._files.write(f"plans/{digest}", data)
 
     def read_generation(self) -> int:
-        """Return the number of the newest driver, 0 before the first."""
-        data = self._files.read("generation")
-        return 0 if data is None else int(data)
+        """Return the number of the newest driver, 0 before the first; lists a directory."""
+        return max(self._generations(), default=0)
 
-    def take_generation(self) -> int:
-        """Become the newest driver: return a number larger than every one before."""
-        generation = self.read_generation() + 1
-        self._files.write("generation", str(generation).encode())
+    def take_generation(self, before_write: Callable[[], None] = lambda: None) -> int:
+        """Become the newest driver: return a number larger than every one before, and that nobody else has.
+
+        Of drivers that begin at one moment, on whatever machines, the one with the larger number stays; the others find
+        its file here or with their next check. No file is ever replaced, so a late one changes nothing for a newer one.
+
+        before_write: called when the number is chosen and nobody can see it. Raises TaskMigratedError where another
+        driver is newer.
+        """
+        turn = (self.read_generation() >> _TOKEN_BITS) + 1
+        generation = turn << _TOKEN_BITS | secrets.randbits(_TOKEN_BITS)
+        before_write()
+        self._files.write(_generation_path(generation), b"")
+        self.check_generation(generation)
+        for older in self._generations():
+            if older < generation:
+                self._files.delete(_generation_path(older))
         return generation
 
     def check_generation(self, generation: int) -> None:
         """Raise TaskMigratedError if a newer driver than `generation` has taken over."""
-        newest = self.read_generation()
-        if newest > generation:
+        if self.read_generation() > generation:
             raise TaskMigratedError(
-                f"Another program has taken over the checkpoint {self.uri} (generation {newest}, this one is "
-                f"{generation}); what this one did since "
-                "is void. Run only one program with this application.id."
+                f"Another program has taken over the checkpoint {self.uri}; what this one did since is void. Run only "
+                "one program with this application.id."
             )
+
+    def _generations(self) -> list[int]:
+        return [int(each.name) for each in self._files.find("generations") if each.name.isdigit()]
 
     def read_savepoint(self) -> bytes | None:
         """Return the description of the savepoint that this is, None if it is none or not whole."""
@@ -412,6 +429,10 @@ def decode_manifest(data: bytes) -> Manifest:
     for kind in ("input", "output"):
         fields[kind] = {topic: TopicFigures(*figures) for topic, figures in fields.get(kind, {}).items()}
     return Manifest(**fields)
+
+
+def _generation_path(generation: int) -> str:
+    return f"generations/{generation:019d}"
 
 
 def _manifest_path(epoch: int) -> str:

@@ -91,7 +91,8 @@ def first_life(
     begin: Mapping[str, list[int]],
     program: StoredProgram,
 ) -> Metadata:
-    """Make the checkpoint of a program that begins at `begin`."""
+    """Make the checkpoint of a program that begins at `begin`; raises TaskMigratedError where a newer driver has come
+    meanwhile, as do the others here."""
     checkpoint.write_plan(program.digest, program.data)
     metadata = Metadata(
         uuid.uuid4().hex,
@@ -104,6 +105,7 @@ def first_life(
         program.digest,
         recipe.transactional,
     )
+    checkpoint.check_generation(recipe.generation)
     checkpoint.write_metadata(metadata)
     return metadata
 
@@ -113,6 +115,7 @@ def same_life(checkpoint: Checkpoint, metadata: Metadata, recipe: Recipe, progra
     checkpoint.write_plan(program.digest, program.data)
     going_on = replace(metadata, plan=program.digest, transactional=recipe.transactional)
     if going_on != metadata:
+        checkpoint.check_generation(recipe.generation)
         checkpoint.write_metadata(going_on)
     return going_on
 
@@ -137,6 +140,7 @@ def next_life(
         begin: where each source topic goes on or begins.
         program: what is to run, as `dump_program` gives it.
     """
+    checkpoint.check_generation(recipe.generation)  # a newer driver has deleted what is looked for here
     last = last_manifest(checkpoint, metadata)
     query_id = uuid.uuid4().hex
     start_epoch = last.epoch + 1 if last.epoch else 0
@@ -154,6 +158,7 @@ def next_life(
             begin,
             removed=removed,
         )
+        checkpoint.check_generation(recipe.generation)
         checkpoint.write_manifest(manifest, lambda: crash_point("life.torn_manifest", start_epoch))
         crash_point("life.manifest", start_epoch)
     checkpoint.write_plan(program.digest, program.data)
@@ -171,6 +176,7 @@ def next_life(
         start_ms=last.planned_ms,
         removed=evolution.removed_stores,
     )
+    checkpoint.check_generation(recipe.generation)
     checkpoint.write_metadata(entered)
     crash_point("life.after", start_epoch)
     return entered
