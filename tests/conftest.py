@@ -4,7 +4,7 @@ import signal
 
 from hypothesis import settings
 
-pytest_plugins = ["tests.support.brokers", "tests.support.dashboard"]
+pytest_plugins = ["tests.support.brokers", "tests.support.commands", "tests.support.dashboard"]
 
 settings.register_profile("no-deadline", deadline=None)  # no test depends on how long something takes
 settings.load_profile("no-deadline")

@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import socket
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from penstock.broker.process import BrokerProcess
-from penstock.cli.common import set_verbose
-from penstock.cli.main import main
 from penstock.cli.program import load_program
-from tests.support.commands import Command, Ended, penstock, until
-
-Run = Callable[..., Ended]
-
-
-@pytest.fixture
-def penstock_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
-    """Runs a command in this process."""
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def command(*arguments: str, standard_input: str = "") -> Ended:
-        monkeypatch.setattr(sys, "argv", ["penstock", *arguments])
-        monkeypatch.setattr(sys, "stdin", io.StringIO(standard_input))
-        with pytest.raises(SystemExit) as ended:
-            main()
-        written = capsys.readouterr()
-        return Ended(int(ended.value.code or 0), written.out, written.err)
-
-    yield command
-    set_verbose(False)
+from tests.support.commands import Command, Run, penstock, until
 
 
 @pytest.fixture

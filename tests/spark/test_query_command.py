@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from penstock.cli.common import set_verbose
-from penstock.cli.main import main
 from penstock.cli.program import load_program
 from tests.spark.inline import InlineQuery
 from tests.spark.support import InputRecord, SparkRunner
-from tests.support.commands import Ended
+from tests.support.commands import Run
 
 pytestmark = pytest.mark.one_broker
 
@@ -55,23 +54,12 @@ def program(
 
 
 @pytest.fixture
-def query(
-    program: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Callable[..., Ended]]:
+def query(program: Path, penstock_here: Run) -> Run:
     """Runs `penstock query` in this process."""
-
-    def command(*arguments: str) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["penstock", "query", str(program), *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        written = capsys.readouterr()
-        return Ended(int(ended.value.code or 0), written.out, written.err)
-
-    yield command
-    set_verbose(False)
+    return partial(penstock_here, "query", str(program))
 
 
-def test_stores_are_listed_and_shown(query: Callable[..., Ended]) -> None:
+def test_stores_are_listed_and_shown(query: Run) -> None:
     stores = query()
     assert (stores.code, stores.err.startswith("As of epoch 1 (committed ")) == (0, True)
     assert [line.split(maxsplit=1)[0] for line in stores.out.splitlines()[1:]] == [
@@ -89,7 +77,7 @@ def test_stores_are_listed_and_shown(query: Callable[..., Ended]) -> None:
     assert (few.out, "more than 1 entries" in few.err) == ("a\t2\n", True)
 
 
-def test_windows_and_versions_have_times(query: Callable[..., Ended]) -> None:
+def test_windows_and_versions_have_times(query: Run) -> None:
     assert query("windows", "a").out == "a\t0\t1\na\t60000\t1\n"
     assert query("windows", "--from-time", "60000").out == "a\t60000\t120000\t1\n"
     assert query("versions", "a").out == "a\t2\na\t61000\t1\n"
@@ -111,7 +99,7 @@ def test_windows_and_versions_have_times(query: Callable[..., Ended]) -> None:
         (("counts", "--config", "application.id=another"), "start the application first"),
     ],
 )
-def test_what_cannot_be_shown_is_said(query: Callable[..., Ended], arguments: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_shown_is_said(query: Run, arguments: tuple[str, ...], said: str) -> None:
     ended = query(*arguments)
     assert (ended.code, ended.out) == (1, "")
     assert said in ended.err
