@@ -28,7 +28,7 @@ from penstock.errors import (
 )
 from penstock.plan.partitioning import partition_for
 from penstock.record import RecordBatch, TopicPartition
-from tests.support.brokers import ON_KAFKA, RunningBroker
+from tests.support.brokers import EMBEDDED_ONLY, KAFKA_ONLY, RunningBroker
 
 NAMES = Callable[[str], str]
 
@@ -134,7 +134,7 @@ def test_offsets_of_a_group(admin: ConfluentAdmin, topic: str, unique_name: NAME
     assert admin.committed_offsets(group, partitions) == {partitions[1]: OffsetAndMetadata(7, "a note")}
 
 
-@pytest.mark.parametrize("broker", [pytest.param("kafka", marks=ON_KAFKA)], indirect=True)
+@KAFKA_ONLY
 def test_records_are_deleted(admin: ConfluentAdmin, config: StreamsConfig, topic: str) -> None:
     write(config, topic, 5, partition=1)
     admin.delete_records({TopicPartition(topic, 1): 3})
@@ -143,7 +143,7 @@ def test_records_are_deleted(admin: ConfluentAdmin, config: StreamsConfig, topic
     assert admin.beginning_offsets(partitions) == {partitions[0]: 0, partitions[1]: 3}
 
 
-@pytest.mark.parametrize("broker", ["embedded"], indirect=True)
+@EMBEDDED_ONLY
 def test_a_broker_that_deletes_no_records_says_so(admin: ConfluentAdmin, topic: str) -> None:
     with pytest.raises(KafkaError):
         admin.delete_records({TopicPartition(topic, 1): 3})

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from penstock.host.spark import transactions
+from penstock.host.spark.checkpoints import lives
 from penstock.host.spark.epochs import planning
-from penstock.host.spark.worker import sink, task_epoch, task_state
+from penstock.host.spark.worker import global_state, sink, task_epoch, task_state
 from tests.spark.crashes import Crashes
 from tests.spark.support import SparkRunner
 from tests.support.brokers import RunningBroker
@@ -29,12 +31,23 @@ def application(unique_name: Callable[[str], str]) -> str:
 
 
 @pytest.fixture
-def crashes(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, float, int], Crashes]:
-    """A function that has crashes strike from then on, given seed, probability and how many at most."""
+def topics(
+    spark_runner: SparkRunner, unique_name: Callable[[str], str], request: pytest.FixtureRequest
+) -> tuple[str, str]:
+    """A topic to read from and one to write to, of as many partitions as the mark `partitions` says, or 3 and 2."""
+    mark = request.node.get_closest_marker("partitions")
+    source, target = unique_name("in"), unique_name("out")
+    spark_runner.create_topics(dict(zip((source, target), mark.args if mark else (3, 2), strict=True)))
+    return source, target
 
-    def install(seed: int, probability: float, most: int) -> Crashes:
-        installed = Crashes(seed, probability, most)
-        for module in (planning, sink, task_epoch, task_state, transactions):
+
+@pytest.fixture
+def crashes(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Crashes]:
+    """A function of the arguments of Crashes that has such strike from then on, at all points of the host."""
+
+    def install(*args: Any, **values: Any) -> Crashes:
+        installed = Crashes(*args, **values)
+        for module in (global_state, lives, planning, sink, task_epoch, task_state, transactions):
             monkeypatch.setattr(module, "crash_point", installed)
         return installed
 

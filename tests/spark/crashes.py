@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 
 from penstock.host.spark import crashpoints
 from tests.spark.inline import InlineQuery
+
+ALL_POINTS = (*crashpoints.POINTS, *crashpoints.LIFE_POINTS)
 
 
 class KilledError(BaseException):
@@ -14,20 +17,35 @@ class KilledError(BaseException):
 
 
 class Crashes:
-    """Strikes at points chosen by a seed: each time a process comes to a point, with a certain probability."""
+    """Strikes at points chosen by a seed: each time a process comes to a point, with a certain probability; and at a
+    given point once."""
 
-    def __init__(self, seed: int, probability: float, most: int) -> None:
+    def __init__(
+        self,
+        seed: int = 0,
+        probability: float = 0.0,
+        most: int | None = None,
+        at: str = "",
+        points: Sequence[str] = crashpoints.POINTS,
+    ) -> None:
+        """Choose by `seed`, with `probability` at each of `points`, `most` times (None: without end); and at `at`."""
         self._random = random.Random(seed)
-        self._probability = probability
         self._left = most
+        self._points = points
+        self.probability = probability
+        self.at = at
         self.struck: Counter[str] = Counter()
 
     def __call__(self, name: str, epoch: int) -> None:
-        assert name in crashpoints.POINTS
-        if self._left and self._random.random() < self._probability:
+        assert name in ALL_POINTS
+        if name == self.at:
+            self.at = ""
+        elif self._left == 0 or name not in self._points or self._random.random() >= self.probability:
+            return
+        elif self._left is not None:
             self._left -= 1
-            self.struck[name] += 1
-            raise KilledError(f"{name} at epoch {epoch}")
+        self.struck[name] += 1
+        raise KilledError(f"{name} at epoch {epoch}")
 
 
 def run_to_end_over_kills(query: InlineQuery) -> None:

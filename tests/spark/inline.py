@@ -9,18 +9,21 @@ from __future__ import annotations
 import json
 import pickle
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from penstock.client.api import Admin
 from penstock.clock import Clock
 from penstock.config import StreamsConfig
+from penstock.errors import StreamsError
 from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
+from penstock.host.spark.failures import QueryFailedError, failure_in
 from penstock.host.spark.preparation import Prepared, prepare
 from penstock.host.spark.recipe import Recipe, dump_recipe
 from penstock.host.spark.worker.sink import EpochSink
@@ -132,6 +135,15 @@ class InlineQuery:
         sink = EpochSink(self._data)
         messages = [sink.write(iter(part)) for part in _shuffle(frames, placement.sink_partitions)]
         sink.commit(list(messages), len(self._offset_log) - 1)
+
+
+def failure_of(run: Callable[[], object]) -> StreamsError:
+    """Return the error with which `run`, such as `query.run_to_end`, ends a query."""
+    with pytest.raises(QueryFailedError) as caught:
+        run()
+    failure = failure_in(str(caught.value))
+    assert failure is not None
+    return failure[0]
 
 
 def _shuffle(frames: list[pa.RecordBatch], partitions: int) -> Iterator[list[pa.RecordBatch]]:

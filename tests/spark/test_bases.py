@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,14 +11,13 @@ import rocksdict
 from penstock import RocksDBConfigSetter
 from penstock.config import StreamsConfig
 from penstock.errors import LockError
-from penstock.host.spark.failures import failure_in
 from penstock.host.spark.worker import bases
 from penstock.state.rocksdb import RocksDBBase
-from tests.spark.inline import InlineQuery
+from tests.spark.inline import InlineQuery, failure_of
 from tests.spark.support import SparkRunner, lines
 from tests.spark.test_topologies import final, word_count
 
-pytestmark = pytest.mark.one_broker
+pytestmark = [pytest.mark.one_broker, pytest.mark.partitions(1, 1)]
 
 ROCKSDB = {"penstock.state.base": "rocksdb"}
 
@@ -34,13 +32,6 @@ class Told(RocksDBConfigSetter):
 
     def close(self, name: str, options: rocksdict.Options) -> None:
         pass
-
-
-@pytest.fixture
-def topics(spark_runner: SparkRunner, unique_name: Callable[[str], str]) -> tuple[str, str]:
-    source_topic, target = unique_name("in"), unique_name("out")
-    spark_runner.create_topics({source_topic: 1, target: 1})
-    return source_topic, target
 
 
 def test_stores_are_kept_in_rocksdb_or_lmdb_and_go_over(
@@ -99,11 +90,8 @@ def test_a_base_that_stays_open_elsewhere_ends_the_query(
     other = RocksDBBase(bases.base_directory(query.recipe, "1_0"))
     spark_runner.write(topics[0], lines(["a"]))
     try:
-        with pytest.raises(Exception, match="penstock-failure") as caught:
-            query.run_to_end()
+        failure = failure_of(query.run_to_end)
     finally:
         other.close()
-    failure = failure_in(str(caught.value))
-    assert failure is not None
-    assert isinstance(failure[0], LockError)
-    assert "is open already" in str(failure[0])
+    assert isinstance(failure, LockError)
+    assert "is open already" in str(failure)

@@ -17,66 +17,31 @@ import pytest
 
 from penstock import Grouped, Materialized, StreamsBuilder, StreamsConfig, TableJoined, TimeWindows, Topology
 from penstock.errors import IncompatibleCheckpointError, TaskMigratedError
-from penstock.host.spark import crashpoints, preparation, transactions
-from penstock.host.spark.checkpoints import lives
+from penstock.host.spark import crashpoints, preparation
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
-from penstock.host.spark.epochs import planning
 from penstock.host.spark.failures import QueryFailedError, failure_in
 from penstock.host.spark.programs import StoredProgram
 from penstock.host.spark.recipe import Recipe
 from penstock.host.spark.rows import Row
-from penstock.host.spark.worker import sink, task_epoch, task_state
+from penstock.host.spark.worker import sink
 from penstock.plan.partitioning import partition_for
 from penstock.record import TopicPartition
-from tests.spark.crashes import KilledError
+from tests.spark.crashes import ALL_POINTS, Crashes, KilledError
 from tests.spark.inline import InlineQuery
 from tests.spark.support import InputRecord, SparkRunner, lines
-from tests.spark.test_topologies import COUNT_OUT, STRING, TEXT, TEXT_OUT, final, number, random_lines
-from tests.support.brokers import RunningBroker
+from tests.spark.test_topologies import (
+    COUNT_OUT,
+    STRING,
+    TEXT,
+    TEXT_OUT,
+    assert_counted_one_by_one,
+    final,
+    number,
+    random_lines,
+)
+from tests.support.brokers import KAFKA_ONLY, RunningBroker
 
 PAIRS = Grouped.with_(key_serde=STRING, value_serde=STRING)
-
-
-class Crash:
-    """Strikes by chance, and at a given point once."""
-
-    def __init__(self, seed: int, probability: float = 0.0, at: str = "") -> None:
-        self._random = random.Random(seed)
-        self.probability = probability
-        self.at = at
-        self.struck: Counter[str] = Counter()
-
-    def __call__(self, name: str, epoch: int) -> None:
-        assert name in (*crashpoints.POINTS, *crashpoints.LIFE_POINTS)
-        if name == self.at or self._random.random() < self.probability:
-            self.at = ""
-            self.struck[name] += 1
-            raise KilledError(f"{name} at epoch {epoch}")
-
-
-@pytest.fixture
-def crash(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Crash]:
-    def install(seed: int, probability: float = 0.0, at: str = "") -> Crash:
-        installed = Crash(seed, probability, at)
-        for module in (lives, planning, sink, task_epoch, task_state, transactions):
-            monkeypatch.setattr(module, "crash_point", installed)
-        return installed
-
-    return install
-
-
-@pytest.fixture
-def on_one_broker(broker: RunningBroker) -> None:
-    """Leaves Kafka out, where the broker makes no difference."""
-    if broker.kind == "kafka":
-        pytest.skip("the same on either broker")
-
-
-@pytest.fixture
-def topics(spark_runner: SparkRunner, unique_name: Callable[[str], str]) -> tuple[str, str]:
-    source, target = unique_name("in"), unique_name("out")
-    spark_runner.create_topics({source: 3, target: 2})
-    return source, target
 
 
 def counting(source: str, target: str, *stores: str, only: str = "", extra: int = 0) -> Topology:
@@ -106,8 +71,8 @@ def removed(config: StreamsConfig) -> set[str]:
     return set(metadata.removed)
 
 
+@pytest.mark.one_broker
 def test_kept_stores_go_on_and_new_ones_begin_empty(
-    on_one_broker: None,
     spark_runner: SparkRunner,
     application: str,
     topics: tuple[str, str],
@@ -133,8 +98,9 @@ def test_kept_stores_go_on_and_new_ones_begin_empty(
     assert [each.name for each in spark.iterdir()] == [after.query_id]
 
 
+@pytest.mark.one_broker
 def test_a_store_is_found_again_in_a_sub_topology_of_another_number(
-    on_one_broker: None, spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:
     config = spark_runner.config(application)
     spark_runner.write(topics[0], lines(["a b", "b c"], partitions=3))
@@ -152,8 +118,9 @@ def test_a_store_is_found_again_in_a_sub_topology_of_another_number(
     assert counts(spark_runner, config, "before") == {"a": 2, "d": 1, "e": 1}
 
 
+@pytest.mark.one_broker
 def test_a_removed_store_is_kept_and_goes_on_when_it_is_back(
-    on_one_broker: None, spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:
     config = spark_runner.config(application, {"penstock.manifests.retained": 2})
     spark_runner.write(topics[0], lines(["a b", "b c"], partitions=3))
@@ -175,8 +142,9 @@ def test_a_removed_store_is_kept_and_goes_on_when_it_is_back(
     assert removed(config) == {"third"}
 
 
+@pytest.mark.one_broker
 def test_a_task_that_comes_back_to_its_number_keeps_its_segments(
-    on_one_broker: None, spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:
     config = spark_runner.config(application, {"penstock.manifests.retained": 3})
     spark_runner.write(topics[0], lines(["a b", "b c"], partitions=3))
@@ -206,8 +174,9 @@ def together(source: str, target: str, *stores: str) -> Topology:
     return builder.build()
 
 
+@pytest.mark.one_broker
 def test_stores_come_together_and_part_again(
-    on_one_broker: None, spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:
     config = spark_runner.config(application)
     spark_runner.write(topics[0], lines(["a b", "b c"], partitions=3))
@@ -226,8 +195,9 @@ def test_stores_come_together_and_part_again(
     assert counts(spark_runner, config, "other") == {"a": 4, "b": 2, "c": 1, "d": 3}
 
 
+@pytest.mark.one_broker
 def test_another_layout_of_a_store_is_refused_with_what_to_do(
-    on_one_broker: None, spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:
     config = spark_runner.config(application)
     query = InlineQuery(counting(*topics, "counts"), config, spark_runner.admin)
@@ -264,8 +234,8 @@ def orders(source: str, others: str, target: str, *extra: str) -> Topology:
     return builder.build()
 
 
+@pytest.mark.one_broker
 def test_rows_on_their_way_are_handed_to_the_next_life(
-    on_one_broker: None,
     spark_runner: SparkRunner,
     application: str,
     unique_name: Callable[[str], str],
@@ -293,8 +263,8 @@ def test_rows_on_their_way_are_handed_to_the_next_life(
     assert {key.decode(): value[8:].decode() for key, value in found.items()} == expected
 
 
+@pytest.mark.one_broker
 def test_rows_on_their_way_to_a_topic_that_is_no_longer_read_are_told(
-    on_one_broker: None,
     spark_runner: SparkRunner,
     application: str,
     unique_name: Callable[[str], str],
@@ -315,19 +285,19 @@ def test_rows_on_their_way_to_a_topic_that_is_no_longer_read_are_told(
 
 
 @pytest.mark.parametrize("point", crashpoints.LIFE_POINTS)
+@pytest.mark.one_broker
 def test_a_change_that_falls_at_any_line_has_happened_or_not(
-    on_one_broker: None,
     spark_runner: SparkRunner,
     application: str,
     topics: tuple[str, str],
-    crash: Callable[..., Crash],
+    crashes: Callable[..., Crashes],
     point: str,
 ) -> None:
     config = spark_runner.config(application)
     spark_runner.write(topics[0], lines(["a b", "b c"], partitions=3))
     query = InlineQuery(counting(*topics, "counts", "other"), config, spark_runner.admin)
     query.run_to_end()
-    installed = crash(0, at=point)
+    installed = crashes(at=point)
     changed = together(*topics, "other", "counts")
     with pytest.raises(KilledError):
         query.change(changed)
@@ -365,13 +335,13 @@ def test_counts_are_exact_while_the_program_changes_and_falls(
     broker: RunningBroker,
     application: str,
     topics: tuple[str, str],
-    crash: Callable[..., Crash],
+    crashes: Callable[..., Crashes],
     seed: int,
 ) -> None:
     config = spark_runner.config(application, {"penstock.manifests.retained": 3})
     chosen = random.Random(seed)
     query = InlineQuery(PROGRAMS[0](topics), config, spark_runner.admin)
-    installed = crash(seed, 0.03)
+    installed = crashes(seed, 0.03, points=ALL_POINTS)
     expected: Counter[str] = Counter()
     for part in range(8):
         texts = random_lines(seed * 100 + part, 12)
@@ -392,10 +362,7 @@ def test_counts_are_exact_while_the_program_changes_and_falls(
     records = spark_runner.read(topics[1])
     assert final(records) == expected
     if broker.kind == "kafka":
-        seen: dict[bytes | None, int] = {}
-        for record in records:
-            assert number(record.value) == seen.get(record.key, 0) + 1, "a record twice, or one left out"
-            seen[record.key] = number(record.value)
+        assert_counted_one_by_one(records)
 
 
 def restart(query: InlineQuery, topology: Topology) -> None:
@@ -408,30 +375,32 @@ def restart(query: InlineQuery, topology: Topology) -> None:
             continue
 
 
-def kafka_only(broker: RunningBroker) -> None:
-    if broker.kind != "kafka":
-        pytest.skip("the embedded broker has no transactions")
-
-
-@pytest.mark.parametrize("changed_shape", [False, True])
-def test_an_epoch_left_half_committed_is_finished_by_the_program_that_began_it(
-    spark_runner: SparkRunner,
-    broker: RunningBroker,
-    application: str,
-    topics: tuple[str, str],
-    crash: Callable[..., Crash],
-    changed_shape: bool,
-) -> None:
-    kafka_only(broker)
-    config = spark_runner.config(application)
+def query_with_input(
+    spark_runner: SparkRunner, config: StreamsConfig, topics: tuple[str, str], text: str
+) -> InlineQuery:
+    """Return a query that counts words, whose next epoch reads `text`."""
     query = InlineQuery(counting(*topics, "counts"), config, spark_runner.admin)
     query.run_to_end()
-    spark_runner.write(topics[0], lines(["a b c d e f g h"]))
-    crash(0, at="transaction.after")
+    spark_runner.write(topics[0], lines([text]))
+    return query
+
+
+@pytest.mark.parametrize("stores", [("counts",), ("counts", "new")], ids=["same shape", "another shape"])
+@KAFKA_ONLY
+def test_an_epoch_left_half_committed_is_finished_by_the_program_that_began_it(
+    spark_runner: SparkRunner,
+    application: str,
+    topics: tuple[str, str],
+    crashes: Callable[..., Crashes],
+    stores: tuple[str, ...],
+) -> None:
+    config = spark_runner.config(application)
+    query = query_with_input(spark_runner, config, topics, "a b c d e f g h")
+    crashes(at="transaction.after")
     with pytest.raises(KilledError):
         query.run_to_end()
     assert 0 < len(spark_runner.read(topics[1])) < 8  # one sink partition of two
-    query.change(counting(*topics, *(("counts", "new") if changed_shape else ("counts",)), only="zz"))
+    query.change(counting(*topics, *stores, only="zz"))
     spark_runner.write(topics[0], lines(["a zz"]))
     query.run_to_end()
     words = [record.key for record in spark_runner.read(topics[1])]
@@ -439,22 +408,20 @@ def test_an_epoch_left_half_committed_is_finished_by_the_program_that_began_it(
     assert counts(spark_runner, config, "counts") == {**dict.fromkeys("abcdefgh", 1), "zz": 1}
 
 
-@pytest.mark.parametrize("changed_shape", [False, True])
+@pytest.mark.parametrize("stores", [("counts",), ("counts", "new")], ids=["same shape", "another shape"])
 def test_an_epoch_of_which_nobody_has_seen_anything_is_given_up(
     spark_runner: SparkRunner,
     application: str,
     topics: tuple[str, str],
-    crash: Callable[..., Crash],
-    changed_shape: bool,
+    crashes: Callable[..., Crashes],
+    stores: tuple[str, ...],
 ) -> None:
     config = spark_runner.config(application)
-    query = InlineQuery(counting(*topics, "counts"), config, spark_runner.admin)
-    query.run_to_end()
-    spark_runner.write(topics[0], lines(["a b c d e f g h zz"]))
-    crash(0, at="transaction.before")
+    query = query_with_input(spark_runner, config, topics, "a b c d e f g h zz")
+    crashes(at="transaction.before")
     with pytest.raises(KilledError):
         query.run_to_end()
-    query.change(counting(*topics, *(("counts", "new") if changed_shape else ("counts",)), only="zz"))
+    query.change(counting(*topics, *stores, only="zz"))
     query.run_to_end()
     assert [record.key for record in spark_runner.read(topics[1])] == [b"zz"]
     assert counts(spark_runner, config, "counts") == {"zz": 1}
@@ -464,9 +431,7 @@ def test_a_worker_of_a_life_that_is_over_writes_nothing_any_more(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = spark_runner.config(application)
-    query = InlineQuery(counting(*topics, "counts"), config, spark_runner.admin)
-    query.run_to_end()
-    spark_runner.write(topics[0], lines(["a b c d e f g h"]))
+    query = query_with_input(spark_runner, config, topics, "a b c d e f g h")
     late: list[tuple[Recipe, list[Row]]] = []
     write = sink._write
 
@@ -491,8 +456,8 @@ def test_a_worker_of_a_life_that_is_over_writes_nothing_any_more(
     assert sorted(words) == [b"a", b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h", b"i"]
 
 
+@pytest.mark.one_broker
 def test_what_an_older_driver_commits_while_a_changed_program_is_prepared_is_not_read_again(
-    on_one_broker: None,
     spark_runner: SparkRunner,
     application: str,
     topics: tuple[str, str],
@@ -516,8 +481,8 @@ def test_what_an_older_driver_commits_while_a_changed_program_is_prepared_is_not
 
 
 @pytest.mark.parametrize(("begun", "tokens"), [(False, (2, 1)), (True, (1, 2)), (True, (2, 1))])
+@pytest.mark.one_broker
 def test_of_two_drivers_that_start_at_one_moment_one_goes_on_and_the_other_is_told(
-    on_one_broker: None,
     spark_runner: SparkRunner,
     application: str,
     topics: tuple[str, str],
@@ -561,8 +526,8 @@ def test_of_two_drivers_that_start_at_one_moment_one_goes_on_and_the_other_is_to
 
 
 @pytest.mark.parametrize(("begun", "stores"), [(False, ("counts",)), (True, ("counts",)), (True, ("counts", "late"))])
+@pytest.mark.one_broker
 def test_a_driver_that_another_overtakes_while_it_prepares_changes_nothing(
-    on_one_broker: None,
     spark_runner: SparkRunner,
     application: str,
     topics: tuple[str, str],
@@ -597,19 +562,16 @@ def test_a_driver_that_another_overtakes_while_it_prepares_changes_nothing(
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
+@KAFKA_ONLY
 def test_spark_finishes_such_an_epoch_too(
     spark_runner: SparkRunner,
-    broker: RunningBroker,
     application: str,
     topics: tuple[str, str],
-    crash: Callable[..., Crash],
+    crashes: Callable[..., Crashes],
 ) -> None:
-    kafka_only(broker)
     config = spark_runner.config(application)
-    query = InlineQuery(counting(*topics, "counts"), config, spark_runner.admin)
-    query.run_to_end()
-    spark_runner.write(topics[0], lines(["a b c d e f g h"]))
-    crash(0, at="manifest.before_write")
+    query = query_with_input(spark_runner, config, topics, "a b c d e f g h")
+    crashes(at="manifest.before_write")
     with pytest.raises(KilledError):
         query.run_to_end()
     spark_runner.write(topics[0], lines(["a zz"]))

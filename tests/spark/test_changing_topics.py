@@ -13,25 +13,16 @@ from confluent_kafka.admin import AdminClient
 
 from penstock import AutoOffsetReset, Consumed, Materialized, Produced, Serdes, StreamsBuilder, Topology
 from penstock.client.confluent.producer import ConfluentProducer
-from penstock.errors import IncompatibleCheckpointError, MissingSourceTopicError, StreamsError
-from penstock.host.spark.epochs import planning
-from penstock.host.spark.failures import QueryFailedError, failure_in
+from penstock.errors import IncompatibleCheckpointError, MissingSourceTopicError
 from penstock.host.spark.topic_watch import topic_changes
-from tests.spark.inline import InlineQuery
+from tests.spark.crashes import Crashes, KilledError
+from tests.spark.inline import InlineQuery, failure_of
 from tests.spark.support import TIMEOUT_SECONDS, InputRecord, Listening, SparkRunner, wait_for
-from tests.support.brokers import ON_KAFKA
-
-pytestmark = pytest.mark.one_broker
+from tests.support.brokers import EMBEDDED_ONLY, KAFKA_ONLY
 
 STRING = Serdes.string()
 TEXT = Consumed.with_(key_serde=STRING, value_serde=STRING)
 TEXT_OUT = Produced.with_(key_serde=STRING, value_serde=STRING)
-EMBEDDED = pytest.mark.parametrize("broker", ["embedded"], indirect=True)
-KAFKA = pytest.mark.parametrize("broker", [pytest.param("kafka", marks=ON_KAFKA)], indirect=True)
-
-
-class KilledError(BaseException):
-    """What a kill is in one process."""
 
 
 @pytest.fixture
@@ -63,15 +54,7 @@ def copied(spark_runner: SparkRunner, prefix: str) -> list[str]:
     return [(record.value or b"").decode() for record in spark_runner.read(f"{prefix}-out")]
 
 
-def failure_of(query: InlineQuery) -> StreamsError:
-    with pytest.raises(QueryFailedError) as caught:
-        query.run_to_end()
-    failure = failure_in(str(caught.value))
-    assert failure is not None
-    return failure[0]
-
-
-@EMBEDDED
+@EMBEDDED_ONLY
 def test_a_topic_that_is_read_by_its_name_must_not_be_deleted(
     spark_runner: SparkRunner, application: str, prefix: str
 ) -> None:
@@ -79,12 +62,12 @@ def test_a_topic_that_is_read_by_its_name_must_not_be_deleted(
     write(spark_runner, f"{prefix}-in-a", "1")
     query.run_to_end()
     spark_runner.admin.delete_topics([f"{prefix}-in-a"])
-    error = failure_of(query)
+    error = failure_of(query.run_to_end)
     assert isinstance(error, MissingSourceTopicError)
     assert f"{prefix}-in-a" in str(error)
 
 
-@EMBEDDED
+@EMBEDDED_ONLY
 def test_a_topic_of_a_pattern_may_be_deleted_before_an_epoch_is_planned(
     spark_runner: SparkRunner, application: str, prefix: str
 ) -> None:
@@ -98,22 +81,16 @@ def test_a_topic_of_a_pattern_may_be_deleted_before_an_epoch_is_planned(
     assert sorted(copied(spark_runner, prefix)) == ["a1", "b1", "b2"]
 
 
-@EMBEDDED
+@EMBEDDED_ONLY
 def test_a_topic_of_a_pattern_may_be_deleted_before_a_planned_epoch_has_read_it(
-    spark_runner: SparkRunner, application: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+    spark_runner: SparkRunner, application: str, prefix: str, crashes: Callable[..., Crashes]
 ) -> None:
     query = InlineQuery(copying(prefix), spark_runner.config(application), spark_runner.admin)
     write(spark_runner, f"{prefix}-in-a", "a1")
     write(spark_runner, f"{prefix}-in-b", "b1")
-
-    def killed(name: str, epoch: int) -> None:
-        if name == "source.partitions":
-            raise KilledError
-
-    with monkeypatch.context() as patched:
-        patched.setattr(planning, "crash_point", killed)
-        with pytest.raises(KilledError):
-            query.run_to_end()
+    crashes(at="source.partitions")
+    with pytest.raises(KilledError):
+        query.run_to_end()
     spark_runner.admin.delete_topics([f"{prefix}-in-a"])
     query.run_to_end()
     assert copied(spark_runner, prefix) == ["b1"]
@@ -125,7 +102,7 @@ def delete_records(spark_runner: SparkRunner, topic: str, before: int) -> None:
         future.result(30)
 
 
-@KAFKA
+@KAFKA_ONLY
 @pytest.mark.parametrize(
     ("offset_reset", "expected"),
     [
@@ -148,7 +125,7 @@ def test_reading_goes_on_as_the_offset_reset_says_where_retention_deleted_what_w
     write(spark_runner, topic, "2", "3", "4", "5")
     delete_records(spark_runner, topic, before=4)
     if expected is None:
-        error = failure_of(query)
+        error = failure_of(query.run_to_end)
         assert f"topic {topic}, partition 0" in str(error)
         assert "offset reset none" in str(error)
         return
@@ -158,29 +135,23 @@ def test_reading_goes_on_as_the_offset_reset_says_where_retention_deleted_what_w
     assert copied(spark_runner, prefix) == expected
 
 
-@KAFKA
+@KAFKA_ONLY
 def test_what_retention_deletes_of_an_epoch_that_is_planned_is_left_out(
-    spark_runner: SparkRunner, application: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+    spark_runner: SparkRunner, application: str, prefix: str, crashes: Callable[..., Crashes]
 ) -> None:
     topic = f"{prefix}-in-a"
     query = InlineQuery(copying(prefix, False), spark_runner.config(application), spark_runner.admin)
     write(spark_runner, topic, "0", "1", "2", "3")
-
-    def killed(name: str, epoch: int) -> None:
-        if name == "source.partitions":
-            raise KilledError
-
-    with monkeypatch.context() as patched:
-        patched.setattr(planning, "crash_point", killed)
-        with pytest.raises(KilledError):
-            query.run_to_end()
+    crashes(at="source.partitions")
+    with pytest.raises(KilledError):
+        query.run_to_end()
     delete_records(spark_runner, topic, before=3)
     query.restart()
     query.run_to_end()
     assert copied(spark_runner, prefix) == ["3"]
 
 
-@EMBEDDED
+@EMBEDDED_ONLY
 def test_changes_of_the_topics_are_told_by_name(spark_runner: SparkRunner, application: str, prefix: str) -> None:
     built = copying(prefix).build(application)
     recipe = InlineQuery(copying(prefix), spark_runner.config(application), spark_runner.admin).recipe
@@ -204,7 +175,7 @@ def counting(prefix: str) -> Topology:
     return builder.build()
 
 
-@EMBEDDED
+@EMBEDDED_ONLY
 def test_new_topics_of_a_pattern_and_new_partitions_are_read_from_the_next_start_on(
     spark_runner: SparkRunner, application: str, prefix: str
 ) -> None:
@@ -223,7 +194,7 @@ def test_new_topics_of_a_pattern_and_new_partitions_are_read_from_the_next_start
     assert sorted(copied(spark_runner, prefix)) == ["a1", "a2", "a3", "c1"]
 
 
-@EMBEDDED
+@EMBEDDED_ONLY
 def test_where_a_new_topic_is_begun_is_fixed_before_an_epoch_reads_it(
     spark_runner: SparkRunner, application: str, prefix: str
 ) -> None:
@@ -239,7 +210,7 @@ def test_where_a_new_topic_is_begun_is_fixed_before_an_epoch_reads_it(
     assert copied(spark_runner, prefix) == ["after it"]
 
 
-@EMBEDDED
+@EMBEDDED_ONLY
 def test_a_topic_of_a_pattern_that_is_made_anew_is_begun_anew(
     spark_runner: SparkRunner, application: str, prefix: str
 ) -> None:
@@ -256,7 +227,7 @@ def test_a_topic_of_a_pattern_that_is_made_anew_is_begun_anew(
     assert copied(spark_runner, prefix) == ["1", "2", "3", "4"]
 
 
-@EMBEDDED
+@EMBEDDED_ONLY
 def test_state_stands_in_the_way_of_more_tasks_but_not_of_more_topics(
     spark_runner: SparkRunner, application: str, prefix: str
 ) -> None:
@@ -274,7 +245,7 @@ def test_state_stands_in_the_way_of_more_tasks_but_not_of_more_topics(
         query.restart()
 
 
-@EMBEDDED
+@EMBEDDED_ONLY
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 def test_a_running_application_takes_up_new_topics_and_partitions(
@@ -295,7 +266,7 @@ def test_a_running_application_takes_up_new_topics_and_partitions(
         has_copied("a1", "b1", "c1")
 
 
-@EMBEDDED
+@EMBEDDED_ONLY
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 def test_a_running_application_ends_when_a_topic_that_it_names_is_deleted(

@@ -19,12 +19,9 @@ from penstock.plan.partitioning import murmur2
 from penstock.spark import TopicDataSource
 from penstock.testing import TopologyTestDriver
 from tests.spark.support import InputRecord, SparkRunner, wait_for
-from tests.support.brokers import ON_KAFKA
+from tests.support.brokers import EMBEDDED_ONLY, KAFKA_ONLY
 
 pytestmark = pytest.mark.xdist_group("spark")
-
-ON_TRANSACTIONS = pytest.mark.parametrize("broker", [pytest.param("kafka", marks=ON_KAFKA)], indirect=True)
-ON_ONE_BROKER = pytest.mark.parametrize("broker", ["embedded"], indirect=True)
 
 TEXT = Serdes.string()
 COUNTS = "word string, count int, epoch int"
@@ -74,7 +71,7 @@ class Files:
 
 
 @pytest.mark.spark
-@ON_TRANSACTIONS
+@KAFKA_ONLY
 def test_rows_of_files_are_counted_once_and_the_counts_stored_once(
     spark_runner: SparkRunner, application: str, tmp_path: Path
 ) -> None:
@@ -99,7 +96,7 @@ def test_rows_of_files_are_counted_once_and_the_counts_stored_once(
 
 
 @pytest.mark.spark
-@ON_ONE_BROKER
+@EMBEDDED_ONLY
 def test_rows_are_processed_while_the_application_runs(
     spark_runner: SparkRunner, application: str, tmp_path: Path
 ) -> None:
@@ -112,7 +109,7 @@ def test_rows_are_processed_while_the_application_runs(
 
 
 @pytest.mark.spark
-@ON_ONE_BROKER
+@EMBEDDED_ONLY
 def test_an_error_of_the_function_ends_the_application(
     spark_runner: SparkRunner, application: str, tmp_path: Path
 ) -> None:
@@ -128,7 +125,7 @@ def test_an_error_of_the_function_ends_the_application(
 
 
 @pytest.mark.spark
-@ON_ONE_BROKER
+@EMBEDDED_ONLY
 def test_topics_are_read_as_data_frames(spark_runner: SparkRunner, unique_name: Callable[[str], str]) -> None:
     topic, spark = unique_name("in"), spark_runner.session
     spark_runner.create_topics({topic: 2})
@@ -199,7 +196,7 @@ def test_a_topic_has_partitions() -> None:
         StreamsBuilder().stream_from("frame", partitions=0)
 
 
-@ON_ONE_BROKER
+@EMBEDDED_ONLY
 def test_what_is_no_streaming_data_frame_is_refused(spark_runner: SparkRunner) -> None:
     queries = DataFrameQueries(word_count("a frame", print).build("app"), spark_runner.config("app"), "nowhere")
     with pytest.raises(StreamsError, match=r"takes a streaming DataFrame of Spark.*app-words-source; got 'a frame'"):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from penstock import Grouped, Materialized, StreamsBuilder, Topology
-from penstock.host.spark.failures import QueryFailedError, failure_in
-from tests.spark.inline import InlineQuery
+from tests.spark.inline import InlineQuery, failure_of
 from tests.spark.support import InputRecord, SparkRunner, lines
 from tests.spark.test_topologies import TEXT, TEXT_OUT, final, word_count
 
@@ -17,14 +16,7 @@ CHECKED = {"penstock.determinism.check.epochs": 1}
 _calls: Iterator[int] = itertools.count()
 
 
-pytestmark = pytest.mark.one_broker
-
-
-@pytest.fixture
-def topics(spark_runner: SparkRunner, unique_name: Callable[[str], str]) -> tuple[str, str]:
-    source, target = unique_name("in"), unique_name("out")
-    spark_runner.create_topics({source: 1, target: 1})
-    return source, target
+pytestmark = [pytest.mark.one_broker, pytest.mark.partitions(1, 1)]
 
 
 def numbered(_: object) -> str:
@@ -56,20 +48,12 @@ def numbers_carried(source: str, target: str) -> Topology:
     return builder.build()
 
 
-def error_of(query: InlineQuery) -> Exception:
-    with pytest.raises(QueryFailedError) as caught:
-        query.run_to_end()
-    failure = failure_in(str(caught.value))
-    assert failure is not None
-    return failure[0]
-
-
 def test_output_that_differs_names_task_topic_and_node(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:
     spark_runner.write(topics[0], lines(["x"]))
     query = InlineQuery(numbers_out(*topics), spark_runner.config(application, CHECKED), spark_runner.admin)
-    error = error_of(query)
+    error = failure_of(query.run_to_end)
     assert type(error).__name__ == "NonDeterministicError"
     assert "Task 0_0" in str(error)
     assert f"record 0 for topic {topics[1]}, partition 0 (node KSTREAM-SINK-0000000002)" in str(error)
@@ -81,7 +65,7 @@ def test_state_that_differs_names_the_store(
 ) -> None:
     spark_runner.write(topics[0], [InputRecord(b"k", b"x", 1_000)])
     query = InlineQuery(numbers_kept(topics[0]), spark_runner.config(application, CHECKED), spark_runner.admin)
-    assert "store numbers (node KSTREAM-AGGREGATE-0000000001) got b'k' = " in str(error_of(query))
+    assert "store numbers (node KSTREAM-AGGREGATE-0000000001) got b'k' = " in str(failure_of(query.run_to_end))
 
 
 def test_rows_for_the_next_epoch_that_differ_name_their_topic(
@@ -90,7 +74,7 @@ def test_rows_for_the_next_epoch_that_differ_name_their_topic(
     spark_runner.write(topics[0], lines(["x"]))
     query = InlineQuery(numbers_carried(*topics), spark_runner.config(application, CHECKED), spark_runner.admin)
     expected = f"carries to the next epoch differ, for topics {application}-numbers-repartition"
-    assert expected in str(error_of(query))
+    assert expected in str(failure_of(query.run_to_end))
 
 
 def test_only_the_epochs_of_the_sample_run_twice(
@@ -102,7 +86,7 @@ def test_only_the_epochs_of_the_sample_run_twice(
         spark_runner.write(topics[0], lines(["x"]))
         assert query.epoch()
     spark_runner.write(topics[0], lines(["x"]))
-    assert "epoch 3" in str(error_of(query))
+    assert "epoch 3" in str(failure_of(query.run_to_end))
 
 
 def test_deterministic_functions_pass_and_write_once(

@@ -15,20 +15,12 @@ import pytest
 from penstock import Materialized, StreamsBuilder, Topology
 from penstock.errors import StreamsError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
-from penstock.host.spark.failures import QueryFailedError, failure_in
 from penstock.state.segment_log import log_from_json
 from tests.spark.crashes import Crashes, run_to_end_over_kills
-from tests.spark.inline import InlineQuery
+from tests.spark.inline import InlineQuery, failure_of
 from tests.spark.support import InputRecord, SparkRunner, lines
-from tests.spark.test_topologies import TEXT, final, number, random_lines, word_count
+from tests.spark.test_topologies import TEXT, assert_counted_one_by_one, final, number, random_lines, word_count
 from tests.support.brokers import RunningBroker
-
-
-@pytest.fixture
-def topics(spark_runner: SparkRunner, unique_name: Callable[[str], str]) -> tuple[str, str]:
-    source_topic, target = unique_name("in"), unique_name("out")
-    spark_runner.create_topics({source_topic: 3, target: 2})
-    return source_topic, target
 
 
 @pytest.mark.parametrize(("seed", "uncommitted_bytes"), [*((seed, None) for seed in range(4)), (4, 1024), (5, 1024)])
@@ -37,7 +29,7 @@ def test_counts_are_exact_whatever_falls_when(
     broker: RunningBroker,
     application: str,
     topics: tuple[str, str],
-    crashes: Callable[[int, float, int], Crashes],
+    crashes: Callable[..., Crashes],
     seed: int,
     uncommitted_bytes: int | None,
 ) -> None:
@@ -57,10 +49,7 @@ def test_counts_are_exact_whatever_falls_when(
     records = spark_runner.read(topics[1])
     assert final(records) == expected
     if broker.kind == "kafka":
-        seen: dict[bytes | None, int] = {}
-        for record in records:
-            assert number(record.value) == seen.get(record.key, 0) + 1, "a record twice, or one left out"
-            seen[record.key] = number(record.value)
+        assert_counted_one_by_one(records)
 
 
 def test_changes_beyond_their_bound_are_written_inside_the_epoch(
@@ -120,11 +109,8 @@ def test_an_older_driver_cannot_commit(spark_runner: SparkRunner, application: s
     spark_runner.write(topics[0], lines(["a"]))
     newer.run_to_end()
     spark_runner.write(topics[0], lines(["a"]))
-    with pytest.raises(QueryFailedError) as caught:
-        older.run_to_end()
-    failure = failure_in(str(caught.value))
-    assert failure is not None
-    assert type(failure[0]).__name__ == "TaskMigratedError"
+    failure = failure_of(older.run_to_end)
+    assert type(failure).__name__ == "TaskMigratedError"
     newer.run_to_end()
     assert final(spark_runner.read(topics[1]))["a"] == 2
 
@@ -150,12 +136,9 @@ def test_an_epoch_with_an_error_in_a_later_level_writes_nothing(
     values = {"default.key.serde": TEXT.key_serde, "default.value.serde": TEXT.key_serde}
     config = spark_runner.config(application, values)
     query = InlineQuery(topology, config, spark_runner.admin)
-    with pytest.raises(QueryFailedError) as caught:
-        query.run_to_end()
-    failure = failure_in(str(caught.value))
-    assert failure is not None
-    assert isinstance(failure[0], StreamsError)
-    assert "ValueError: three" in "\n".join(failure[0].__notes__)
+    failure = failure_of(query.run_to_end)
+    assert isinstance(failure, StreamsError)
+    assert "ValueError: three" in "\n".join(failure.__notes__)
     assert spark_runner.read(topics[1]) == []
     assert Checkpoint(config.checkpoint_directory()).last_epoch() == 0
 
@@ -180,11 +163,8 @@ def test_an_error_is_told_and_not_that_later_levels_lack_what_the_failed_task_wo
     words = [InputRecord(None, word.encode(), 1_000, n % 3) for n, word in enumerate("abcdefghi")]
     spark_runner.write(topics[0], [*words, InputRecord(None, b"wrong", 1_000, 1)])
     query = InlineQuery(failing_in_the_first_level(*topics), config, spark_runner.admin)
-    with pytest.raises(QueryFailedError) as caught:
-        query.run_to_end()
-    failure = failure_in(str(caught.value))
-    assert failure is not None
-    assert "ValueError: wrong" in "\n".join(failure[0].__notes__)
+    failure = failure_of(query.run_to_end)
+    assert "ValueError: wrong" in "\n".join(failure.__notes__)
 
 
 def test_an_application_that_is_reset_begins_anew_in_processes_that_knew_it(

@@ -14,24 +14,14 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ConfigError
-from penstock.host.spark import transactions
 from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
 from penstock.host.spark.driver import SparkHost
-from penstock.host.spark.epochs import planning
-from penstock.host.spark.worker import sink, task_epoch, task_state
 from tests.spark.crashes import Crashes, run_to_end_over_kills
 from tests.spark.inline import InlineQuery
 from tests.spark.support import SparkRunner, lines
 from tests.spark.test_topologies import final, random_lines, word_count
 
-pytestmark = pytest.mark.one_broker
-
-
-@pytest.fixture
-def topics(spark_runner: SparkRunner, unique_name: Callable[[str], str]) -> tuple[str, str]:
-    source_topic, target = unique_name("in"), unique_name("out")
-    spark_runner.create_topics({source_topic: 2, target: 2})
-    return source_topic, target
+pytestmark = [pytest.mark.one_broker, pytest.mark.partitions(2, 2)]
 
 
 @pytest.mark.parametrize("scheme", ["fsspec+memory", "fsspec+file"])
@@ -40,7 +30,7 @@ def test_counts_are_exact_with_a_checkpoint_elsewhere(
     application: str,
     topics: tuple[str, str],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    crashes: Callable[..., Crashes],
     scheme: str,
 ) -> None:
     values = {
@@ -49,9 +39,7 @@ def test_counts_are_exact_with_a_checkpoint_elsewhere(
         "penstock.manifests.retained": 2,
     }
     config = spark_runner.config(application, values)
-    crashes = Crashes(7, 0.04, 8)
-    for module in (planning, sink, task_epoch, task_state, transactions):
-        monkeypatch.setattr(module, "crash_point", crashes)
+    installed = crashes(7, 0.04, 8)
     query = InlineQuery(word_count(*topics), config, spark_runner.admin)
     expected: Counter[str] = Counter()
     for part in range(5):
@@ -60,7 +48,7 @@ def test_counts_are_exact_with_a_checkpoint_elsewhere(
         spark_runner.write(topics[0], lines(texts, partitions=2))
         shutil.rmtree(Path(config["state.dir"]) / application / "bases", ignore_errors=True)
         run_to_end_over_kills(query)
-    assert sum(crashes.struck.values()) >= 3
+    assert sum(installed.struck.values()) >= 3
     assert final(spark_runner.read(topics[1])) == expected
     checkpoint = checkpoint_of(config)
     manifest = spark_runner.manifest(config)

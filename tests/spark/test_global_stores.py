@@ -33,25 +33,20 @@ from penstock import (
     open_state,
 )
 from penstock.errors import StateStoreNotAvailableError, StreamsError
-from penstock.host.spark import transactions
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
-from penstock.host.spark.epochs import planning
-from penstock.host.spark.failures import QueryFailedError, failure_in
 from penstock.host.spark.protocol import GlobalControl
-from penstock.host.spark.worker import global_state, sink, task_epoch, task_state
+from penstock.host.spark.worker import global_state
 from penstock.host.spark.worker.global_state import global_stores
 from penstock.testing import TopologyTestDriver
 from tests.spark.crashes import Crashes, KilledError
-from tests.spark.inline import InlineQuery
+from tests.spark.inline import InlineQuery, failure_of
 from tests.spark.support import InputRecord, OutputRecord, SparkRunner
-from tests.support.brokers import ON_KAFKA
+from tests.support.brokers import EMBEDDED_ONLY, KAFKA_ONLY
 
 STRING, LONG = Serdes.string(), Serdes.long()
 TEXT = Consumed.with_(key_serde=STRING, value_serde=STRING)
 TEXT_OUT = Produced.with_(key_serde=STRING, value_serde=STRING)
 PARTITIONS = 2
-EMBEDDED = pytest.mark.parametrize("broker", ["embedded"], indirect=True)
-KAFKA = pytest.mark.parametrize("broker", [pytest.param("kafka", marks=ON_KAFKA)], indirect=True)
 
 Written = Counter[tuple[bytes | None, bytes | None, int]]
 
@@ -138,7 +133,7 @@ def test_streams_meet_a_global_table_as_in_the_test_driver(
         assert written(spark_runner.read(topic)) == expected(enriched(prefix), everything, topic)
 
 
-@EMBEDDED
+@EMBEDDED_ONLY
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 def test_workers_of_spark_share_the_global_table_of_their_machine(
@@ -155,19 +150,18 @@ def test_workers_of_spark_share_the_global_table_of_their_machine(
         assert written(spark_runner.read(topic)) == expected(enriched(prefix), everything, topic)
 
 
-@EMBEDDED
+@EMBEDDED_ONLY
 def test_a_replay_reads_the_global_table_as_it_was(
-    spark_runner: SparkRunner, application: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+    spark_runner: SparkRunner, application: str, prefix: str, crashes: Callable[..., Crashes]
 ) -> None:
     config = spark_runner.config(application)
     query = InlineQuery(enriched(prefix), config, spark_runner.admin)
     for number in range(3):
         spark_runner.write(f"{prefix}-names", [InputRecord(b"c1", f"before{number}".encode(), 1_000)])
         spark_runner.write(f"{prefix}-orders", [InputRecord(None, f"c1 order{number}".encode(), 2_000)])
-        with monkeypatch.context() as patched:
-            patched.setattr(task_epoch, "crash_point", struck_at("task.after_process"))
-            with pytest.raises(KilledError):
-                query.run_to_end()
+        crashes(at="task.after_process")
+        with pytest.raises(KilledError):
+            query.run_to_end()
         spark_runner.write(f"{prefix}-names", [InputRecord(b"c1", f"after{number}".encode(), 1_000)])
         if number == 1:
             shutil.rmtree(base_directory(config))  # another machine takes the replay
@@ -177,15 +171,7 @@ def test_a_replay_reads_the_global_table_as_it_was(
         query.run_to_end()
 
 
-def struck_at(point: str) -> Callable[[str, int], None]:
-    def crash_point(name: str, epoch: int) -> None:
-        if name == point:
-            raise KilledError(f"{name} at epoch {epoch}")
-
-    return crash_point
-
-
-@EMBEDDED
+@EMBEDDED_ONLY
 def test_a_machine_that_falls_while_it_reads_a_global_topic_goes_on_from_its_last_commit(
     spark_runner: SparkRunner, application: str, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,7 +225,7 @@ def counting(prefix: str) -> Topology:
     return builder.build()
 
 
-@EMBEDDED
+@EMBEDDED_ONLY
 def test_each_record_of_a_global_topic_is_processed_once(
     spark_runner: SparkRunner, application: str, prefix: str
 ) -> None:
@@ -254,23 +240,20 @@ def test_each_record_of_a_global_topic_is_processed_once(
         assert seen.count(str(5 * number).encode()) == PARTITIONS
 
 
-@EMBEDDED
+@EMBEDDED_ONLY
 def test_an_error_in_the_processor_of_a_global_store_ends_the_query(
     spark_runner: SparkRunner, application: str, prefix: str
 ) -> None:
     query = InlineQuery(counting(prefix), spark_runner.config(application), spark_runner.admin)
     spark_runner.write(f"{prefix}-names", [InputRecord(b"c", b"bad", 1_000)])
     spark_runner.write(f"{prefix}-orders", [InputRecord(None, b"?", 2_000)])
-    with pytest.raises(QueryFailedError) as caught:
-        query.run_to_end()
-    failure = failure_in(str(caught.value))
-    assert failure is not None
-    assert f"topic {prefix}-names, partition 0" in str(failure[0])
-    assert "ValueError: bad value" in "\n".join(failure[0].__notes__)
+    failure = failure_of(query.run_to_end)
+    assert f"topic {prefix}-names, partition 0" in str(failure)
+    assert "ValueError: bad value" in "\n".join(failure.__notes__)
     assert spark_runner.read(f"{prefix}-named") == []
 
 
-@EMBEDDED
+@EMBEDDED_ONLY
 def test_the_handler_of_processing_errors_serves_global_stores_where_it_is_asked_to(
     spark_runner: SparkRunner, application: str, prefix: str
 ) -> None:
@@ -285,7 +268,7 @@ def test_the_handler_of_processing_errors_serves_global_stores_where_it_is_asked
     assert spark_runner.read(f"{prefix}-named")[0].value == b"2"
 
 
-@EMBEDDED
+@EMBEDDED_ONLY
 def test_a_worker_of_an_epoch_that_is_over_is_refused(spark_runner: SparkRunner, application: str, prefix: str) -> None:
     query = InlineQuery(counting(prefix), spark_runner.config(application), spark_runner.admin)
     spark_runner.write(f"{prefix}-names", [InputRecord(b"c", b"x", 1_000)])
@@ -321,7 +304,7 @@ def with_read_only_store(prefix: str) -> Topology:
     return topology.add_sink("named", f"{prefix}-named", "look", **serdes)
 
 
-@EMBEDDED
+@EMBEDDED_ONLY
 def test_a_read_only_store_is_kept_from_its_topic_partition_by_partition(
     spark_runner: SparkRunner, application: str, prefix: str
 ) -> None:
@@ -343,13 +326,11 @@ def test_a_read_only_store_is_kept_from_its_topic_partition_by_partition(
     assert written(spark_runner.read(topic)) == expected(with_read_only_store(prefix), rows, topic)
 
 
-@KAFKA
+@KAFKA_ONLY
 def test_no_record_of_a_global_topic_counts_twice_whatever_falls_when(
-    spark_runner: SparkRunner, application: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+    spark_runner: SparkRunner, application: str, prefix: str, crashes: Callable[..., Crashes]
 ) -> None:
-    crashes = Crashes(seed=4, probability=0.06, most=25)
-    for module in (planning, sink, task_epoch, task_state, transactions, global_state):
-        monkeypatch.setattr(module, "crash_point", crashes)
+    installed = crashes(seed=4, probability=0.06, most=25)
     query = InlineQuery(counting(prefix), spark_runner.config(application), spark_runner.admin)
     written_before: dict[bytes, int] = {}
     chosen = random.Random(4)
@@ -369,12 +350,12 @@ def test_no_record_of_a_global_topic_counts_twice_whatever_falls_when(
                 fell = True
                 if chosen.random() < 0.3:  # another machine goes on
                     shutil.rmtree(base_directory(query.recipe.config), ignore_errors=True)
-    assert sum(crashes.struck.values()) >= 5
+    assert sum(installed.struck.values()) >= 5
     tallies = [(record.key, int(record.value or b"0")) for record in spark_runner.read(f"{prefix}-named")]
     assert sorted(tallies) == sorted(written_before.items())
 
 
-@EMBEDDED
+@EMBEDDED_ONLY
 def test_the_global_stores_are_made_anew_where_the_program_has_others(
     spark_runner: SparkRunner, application: str, prefix: str
 ) -> None:
@@ -388,7 +369,7 @@ def test_the_global_stores_are_made_anew_where_the_program_has_others(
     assert spark_runner.read(f"{prefix}-named")[-1].value == b"c1 order by kept"
 
 
-@EMBEDDED
+@EMBEDDED_ONLY
 def test_the_global_stores_are_made_anew_with_their_topic(
     spark_runner: SparkRunner, application: str, prefix: str
 ) -> None:
@@ -405,7 +386,7 @@ def test_the_global_stores_are_made_anew_with_their_topic(
     assert named == [b"c1 order by new", b"c2 order by None"]
 
 
-@EMBEDDED
+@EMBEDDED_ONLY
 def test_a_global_store_is_read_from_outside(spark_runner: SparkRunner, application: str, prefix: str) -> None:
     config, topology = spark_runner.config(application), enriched(prefix)
     names = StoreQueryParameters.from_name_and_type("names", QueryableStoreTypes.key_value_store())

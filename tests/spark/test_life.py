@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,14 +23,7 @@ from tests.spark.support import Listening, SparkRunner, lines, wait_for
 from tests.spark.test_topologies import TEXT, TEXT_OUT, final, text, word_count
 from tests.support.brokers import RunningBroker
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
-
-
-@pytest.fixture
-def topics(spark_runner: SparkRunner, unique_name: Callable[[str], str]) -> tuple[str, str]:
-    source, target = unique_name("in"), unique_name("out")
-    spark_runner.create_topics({source: 2, target: 1})
-    return source, target
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.partitions(2, 1)]
 
 
 def test_runs_until_closed_and_goes_on_where_it_stopped(

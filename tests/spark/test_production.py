@@ -13,9 +13,8 @@ import pytest
 from penstock import StreamsBuilder, Topology
 from penstock.client.api import NewTopic
 from penstock.exception_handlers import ErrorHandlerContext, ProducerRecord, ProductionExceptionHandler, Response
-from penstock.host.spark.failures import QueryFailedError, failure_in
 from tests.spark.crashes import Crashes, run_to_end_over_kills
-from tests.spark.inline import InlineQuery
+from tests.spark.inline import InlineQuery, failure_of
 from tests.spark.support import SparkRunner, lines
 from tests.spark.test_topologies import TEXT, TEXT_OUT
 from tests.support.brokers import RunningBroker
@@ -54,11 +53,8 @@ def test_a_refused_record_ends_the_query_with_its_topic_and_sink(
     source, target, _ = topics
     spark_runner.write(source, lines(["a", "b" * 5_000]))
     query = InlineQuery(copying(source, target), spark_runner.config(application), spark_runner.admin)
-    with pytest.raises(QueryFailedError) as caught:
-        query.run_to_end()
-    failure = failure_in(str(caught.value))
-    assert failure is not None
-    message = str(failure[0])
+    failure = failure_of(query.run_to_end)
+    message = str(failure)
     assert f"Error encountered sending a record to topic {target} for task 0_0, sink KSTREAM-SINK-0000000002" in message
     assert "production.exception.handler" in message
 
@@ -84,7 +80,7 @@ def test_dead_letters_are_part_of_the_transaction(
     application: str,
     topics: tuple[str, str, str],
     broker: RunningBroker,
-    crashes: Callable[[int, float, int], Crashes],
+    crashes: Callable[..., Crashes],
     seed: int,
 ) -> None:
     source, target, letters = topics

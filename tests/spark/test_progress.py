@@ -14,6 +14,7 @@ from penstock.host.spark.figures import Figures, ProgressLog
 from tests.spark.inline import InlineQuery
 from tests.spark.support import InputRecord, SparkRunner, lines, wait_for
 from tests.spark.test_topologies import TEXT, TEXT_OUT, word_count
+from tests.support.brokers import EMBEDDED_ONLY
 
 
 def manifest(epoch: int) -> Manifest:
@@ -67,7 +68,7 @@ def test_no_interval_is_no_line(told: pytest.LogCaptureFixture, interval: int) -
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-@pytest.mark.parametrize("broker", ["embedded"], indirect=True)
+@EMBEDDED_ONLY
 def test_spark_shows_the_nodes_of_each_level(spark_runner: SparkRunner, application: str) -> None:
     source, target = f"{application}-in", f"{application}-out"
     spark_runner.create_topics({source: 1, target: 1})
@@ -85,7 +86,7 @@ def test_spark_shows_the_nodes_of_each_level(spark_runner: SparkRunner, applicat
 
 
 @pytest.mark.xdist_group("spark")
-@pytest.mark.parametrize("broker", ["embedded"], indirect=True)
+@EMBEDDED_ONLY
 def test_what_tasks_take_drop_and_write_is_counted(spark_runner: SparkRunner, application: str) -> None:
     source, target = f"{application}-in", f"{application}-out"
     spark_runner.create_topics({source: 1, target: 1})

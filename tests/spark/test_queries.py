@@ -31,13 +31,6 @@ COUNTS = StoreQueryParameters.from_name_and_type("counts", KEY_VALUE)
 
 
 @pytest.fixture
-def topics(spark_runner: SparkRunner, unique_name: Callable[[str], str]) -> tuple[str, str]:
-    source_topic, target = unique_name("in"), unique_name("out")
-    spark_runner.create_topics({source_topic: 3, target: 2})
-    return source_topic, target
-
-
-@pytest.fixture
 def config(spark_runner: SparkRunner, application: str) -> StreamsConfig:
     return spark_runner.config(application, {"penstock.query.refresh.ms": 0})
 

@@ -4,7 +4,6 @@ dropped. Played in one process."""
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,7 +28,6 @@ from penstock import (
     open_state,
     savepoints,
 )
-from penstock.cli.main import main
 from penstock.cli.program import load_program
 from penstock.errors import IncompatibleCheckpointError, LockError, StreamsError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
@@ -39,23 +37,9 @@ from tests.spark.inline import InlineQuery
 from tests.spark.support import InputRecord, SparkRunner, lines
 from tests.spark.test_changes import counting, counts, removed
 from tests.spark.test_topologies import STRING, TEXT, TEXT_OUT, final
-from tests.support.brokers import RunningBroker
+from tests.support.commands import Run
 
-pytestmark = pytest.mark.one_broker
-
-
-@pytest.fixture(autouse=True)
-def on_one_broker(broker: RunningBroker) -> None:
-    """Leaves Kafka out: files make no difference between brokers."""
-    if broker.kind == "kafka":
-        pytest.skip("the same on either broker")
-
-
-@pytest.fixture
-def topics(spark_runner: SparkRunner, unique_name: Callable[[str], str]) -> tuple[str, str]:
-    source, target = unique_name("in"), unique_name("out")
-    spark_runner.create_topics({source: 2, target: 2})
-    return source, target
+pytestmark = [pytest.mark.one_broker, pytest.mark.partitions(2, 2)]
 
 
 def test_a_savepoint_is_taken_listed_inspected_and_restored(
@@ -135,7 +119,7 @@ def test_the_state_of_a_removed_store_is_dropped_by_name(
 
 
 def test_a_store_without_a_commit_is_dropped_and_the_topics_are_read_from_where_they_were_begun(
-    on_one_broker: None, spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:
     config = spark_runner.config(application)
     InlineQuery(counting(*topics, "counts", "other"), config, spark_runner.admin)
@@ -202,8 +186,7 @@ def test_the_commands_do_the_same(
     application: str,
     topics: tuple[str, str],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    penstock_here: Run,
 ) -> None:
     config = dict(spark_runner.config(application).given())
 
@@ -213,11 +196,8 @@ def test_the_commands_do_the_same(
         return str(tmp_path / name)
 
     def penstock(*arguments: str) -> tuple[int, str]:
-        monkeypatch.setenv("COLUMNS", "200")
-        monkeypatch.setattr(sys, "argv", ["penstock", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return int(ended.value.code or 0), capsys.readouterr().out
+        ended = penstock_here(*arguments)
+        return ended.code, ended.out
 
     old, new = program("old.py", "counts", "other"), program("new.py", "counts", "third")
     spark_runner.write(topics[0], lines(["a b"]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,15 +24,10 @@ from tests.spark.inline import InlineQuery
 from tests.spark.support import Listening, SparkRunner, lines, wait_for
 from tests.spark.test_topologies import TEXT, TEXT_OUT, final, text, word_count
 
+pytestmark = pytest.mark.partitions(2, 1)
+
 REPLACE = StreamThreadExceptionResponse.REPLACE_THREAD
 QUICK = {"penstock.restart.backoff.ms": 10, "penstock.restart.backoff.max.ms": 20}
-
-
-@pytest.fixture
-def topics(spark_runner: SparkRunner, unique_name: Callable[[str], str]) -> tuple[str, str]:
-    source, target = unique_name("in"), unique_name("out")
-    spark_runner.create_topics({source: 2, target: 1})
-    return source, target
 
 
 def text_values(spark_runner: SparkRunner, topic: str) -> list[str]:

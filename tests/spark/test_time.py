@@ -125,7 +125,7 @@ def test_two_years_against_two_days_give_what_the_test_driver_gives(
     broker: RunningBroker,
     application: str,
     prefix: str,
-    crashes: Callable[[int, float, int], Crashes],
+    crashes: Callable[..., Crashes],
     seed: int,
     held_bytes: int,
 ) -> None:

@@ -61,6 +61,14 @@ def final(records: list[OutputRecord]) -> dict[str | None, int]:
     return {text(record.key): number(record.value) for record in records}
 
 
+def assert_counted_one_by_one(records: list[OutputRecord]) -> None:
+    """Without a cache each record counts one more than the one of its key before."""
+    seen: dict[bytes | None, int] = {}
+    for record in records:
+        assert number(record.value) == seen.get(record.key, 0) + 1, "a record twice, or one left out"
+        seen[record.key] = number(record.value)
+
+
 def random_lines(seed: int, count: int, words: int = 200) -> list[str]:
     chosen = random.Random(seed)
     return [" ".join(f"w{chosen.randrange(words)}" for _ in range(10)) for _ in range(count)]
@@ -80,10 +88,7 @@ def test_counts_words_over_several_epochs_and_restarts(
         spark_runner.run(word_count(source, target), config)
     records = spark_runner.read(target)
     assert final(records) == expected
-    seen: dict[bytes | None, int] = {}
-    for record in records:  # without a cache each word gives one more, none is left out or repeated
-        assert number(record.value) == seen.get(record.key, 0) + 1
-        seen[record.key] = number(record.value)
+    assert_counted_one_by_one(records)
     store = spark_runner.store(config, "counts")
     assert {key.decode(): number(value[8:]) for key, value in store.items()} == expected
 
