@@ -16,14 +16,12 @@ from penstock.host.spark.programs import StoredProgram, dump_program, load_progr
 from penstock.host.spark.recipe import Recipe, dump_recipe, load_recipe
 from penstock.plan.subtopology import SinkSpec
 from penstock.record import RecordMetadata
+from tests.spark.crashes import Crashes, KilledError
 from tests.spark.inline import InlineQuery
 from tests.spark.support import SparkRunner, lines
-from tests.spark.test_changes import Crash, crash, kafka_only
 from tests.spark.test_recipe import recipe_of
 from tests.spark.test_topologies import TEXT, TEXT_OUT
-from tests.support.brokers import RunningBroker
-
-__all__ = ["crash"]
+from tests.support.brokers import KAFKA_ONLY
 
 WORDS = """
 import functools
@@ -148,17 +146,16 @@ def test_equal_programs_have_equal_digests(modules: Modules, tmp_path: Path) -> 
     assert modules.dump(tmp_path).digest == stored.digest
 
 
+@pytest.mark.partitions(2, 2)
+@KAFKA_ONLY
 def test_an_epoch_left_half_committed_is_finished_with_the_modules_of_the_program_that_began_it(
     spark_runner: SparkRunner,
-    broker: RunningBroker,
     application: str,
-    unique_name: Callable[[str], str],
-    crash: Callable[..., Crash],
+    topics: tuple[str, str],
+    crashes: Callable[..., Crashes],
     modules: Modules,
 ) -> None:
-    kafka_only(broker)
-    source, target = unique_name("in"), unique_name("out")
-    spark_runner.create_topics({source: 2, target: 2})
+    source, target = topics
 
     def program() -> Topology:
         handling = importlib.import_module("of_handling")
@@ -169,8 +166,8 @@ def test_an_epoch_left_half_committed_is_finished_with_the_modules_of_the_progra
     query = InlineQuery(program(), spark_runner.config(application), spark_runner.admin)
     query.run_to_end()
     spark_runner.write(source, lines(["a", "b", "c", "d"], partitions=2))
-    crash(0, at="transaction.after")
-    with pytest.raises(BaseException, match=r"transaction\.after"):
+    crashes(at="transaction.after")
+    with pytest.raises(KilledError, match=r"transaction\.after"):
         query.run_to_end()
     assert 0 < len(spark_runner.read(target)) < 4
     modules.write("-new")
