@@ -14,9 +14,11 @@ from typing import Any, Protocol
 
 from penstock.config import StreamsConfig
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
+from penstock.plan.partitioning import partition_for
 from tests.chaos import deeds, program, records
+from tests.chaos.rescaling import SavepointCommands
 from tests.crash.processes import END_SECONDS, MarkedProcesses, kill, start_program, victims
-from tests.spark.support import SparkRunner, wait_for
+from tests.spark.support import InputRecord, SparkRunner, wait_for
 
 STANDSTILL_SECONDS = 300.0
 """How long the application may go on without committing an epoch, or ending."""
@@ -24,6 +26,9 @@ STANDSTILL_SECONDS = 300.0
 _MOST_ENDINGS = 6
 _BROKER_AWAY_SECONDS = 2.0
 _VICTIM_SECONDS = 30.0
+_PARTITIONS, _MOST_PARTITIONS = 2, 4
+_LETTERS_OF_NEXT = {2: 3, 3: 2}
+_COPARTITIONED = (("clicks", "views", "accounts"), ("orders",), ("users",))
 _ROOT = Path(__file__).parents[2]
 
 
@@ -47,13 +52,15 @@ class Broker(Protocol):
 class Chaos:
     """An application, its topics and what happens to it; a context manager that leaves no process behind.
 
-    history: what happened, with the seconds since the begin. rows: all input so far.
+    history: what happened, with the seconds since the begin. rows: all input so far. partitions: of each topic of the
+    input; they grow.
     """
 
     def __init__(self, seed: int, broker: Broker, runner: SparkRunner, name: str, directory: Path, master: str) -> None:
         """Make the topics and write the first input; nothing is started yet. name: application.id, and what its topics
         begin with."""
         self.name, self.rows, self.history = name, records.first_round(seed), list[str]()
+        self.partitions = dict.fromkeys(program.INPUTS, _PARTITIONS)
         self._seed, self._broker, self._runner = seed, broker, runner
         self._draw = random.Random(seed)
         self._orders, self._log = directory / "orders", directory / "application.log"
@@ -66,13 +73,13 @@ class Chaos:
             "penstock.spark.partitions": 2,
             "penstock.poll.ms": 50,
         }
-        self.config = StreamsConfig(self._values)
-        self._checkpoint = Checkpoint(self.config.checkpoint_directory())
-        self._version, self._rounds, self._begun = 1, 0, time.monotonic()
+        self._topology = {"prefix": name, "version": 1, "letters": _PARTITIONS}
+        self._rounds, self._begun = 0, time.monotonic()
+        self._commands = SavepointCommands(directory / "savepoints")
         self._processes = MarkedProcesses()
         self._running: subprocess.Popen[bytes] | None = None
         topics = [f"{name}-{topic}" for topic in (*program.INPUTS, *program.OUTPUTS)]
-        runner.create_topics(dict.fromkeys(topics, records.PARTITIONS))
+        runner.create_topics(dict.fromkeys(topics, _PARTITIONS))
         self._write(self.rows)
 
     def __enter__(self) -> Chaos:
@@ -80,6 +87,15 @@ class Chaos:
 
     def __exit__(self, *_: object) -> None:
         self._processes.kill()
+
+    @property
+    def config(self) -> StreamsConfig:
+        """Of the application as it is now."""
+        return StreamsConfig(self._values)
+
+    @property
+    def _checkpoint(self) -> Checkpoint:
+        return Checkpoint(self.config.checkpoint_directory())
 
     # ---------------------------------------- the schedule
 
@@ -94,13 +110,7 @@ class Chaos:
             self._note(deed)
             self._do(deed)
         self._next_round()
-        self._close()
-        for _ in range(_MOST_ENDINGS):
-            self._start(to_end=True)
-            if self._wait_for_end() == 0:
-                wait_for(lambda: not self._processes.running(), END_SECONDS)
-                return
-        raise AssertionError(self._story("it does not come to the end of its input"))
+        self._come_to_end()
 
     def _do(self, deed: str) -> None:
         match deed:
@@ -114,9 +124,12 @@ class Chaos:
                 (self._orders / "pause").unlink()
             case deeds.CHANGE:
                 self._close()
-                self._version = 3 - self._version
+                self._topology["version"] = 3 - self._topology["version"]
             case deeds.CLOSE:
                 self._close()
+            case deeds.RESCALE:
+                self._come_to_end()
+                self._rescale()
             case _:
                 self._kill(deed)
 
@@ -135,6 +148,20 @@ class Chaos:
         except TimeoutError:
             self._note(f"no {victim} came")
 
+    def _rescale(self) -> None:
+        """Go on from a savepoint with another number of tasks by letter, and more partitions of some topics."""
+        savepoint = self._commands.take(self._topology, self._values)
+        self._topology["letters"] = _LETTERS_OF_NEXT[self._topology["letters"]]
+        grown = self._draw.choice(_COPARTITIONED)
+        count = self.partitions[grown[0]] + 1
+        if count <= _MOST_PARTITIONS:
+            for topic in grown:
+                self._runner.admin.create_partitions(f"{self.name}-{topic}", count)
+                self.partitions[topic] = count
+        self._values["penstock.checkpoint.dir"] = f"{savepoint}-restored"
+        self._commands.restore(savepoint, self._topology, self._values)
+        self._note(f"restored with {self._topology['letters']} tasks by letter, partitions {self.partitions}")
+
     # ---------------------------------------- input
 
     def _next_round(self) -> None:
@@ -145,16 +172,21 @@ class Chaos:
 
     def _write(self, rows: list[records.Row]) -> None:
         for topic in {topic for topic, _ in rows}:
-            self._runner.write(f"{self.name}-{topic}", [record for other, record in rows if other == topic])
+            written = [record for other, record in rows if other == topic]
+            self._runner.write(f"{self.name}-{topic}", [self._placed(record, topic) for record in written])
+
+    def _placed(self, record: InputRecord, topic: str) -> InputRecord:
+        assert record.key is not None
+        return record._replace(partition=partition_for(record.key, self.partitions[topic]))
 
     # ---------------------------------------- the program
 
     def _start(self, to_end: bool = False) -> None:
         (self._orders / "stop").unlink(missing_ok=True)
-        values = {**self._values, "prefix": self.name, "version": self._version, "to_end": to_end}
+        values = {**self._values, **self._topology, "to_end": to_end}
         arguments = json.dumps({**values, "orders": str(self._orders)})
         environment = {**self._processes.environment, "PYTHONPATH": f"{_ROOT / 'src'}:{_ROOT}"}
-        self._note(f"start of version {self._version} after epoch {self._checkpoint.last_epoch()}")
+        self._note(f"start of version {self._topology['version']} after epoch {self._checkpoint.last_epoch()}")
         self._running = start_program(Path(program.__file__), [arguments], environment, self._log)
 
     def _wait_for_epoch(self) -> None:
@@ -173,6 +205,16 @@ class Chaos:
             return self._checkpoint.last_epoch() > before
 
         self._patiently(committed)
+
+    def _come_to_end(self) -> None:
+        """Let it end by itself, with nothing unread."""
+        self._close()
+        for _ in range(_MOST_ENDINGS):
+            self._start(to_end=True)
+            if self._wait_for_end() == 0:
+                wait_for(lambda: not self._processes.running(), END_SECONDS)
+                return
+        raise AssertionError(self._story("it does not come to the end of its input"))
 
     def _close(self) -> None:
         (self._orders / "stop").touch()
@@ -215,5 +257,9 @@ class Chaos:
         return bool(said) and all(": exactly_once_v2; " in line for line in said)
 
     def state(self, store: str) -> Mapping[bytes, bytes]:
-        """Return the content of a store over all tasks, from the segments that the last manifest names."""
-        return self._runner.store(self.config, store)
+        """Return the content of a store over all tasks, from the segments that the last manifest names; raises
+        AssertionError where two tasks have a key."""
+        by_task = self._runner.store_by_task(self.config, store)
+        found = {key: value for content in by_task.values() for key, value in content.items()}
+        assert len(found) == sum(map(len, by_task.values())), f"two tasks have a key of store {store}"
+        return found

@@ -24,11 +24,15 @@ CHANGE: Final = "change"
 CLOSE: Final = "close"
 """The program is stopped and started again."""
 
+RESCALE: Final = "rescale"
+"""The program comes to the end of its input, topics get more partitions, a repartition topic more or fewer, and it goes
+on from a savepoint whose keys are divided anew; see tests/chaos/rescaling.py."""
+
 
 def schedule(seed: int, cluster: bool) -> Iterator[str]:
     """Yield deeds without an end: every kind once, in an order drawn by `seed`, then again in another order."""
     draw = random.Random(seed)
-    kinds = [*KILLS, BROKER, PAUSE, CHANGE, CLOSE, *([EXECUTOR] if cluster else [])]
+    kinds = [*KILLS, BROKER, PAUSE, CHANGE, CLOSE, RESCALE, *([EXECUTOR] if cluster else [])]
     while True:
         draw.shuffle(kinds)
         yield from kinds

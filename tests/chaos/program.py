@@ -1,8 +1,8 @@
 """The program that chaos strikes: joins, windows, a join by foreign key and a repartition, from topics to topics.
 
 Run as `program.py <configuration as JSON>`; beside keys of StreamsConfig that has `prefix` (of the topics), `version`
-(of the topology), `orders` (a directory) and `to_end`. It runs to the end of its input, or until a file `stop` appears
-in that directory; it pauses while there is a file `pause`.
+and `letters` (of the topology), `orders` (a directory) and `to_end`. It runs to the end of its input, or until a file
+`stop` appears in that directory; it pauses while there is a file `pause`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from penstock import (
     KafkaStreams,
     Materialized,
     Produced,
+    Repartitioned,
     Serdes,
     StreamJoined,
     StreamsBuilder,
@@ -32,13 +33,14 @@ from penstock.host.api import State
 INPUTS = ("clicks", "views", "accounts", "orders", "users")
 GROWING, JOINED, TABLES = ("minutes", "letters"), ("pairs", "enriched"), ("owners",)
 OUTPUTS = (*GROWING, *JOINED, *TABLES, "more")
-LETTERS_STORE, ORDERS_STORE = "letters-store", "orders-store"
+LETTERS_STORE, ORDERS_STORE, MORE_STORE = "letters-store", "orders-store", "more-store"
 MINUTE_MS, NEAR_MS, GRACE_MS = 60_000, 1_000, 1_000_000_000
 _LOOK_SECONDS = 0.05
 
 
-def topology(prefix: str, version: int) -> Topology:
-    """Return the topology; version 2 has an aggregation more than version 1."""
+def topology(prefix: str, version: int, letters: int) -> Topology:
+    """Return the topology; version 2 has an aggregation more than version 1. letters: the partitions of the repartition
+    topic by letter."""
     text, number = Serdes.string(), Serdes.long()
     consumed = Consumed.with_(key_serde=text, value_serde=text)
     produced = Produced.with_(key_serde=text, value_serde=text)
@@ -53,7 +55,10 @@ def topology(prefix: str, version: int) -> Topology:
     windowed = Produced.with_(key_serde=WindowedSerdes.time_windowed(text, MINUTE_MS), value_serde=number)
     by_minute.to_stream().to(f"{prefix}-minutes", windowed)
 
-    by_letter = clicks.group_by(lambda _, value: value[:1], grouped).count(Materialized.as_(LETTERS_STORE))
+    lettered = Repartitioned.with_(key_serde=text, value_serde=text).with_name("letter")
+    of_letter = clicks.select_key(lambda _, value: value[:1])
+    of_letter = of_letter.repartition(lettered.with_number_of_partitions(letters))
+    by_letter = of_letter.group_by_key(grouped).count(Materialized.as_(LETTERS_STORE))
     by_letter.to_stream().to(f"{prefix}-letters", Produced.with_(key_serde=text, value_serde=number))
 
     near = JoinWindows.of_time_difference_and_grace(NEAR_MS, GRACE_MS)
@@ -66,7 +71,7 @@ def topology(prefix: str, version: int) -> Topology:
     owned = orders.join(users, lambda order, user: f"{order} of {user}", foreign_key_extractor=lambda order: order[:2])
     owned.to_stream().to(f"{prefix}-owners", produced)
     if version == 2:
-        more = views.group_by_key(grouped).count(Materialized.as_("more-store"))
+        more = views.group_by_key(grouped).count(Materialized.as_(MORE_STORE))
         more.to_stream().to(f"{prefix}-more", Produced.with_(key_serde=text, value_serde=number))
     return builder.build()
 
@@ -75,7 +80,7 @@ def main() -> int:
     """Run until told to stop, or to the end; return the exit code."""
     config = json.loads(sys.argv[1])
     orders, to_end = Path(config.pop("orders")), config.pop("to_end")
-    streams = KafkaStreams(topology(config.pop("prefix"), config.pop("version")), config)
+    streams = KafkaStreams(topology(config.pop("prefix"), config.pop("version"), config.pop("letters")), config)
     if to_end:
         streams.run_to_end()
         return 0

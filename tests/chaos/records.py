@@ -5,17 +5,15 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from penstock.plan.partitioning import partition_for
 from tests.spark.support import InputRecord
 
-PARTITIONS: Final = 2
 _KEYS: Final = tuple(f"u{number}" for number in range(10))
 _START_MS: Final = 1_700_000_000_000
 _ROUND_MS: Final = 20_000
 _STREAM_RECORDS, _TABLE_RECORDS = 60, 12
 
 Row = tuple[str, InputRecord]
-"""A record and the topic that it goes to, without the prefix."""
+"""A record and the topic that it goes to, without the prefix; its partition is chosen when it is written."""
 
 
 def first_round(seed: int) -> list[Row]:
@@ -42,7 +40,7 @@ def _tables(draw: random.Random, start: int) -> list[Row]:
     for n in range(_TABLE_RECORDS):
         order = f"o{draw.randrange(30)}".encode()
         value = f"{draw.choice(_KEYS)}-{draw.randrange(1000)}".encode() if draw.random() < 0.85 else None
-        orders.append(("orders", InputRecord(order, value, start + n, partition_for(order, PARTITIONS))))
+        orders.append(("orders", InputRecord(order, value, start + n)))
     return users + orders
 
 
@@ -52,4 +50,4 @@ def _time(draw: random.Random, start: int) -> int:
 
 def _row(draw: random.Random, topic: str, value: str, time: int) -> Row:
     key = draw.choice(_KEYS)
-    return topic, InputRecord(key.encode(), value.encode(), time, partition_for(key.encode(), PARTITIONS))
+    return topic, InputRecord(key.encode(), value.encode(), time)

@@ -56,7 +56,7 @@ Rows = dict[str, list[tuple[bytes | None, bytes | None]]]
 def undisturbed(rows: list[records.Row]) -> tuple[Rows, dict[str, dict[bytes, tuple[Any, int]]]]:
     """Return keys and values by topic, and the stores, as the test driver gives them for the same input."""
     written: Rows = {}
-    with TopologyTestDriver(program.topology("x", 1), {"application.id": "x"}) as driver:
+    with TopologyTestDriver(program.topology("x", 1, 1), {"application.id": "x"}) as driver:
         for topic, record in rows:
             driver.pipe_bytes(f"x-{topic}", record.key, record.value, record.timestamp)
         for produced in driver.read_all_bytes():
@@ -125,14 +125,16 @@ def check(chaos: Chaos, runner: SparkRunner) -> None:
         for key, value in chaos.state(program.ORDERS_STORE).items()
     }
     assert orders == stores[program.ORDERS_STORE]
-    inputs = [TopicPartition(f"{chaos.name}-{name}", p) for name in program.INPUTS for p in range(records.PARTITIONS)]
+    inputs = [
+        TopicPartition(f"{chaos.name}-{name}", p) for name, count in chaos.partitions.items() for p in range(count)
+    ]
     ends = runner.admin.end_offsets(inputs, read_committed=True)
     reached = runner.manifest(chaos.config).offsets
     assert {tp: reached[tp.topic][tp.partition] for tp in inputs} == ends
 
 
 def test_every_kind_of_deed_comes_once_before_it_comes_again() -> None:
-    kinds = 1 + len(deeds.KILLS) + 4
+    kinds = 1 + len(deeds.KILLS) + 5
     drawn = list(islice(deeds.schedule(3, cluster=True), 2 * kinds))
     assert len(set(drawn[:kinds])) == kinds
     assert Counter(drawn) == dict.fromkeys(drawn, 2)
