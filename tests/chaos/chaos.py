@@ -156,7 +156,7 @@ class Chaos:
         count = self.partitions[grown[0]] + 1
         if count <= _MOST_PARTITIONS:
             for topic in grown:
-                self._runner.admin.create_partitions(f"{self.name}-{topic}", count)
+                self._runner.add_partitions(f"{self.name}-{topic}", count)
                 self.partitions[topic] = count
         self._values["penstock.checkpoint.dir"] = f"{savepoint}-restored"
         self._commands.restore(savepoint, self._topology, self._values)

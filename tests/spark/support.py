@@ -103,6 +103,7 @@ class SparkRunner:
         self._session: SparkSession | None = None
         connection = StreamsConfig({"bootstrap.servers": bootstrap_servers})
         self.admin = ConfluentAdmin(connection)
+        self._connection = connection
         self._producer = ConfluentProducer(connection)
         self._fetcher = ConfluentFetcher(connection)
 
@@ -141,6 +142,12 @@ class SparkRunner:
         """Create topics with their numbers of partitions; records stay for ever, whatever their timestamps."""
         config = {"retention.ms": "-1"}
         self.admin.create_topics([NewTopic(name, count, 1, config) for name, count in partitions.items()])
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Let `topic` have so many partitions, and the runner write to all of them."""
+        self.admin.create_partitions(topic, total)
+        self._producer.close()
+        self._producer = ConfluentProducer(self._connection)  # the one before knows those that there were, for minutes
 
     def write(self, topic: str, records: Iterable[InputRecord]) -> None:
         """Write `records` in order."""

@@ -150,6 +150,12 @@ def _refusals(before: Shape, now: Shape, removed: Mapping[str, RemovedStore]) ->
                 f"store {name} is kept as {layout!r} and would be {store.layout!r} now: give the new one another name, "
                 f"or run a program without it and drop it: penstock savepoint drop {name}"
             )
+        elif count != len(store.partitions) and name not in old:
+            yield (
+                f"store {name} was kept with its keys in {count} partitions (tasks) when it was removed, and would have "
+                f"{len(store.partitions)} now: what is kept aside cannot be divided; give the new store another name, "
+                f"or forget what is kept: penstock savepoint drop {name}"
+            )
         elif count != len(store.partitions):
             yield (
                 f"store {name} has its keys in {count} partitions (tasks) and would have {len(store.partitions)} now: "
