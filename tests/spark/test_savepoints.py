@@ -353,6 +353,37 @@ def test_an_application_goes_on_with_more_partitions(
     assert final(spark_runner.read(topics[1])) == expected
 
 
+def test_a_restored_program_reads_partitions_that_were_added(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str], tmp_path: Path
+) -> None:
+    """Its shape is that of the checkpoint, which has no position of the new partitions."""
+
+    def write(keys: list[str], partitions: int) -> None:
+        placed = [(key.encode(), partition_for(key.encode(), partitions)) for key in keys]
+        spark_runner.write(topics[0], [InputRecord(key, b"", 1_000, partition) for key, partition in placed])
+
+    builder = StreamsBuilder()
+    builder.stream(topics[0], TEXT).group_by_key().count(Materialized.as_("counts"))
+    topology, config = builder.build(), spark_runner.config(application)
+    keys = [f"k{number}" for number in range(20)]
+    write(keys, 2)
+    InlineQuery(topology, config, spark_runner.admin).run_to_end()
+    spark_runner.add_partitions(topics[0], 3)
+    savepoints.take(config, str(tmp_path / "saved"))
+    more = spark_runner.config(application, {"penstock.checkpoint.dir": str(tmp_path / "more")})
+    savepoints.restore(str(tmp_path / "saved"), more, savepoints.partitions_of_stores(topology, more))
+    write(keys, 3)
+    query = InlineQuery(topology, more, spark_runner.admin)
+    query.run_to_end()
+    query.restart()
+    assert counts(spark_runner, more, "counts") == dict.fromkeys(keys, 2)
+    assert {task: len(entries) > 0 for task, entries in spark_runner.store_by_task(more, "counts").items()} == {
+        "0_0": True,
+        "0_1": True,
+        "0_2": True,
+    }
+
+
 def test_counts_that_cannot_be_are_refused(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str], tmp_path: Path
 ) -> None:

@@ -84,12 +84,13 @@ def prepare(
     topology, placement = _placed(built, config, topics, parallelism)
     metadata = checkpoint.read_metadata()
     evolution = None if metadata is None else _evolution(metadata, topology, placement, checkpoint)
-    goes_on = metadata is not None and evolution is not None and _is_same_life(metadata, evolution, placement, config)
-    if metadata is not None and goes_on:
-        placement = replace(placement, partitions=metadata.partitions, sink_partitions=metadata.sink_partitions)
-    transactional, guarantee = guarantee_of(config, application_id)
-    ends = admin.end_offsets(_inputs(topology, placement), read_committed=True)
+    inputs = _inputs(topology, placement)
     known = {} if metadata is None else _positions(checkpoint, metadata, topics)
+    life = _life_that_goes_on(metadata, evolution, placement, config, all(_is_known(tp, known) for tp in inputs))
+    if life is not None:
+        placement = replace(placement, partitions=life.partitions, sink_partitions=life.sink_partitions)
+    transactional, guarantee = guarantee_of(config, application_id)
+    ends = admin.end_offsets(inputs, read_committed=True)
     begin = _begin(topology, placement, config, admin, ends, clock, known)
     partitions = {**topics, **placement.source_partitions}
     where, generation = checkpoint.uri, checkpoint.take_generation()
@@ -105,8 +106,8 @@ def prepare(
             return Prepared(earlier, guarantee, last_manifest(checkpoint, metadata), {}, finishes=True)
     if transactional:
         _make_commits_topic(admin, topics, commits_topic(application_id), placement.sink_partitions, config)
-    if metadata is not None and goes_on:
-        metadata = lives.same_life(checkpoint, metadata, recipe, program)
+    if life is not None:
+        metadata = lives.same_life(checkpoint, life, recipe, program)
     else:
         metadata = _new_life(checkpoint, metadata, recipe, evolution, begin, program)
     checkpoint.check_generation(generation)  # before anything is deleted that a newer driver may have made
@@ -162,11 +163,17 @@ def _evolution(metadata: Metadata, topology: BuiltTopology, placement: Placement
     return evolution
 
 
-def _is_same_life(metadata: Metadata, evolution: Evolution, placement: Placement, config: StreamsConfig) -> bool:
-    """Return whether the life of `metadata` can go on: the same shape, and no other partitions asked for by name."""
-    counts = placement.partitions, placement.sink_partitions
+def _life_that_goes_on(
+    metadata: Metadata | None, evolution: Evolution | None, placement: Placement, config: StreamsConfig, knows_all: bool
+) -> Metadata | None:
+    """Return the life of `metadata` if the program can go on in it: the same shape, and no other partitions asked for
+    by name. knows_all: whether there is a position of everything that is read, which a savepoint whose keys were
+    divided has not."""
+    if metadata is None or evolution is None or evolution.differences or not knows_all:
+        return None
     asked = config["penstock.spark.partitions"] is not None
-    return not evolution.differences and (not asked or counts == (metadata.partitions, metadata.sink_partitions))
+    counts = placement.partitions, placement.sink_partitions
+    return metadata if not asked or counts == (metadata.partitions, metadata.sink_partitions) else None
 
 
 def _positions(checkpoint: Checkpoint, metadata: Metadata, topics: Mapping[str, int]) -> dict[str, list[int]]:
@@ -236,12 +243,17 @@ def _begin(
     says; raises StreamsError where that is nowhere. Positions of topics that are not read now are kept."""
     resets = offset_resets(topology, config)
     inputs = sorted(_inputs(topology, placement))
-    unknown = {tp: resets[tp.topic] for tp in inputs if tp.partition >= len(known.get(tp.topic, ()))}
+    unknown = {tp: resets[tp.topic] for tp in inputs if not _is_known(tp, known)}
     offsets = reset_offsets(admin, unknown, ends, clock.milliseconds())
     begin: dict[str, list[int]] = {topic: [] for topic in {tp.topic for tp in inputs}}
     for tp in inputs:
         begin[tp.topic].append(offsets[tp] if tp in offsets else known[tp.topic][tp.partition])
     return {**known, **begin}
+
+
+def _is_known(partition: TopicPartition, known: Mapping[str, list[int]]) -> bool:
+    """Return whether `known` has a position of `partition`."""
+    return partition.partition < len(known.get(partition.topic, ()))
 
 
 def _make_commits_topic(

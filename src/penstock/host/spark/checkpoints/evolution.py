@@ -152,9 +152,9 @@ def _refusals(before: Shape, now: Shape, removed: Mapping[str, RemovedStore]) ->
             )
         elif count != len(store.partitions) and name not in old:
             yield (
-                f"store {name} was kept with its keys in {count} partitions (tasks) when it was removed, and would have "
-                f"{len(store.partitions)} now: what is kept aside cannot be divided; give the new store another name, "
-                f"or forget what is kept: penstock savepoint drop {name}"
+                f"store {name} was kept with its keys in {count} partitions (tasks) when it was removed, and would "
+                f"have {len(store.partitions)} now; what is kept aside cannot be divided: give the new store another "
+                f"name, or forget what is kept: penstock savepoint drop {name}"
             )
         elif count != len(store.partitions):
             yield (
