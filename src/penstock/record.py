@@ -200,8 +200,7 @@ class DictionaryColumn(Sequence[T]):
         merged: dict[T, int] = {}
         places = []
         for column in columns:
-            entries = column.entries() if isinstance(column, DictionaryColumn) else column
-            renumbered = np.array([merged.setdefault(entry, len(merged)) for entry in entries], np.int32)
+            renumbered = np.array([merged.setdefault(entry, len(merged)) for entry in entries_of(column)], np.int32)
             places.append(renumbered[column.places] if isinstance(column, DictionaryColumn) else renumbered)
         return DictionaryColumn.of(list(merged), np.concatenate(places))
 
