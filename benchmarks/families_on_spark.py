@@ -8,10 +8,7 @@ the broker allows. Rows of tables are written before the program starts; what it
 from __future__ import annotations
 
 import os
-import statistics
-import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,9 +17,9 @@ from typing import Any, Final
 
 from benchmarks.families import FAMILIES, KEYS, key_of
 from benchmarks.measuring import descendants, watch
-from benchmarks.program import SERDES
-from benchmarks.topics import PARTITIONS, client_config, delete_topics_of, topics
-from penstock import KafkaStreams, StreamsBuilder
+from benchmarks.on_spark import application, records_read, spread, wait_for_records
+from benchmarks.topics import PARTITIONS, client_config, topics
+from penstock import StreamsBuilder
 from penstock.client.api import NewTopic
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.producer import ConfluentProducer
@@ -32,10 +29,8 @@ APPLICATION: Final = "benchmark-families"
 OUTPUT: Final = "out"
 IDLE_TASKS: Final = 128
 
-_CLOSE_MS: Final = 60_000
 _FIRST_TIMESTAMP: Final = 1_700_000_000_000
 _WARM_UP_EPOCHS: Final = 5
-_WAIT_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.5
 
 
@@ -46,7 +41,9 @@ def measure_family(bootstrap: str, guarantee: str, family: str, records: int, di
     builder = StreamsBuilder()
     chosen.build(builder)
     names = {*chosen.topics, *chosen.tables, OUTPUT}
-    with topics(bootstrap, *sorted(names)), _application(builder, bootstrap, guarantee, chosen.config) as streams:
+    config = {**chosen.config, "processing.guarantee": guarantee}
+    running = application(builder.build(), bootstrap, APPLICATION, **config)
+    with topics(bootstrap, *sorted(names)), running as streams:
         for table in chosen.tables:
             _fill(bootstrap, (table,), KEYS, key_of, chosen.value)
         key = key_of if distinct_keys == KEYS else _distinct(distinct_keys)
@@ -54,7 +51,7 @@ def measure_family(bootstrap: str, guarantee: str, family: str, records: int, di
         total = records + KEYS * len(chosen.tables)
         with _memory_watched() as memory:
             streams.start()
-            window = watch(lambda: int(streams.statistics().get("records_in", 0)), total)
+            window = watch(lambda: records_read(streams), total)
         epochs = int(streams.statistics()["epoch"])
     return {
         "family": family,
@@ -77,34 +74,20 @@ def measure_idle_epoch(bootstrap: str, epochs: int) -> dict[str, Any]:
     admin.create_topics([NewTopic("in", IDLE_TASKS), NewTopic(OUTPUT, PARTITIONS)])
     times: list[float] = []
     try:
-        with _application(builder, bootstrap, None, {}) as streams:
+        with application(builder.build(), bootstrap, APPLICATION) as streams:
             producer = ConfluentProducer(config)
             streams.start()
             for turn in range(_WARM_UP_EPOCHS + epochs):
                 producer.send("in", b"key", b"value", turn % IDLE_TASKS)
                 producer.flush()
-                _wait(streams, turn + 1)
+                wait_for_records(streams, turn + 1)
                 if turn >= _WARM_UP_EPOCHS:
                     times.append(float(streams.statistics()["epoch_ms"]))
             producer.close()
     finally:
         admin.delete_topics(["in", OUTPUT])
         admin.close()
-    p90 = statistics.quantiles(times, n=10)[-1]
-    return {"tasks": IDLE_TASKS, "epochs": epochs, "median": statistics.median(times), "p90": p90}
-
-
-@contextmanager
-def _application(builder: StreamsBuilder, bootstrap: str, guarantee: str | None, config: Any) -> Iterator[KafkaStreams]:
-    with tempfile.TemporaryDirectory(prefix="penstock-benchmark-") as directory:
-        settings = {"application.id": APPLICATION, "bootstrap.servers": bootstrap, "state.dir": directory, **SERDES}
-        promised = {} if guarantee is None else {"processing.guarantee": guarantee}
-        streams = KafkaStreams(builder.build(), {**settings, **config, **promised})
-        try:
-            yield streams
-        finally:
-            streams.close(_CLOSE_MS)
-            delete_topics_of(bootstrap, APPLICATION)
+    return {"tasks": IDLE_TASKS, "epochs": epochs, **spread(times)}
 
 
 def _distinct(keys: int) -> Callable[[int], bytes]:
@@ -125,14 +108,6 @@ def _fill(
         partition = partition_for(name, PARTITIONS)
         producer.send(names[number % len(names)], name, value(number), partition, _FIRST_TIMESTAMP + number)
     producer.close()
-
-
-def _wait(streams: KafkaStreams, records: int) -> None:
-    deadline = time.monotonic() + _WAIT_SECONDS
-    while int(streams.statistics().get("records_in", 0)) < records:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{records} records are not committed within {_WAIT_SECONDS:.0f} s")
-        time.sleep(0.02)
 
 
 @dataclass

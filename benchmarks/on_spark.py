@@ -9,6 +9,8 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from benchmarks.measuring import Measurement, watch
@@ -24,29 +26,55 @@ from penstock.record import TopicPartition
 APPLICATION: Final = "benchmark-penstock"
 
 _WARM_UP_EPOCHS: Final = 8
-_OUTPUT_WAIT_SECONDS: Final = 60.0
+_WAIT_SECONDS: Final = 60.0
 _CLOSE_MS: Final = 60_000
+_LOOK_AGAIN_SECONDS: Final = 0.25
+"""Time after a commit until the query looks for new records again."""
 
 
-def _application(topology: Topology, bootstrap: str, directory: str, **config: Any) -> KafkaStreams:
-    settings = {"application.id": APPLICATION, "bootstrap.servers": bootstrap, "state.dir": directory, **SERDES}
-    return KafkaStreams(topology, {**settings, **config})
+@contextmanager
+def application(
+    topology: Topology, bootstrap: str, application_id: str = APPLICATION, **config: Any
+) -> Iterator[KafkaStreams]:
+    """An application with state of its own, not started yet; at the end it is closed and its topics are deleted."""
+    with tempfile.TemporaryDirectory(prefix="penstock-benchmark-") as directory:
+        settings = {"application.id": application_id, "bootstrap.servers": bootstrap, "state.dir": directory, **SERDES}
+        streams = KafkaStreams(topology, {**settings, **config})
+        try:
+            yield streams
+        finally:
+            streams.close(_CLOSE_MS)
+            delete_topics_of(bootstrap, application_id)
+
+
+def records_read(streams: KafkaStreams) -> int:
+    """Return how many records of its topics an application has read and committed."""
+    return int(streams.statistics().get("records_in", 0))
+
+
+def wait_for_records(streams: KafkaStreams, records: int) -> None:
+    """Wait until so many records are committed; raises TimeoutError after a minute."""
+    deadline = time.monotonic() + _WAIT_SECONDS
+    while records_read(streams) < records:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{records} records are not committed within {_WAIT_SECONDS:.0f} s")
+        time.sleep(0.02)
+
+
+def spread(times: list[float]) -> dict[str, float]:
+    """Return the median of `times` and the value that nine in ten of them stay below."""
+    return {"median": statistics.median(times), "p90": statistics.quantiles(times, n=10)[-1]}
 
 
 def measure_on_spark(
     bootstrap: str, input_topic: str, output_topic: str, text: str, lines: int, words_per_line: int, guarantee: str
 ) -> Measurement:
     """Count the lines of the input topic and return the rate from the first warm epoch to the last."""
-    with tempfile.TemporaryDirectory(prefix="penstock-benchmark-") as directory:
-        topology = word_count(input_topic, output_topic)
-        streams = _application(topology, bootstrap, directory, **{"processing.guarantee": guarantee})
-        try:
-            streams.start()
-            window = watch(lambda: int(streams.statistics().get("records_in", 0)), lines)
-            epochs = streams.statistics()["epoch"]
-        finally:
-            streams.close(_CLOSE_MS)
-            delete_topics_of(bootstrap, APPLICATION)
+    topology = word_count(input_topic, output_topic)
+    with application(topology, bootstrap, **{"processing.guarantee": guarantee}) as streams:
+        streams.start()
+        window = watch(lambda: records_read(streams), lines)
+        epochs = streams.statistics()["epoch"]
     return Measurement(
         "b",
         "Penstock on Spark",
@@ -68,8 +96,7 @@ def measure_latency(number: int, bootstrap: str, input_topic: str, output_topic:
     config = client_config(bootstrap)
     epoch_ms: list[float] = []
     output_ms: list[float] = []
-    with tempfile.TemporaryDirectory(prefix="penstock-benchmark-") as directory:
-        streams = _application(levels(number, input_topic, output_topic), bootstrap, directory)
+    with application(levels(number, input_topic, output_topic), bootstrap) as streams:
         admin, producer, consumer = ConfluentAdmin(config), ConfluentProducer(config), ConfluentConsumer(config)
         try:
             consumer.assign(admin.end_offsets([TopicPartition(output_topic, p) for p in range(2)]))
@@ -83,34 +110,19 @@ def measure_latency(number: int, bootstrap: str, input_topic: str, output_topic:
                 producer.flush()
                 _wait_for_output(consumer)
                 end = time.perf_counter()
-                _wait_until_idle(streams, 2 * (turn + 1))
+                wait_for_records(streams, 2 * (turn + 1))
+                time.sleep(_LOOK_AGAIN_SECONDS)
                 if turn >= _WARM_UP_EPOCHS:
                     output_ms.append((end - begin) * 1000)
                     epoch_ms.append(float(streams.statistics()["epoch_ms"]))
         finally:
-            streams.close(_CLOSE_MS)
             for client in (admin, producer, consumer):
                 client.close()
-            delete_topics_of(bootstrap, APPLICATION)
-    return {"levels": number, "epochs": epochs, "epoch_ms": _spread(epoch_ms), "output_ms": _spread(output_ms)}
+    return {"levels": number, "epochs": epochs, "epoch_ms": spread(epoch_ms), "output_ms": spread(output_ms)}
 
 
 def _wait_for_output(consumer: ConfluentConsumer) -> None:
-    deadline = time.monotonic() + _OUTPUT_WAIT_SECONDS
+    deadline = time.monotonic() + _WAIT_SECONDS
     while not consumer.poll(100, 1000):
         if time.monotonic() > deadline:
-            raise TimeoutError(f"no output within {_OUTPUT_WAIT_SECONDS:.0f} s")
-
-
-def _wait_until_idle(streams: KafkaStreams, records: int) -> None:
-    """Wait until all records are committed and the query looks for new ones again."""
-    deadline = time.monotonic() + _OUTPUT_WAIT_SECONDS
-    while int(streams.statistics().get("records_in", 0)) < records:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{records} records are not committed within {_OUTPUT_WAIT_SECONDS:.0f} s")
-        time.sleep(0.02)
-    time.sleep(0.25)
-
-
-def _spread(times: list[float]) -> dict[str, float]:
-    return {"median": statistics.median(times), "p90": statistics.quantiles(times, n=10)[-1]}
+            raise TimeoutError(f"no output within {_WAIT_SECONDS:.0f} s")
