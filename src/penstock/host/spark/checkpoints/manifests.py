@@ -1,11 +1,22 @@
-"""Which manifest is the last of a life, and which epoch is planned beyond it."""
+"""Which life a checkpoint is in, which manifest is the last of it, and which epoch is planned beyond."""
 
 from __future__ import annotations
 
 import orjson
 
-from penstock.errors import TaskCorruptedError
+from penstock.errors import StreamsError, TaskCorruptedError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
+
+
+def existing_metadata(checkpoint: Checkpoint, missing: type[StreamsError]) -> Metadata:
+    """Return the metadata of `checkpoint`; raises `missing` where no application was started on it yet."""
+    metadata = checkpoint.read_metadata()
+    if metadata is None:
+        raise missing(
+            f"There is no checkpoint at {checkpoint.uri}: start the application first, with the same application.id, "
+            "state.dir and penstock.checkpoint.dir."
+        )
+    return metadata
 
 
 def last_manifest(checkpoint: Checkpoint, metadata: Metadata) -> Manifest:

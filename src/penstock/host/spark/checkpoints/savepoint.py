@@ -23,7 +23,7 @@ from penstock.clock import SystemClock
 from penstock.errors import IncompatibleCheckpointError, StreamsError, TaskCorruptedError
 from penstock.host.spark.checkpoints.carried import CarriedRange, encode_carried, read_carried
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata, TaskEntry
-from penstock.host.spark.checkpoints.manifests import last_manifest, planned_epoch
+from penstock.host.spark.checkpoints.manifests import existing_metadata, last_manifest, planned_epoch
 from penstock.host.spark.checkpoints.rescaling import Rescaling, rescaled_shape, tasks_of, wanted_counts
 from penstock.host.spark.checkpoints.rewriting import Rows, hand_on_carried, read_clocks, with_clocks
 from penstock.host.spark.programs import load_program
@@ -77,7 +77,7 @@ def take(checkpoint: Checkpoint, target: Checkpoint) -> SavepointDescription:
     """
     _check_empty(target)
     for attempt in range(1, _TRIES + 1):
-        metadata = _metadata(checkpoint)
+        metadata = existing_metadata(checkpoint, StreamsError)
         manifest = last_manifest(checkpoint, metadata)
         if manifest.epoch == 0:
             raise StreamsError(
@@ -226,7 +226,7 @@ def drop(checkpoint: Checkpoint, store: str) -> None:
         StreamsError: there is no such state, or it is that of a store which the program still has.
         IncompatibleCheckpointError: an epoch is not finished.
     """
-    metadata = _metadata(checkpoint)
+    metadata = existing_metadata(checkpoint, StreamsError)
     if store not in metadata.removed:
         in_program = any(store in stores for stores in metadata.shape["stores"].values())
         kept = ", ".join(metadata.removed) or "none"
@@ -264,16 +264,6 @@ def drop(checkpoint: Checkpoint, store: str) -> None:
 def _check_empty(target: Checkpoint) -> None:
     if target.read_savepoint() is not None or target.read_metadata() is not None:
         raise StreamsError(f"There is a savepoint or a checkpoint at {target.uri} already; name another directory.")
-
-
-def _metadata(checkpoint: Checkpoint) -> Metadata:
-    metadata = checkpoint.read_metadata()
-    if metadata is None:
-        raise StreamsError(
-            f"There is no checkpoint at {checkpoint.uri}: start the application first, with the same application.id, "
-            "state.dir and penstock.checkpoint.dir."
-        )
-    return metadata
 
 
 def _opened(savepoint: Checkpoint) -> tuple[dict[str, Any], Metadata, Manifest]:

@@ -32,7 +32,7 @@ from penstock.errors import (
     TaskCorruptedError,
 )
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
-from penstock.host.spark.checkpoints.manifests import manifest_of_life
+from penstock.host.spark.checkpoints.manifests import existing_metadata, manifest_of_life
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 from penstock.state.api import StoreBuilder
@@ -82,12 +82,7 @@ class StoredTasks:
 
 def stored_tasks(checkpoint: Checkpoint) -> StoredTasks:
     """Return which tasks `checkpoint` has; raises StateStoreNotAvailableError where none was made yet."""
-    metadata = checkpoint.read_metadata()
-    if metadata is None:
-        raise StateStoreNotAvailableError(
-            f"There is no checkpoint at {checkpoint.uri}: start the application first, with the same application.id, "
-            "state.dir and penstock.checkpoint.dir."
-        )
+    metadata = existing_metadata(checkpoint, StateStoreNotAvailableError)
     shape: Mapping[str, Any] = metadata.shape
     tasks = tuple(_task_id(name) for level in shape["tasks of each level"] for name in level)
     groups = {
