@@ -85,6 +85,21 @@ def test_topics_are_created_described_grown_and_deleted(admin: ConfluentAdmin, u
     assert eventually(lambda: name not in admin.topics())
 
 
+def test_a_topic_that_is_made_anew_has_another_id(admin: ConfluentAdmin, unique_name: NAMES) -> None:
+    first, second, nowhere = unique_name("t"), unique_name("t"), unique_name("t")
+    admin.create_topics([NewTopic(first), NewTopic(second)])
+    before = admin.topic_ids([first, second, nowhere])
+    assert before.keys() == {first, second}
+    assert before[first] != before[second]
+    admin.delete_topics([first])
+    assert eventually(lambda: first not in admin.topics())
+    admin.create_topics([NewTopic(first)])
+    after = admin.topic_ids([first, second])
+    assert after[first] != before[first]
+    assert after[second] == before[second]
+    assert admin.topic_ids([]) == {}
+
+
 def eventually(condition: Callable[[], bool], attempts: int = 200) -> bool:
     """Ask again, each time over the network, until `condition` holds."""
     return any(condition() for _ in range(attempts))

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient
 
-from penstock import AutoOffsetReset, Consumed, Materialized, Produced, Serdes, StreamsBuilder, Topology
+from penstock import AutoOffsetReset, Consumed, Materialized, Produced, Serdes, StreamsBuilder, Topology, savepoints
 from penstock.client.confluent.producer import ConfluentProducer
-from penstock.errors import IncompatibleCheckpointError, MissingSourceTopicError
+from penstock.errors import IncompatibleCheckpointError, MissingSourceTopicError, StreamsError
+from penstock.host.spark.epochs import topic_ends
 from penstock.host.spark.topic_watch import topic_changes
 from tests.spark.crashes import Crashes, KilledError
 from tests.spark.inline import InlineQuery, failure_of
@@ -156,10 +158,13 @@ def test_changes_of_the_topics_are_told_by_name(spark_runner: SparkRunner, appli
     built = copying(prefix).build(application)
     recipe = InlineQuery(copying(prefix), spark_runner.config(application), spark_runner.admin).recipe
     topics = spark_runner.admin.topics()
-    assert list(topic_changes(built, recipe, topics)) == []
+    ids = spark_runner.admin.topic_ids(topics)
+    assert list(topic_changes(built, recipe, topics, ids)) == []
+    anew = {**ids, f"{prefix}-in-a": "another"}
+    assert list(topic_changes(built, recipe, topics, anew)) == [f"topic {prefix}-in-a was deleted and made anew"]
     changed = {**topics, f"{prefix}-in-c": 1, f"{prefix}-in-b": 4, f"{prefix}-out": 2, f"{prefix}-other": 1}
     del changed[f"{prefix}-in-a"]
-    assert list(topic_changes(built, recipe, changed)) == [
+    assert list(topic_changes(built, recipe, changed, ids)) == [
         f"topic {prefix}-in-c is new and matches a pattern",
         f"topic {prefix}-in-a was deleted",
         f"topic {prefix}-in-b has 4 partitions, and had 1",
@@ -225,6 +230,82 @@ def test_a_topic_of_a_pattern_that_is_made_anew_is_begun_anew(
     query.restart()
     query.run_to_end()
     assert copied(spark_runner, prefix) == ["1", "2", "3", "4"]
+
+
+def make_anew(spark_runner: SparkRunner, topic: str, *values: str) -> None:
+    """Delete a topic and make it again, with `values`."""
+    spark_runner.admin.delete_topics([topic])
+    spark_runner.create_topics({topic: 1})
+    write(spark_runner, topic, *values)
+
+
+@EMBEDDED_ONLY
+def test_a_topic_of_a_pattern_that_is_made_anew_between_two_starts_is_begun_anew_however_long_it_is(
+    spark_runner: SparkRunner, application: str, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    query = InlineQuery(copying(prefix), spark_runner.config(application), spark_runner.admin)
+    write(spark_runner, f"{prefix}-in-a", "1", "2")
+    write(spark_runner, f"{prefix}-in-b", "b1")
+    query.run_to_end()
+    make_anew(spark_runner, f"{prefix}-in-a", "3", "4", "5")
+    query.restart()
+    assert f"Topics were made anew and are begun anew: {prefix}-in-a" in caplog.text
+    write(spark_runner, f"{prefix}-in-b", "b2")
+    query.run_to_end()
+    query.restart()
+    query.run_to_end()
+    assert sorted(copied(spark_runner, prefix)) == ["1", "2", "3", "4", "5", "b1", "b2"]
+
+
+@EMBEDDED_ONLY
+def test_a_topic_of_a_pattern_that_is_made_anew_meanwhile_is_left_until_the_next_start(
+    spark_runner: SparkRunner, application: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_ends, "_IDS_EVERY_MS", 0)
+    query = InlineQuery(copying(prefix), spark_runner.config(application), spark_runner.admin)
+    write(spark_runner, f"{prefix}-in-a", "1")
+    query.run_to_end()
+    make_anew(spark_runner, f"{prefix}-in-a", "2", "3")
+    write(spark_runner, f"{prefix}-in-b", "b1")
+    query.run_to_end()
+    assert copied(spark_runner, prefix) == ["1", "b1"]
+    query.restart()
+    query.run_to_end()
+    assert copied(spark_runner, prefix) == ["1", "b1", "2", "3"]
+
+
+@EMBEDDED_ONLY
+@pytest.mark.parametrize("runs", [False, True])
+def test_a_topic_that_is_read_by_its_name_must_not_be_made_anew_however_long_it_is(
+    spark_runner: SparkRunner, application: str, prefix: str, monkeypatch: pytest.MonkeyPatch, runs: bool
+) -> None:
+    monkeypatch.setattr(topic_ends, "_IDS_EVERY_MS", 0)
+    config = spark_runner.config(application)
+    query = InlineQuery(copying(prefix, pattern=False), config, spark_runner.admin)
+    write(spark_runner, f"{prefix}-in-a", "1")
+    query.run_to_end()
+    make_anew(spark_runner, f"{prefix}-in-a", "2", "3")
+    made_anew = f"deleted and made anew since the application read them: {prefix}-in-a"
+    if runs:
+        assert made_anew in str(failure_of(query.run_to_end))
+    with pytest.raises(StreamsError, match=made_anew):
+        query.restart()
+    assert copied(spark_runner, prefix) == ["1"]
+
+
+@EMBEDDED_ONLY
+def test_a_savepoint_goes_on_with_a_copy_of_its_topics(
+    spark_runner: SparkRunner, application: str, prefix: str, tmp_path: Path
+) -> None:
+    query = InlineQuery(copying(prefix, pattern=False), spark_runner.config(application), spark_runner.admin)
+    write(spark_runner, f"{prefix}-in-a", "1")
+    query.run_to_end()
+    savepoints.take(spark_runner.config(application), str(tmp_path / "saved"))
+    make_anew(spark_runner, f"{prefix}-in-a", "1", "2")
+    again = spark_runner.config(application, {"penstock.checkpoint.dir": str(tmp_path / "again")})
+    savepoints.restore(str(tmp_path / "saved"), again)
+    InlineQuery(copying(prefix, pattern=False), again, spark_runner.admin).run_to_end()
+    assert copied(spark_runner, prefix) == ["1", "2"]
 
 
 @EMBEDDED_ONLY

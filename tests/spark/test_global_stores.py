@@ -370,8 +370,9 @@ def test_the_global_stores_are_made_anew_where_the_program_has_others(
 
 
 @EMBEDDED_ONLY
+@pytest.mark.parametrize(("more", "restarts"), [(0, False), (2, True), (5, False)])
 def test_the_global_stores_are_made_anew_with_their_topic(
-    spark_runner: SparkRunner, application: str, prefix: str
+    spark_runner: SparkRunner, application: str, prefix: str, more: int, restarts: bool
 ) -> None:
     query = InlineQuery(enriched(prefix), spark_runner.config(application), spark_runner.admin)
     old = [InputRecord(b"c1", b"old", 1_000), InputRecord(b"c2", b"gone", 1_000), InputRecord(b"c3", b"gone", 1_000)]
@@ -379,7 +380,9 @@ def test_the_global_stores_are_made_anew_with_their_topic(
     query.run_to_end()
     spark_runner.admin.delete_topics([f"{prefix}-names"])
     spark_runner.create_topics({f"{prefix}-names": PARTITIONS})
-    spark_runner.write(f"{prefix}-names", [InputRecord(b"c1", b"new", 1_000)])
+    spark_runner.write(f"{prefix}-names", [InputRecord(b"c1", b"new", 1_000)] * (more + 1))
+    if restarts:
+        query.restart()
     spark_runner.write(f"{prefix}-orders", [InputRecord(None, who + b" order", 2_000) for who in (b"c1", b"c2")])
     query.run_to_end()
     named = [record.value for record in spark_runner.read(f"{prefix}-named")]

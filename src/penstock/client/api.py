@@ -8,7 +8,7 @@ KafkaError. A client is used by one thread at a time and is made in the process 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -59,6 +59,11 @@ class Admin(Protocol):
 
     def topics(self) -> dict[str, int]:
         """Return the number of partitions of each topic, internal ones (`__consumer_offsets`) too."""
+        ...
+
+    def topic_ids(self, names: Collection[str]) -> dict[str, str]:
+        """Return the id of each of these topics, which one that is deleted and made anew under its name does not have
+        again; topics that do not exist are left out, and all where brokers give no ids (before 2.8)."""
         ...
 
     def create_topics(self, topics: Sequence[NewTopic]) -> None:

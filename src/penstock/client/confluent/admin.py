@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaException
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaException, TopicCollection
 from confluent_kafka import ConsumerGroupTopicPartitions as GroupPartitions
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import TopicPartition as Position
@@ -31,6 +31,9 @@ from penstock.record import TopicPartition
 
 T = TypeVar("T")
 
+_NO_ID = "A" * 22
+"""How an id of zeros is written, which stands for none."""
+
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # confluent-kafka gives it no types
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # as above
 
@@ -48,6 +51,19 @@ class ConfluentAdmin:
         """Return the number of partitions of each topic, internal ones too."""
         metadata = self._call("listing topics", lambda client: client.list_topics(timeout=self._connection.timeout))
         return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
+
+    def topic_ids(self, names: Collection[str]) -> dict[str, str]:
+        """Return the id of each of these topics; those that do not exist are left out, and all where brokers give no
+        ids."""
+        if not names:
+            return {}
+        wanted = TopicCollection(sorted(names))
+
+        def ask(client: AdminClient) -> dict[str, str]:
+            futures = client.describe_topics(wanted, request_timeout=self._connection.timeout)
+            return {name: topic_id for name, future in futures.items() if (topic_id := self._topic_id(future))}
+
+        return self._call("asking for the ids of topics", ask)
 
     def create_topics(self, topics: Sequence[NewTopic]) -> None:
         """Create `topics` and return when they can be used; raises TopicExistsError if one exists (others are made)."""
@@ -178,6 +194,15 @@ class ConfluentAdmin:
             }
 
         return self._call(f"asking for the offsets of {', '.join(map(str, partitions[:3]))}", ask)
+
+    def _topic_id(self, future: Future[Any]) -> str | None:
+        try:
+            topic_id = str(self._result(future).topic_id)
+        except KafkaException as error:
+            if error.args[0].code() != Code.UNKNOWN_TOPIC_OR_PART:
+                raise
+            return None
+        return None if topic_id == _NO_ID else topic_id
 
     def _usable(self, names: set[str]) -> bool:
         metadata = self._call("listing topics", lambda client: client.list_topics(timeout=self._connection.timeout))

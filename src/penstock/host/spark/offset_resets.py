@@ -3,7 +3,7 @@ reset of its source says (Kafka: StreamThread.resetOffsets)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from penstock.client.api import Admin
 from penstock.config import StreamsConfig
@@ -22,6 +22,15 @@ def offset_resets(topology: BuiltTopology, config: StreamsConfig) -> dict[str, s
         if isinstance(node, SourceSpec)
         for topic in node.topics
     }
+
+
+def topics_made_anew(names: Sequence[str]) -> StreamsError:
+    """Return the error that ends an application which reads by their names topics that were deleted and made anew."""
+    return StreamsError(
+        f"Source topics that were deleted and made anew since the application read them: {', '.join(names)}. Its state "
+        "belongs to the topics of before: start with a new checkpoint, or with another application.id. Where they "
+        "are copies with the same offsets, on other brokers, take a savepoint and restore it: penstock savepoint."
+    )
 
 
 def reset_offsets(

@@ -171,6 +171,14 @@ def check_source_topics(topology: BuiltTopology, topics: Mapping[str, int]) -> N
                 )
 
 
+def pattern_topics(topology: BuiltTopology) -> frozenset[str]:
+    """Return the source topics that only patterns name, in a topology whose patterns are resolved: the application goes
+    on when one is deleted."""
+    sources = [node for spec in topology.subtopologies for node in spec.nodes if isinstance(node, SourceSpec)]
+    matched = {topic for node in sources if node.pattern is not None for topic in node.topics}
+    return frozenset(matched - {topic for node in sources if node.pattern is None for topic in node.topics})
+
+
 def external_sink_topics(topology: BuiltTopology) -> list[str]:
     """Return the topics of brokers that named sinks write to, in order, each once."""
     return list(

@@ -8,7 +8,7 @@ once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 
 from penstock.client.api import Admin, NewTopic
@@ -21,8 +21,15 @@ from penstock.host.spark.checkpoints import lives
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.evolution import Evolution, evolve
 from penstock.host.spark.checkpoints.manifests import last_manifest
-from penstock.host.spark.offset_resets import offset_resets, reset_offsets
-from penstock.host.spark.placement import Placement, external_sink_topics, place, resolve_patterns, shape
+from penstock.host.spark.offset_resets import offset_resets, reset_offsets, topics_made_anew
+from penstock.host.spark.placement import (
+    Placement,
+    external_sink_topics,
+    pattern_topics,
+    place,
+    resolve_patterns,
+    shape,
+)
 from penstock.host.spark.programs import StoredProgram, dump_program
 from penstock.host.spark.recipe import Recipe
 from penstock.host.spark.transactions import commits_topic
@@ -85,7 +92,9 @@ def prepare(
     metadata = checkpoint.read_metadata()
     evolution = None if metadata is None else _evolution(metadata, topology, placement, checkpoint)
     inputs = _inputs(topology, placement)
-    known = {} if metadata is None else _positions(checkpoint, metadata, topics)
+    ids, made_anew = _topic_ids(metadata, topology, admin, topics.keys())
+    same_topics = topics.keys() - made_anew
+    known = {} if metadata is None else _positions(checkpoint, metadata, same_topics)
     life = _life_that_goes_on(metadata, evolution, placement, config, all(_is_known(tp, known) for tp in inputs))
     if life is not None:
         placement = replace(placement, partitions=life.partitions, sink_partitions=life.sink_partitions)
@@ -94,11 +103,11 @@ def prepare(
     begin = _begin(topology, placement, config, admin, ends, clock, known)
     partitions = {**topics, **placement.source_partitions}
     where, generation = checkpoint.uri, checkpoint.take_generation()
-    if (metadata, known) != _found(checkpoint, topics):
+    if (metadata, known) != _found(checkpoint, same_topics):
         # A program that did not know yet that it is over has committed or begun meanwhile; from now on it cannot.
         return prepare(built, config, checkpoint, admin, parallelism, control_directory, clock)
     run = where, "", "", generation, transactional, control_directory, clock
-    recipe = Recipe(config, topology, placement, partitions, {}, *run)
+    recipe = Recipe(config, topology, placement, partitions, {}, *run, topic_ids=ids)
     program = dump_program(recipe)
     if metadata is not None:
         earlier = lives.unfinished(checkpoint, metadata, recipe, program.digest)
@@ -168,7 +177,7 @@ def _life_that_goes_on(
 ) -> Metadata | None:
     """Return the life of `metadata` if the program can go on in it: the same shape, and no other partitions asked for
     by name. knows_all: whether there is a position of everything that is read, which a savepoint whose keys were
-    divided has not."""
+    divided has not, and none of a topic that was made anew."""
     if metadata is None or evolution is None or evolution.differences or not knows_all:
         return None
     asked = config["penstock.spark.partitions"] is not None
@@ -176,17 +185,38 @@ def _life_that_goes_on(
     return metadata if not asked or counts == (metadata.partitions, metadata.sink_partitions) else None
 
 
-def _positions(checkpoint: Checkpoint, metadata: Metadata, topics: Mapping[str, int]) -> dict[str, list[int]]:
+def _positions(checkpoint: Checkpoint, metadata: Metadata, topics: Set[str]) -> dict[str, list[int]]:
     """Return the position of each of `topics` that the checkpoint has ever read. One that was deleted has none: if it
     is made anew, it is another topic."""
     positions = {**metadata.begin, **last_manifest(checkpoint, metadata).offsets}
     return {topic: offsets for topic, offsets in positions.items() if topic in topics}
 
 
-def _found(checkpoint: Checkpoint, topics: Mapping[str, int]) -> tuple[Metadata | None, dict[str, list[int]]]:
+def _found(checkpoint: Checkpoint, topics: Set[str]) -> tuple[Metadata | None, dict[str, list[int]]]:
     """Return the life that is there and its positions."""
     metadata = checkpoint.read_metadata()
     return metadata, {} if metadata is None else _positions(checkpoint, metadata, topics)
+
+
+def _topic_ids(
+    metadata: Metadata | None, topology: BuiltTopology, admin: Admin, topics: Set[str]
+) -> tuple[dict[str, str], frozenset[str]]:
+    """Return the ids of those of `topics` that are read, or were, and which have been made anew since: those have no
+    position. Raises StreamsError where one of them is read by its name."""
+    before = {} if metadata is None else metadata.topic_ids
+    known = () if metadata is None else metadata.begin
+    read = {topic for spec in topology.subtopologies for topic in spec.source_topics}
+    from_there = {*known, *read} & topics
+    global_topics = () if topology.global_topology is None else topology.global_topology.source_topics
+    ids = admin.topic_ids(from_there | topics & set(global_topics))
+    changed = frozenset(topic for topic, topic_id in ids.items() if before.get(topic, topic_id) != topic_id)
+    made_anew = changed & from_there
+    named = sorted(made_anew & read - pattern_topics(topology))
+    if named:
+        raise topics_made_anew(named)
+    if made_anew:
+        _log.warning("Topics were made anew and are begun anew: %s.", ", ".join(sorted(made_anew)))
+    return ids, made_anew
 
 
 def _warn_of_keys(config: StreamsConfig) -> None:

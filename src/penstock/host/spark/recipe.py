@@ -21,8 +21,8 @@ from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.spark.offset_resets import offset_resets
 from penstock.host.spark.pickling import dump
-from penstock.host.spark.placement import Placement
-from penstock.plan.subtopology import BuiltTopology, SourceSpec, SubtopologySpec
+from penstock.host.spark.placement import Placement, pattern_topics
+from penstock.plan.subtopology import BuiltTopology, SubtopologySpec
 from penstock.record import TopicPartition
 
 
@@ -35,6 +35,7 @@ class Recipe:
     checkpoint_id, query_id, generation, start_epoch: see `checkpoint`. start_ms: the clock of the epochs before
     start_epoch. transactional: whether the sink writes transactions.
     control_directory: a local directory that driver and source process share. clock: by which epochs are planned.
+    topic_ids: the ids of the source topics and the global topics, where brokers give ids.
     tells_restores: whether workers are to tell the end of each restore, for a listener.
     """
 
@@ -53,6 +54,7 @@ class Recipe:
     start_epoch: int = 0
     start_ms: int = 0
     tells_restores: bool = False
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def application_id(self) -> str:
@@ -81,9 +83,7 @@ class Recipe:
     @cached_property
     def pattern_topics(self) -> frozenset[str]:
         """The source topics that only patterns name: the application goes on when one is deleted."""
-        sources = [node for spec in self.topology.subtopologies for node in spec.nodes if isinstance(node, SourceSpec)]
-        matched = {topic for node in sources if node.pattern is not None for topic in node.topics}
-        return frozenset(matched - {topic for node in sources if node.pattern is None for topic in node.topics})
+        return pattern_topics(self.topology)
 
     @cached_property
     def global_inputs(self) -> tuple[TopicPartition, ...]:

@@ -35,21 +35,24 @@ class TopicWatch:
         try:
             admin = ConfluentAdmin(recipe.config)
             try:
-                topics = admin.topics()
+                topics, ids = admin.topics(), admin.topic_ids(recipe.topic_ids.keys())
             finally:
                 admin.close()
         except KafkaError:
             return None  # whoever reads or writes waits for the brokers, and says so
-        return "; ".join(topic_changes(self._built, recipe, topics)) or None
+        return "; ".join(topic_changes(self._built, recipe, topics, ids)) or None
 
 
-def topic_changes(built: BuiltTopology, recipe: Recipe, topics: Mapping[str, int]) -> Iterator[str]:
+def topic_changes(
+    built: BuiltTopology, recipe: Recipe, topics: Mapping[str, int], ids: Mapping[str, str]
+) -> Iterator[str]:
     """Yield what differs between the topics that `recipe` reads and writes and those that there are.
 
     Args:
         built: the topology, with its patterns.
         recipe: what runs.
         topics: the partitions of each topic of the brokers now.
+        ids: the ids of source topics now, where brokers give ids.
     """
     before, now = recipe.topology, resolve_patterns(built, topics, internal_topics(built, recipe.application_id))
     read, matched = _sources(before), _sources(now)
@@ -62,6 +65,8 @@ def topic_changes(built: BuiltTopology, recipe: Recipe, topics: Mapping[str, int
         partitions = recipe.topic_partitions[topic]
         if topic not in topics:
             yield f"topic {topic} was deleted"
+        elif topic in recipe.topic_ids and ids.get(topic, recipe.topic_ids[topic]) != recipe.topic_ids[topic]:
+            yield f"topic {topic} was deleted and made anew"
         elif topics[topic] != partitions:
             yield f"topic {topic} has {topics[topic]} partitions, and had {partitions}"
 

@@ -154,7 +154,8 @@ class Metadata:
         tasks, nodes and stores,
     as `placement.shape` describes them. plan: the digest of the program that planned the last epochs. transactional:
     whether it writes transactions. start_epoch: the epoch of the first manifest of this life, which it took over; 0 for
-    none. start_ms: the clock of its epoch. removed: stores that are kept without being in the program.
+    none. start_ms: the clock of its epoch. removed: stores that are kept without being in the program. topic_ids: the
+    ids of the topics that positions belong to, and of the global ones, where brokers give ids.
     """
 
     checkpoint_id: str
@@ -169,6 +170,7 @@ class Metadata:
     start_epoch: int = 0
     start_ms: int = 0
     removed: Mapping[str, RemovedStore] = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
     format: int = FORMAT
 
 

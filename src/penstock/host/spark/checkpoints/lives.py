@@ -104,6 +104,7 @@ def first_life(
         shape,
         program.digest,
         recipe.transactional,
+        topic_ids=recipe.topic_ids,
     )
     checkpoint.check_generation(recipe.generation)
     checkpoint.write_metadata(metadata)
@@ -113,7 +114,7 @@ def first_life(
 def same_life(checkpoint: Checkpoint, metadata: Metadata, recipe: Recipe, program: StoredProgram) -> Metadata:
     """Go on in the life of `metadata`, perhaps with other functions; from now on `program` finishes what it begins."""
     checkpoint.write_plan(program.digest, program.data)
-    going_on = replace(metadata, plan=program.digest, transactional=recipe.transactional)
+    going_on = replace(metadata, plan=program.digest, transactional=recipe.transactional, topic_ids=recipe.topic_ids)
     if going_on != metadata:
         checkpoint.check_generation(recipe.generation)
         checkpoint.write_metadata(going_on)
@@ -175,6 +176,7 @@ def next_life(
         start_epoch=start_epoch,
         start_ms=last.planned_ms,
         removed=evolution.removed_stores,
+        topic_ids=recipe.topic_ids,
     )
     checkpoint.check_generation(recipe.generation)
     checkpoint.write_metadata(entered)

@@ -168,6 +168,7 @@ def restore(
         shape=_renamed_shape(shape, names),
         start_epoch=manifest.epoch,
         start_ms=manifest.planned_ms,
+        topic_ids={},  # the topics may be copies, on other brokers
     )
     checkpoint.write_metadata(entered)
     return entered

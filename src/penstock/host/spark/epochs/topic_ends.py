@@ -19,7 +19,7 @@ from penstock.errors import (
     UnknownTopicOrPartitionError,
 )
 from penstock.host.spark.failures import QueryFailedError, encode_failure
-from penstock.host.spark.offset_resets import reset_offsets
+from penstock.host.spark.offset_resets import reset_offsets, topics_made_anew
 from penstock.host.spark.recipe import Recipe
 from penstock.record import TopicPartition
 
@@ -27,6 +27,7 @@ _log = logging.getLogger(__name__)
 
 _PATIENCE_MS = 120_000  # how long brokers may be away before the query gives up
 _BEGINNINGS_EVERY_MS = 10_000
+_IDS_EVERY_MS = 10_000
 
 
 class TopicEnds:
@@ -42,6 +43,7 @@ class TopicEnds:
         self._away_since: int | None = None
         self._beginnings: dict[TopicPartition, int] = {}
         self._beginnings_at: int | None = None
+        self._ids_at: int | None = None
 
     @property
     def are_fixed(self) -> bool:
@@ -74,6 +76,7 @@ class TopicEnds:
         return ends
 
     def _ask(self) -> dict[TopicPartition, int]:
+        self._look_at_ids()
         try:
             return self._admin.end_offsets(self._partitions, read_committed=True)
         except UnknownTopicOrPartitionError:
@@ -108,6 +111,24 @@ class TopicEnds:
                         "checkpoint, or with another application.id."
                     )
                 )
+
+    def _look_at_ids(self) -> None:
+        """Now and then, raise QueryFailedError where a topic has been made anew that the application reads by its name,
+        and read no more of others that were until the application is prepared anew."""
+        now_ms = self._clock.milliseconds()
+        if self._ids_at is not None and now_ms - self._ids_at < _IDS_EVERY_MS:
+            return
+        known = self._recipe.topic_ids
+        read = {tp.topic for tp in self._recipe.inputs} & {tp.topic for tp in self._partitions}
+        ids = self._admin.topic_ids(read & known.keys())
+        self._ids_at = now_ms
+        made_anew = {topic for topic, topic_id in ids.items() if topic_id != known[topic]}
+        named = sorted(made_anew - self._recipe.pattern_topics)
+        if named:
+            raise _failed(topics_made_anew(named))
+        if made_anew:
+            _log.warning("Topics that a pattern matched were made anew: %s.", ", ".join(sorted(made_anew)))
+            self._partitions = [tp for tp in self._partitions if tp.topic not in made_anew]
 
     def readable(
         self, positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], now_ms: int

@@ -16,7 +16,7 @@ import fcntl
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import orjson
@@ -44,7 +44,7 @@ _COMMIT_BYTES = 16 * 1024 * 1024
 @dataclass(frozen=True)
 class _Stamp:
     """What a base knows of itself: who brought it where it is; the next offset of each partition by topic; what the
-    stores remember besides entries; and the stores that it holds."""
+    stores remember besides entries; the stores that it holds; and the ids of their topics, where brokers give ids."""
 
     checkpoint_id: str
     generation: int
@@ -52,6 +52,7 @@ class _Stamp:
     positions: Mapping[str, list[int]]
     processor_metadata: Mapping[str, int]
     stores: str
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         return orjson.dumps(asdict(self))
@@ -133,11 +134,12 @@ class _Updating:
         self._control = control
         layouts = [f"{name}: {store.layout}" for name, store in sorted(spec.stores.items())]
         self._stores = f"{', '.join(layouts)} from {', '.join(sorted(spec.source_topics))}"
+        self._topic_ids: Mapping[str, str] = {}
 
     def run(self) -> _Stamp:
         """Bring the base to the positions; return its stamp, as of the transaction in which it is read from now on."""
         stamp = self._usable_stamp()
-        if stamp is None or dict(stamp.positions) != dict(self._control.positions):
+        if stamp is None or not self._is_there(stamp):
             try:
                 self._update(stamp)
             except OffsetOutOfRangeError:
@@ -150,6 +152,12 @@ class _Updating:
         data = self._base.stamp()
         assert data is not None
         return _Stamp.decode(data)
+
+    def _is_there(self, stamp: _Stamp) -> bool:
+        """Return whether the base is at the positions, in the topics that the driver has found at its start."""
+        found = self._recipe.topic_ids
+        ids = {topic: found[topic] for topic in self._spec.source_topics if topic in found}
+        return dict(stamp.positions) == dict(self._control.positions) and stamp.topic_ids == ids
 
     def _usable_stamp(self) -> _Stamp | None:
         """Return the stamp of the base, None where it is empty or must begin empty; raises TaskMigratedError for a
@@ -178,6 +186,11 @@ class _Updating:
 
     def _update(self, stamp: _Stamp | None) -> None:
         """Process what lies between `stamp`, or the beginning of the topics, and the positions of the epoch."""
+        self._topic_ids = open_admin(self._recipe).topic_ids(self._spec.source_topics)
+        if stamp is not None and self._is_of_others(stamp):
+            _log.warning("Topics of global stores were made anew, and so are the global stores.")
+            self._base.clear()
+            stamp = None
         reached = dict(_flat({} if stamp is None else stamp.positions))
         ends = dict(_flat(self._control.positions))
         reached.update(self._beginnings([tp for tp in ends if tp not in reached]))
@@ -192,6 +205,11 @@ class _Updating:
             finally:
                 task.close()
         crash_point("base.after_apply", self._control.epoch)
+
+    def _is_of_others(self, stamp: _Stamp) -> bool:
+        """Return whether a topic has been deleted and made anew since, however many records it has now."""
+        now = self._topic_ids
+        return any(now.get(topic, topic_id) != topic_id for topic, topic_id in stamp.topic_ids.items())
 
     def _process(
         self,
@@ -238,6 +256,7 @@ class _Updating:
             positions,
             dict(task.processor_metadata),
             self._stores,
+            self._topic_ids,
         )
         task.committed(task.changes(), stamp.encode())
 
