@@ -21,6 +21,10 @@ class SystemClock:
         """Return the machine's time in ms since the epoch."""
         return int(time.time() * 1000)
 
+    def nanoseconds(self) -> int:
+        """Return the time in ns since a moment that is the same for a process: for durations."""
+        return time.perf_counter_ns()
+
 
 class MockClock:
     """A clock that moves only when told (Kafka class: MockTime)."""

@@ -438,6 +438,21 @@ KEYS: Mapping[str, ConfigKey] = {
             "Time in ms between deletions of what has been read of topics between DataFrames and the application.",
         ),
         ConfigKey(
+            "metrics.recording.level",
+            _one_of("INFO", "DEBUG", "TRACE"),
+            "INFO",
+            "low",
+            "Up to which level sensors of processors record.",
+        ),
+        ConfigKey(
+            "metrics.num.samples",
+            _whole(1),
+            2,
+            "low",
+            "Over how many samples rates, averages and largest values of metrics are taken.",
+        ),
+        ConfigKey("metrics.sample.window.ms", _whole(1), 30_000, "low", "Time in ms that one of these samples covers."),
+        ConfigKey(
             "penstock.metrics.prometheus.port",
             _whole(0),
             None,
@@ -589,6 +604,10 @@ class StreamsConfig(Mapping[str, Any]):
         if self._values["bootstrap.servers"] is not None:
             own["bootstrap.servers"] = self._values["bootstrap.servers"]
         return own
+
+    def client_id(self) -> str:
+        """Return client.id, or the application.id."""
+        return str(self._values["client.id"] or self._values["application.id"] or "")
 
     def checkpoint_directory(self) -> str:
         """Return penstock.checkpoint.dir, or <state.dir>/<application.id>/checkpoint."""

@@ -7,6 +7,7 @@ text is a label of a value 1. The description of the topology is left out: it is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 
@@ -20,6 +21,7 @@ from penstock.metrics import Metric, MetricName
 
 _TOO_LONG = "topology-description"
 _TOTAL = "_total"
+_ILLEGAL = re.compile("[^a-zA-Z0-9_]")
 
 
 class PrometheusExporter:
@@ -73,21 +75,30 @@ class _Metrics(Collector):
 
 def _family_name(metric: Metric) -> str:
     name = metric.metric_name
-    return f"kafka_streams_{name.group}_{name.name}".replace("-", "_")
+    return _legal(f"kafka_streams_{name.group}_{name.name}")
 
 
 def _families(name: str, metrics: list[Metric]) -> Iterator[Family]:
     first = metrics[0].metric_name
-    labels = {key: key.replace("-", "_") for key in first.tags}
     if isinstance(metrics[0].metric_value, str):
-        info = InfoMetricFamily(name, first.description, labels=list(labels.values()))
+        info = InfoMetricFamily(name, first.description)
         for metric in metrics:
-            value = {first.name.replace("-", "_"): str(metric.metric_value)}
-            info.add_metric(list(metric.metric_name.tags.values()), value)
+            text = {_legal(first.name): str(metric.metric_value)}
+            info.add_sample(f"{name}_info", {**_labels(metric), **text}, 1.0)
         yield info
         return
+    # a user may give the metrics of one name different tags, which the families of the library cannot have
     kind = CounterMetricFamily if name.endswith(_TOTAL) else GaugeMetricFamily
-    family = kind(name, first.description, labels=list(labels.values()))
+    family = kind(name, first.description)
     for metric in metrics:
-        family.add_metric(list(metric.metric_name.tags.values()), float(metric.metric_value))
+        family.add_sample(name, _labels(metric), float(metric.metric_value))
     yield family
+
+
+def _labels(metric: Metric) -> dict[str, str]:
+    return {_legal(key): text for key, text in metric.metric_name.tags.items()}
+
+
+def _legal(text: str) -> str:
+    """Return `text` with what Prometheus takes in names only."""
+    return _ILLEGAL.sub("_", text)

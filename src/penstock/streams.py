@@ -12,10 +12,11 @@ from typing import Any
 from penstock import __version__
 from penstock.application import ApplicationLife
 from penstock.config import StreamsConfig
-from penstock.errors import StreamsStoppedError
+from penstock.errors import StreamsNotStartedError, StreamsStoppedError
 from penstock.host.api import Host, Staleness, State, StateQueries
 from penstock.host.open import open_host
-from penstock.metrics import Metric, MetricName, streams_metrics
+from penstock.host_metrics import NOT_MEASURED, Measured, streams_metrics
+from penstock.metrics import Metric, MetricName
 from penstock.plan.subtopology import StreamPartitioner
 from penstock.plan.topology import Topology
 from penstock.prometheus import PrometheusExporter
@@ -55,7 +56,8 @@ class KafkaStreams(ApplicationLife[Host]):
     # ---------------------------------------- metrics
 
     def metrics(self) -> Mapping[MetricName, Metric]:
-        """Return the metrics of the application as they are now, by their names; see `penstock.metrics`."""
+        """Return the metrics of the application as they are now, by their names: what `penstock.host_metrics` lists,
+        and those of the sensors of processors."""
         state = self.state()
         facts: dict[str, int | str] = {
             "version": __version__,
@@ -64,7 +66,13 @@ class KafkaStreams(ApplicationLife[Host]):
             "state": state.value,
             "client-state": list(State).index(state),
         }
-        return streams_metrics(self._config["client.id"] or self._application_id, facts, self.statistics())
+        return streams_metrics(self._config.client_id(), facts, self.statistics(), self._measured())
+
+    def _measured(self) -> Measured:
+        try:
+            return self._running_host().measured()
+        except StreamsNotStartedError:
+            return NOT_MEASURED
 
     def _release(self, timeout_ms: int) -> bool:
         released = super()._release(timeout_ms)

@@ -12,7 +12,9 @@ import pytest
 import penstock
 from penstock import KafkaStreams, State, StreamsBuilder
 from penstock.errors import ConfigError
-from penstock.metrics import Metric, MetricName, streams_metrics
+from penstock.host_metrics import HostMeasurements, Operation, streams_metrics
+from penstock.measurements import Measurement
+from penstock.metrics import Metric, MetricName
 from penstock.prometheus import PrometheusExporter
 
 STATISTICS = {
@@ -24,7 +26,7 @@ STATISTICS = {
 }
 
 
-def values(metrics: Mapping[MetricName, Metric]) -> dict[tuple[Any, ...], int | str]:
+def values(metrics: Mapping[MetricName, Metric]) -> dict[tuple[Any, ...], float | str]:
     """Return the values by group, name and the tags besides client-id."""
     found = {}
     for name, metric in metrics.items():
@@ -93,6 +95,52 @@ def test_prometheus_reads_them() -> None:
         f'{prefix}_topic_metrics_records_produced_total{{client_id="me",topic_name="other"}} 1.0',
         f'{prefix}_topic_metrics_records_produced_total{{client_id="me",topic_name="out"}} 5.0',
     ]
+
+
+def test_prometheus_takes_any_names_and_tags_of_users() -> None:
+    names = [
+        MetricName("read.lines!", "mine", "", (("café", "a"),)),
+        MetricName("read.lines!", "mine", "", (("other", "b"),)),
+        MetricName("all-total", "mine", ""),
+    ]
+    metrics = {name: Metric(name, 2.5) for name in names}
+    exporter = PrometheusExporter(lambda: metrics, "127.0.0.1", 0)
+    try:
+        with urlopen(f"http://127.0.0.1:{exporter.port}/metrics", timeout=60) as answer:
+            lines = answer.read().decode().splitlines()
+    finally:
+        exporter.close()
+    assert sorted(line for line in lines if not line.startswith("#")) == [
+        "kafka_streams_mine_all_total 2.5",
+        'kafka_streams_mine_read_lines_{caf_="a"} 2.5',
+        'kafka_streams_mine_read_lines_{other="b"} 2.5',
+    ]
+
+
+def test_what_was_measured_has_kafkas_names() -> None:
+    measured = HostMeasurements(2, 30_000)
+    for operation in (
+        Operation("commit"),
+        Operation("process", "0_1"),
+        Operation("dropped-records", "0_1"),
+        Operation("record-e2e-latency", "0_1", "out"),
+    ):
+        measured.take(operation, Measurement(3, 6.0, 1.0, 4.0), 1_000)
+    task = ("task-id", "0_1")
+    node = (task, ("processor-node-id", "out"))
+    assert values(streams_metrics("me", {}, {}, measured.at(1_000))) == {
+        ("stream-thread-metrics", "commit-total", ("thread-id", "main")): 3,
+        ("stream-thread-metrics", "commit-rate", ("thread-id", "main")): 0.1,
+        ("stream-thread-metrics", "commit-latency-avg", ("thread-id", "main")): 2.0,
+        ("stream-thread-metrics", "commit-latency-max", ("thread-id", "main")): 4.0,
+        ("stream-task-metrics", "process-rate", task): 0.1,
+        ("stream-task-metrics", "process-latency-avg", task): 2.0,
+        ("stream-task-metrics", "process-latency-max", task): 4.0,
+        ("stream-task-metrics", "dropped-records-rate", task): 0.1,
+        ("stream-processor-node-metrics", "record-e2e-latency-avg", *node): 2.0,
+        ("stream-processor-node-metrics", "record-e2e-latency-min", *node): 1.0,
+        ("stream-processor-node-metrics", "record-e2e-latency-max", *node): 4.0,
+    }
 
 
 def test_a_port_that_is_taken_is_said() -> None:

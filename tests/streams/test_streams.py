@@ -12,6 +12,7 @@ from penstock.application import CloseOptions, GroupMembershipOperation
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, MissingSourceTopicError, StreamsError, StreamsNotStartedError
 from penstock.host.api import HostListener, State, StreamThreadExceptionResponse
+from penstock.host_metrics import NOT_MEASURED, Measured
 from penstock.plan.subtopology import BuiltTopology
 from penstock.plan.topology import Topology
 from penstock.state.query.queryable import QueryableStoreTypes, StoreQueryParameters
@@ -85,6 +86,9 @@ class TestHost:
 
     def statistics(self) -> Mapping[str, Any]:
         return {"records": 7}
+
+    def measured(self) -> Measured:
+        return NOT_MEASURED
 
     def queries(self) -> Any:
         return self.answers

@@ -16,6 +16,8 @@ from penstock import (
     Serdes,
     Stores,
 )
+from penstock.measurements import Measurement
+from penstock.metrics import RecordingLevel
 from penstock.processor.fixed_key import FixedKeyProcessorContext
 from penstock.testing import CapturedForward, MockProcessorContext
 
@@ -118,3 +120,11 @@ def test_serves_fixed_key_processors_too() -> None:
 def test_an_interval_below_a_millisecond_is_refused() -> None:
     with pytest.raises(ValueError, match="minimum supported scheduling interval"):
         MockProcessorContext().schedule(0, PunctuationType.WALL_CLOCK_TIME, lambda now: None)
+
+
+def test_a_processor_can_record_and_the_test_sees_what() -> None:
+    context = MockProcessorContext()
+    sensor = context.metrics().add_rate_total_sensor("shop", "orders", "check", RecordingLevel.INFO)
+    sensor.record(2.0)
+    (report,) = FixedKeyProcessorContext(context).metrics().take_reports()
+    assert report.measured == Measurement(1, 2.0, 2.0, 2.0)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, NamedTuple, Protocol, Self
 
+from penstock.host_metrics import Measured
 from penstock.plan.subtopology import StreamPartitioner
 from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder
@@ -162,6 +163,10 @@ class Host(HostLife, Protocol):
     def reset(self) -> None:
         """Forget all positions and all state, so that the next start is a first one; only while nothing runs. Raises
         LockError where another program runs."""
+        ...
+
+    def measured(self) -> Measured:
+        """Return what was measured of tasks, and what sensors recorded."""
         ...
 
     def table(self, store_name: str) -> Any:

@@ -13,10 +13,12 @@ from collections import Counter, deque
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from penstock.clock import Clock
+from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.exception_handlers import LogAndContinueExceptionHandler
+from penstock.host_metrics import HostMeasurements, Operation, streams_metrics
+from penstock.metrics import Metric, MetricName
 from penstock.plan.subtopology import BuiltTopology, SourceSpec, SubtopologySpec, TaskId
 from penstock.record import Headers, RecordBatch
 from penstock.state.api import StateStore
@@ -110,6 +112,8 @@ class InlineHost:
         self._output: list[ProducedRecord] = []
         self._produced = 0
         self._commits = 0
+        self._processed = 0
+        self._measurements = HostMeasurements(config["metrics.num.samples"], config["metrics.sample.window.ms"])
         self._closed = False
         self._change_log = ChangeLog(_changelog_topics(spec))
         self._base = MemoryBase()
@@ -132,6 +136,7 @@ class InlineHost:
             state_log_prefix="topology-test-driver ",
             global_stores={} if self._global_task is None else self._global_task.read_only_stores(),
             change_log=self._change_log,
+            nanoseconds=SystemClock().nanoseconds,
         )
         task.initialize()
         return task
@@ -168,6 +173,17 @@ class InlineHost:
         if self._global_task is not None:
             dropped += sum(self._global_task.dropped_records.values())
         return dropped
+
+    def metrics(self) -> Mapping[MetricName, Metric]:
+        """Return the metrics of the task, by their names: what `host_metrics` lists, and those of its sensors; rates,
+        averages and extremes are of the time before now."""
+        task, now = str(self._task.task_id), self._clock.milliseconds()
+        measured, sensors = self._task.take_measured()
+        for name, measurement in measured.items():
+            self._measurements.take(Operation(name, task), measurement, now)
+        self._measurements.take_sensors(sensors, now)
+        counted = {"processed": {task: self._processed}, "dropped": {task: self.dropped_records()}}
+        return streams_metrics(self._config.client_id(), {}, counted, self._measurements.at(now))
 
     def close(self) -> None:
         """Close processors and stores; the last commit stands. A second call does nothing."""
@@ -237,7 +253,7 @@ class InlineHost:
         if queue.rows:
             self._by_time.offer(queue)
         self._task.add_records(queue.topic, PARTITION, RecordBatch.of([row]))
-        self._task.process()
+        self._processed += self._task.process()
         return queue.topic
 
     def _may_take(self) -> bool:

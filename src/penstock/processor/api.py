@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from enum import Enum
 from typing import Any, Protocol
 
+from penstock.metrics import StreamsMetrics
 from penstock.record import Int64Array, Record, RecordBatch, RecordMetadata, TopicPartition
 from penstock.serdes import Serde
 from penstock.state.api import RecordContext, StoreBuilder
@@ -137,6 +138,10 @@ class ProcessorContext(Protocol):
 
     def app_configs(self) -> Mapping[str, Any]:
         """Return the configuration as the user gave it."""
+        ...
+
+    def metrics(self) -> StreamsMetrics:
+        """Return the sensors of the task, to add some of one's own."""
         ...
 
 

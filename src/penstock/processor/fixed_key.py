@@ -10,6 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
+from penstock.metrics import StreamsMetrics
 from penstock.processor.api import Cancellable, Processor, ProcessorContext, PunctuationType, Punctuator
 from penstock.record import Headers, Record, RecordMetadata
 from penstock.serdes import Serde
@@ -177,6 +178,10 @@ class FixedKeyProcessorContext:
     def app_configs(self) -> Mapping[str, Any]:
         """Return the configuration as the user gave it."""
         return self._context.app_configs()
+
+    def metrics(self) -> StreamsMetrics:
+        """Return the sensors of the task, to add some of one's own."""
+        return self._context.metrics()
 
 
 class FixedKeyProcessor:

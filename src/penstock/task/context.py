@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, UnsupportedOperationError
 from penstock.exception_handlers import ProducerRecord
+from penstock.metrics import StreamsMetrics
 from penstock.plan.internal_topics import INTERNAL_SUFFIXES
 from penstock.processor.api import Cancellable, ProcessorContext, PunctuationType, Punctuator
 from penstock.record import NO_METADATA, NO_TIMESTAMP, Headers, Record, RecordBatch, RecordMetadata, TopicPartition
@@ -79,6 +80,7 @@ class TaskContext:
         self.global_stores: Mapping[str, StateStore] = {}
         self.processor_metadata: dict[str, int] = {}
         self.dropped_records: Counter[str] = Counter()
+        self.metrics = StreamsMetrics(config.client_id(), config["metrics.recording.level"])
         self.commit_requested = False
         self.sender: Callable[[ProducerRecord], None] | None = None
 
@@ -263,6 +265,10 @@ class NodeContext:
     def app_configs(self) -> Mapping[str, Any]:
         """Return the configuration as the user gave it."""
         return self._task.config.given()
+
+    def metrics(self) -> StreamsMetrics:
+        """Return the sensors of the task."""
+        return self._task.metrics
 
     def count_dropped(self, records: int) -> None:
         """Add to the dropped records of this node (Kafka metric: dropped-records-total)."""

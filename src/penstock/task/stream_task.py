@@ -9,16 +9,21 @@ begins again from the last commit, where nothing has changed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
+import numpy as np
+
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, TaskCorruptedError, TaskMigratedError
+from penstock.host_metrics import PUNCTUATE, RECORD_LATENESS
+from penstock.measurements import NOTHING, Measurement
+from penstock.metrics import SensorReport
 from penstock.plan.subtopology import SinkSpec, SourceSpec, SubtopologySpec, TaskId
 from penstock.processor.api import PunctuationType
 from penstock.processor.timestamps import fail_on_invalid_timestamp
-from penstock.record import NO_METADATA, RecordBatch, TopicPartition
+from penstock.record import NO_METADATA, Int64Array, RecordBatch, TopicPartition
 from penstock.state.api import Base, Changes, StateStore
 from penstock.state.cache import RecordCache
 from penstock.state.change_logging import ChangeLog
@@ -44,7 +49,8 @@ class TaskCommit:
 
     changes: by store and key. checkpoint: what the task must remember besides. output: by partition. dropped_records:
     by node, since the task was made.
-    order: what was taken since the last commit, where the task traces it.
+    order: what was taken since the last commit, where the task traces it. measured: by operation (`host_metrics`).
+    sensors: what those of the processors recorded.
     """
 
     changes: Changes
@@ -52,6 +58,8 @@ class TaskCommit:
     output: list[OutputBatch]
     dropped_records: Mapping[str, int]
     order: TracedCommit | None
+    measured: Mapping[str, Measurement]
+    sensors: Sequence[SensorReport]
 
 
 class StreamTask:
@@ -72,6 +80,7 @@ class StreamTask:
         input_partitions: Collection[TopicPartition] | None = None,
         change_log: ChangeLog | None = None,
         spilled: SpilledChanges | None = None,
+        nanoseconds: Callable[[], int] | None = None,
     ) -> None:
         """Make the task's nodes and stores; nothing of the user's runs before `initialize`.
 
@@ -81,7 +90,8 @@ class StreamTask:
         global_stores: by name, to be read by every processor. input_partitions: all that the task reads; that of its
         own number of every topic if not given. change_log: takes the changelog records of the stores that it names, for
         a host that writes them. spilled: takes uncommitted changes beyond `penstock.uncommitted.max.bytes`, for a host
-        that keeps them until the commit; such a commit has only the changes since.
+        that keeps them until the commit; such a commit has only the changes since. nanoseconds: tells the time that
+        punctuations take, for a host that shows it.
         """
         self.task_id = task_id
         checkpoint = checkpoint or TaskCheckpoint()
@@ -113,6 +123,8 @@ class StreamTask:
         self._group = self._make_group(config, checkpoint)
         self._stream_time = _stream_time(spec, task_id, config, checkpoint, input_partitions)
         self._order = None if config["penstock.trace.order"] is None else OrderTrace()
+        self._nanoseconds = nanoseconds
+        self._lateness = self._punctuations = NOTHING
 
     def _make_nodes(self, spec: SubtopologySpec, config: StreamsConfig, sender: RecordSender) -> None:
         self._context.sender = sender.send
@@ -201,6 +213,7 @@ class StreamTask:
         if self._order is not None:
             self._order.take(run.partition, run.lanes, batch.offsets)
         stream_times = self._stream_time.advance(run.partition, batch.timestamps, self._context.stream_time)
+        self._lateness = self._lateness.plus(_lateness(stream_times, batch.timestamps))
         execute = self._execution.run_serialized if run.serialized else self._execution.run
         start = 0
         while start < len(batch):
@@ -216,6 +229,7 @@ class StreamTask:
                 self._order.take(run.partitions[number], run.lanes[start:stop], batch.offsets[start:stop])
         current = self._context.stream_time
         stream_times = self._stream_time.advance(run.partitions[0], batch.timestamps, current)
+        self._lateness = self._lateness.plus(_lateness(stream_times, batch.timestamps))
         for start in range(0, len(batch), MAXIMUM_MIXED_ROWS):
             rows = slice(start, start + MAXIMUM_MIXED_ROWS)
             self._execution.run_mixed(
@@ -239,13 +253,22 @@ class StreamTask:
         """Flush the caches and return all that the commit must make durable; the output is given up with it."""
         self.flush()
         output = self._collector.drain(self._repartition_topics, self._lane_offsets)
+        measured, sensors = self.take_measured()
         return TaskCommit(
             self._state.changes(),
             self.checkpoint(),
             output,
             dict(self._context.dropped_records),
             None if self._order is None else self._order.commit(self._context.wall_clock),
+            measured,
+            sensors,
         )
+
+    def take_measured(self) -> tuple[Mapping[str, Measurement], Sequence[SensorReport]]:
+        """Give up what was measured since the last time, by operation, and what sensors recorded."""
+        measured = {RECORD_LATENESS: self._lateness, PUNCTUATE: self._punctuations}
+        self._lateness = self._punctuations = NOTHING
+        return {name: each for name, each in measured.items() if each.number}, self._context.metrics.take_reports()
 
     def flush(self) -> None:
         """Flush the caches: what they hold is written to the stores and forwarded."""
@@ -336,12 +359,16 @@ class StreamTask:
 
     def _call(self, schedule: Schedule, now: int) -> None:
         """Call the punctuator of `schedule`; raises ProcessingError unless the handler passes its error over."""
+        began = 0 if self._nanoseconds is None else self._nanoseconds()
         try:
             schedule.callback(now)
         except (ProcessingError, TaskCorruptedError, TaskMigratedError):
             raise
         except Exception as error:
             self._errors.processing_failed(schedule.node, None, error)
+        if self._nanoseconds is not None:
+            took = float(self._nanoseconds() - began)
+            self._punctuations = self._punctuations.plus(Measurement(1, took, took, took))
 
     def _fail(self, failure: ProcessingError) -> NoReturn:
         metadata = self._context.metadata or NO_METADATA
@@ -371,6 +398,14 @@ def _stream_time(
             TopicPartition(topic, task_id.partition) for node in outside or sources for topic in node.topics
         ]
     return MinimumStreamTime(input_partitions, checkpoint.partition_times)
+
+
+def _lateness(stream_times: Int64Array, timestamps: Int64Array) -> Measurement:
+    """Return by how much (ms) records are behind stream time; 0 for those that are ahead of it (a policy may let
+    them)."""
+    late = stream_times - timestamps
+    np.maximum(late, 0, out=late)
+    return Measurement(len(late), float(late.sum()), 0.0, float(late.max()))
 
 
 def _point_at_user_line(error: StreamsError, cause: BaseException) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from penstock.clock import MockClock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.host.inline import InlineHost, ProducedRecord
+from penstock.metrics import Metric, MetricName
 from penstock.plan.topology import Topology
 from penstock.record import Headers
 from penstock.serdes import Serde
@@ -149,6 +150,11 @@ class TopologyTestDriver:
             self._host.punctuate_wall_clock()
         finally:
             self._collect()
+
+    def metrics(self) -> Mapping[MetricName, Metric]:
+        """Return the metrics of the task by their names, those of the sensors of processors among them; rates, averages
+        and extremes are of the last minute of the driver's clock (`metrics.sample.window.ms`)."""
+        return self._host.metrics()
 
     def get_all_state_stores(self) -> dict[str, StateStore]:
         """Return all stores by name."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from penstock.config import StreamsConfig
 from penstock.exception_handlers import ProducerRecord
+from penstock.metrics import StreamsMetrics
 from penstock.processor.api import PunctuationType, Punctuator
 from penstock.record import NO_METADATA, NO_TIMESTAMP, Record, RecordMetadata
 from penstock.serdes import Serde
@@ -74,6 +75,7 @@ class MockProcessorContext:
         self._sent: list[ProducerRecord] = []
         self._punctuators: list[CapturedPunctuator] = []
         self._committed = False
+        self._metrics = StreamsMetrics(self._config.client_id(), self._config["metrics.recording.level"])
 
     # ---------------------------------------- what a processor asks for
 
@@ -168,6 +170,10 @@ class MockProcessorContext:
     def app_configs(self) -> Mapping[str, Any]:
         """Return the configuration as it was given."""
         return self._config.given()
+
+    def metrics(self) -> StreamsMetrics:
+        """Return sensors of the test's own, whose `take_reports` says what was recorded."""
+        return self._metrics
 
     # ---------------------------------------- what a test sets and looks at
 

@@ -41,6 +41,7 @@ from penstock.host.spark.restore_watch import RestoreWatch
 from penstock.host.spark.running_query import JVM_IS_GONE, LOOK_SECONDS, RunningQuery, start_query
 from penstock.host.spark.session_use import SessionUse
 from penstock.host.spark.topic_watch import TopicWatch
+from penstock.host_metrics import Measured
 from penstock.plan.subtopology import BuiltTopology
 from penstock.state.restore_listener import StateRestoreListener
 
@@ -89,7 +90,7 @@ class SparkHost:
             config["penstock.restart.backoff.max.ms"],
         )
         self._runs = 0
-        self._figures = Figures()
+        self._figures = Figures(config["metrics.num.samples"], config["metrics.sample.window.ms"])
         self._progress = ProgressLog(self._application_id, config["log.summary.interval.ms"], self._figures)
         self._tells_restores = restore_listener is not None
         self._restores = RestoreWatch(self._checkpoint, restore_listener)
@@ -191,6 +192,10 @@ class SparkHost:
         """Return figures as of the last committed epoch, see `Figures.snapshot`, and under `restoring` which tasks
         rebuild their state, with the entries restored and in all."""
         return {**self._figures.snapshot(), "restoring": self._restores.snapshot()}
+
+    def measured(self) -> Measured:
+        """Return what was measured, as of the last committed epoch."""
+        return self._figures.measured(SystemClock().milliseconds())
 
     def _is_running(self) -> bool:
         return self._query is not None and self._query.is_active

@@ -11,6 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.host.spark.checkpoints.checkpoint import Manifest, TopicFigures
+from penstock.host.spark.worker.measuring import operations_of
+from penstock.host_metrics import COMMIT, DROPPED_RECORDS, HostMeasurements, Measured, Operation
+from penstock.measurements import Measurement
+from penstock.metrics import SensorReport
 from penstock.record import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -21,7 +25,9 @@ _RECENT = 5
 class Figures:
     """Adds up manifests; any thread may take a snapshot."""
 
-    def __init__(self) -> None:
+    def __init__(self, samples: int = 2, window_ms: int = 30_000) -> None:
+        """Have nothing yet. samples, window_ms: `metrics.num.samples`, `metrics.sample.window.ms`."""
+        self._measurements = HostMeasurements(samples, window_ms)
         self._lock = threading.Lock()
         self._last: Manifest | None = None
         self._ends: Mapping[TopicPartition, int] = {}
@@ -58,6 +64,22 @@ class Figures:
             self._processed.update(manifest.processed)
             self._dropped.update(manifest.dropped)
             self._recent.append(manifest)
+            self._measure(manifest)
+
+    def _measure(self, manifest: Manifest) -> None:
+        take, now, took = self._measurements.take, manifest.committed_ms, manifest.commit_ms
+        take(Operation(COMMIT), Measurement(1, took, took, took), now)
+        for task, measured in manifest.measured.items():
+            for operation, measurement in operations_of(task, measured):
+                take(operation, measurement, now)
+        for task, records in manifest.dropped.items():
+            take(Operation(DROPPED_RECORDS, task), Measurement(records), now)
+        self._measurements.take_sensors(map(SensorReport.of_fields, manifest.sensors), now)
+
+    def measured(self, now_ms: int) -> Measured:
+        """Return what was measured since this start, with rates, averages and extremes of the time before `now_ms`."""
+        with self._lock:
+            return self._measurements.at(now_ms)
 
     def snapshot(self) -> Mapping[str, Any]:
         """Return the figures by name.

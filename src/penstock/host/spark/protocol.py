@@ -110,7 +110,8 @@ class TaskControl(NamedTuple):
 class TaskReport(NamedTuple):
     """What a task did in an epoch: the head that it began from and its new entry in the manifest; what it took, as
     (topic, records, bytes); what its functions printed; how many records it dropped; the bytes
-    that it sent on; how many records it processed."""
+    that it sent on; how many records it processed; what was measured of it, as measurements by operation, and what
+    sensors of its processors recorded, both as `measuring` gives them."""
 
     task: str
     epoch: int
@@ -122,10 +123,13 @@ class TaskReport(NamedTuple):
     dropped: int = 0
     sent: int = 0
     processed: int = 0
+    measured: Mapping[str, tuple[float, ...]] = MappingProxyType({})
+    sensors: tuple[Any, ...] = ()
 
     def encode(self) -> bytes:
         """Return the report as a blob."""
-        return encode_message((*self[:4], self.entry.fields(), *self[5:]))
+        plain = self._replace(measured=dict(self.measured))
+        return encode_message((*plain[:4], self.entry.fields(), *plain[5:]))
 
     @staticmethod
     def decode(blob: bytes) -> TaskReport:

@@ -93,7 +93,8 @@ class Manifest:
     input: by topic. records_out: records written to topics. printed: what user functions printed. removed: the state of
     stores that the program has no longer, by `removed_holder`. output: by topic. processed, dropped: records
     by task.
-    bytes_sent: what tasks sent to topics and to one another.
+    bytes_sent: what tasks sent to topics and to one another. commit_ms: how long the commit took. measured: by task and
+    operation. sensors: what those of users recorded, of all tasks together.
     """
 
     query_id: str
@@ -111,6 +112,9 @@ class Manifest:
     processed: Mapping[str, int] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
     bytes_sent: int = 0
+    commit_ms: float = 0.0
+    measured: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
+    sensors: Sequence[Any] = field(default_factory=list)
 
     def entry(self, task: str) -> TaskEntry:
         """Return what is known of `task`, or of a holder of removed state; before its first commit that is an empty
@@ -413,6 +417,9 @@ def encode_manifest(manifest: Manifest) -> bytes:
         "processed": dict(manifest.processed),
         "dropped": dict(manifest.dropped),
         "bytes_sent": manifest.bytes_sent,
+        "commit_ms": manifest.commit_ms,
+        "measured": manifest.measured,
+        "sensors": manifest.sensors,
         "printed": manifest.printed,
         "removed": {name: entry.fields() for name, entry in manifest.removed.items()},
     }

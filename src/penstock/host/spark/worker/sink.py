@@ -28,6 +28,7 @@ from penstock.host.spark.protocol import SinkControl, TaskReport
 from penstock.host.spark.recipe import Recipe, load_recipe
 from penstock.host.spark.rows import CONTROL, FAILURE, HEAD, OUTPUT, Row, decode_batch, read_rows, size_of
 from penstock.host.spark.transactions import transactional_writer
+from penstock.host.spark.worker.measuring import added_up
 from penstock.host.spark.worker.production import ProductionFailedError, RefusedRecords
 from penstock.host.spark.worker.stage import prepare_worker
 
@@ -61,11 +62,12 @@ def sink_class(recipe_bytes: bytes) -> type[SinkBase]:
 @dataclass
 class PartitionCommit(WriterCommitMessage):
     """What one sink partition tells the driver: what it knew of the epoch, the reports that came to it, what it wrote
-    as (topic, records, bytes), and a failure that ends the query."""
+    as (topic, records, bytes), how long (ms) that took, and a failure that ends the query."""
 
     control: bytes | None = None
     reports: list[bytes] = field(default_factory=list)
     output: tuple[tuple[str, int, int], ...] = ()
+    write_ms: float = 0.0
     failure: bytes | None = None
 
 
@@ -121,11 +123,13 @@ def _write(recipe: Recipe, rows: list[Row]) -> PartitionCommit:
     epoch = SinkControl.decode(result.control).epoch
     batches = [PartitionOutput(*decode_batch(row.batch)) for row in output]
     crash_point("transaction.before", epoch)
+    began = SystemClock().nanoseconds()
     refused = RefusedRecords(recipe, [row.lane for row in output])
     try:
         written = _writer(recipe, output[0].task).write(epoch, recipe.query_id, batches, refused)
     except ProductionFailedError as error:
         return PartitionCommit(failure=encode_failure(error, ""))
+    result.write_ms = _ms_since(began)
     crash_point("transaction.after", epoch)
     if written:
         result.output = tuple((each.topic, len(each.batch), size_of(each.batch)) for each in batches)
@@ -164,6 +168,7 @@ def commit_epoch(recipe: Recipe, messages: Sequence[PartitionCommit]) -> None:
         TaskMigratedError: a newer driver has taken over.
         TaskCorruptedError: a task did not report, reported twice, or did not go on from the manifest before.
     """
+    began = SystemClock().nanoseconds()
     checkpoint = open_checkpoint(recipe.checkpoint)
     checkpoint.check_generation(recipe.generation)
     control = _control(messages)
@@ -197,9 +202,16 @@ def commit_epoch(recipe: Recipe, messages: Sequence[PartitionCommit]) -> None:
         dropped={report.task: report.dropped for report in reports if report.dropped},
         printed="".join(report.printed for report in reports),
         removed=before.removed,
+        commit_ms=max((message.write_ms for message in messages), default=0.0) + _ms_since(began),
+        measured={report.task: report.measured for report in reports if report.measured},
+        sensors=added_up(report.sensors for report in reports),
     )
     checkpoint.write_manifest(manifest, partial(crash_point, "manifest.torn_write", control.epoch))
     crash_point("manifest.after_write", control.epoch)
+
+
+def _ms_since(nanoseconds: int) -> float:
+    return (SystemClock().nanoseconds() - nanoseconds) / 1e6
 
 
 def _control(messages: Sequence[PartitionCommit]) -> SinkControl:

@@ -17,6 +17,7 @@ from penstock.host.spark.printing import PrintBuffer
 from penstock.host.spark.protocol import TaskControl, TaskReport
 from penstock.host.spark.recipe import Recipe
 from penstock.host.spark.rows import TaskInput, size_of
+from penstock.host.spark.worker.measuring import EpochMeasuring
 from penstock.host.spark.worker.task_state import TaskState
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch, TopicPartition
@@ -47,6 +48,7 @@ class TaskEpoch:
         self._input: dict[str, tuple[int, int]] = {}
         self._held: list[TaskInput] = []
         self._processed = 0
+        self._measuring = EpochMeasuring(recipe.subtopologies[task.subtopology])
         self._look_again_ms: int | None = None
         self._ahead: tuple[TopicPartition, ...] = ()
 
@@ -84,6 +86,7 @@ class TaskEpoch:
             global_stores=self._global_stores,
             input_partitions=recipe.placement.groups[self._task],
             spilled=state.spilled,
+            nanoseconds=self._measuring.nanoseconds,
         )
         for lane, topic, partition, batch in read_carried(self._checkpoint, control.carried):
             self._processed += len(batch)
@@ -95,13 +98,15 @@ class TaskEpoch:
         crash_point("task.before_process", control.epoch)
         task.initialize()
         partitions = recipe.placement.awaitable[self._task]
-        task.process(InputWait(partitions, frozenset(control.lagging), control.idle_ms))
+        wait = InputWait(partitions, frozenset(control.lagging), control.idle_ms)
+        self._measuring.process(lambda: task.process(wait))
         held, self._look_again_ms = task.give_up_buffered()
         self._ahead = tuple(sorted(task.partitions_to_pause()))
         self._held = [TaskInput(lane, *partition, batch) for partition, lane, batch in held]
         self._processed -= sum(len(each.batch) for each in self._held)
         task.advance_wall_clock(control.planned_ms)
         commit = task.prepare_commit()
+        self._measuring.take(commit)
         task.close()
         return commit
 
@@ -152,6 +157,8 @@ class TaskEpoch:
             printed=printed,
             dropped=dropped,
             processed=self._processed,
+            measured=self._measuring.measured(),
+            sensors=self._measuring.sensors(),
         )
 
     def _write_order(self, commit: TaskCommit) -> None:

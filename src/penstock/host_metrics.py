@@ -1,0 +1,161 @@
+"""Metrics by the names of Kafka Streams, of what hosts count and measure.
+
+Only what a host can tell truly is here; what has no meaning without stream threads, or is not counted, is left out.
+Records of repartition topics that pass through no broker are not among those consumed and produced. Nothing here
+counts, and nothing here sends metrics anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from penstock.measurements import Measurement, Sampled, SampledMeasurements
+from penstock.metrics import MeasurableStat, Metric, MetricName, SensorMetric, SensorReport
+
+_STREAM, _TASK, _TOPIC = "stream-metrics", "stream-task-metrics", "stream-topic-metrics"
+_THREAD, _NODE = "stream-thread-metrics", "stream-processor-node-metrics"
+
+COMMIT: Final = "commit"
+PROCESS: Final = "process"
+PUNCTUATE: Final = "punctuate"
+DROPPED_RECORDS: Final = "dropped-records"
+RECORD_LATENESS: Final = "record-lateness"
+RECORD_E2E_LATENCY: Final = "record-e2e-latency"
+
+_THREAD_ID: Final = "main"  # the name by which tasks speak of what runs them
+
+DESCRIPTIONS: Mapping[tuple[str, str], str] = {
+    (_STREAM, "version"): "The version of Penstock",
+    (_STREAM, "application-id"): "The application.id",
+    (_STREAM, "topology-description"): "The description of the topology that runs",
+    (_STREAM, "state"): "The state of the application",
+    (_STREAM, "client-state"): "The state of the application as a number, in the order of the states",
+    (_THREAD, "commit-total"): "The number of commits",
+    (_THREAD, "commit-rate"): "The number of commits a second",
+    (_THREAD, "commit-latency-avg"): "The average time of a commit in ms",
+    (_THREAD, "commit-latency-max"): "The longest time of a commit in ms",
+    (_TASK, "process-total"): "The number of records that the task has processed",
+    (_TASK, "process-rate"): "The number of records that the task processes a second",
+    (_TASK, "process-latency-avg"): "The average time in ns in which the task processes a record",
+    (_TASK, "process-latency-max"): "The longest time in ns of a record, as the average of those of a commit",
+    (_TASK, "punctuate-total"): "The number of punctuations",
+    (_TASK, "punctuate-rate"): "The number of punctuations a second",
+    (_TASK, "punctuate-latency-avg"): "The average time of a punctuation in ns",
+    (_TASK, "punctuate-latency-max"): "The longest time of a punctuation in ns",
+    (_TASK, "record-lateness-avg"): "The average time in ms by which a record is behind stream time",
+    (_TASK, "record-lateness-max"): "The longest time in ms by which a record is behind stream time",
+    (_TASK, "dropped-records-total"): "The number of records that were dropped, by processors or stores",
+    (_TASK, "dropped-records-rate"): "The number of records that are dropped a second",
+    (_NODE, "record-e2e-latency-avg"): "The average age in ms of a record when the node has processed it",
+    (_NODE, "record-e2e-latency-min"): "The least age in ms of a record when the node has processed it",
+    (_NODE, "record-e2e-latency-max"): "The largest age in ms of a record when the node has processed it",
+    (_TOPIC, "records-consumed-total"): "The number of records that were taken from the topic",
+    (_TOPIC, "bytes-consumed-total"): "The bytes of the keys and values that were taken from the topic",
+    (_TOPIC, "records-produced-total"): "The number of records that were written to the topic",
+    (_TOPIC, "bytes-produced-total"): "The bytes of the keys and values that were written to the topic",
+}
+"""What each metric says, by group and name. Totals begin with the start of the application, and grow with commits."""
+
+_TOTAL: Final = ("-total", MeasurableStat.CUMULATIVE_COUNT)
+_RATE: Final = ("-rate", MeasurableStat.COUNT_RATE)
+_LATENCY: Final = (("-latency-avg", MeasurableStat.AVG), ("-latency-max", MeasurableStat.MAX))
+_STATS: Final[Mapping[str, tuple[tuple[str, MeasurableStat], ...]]] = {
+    COMMIT: (_TOTAL, _RATE, *_LATENCY),
+    PROCESS: (_RATE, *_LATENCY),
+    PUNCTUATE: (_TOTAL, _RATE, *_LATENCY),
+    DROPPED_RECORDS: (_RATE,),
+    RECORD_LATENESS: (("-avg", MeasurableStat.AVG), ("-max", MeasurableStat.MAX)),
+    RECORD_E2E_LATENCY: (("-avg", MeasurableStat.AVG), ("-min", MeasurableStat.MIN), ("-max", MeasurableStat.MAX)),
+}
+"""What is shown of each operation that is measured: the end of the name, and what it says."""
+
+
+class Operation(NamedTuple):
+    """What is measured: an operation, of a task and a node of it where it is theirs."""
+
+    name: str
+    task: str = ""
+    node: str = ""
+
+
+class Measured(NamedTuple):
+    """What a host has measured at one moment: operations, and sensors of users by their metrics."""
+
+    operations: Mapping[Operation, Sampled]
+    sensors: Mapping[tuple[SensorMetric, ...], Sampled]
+
+
+NOT_MEASURED: Final = Measured({}, {})
+"""What is measured where nothing runs."""
+
+
+class HostMeasurements:
+    """What a host measures, added up; any number of calls, one at a time."""
+
+    def __init__(self, samples: int, window_ms: int) -> None:
+        """Keep what `metrics.num.samples` and `metrics.sample.window.ms` say."""
+        self._operations: SampledMeasurements[Operation] = SampledMeasurements(samples, window_ms)
+        self._sensors: SampledMeasurements[tuple[SensorMetric, ...]] = SampledMeasurements(samples, window_ms)
+
+    def take(self, operation: Operation, measurement: Measurement, now_ms: int) -> None:
+        """Add what was measured of an operation by `now_ms`."""
+        self._operations.take(operation, measurement, now_ms)
+
+    def take_sensors(self, reports: Iterable[SensorReport], now_ms: int) -> None:
+        """Add what sensors recorded by `now_ms`."""
+        for report in reports:
+            self._sensors.take(report.metrics, report.measured, now_ms)
+
+    def at(self, now_ms: int) -> Measured:
+        """Return what there is at `now_ms`."""
+        return Measured(self._operations.at(now_ms), self._sensors.at(now_ms))
+
+
+def streams_metrics(
+    client_id: str,
+    facts: Mapping[str, int | str],
+    statistics: Mapping[str, Any],
+    measured: Measured = NOT_MEASURED,
+) -> dict[MetricName, Metric]:
+    """Return the metrics of an application.
+
+    Args:
+        client_id: tag of all of them.
+        facts: values of the group stream-metrics, by name.
+        statistics: what the host counts: `consumed` and `produced`, (records, bytes) by topic; `processed` and
+            `dropped`, records by task; what is not there is no metric.
+        measured: what the host has measured.
+    """
+    found: dict[MetricName, Metric] = {}
+
+    def add(group: str, name: str, value: float | str, **tags: str) -> None:
+        items = (("client-id", client_id), *((key.replace("_", "-"), text) for key, text in tags.items()))
+        metric_name = MetricName(name, group, DESCRIPTIONS[group, name], items)
+        found[metric_name] = Metric(metric_name, value)
+
+    for name, value in facts.items():
+        add(_STREAM, name, value)
+    for counted, name in (("processed", "process-total"), ("dropped", "dropped-records-total")):
+        for task, records in statistics.get(counted, {}).items():
+            add(_TASK, name, records, task_id=task)
+    for way in ("consumed", "produced"):
+        for topic, (records, size) in statistics.get(way, {}).items():
+            add(_TOPIC, f"records-{way}-total", records, topic_name=topic)
+            add(_TOPIC, f"bytes-{way}-total", size, topic_name=topic)
+    for operation, sampled in measured.operations.items():
+        group, tags = _place(operation)
+        for end, stat in _STATS[operation.name]:
+            add(group, f"{operation.name}{end}", stat.of(sampled), **tags)
+    for metrics, sampled in measured.sensors.items():
+        found.update({name: Metric(name, stat.of(sampled)) for name, stat in metrics})
+    return found
+
+
+def _place(operation: Operation) -> tuple[str, dict[str, str]]:
+    """Return the group and the tags of the metrics of an operation."""
+    if operation.node:
+        return _NODE, {"task_id": operation.task, "processor_node_id": operation.node}
+    if operation.task:
+        return _TASK, {"task_id": operation.task}
+    return _THREAD, {"thread_id": _THREAD_ID}

@@ -1,0 +1,118 @@
+"""Measurements: what was recorded, as a few numbers that can be added up, and such numbers over the last minute.
+
+A `Measurement` is what a task of one epoch, or a sensor, gives; a `SampledMeasurements` adds them up where metrics are
+shown. Kafka's rules for windows: `metrics.num.samples` samples of `metrics.sample.window.ms` each, of which the oldest
+is dropped when another begins.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import deque
+from collections.abc import Hashable
+from typing import Final, Generic, NamedTuple, TypeVar
+
+_log = logging.getLogger(__name__)
+
+MOST_KEYS: Final = 10_000
+"""Measurements that are kept apart at most: names that follow from records would be without an end."""
+
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+class Measurement(NamedTuple):
+    """Values that were recorded: how many, their sum, the least and the largest."""
+
+    number: int = 0
+    total: float = 0.0
+    least: float = math.inf
+    most: float = -math.inf
+
+    def plus(self, other: Measurement) -> Measurement:
+        """Return both together."""
+        return Measurement(
+            self.number + other.number,
+            self.total + other.total,
+            min(self.least, other.least),
+            max(self.most, other.most),
+        )
+
+
+NOTHING: Final = Measurement()
+"""What is measured where nothing was recorded."""
+
+
+class Sampled(NamedTuple):
+    """Measurements at one moment. number, total: of all values from the beginning on. window: the last of them, over so
+    many seconds."""
+
+    number: int
+    total: float
+    window: Measurement
+    seconds: float
+
+
+class SampledMeasurement:
+    """One sequence of measurements (Kafka class: SampledStat)."""
+
+    def __init__(self, samples: int, window_ms: int) -> None:
+        """Keep `samples` samples of `window_ms` each."""
+        self._window_ms = window_ms
+        self._most = samples
+        self._samples: deque[tuple[int, Measurement]] = deque(maxlen=samples)  # with their beginnings
+        self._count = 0
+        self._total = 0.0
+
+    def take(self, measurement: Measurement, now_ms: int) -> None:
+        """Add what was measured by `now_ms`."""
+        self._count += measurement.number
+        self._total += measurement.total
+        if self._samples and now_ms < self._samples[-1][0] + self._window_ms:
+            began, before = self._samples.pop()
+            self._samples.append((began, before.plus(measurement)))
+        else:
+            self._samples.append((now_ms, measurement))
+
+    def at(self, now_ms: int) -> Sampled:
+        """Return what there is at `now_ms`."""
+        while self._samples and now_ms - self._samples[0][0] >= self._most * self._window_ms:
+            self._samples.popleft()
+        window = NOTHING
+        for _, measurement in self._samples:
+            window = window.plus(measurement)
+        passed = now_ms - self._samples[0][0] if self._samples else 0
+        # as in Kafka's Rate: all samples but the last are taken for full
+        missing = max(self._most - 1 - passed // self._window_ms, 0)
+        milliseconds = max(passed + missing * self._window_ms, self._window_ms)
+        return Sampled(self._count, self._total, window, milliseconds / 1000)
+
+
+class SampledMeasurements(Generic[_Key]):
+    """Sequences of measurements by key, MOST_KEYS at most; others are left out, with a line in the log."""
+
+    def __init__(self, samples: int, window_ms: int) -> None:
+        """Keep `samples` samples of `window_ms` of each."""
+        self._samples = samples
+        self._window_ms = window_ms
+        self._measurements: dict[_Key, SampledMeasurement] = {}
+        self._left_out = False
+
+    def take(self, key: _Key, measurement: Measurement, now_ms: int) -> None:
+        """Add what was measured of `key` by `now_ms`."""
+        known = self._measurements.get(key)
+        if known is None:
+            if len(self._measurements) >= MOST_KEYS:
+                self._leave_out(key)
+                return
+            known = self._measurements[key] = SampledMeasurement(self._samples, self._window_ms)
+        known.take(measurement, now_ms)
+
+    def at(self, now_ms: int) -> dict[_Key, Sampled]:
+        """Return what there is of each at `now_ms`."""
+        return {key: measurement.at(now_ms) for key, measurement in self._measurements.items()}
+
+    def _leave_out(self, key: _Key) -> None:
+        if not self._left_out:
+            self._left_out = True
+            _log.warning("More than %d different metrics are measured; %s and others are left out.", MOST_KEYS, key)

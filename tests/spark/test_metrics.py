@@ -1,0 +1,146 @@
+"""What workers measure comes to the driver with the commit of the epoch, each once, of all tasks together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from penstock import Processor, ProcessorContext, Produced, PunctuationType, Record, Serdes, StreamsBuilder, Topology
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint
+from penstock.host.spark.figures import Figures
+from penstock.host.spark.worker import sink
+from penstock.host.spark.worker.measuring import EpochMeasuring
+from penstock.host_metrics import streams_metrics
+from penstock.metrics import Metric, MetricName, RecordingLevel
+from penstock.record import RecordBatch
+from penstock.task.checkpoint import TaskCheckpoint
+from penstock.task.record_collector import OutputBatch
+from penstock.task.stream_task import TaskCommit
+from tests.spark.inline import InlineQuery
+from tests.spark.support import InputRecord, SparkRunner
+from tests.spark.test_topologies import TEXT
+
+STRING = Serdes.string()
+
+
+class Measuring(Processor):
+    """Records the length of each value, and of those that are not empty how many there are."""
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        metrics = context.metrics()
+        self._lengths = metrics.add_latency_rate_total_sensor("text", "lines", "read", RecordingLevel.INFO)
+        self._hidden = metrics.add_rate_total_sensor("text", "lines", "hide", RecordingLevel.DEBUG)
+        context.schedule(1, PunctuationType.STREAM_TIME, lambda _: None)
+
+    def process(self, record: Record[Any, Any]) -> None:
+        self._lengths.record(len(record.value))
+        self._hidden.record()
+        self.context.forward(record)
+
+    def close(self) -> None:
+        self.context.metrics().remove_sensor(self._lengths)
+
+
+def measuring(source: str, target: str) -> Topology:
+    builder = StreamsBuilder()
+    lines = builder.stream(source, consumed=TEXT).process(Measuring)
+    lines.to(target, produced=Produced.with_(key_serde=STRING, value_serde=STRING).with_name("out"))
+    return builder.build()
+
+
+def values(metrics: Mapping[MetricName, Metric]) -> dict[tuple[str, ...], Any]:
+    """Return the values by name and the values of the tags besides client-id."""
+    return {
+        (name.name, *(tag for key, tag in name.tag_items if key != "client-id")): metric.metric_value
+        for name, metric in metrics.items()
+    }
+
+
+def seen(query: InlineQuery) -> dict[tuple[str, ...], Any]:
+    """Return what the metrics of a driver are that has followed all epochs."""
+    checkpoint = Checkpoint(query.recipe.checkpoint)
+    figures, last_ms = Figures(), 0
+    for epoch in range(1, checkpoint.last_epoch() + 1):
+        manifest = checkpoint.read_manifest(epoch, query.recipe.query_id)
+        assert manifest is not None
+        figures.take(manifest)
+        last_ms = manifest.committed_ms
+    return values(streams_metrics("me", {}, figures.snapshot(), figures.measured(last_ms)))
+
+
+@pytest.mark.parametrize("broker", ["embedded"], indirect=True)
+def test_sensors_of_all_tasks_are_added_up(
+    spark_runner: SparkRunner,
+    application: str,
+    unique_name: Callable[[str], str],
+) -> None:
+    source, target = unique_name("in"), unique_name("out")
+    spark_runner.create_topics({source: 2, target: 1})
+    query = InlineQuery(measuring(source, target), spark_runner.config(application), spark_runner.admin)
+    for round_ in range(2):
+        for partition, text in enumerate((b"a", b"abcde")):
+            spark_runner.write(source, [InputRecord(b"k", text, 1_000 - 100 * round_, partition)])
+        query.epoch()
+    found = seen(query)
+    assert found["read-total", "lines"] == 4
+    assert found["read-latency-avg", "lines"] == 3.0
+    assert found["read-latency-max", "lines"] == 5.0
+    assert found["read-rate", "lines"] > 0
+    assert ("hide-total", "lines") not in found
+    for task in ("0_0", "0_1"):
+        assert found["process-total", task] == 2
+        assert found["process-latency-max", task] >= found["process-latency-avg", task] > 0
+        assert found["process-rate", task] > 0
+        assert found["record-lateness-max", task] == 100
+        assert found["record-lateness-avg", task] == 50
+        assert found["punctuate-total", task] >= 1
+        assert found["punctuate-latency-avg", task] > 0
+        ages = [found[f"record-e2e-latency-{end}", task, "out"] for end in ("min", "avg", "max")]
+        assert ages == sorted(ages)
+        assert ages[0] > 1_000_000  # of a record of 1970
+    assert found["commit-total", "main"] == 2
+    assert found["commit-latency-max", "main"] >= found["commit-latency-avg", "main"] > 0
+
+
+@pytest.mark.parametrize("broker", ["embedded"], indirect=True)
+def test_an_epoch_that_is_run_again_is_measured_once(
+    spark_runner: SparkRunner,
+    application: str,
+    unique_name: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source, target = unique_name("in"), unique_name("out")
+    spark_runner.create_topics({source: 1, target: 1})
+    query = InlineQuery(measuring(source, target), spark_runner.config(application), spark_runner.admin)
+
+    def killed(point: str, epoch: int) -> None:
+        if point == "manifest.before_write":
+            raise KeyboardInterrupt
+
+    spark_runner.write(source, [InputRecord(b"k", b"a", 1_000, 0)])
+    with monkeypatch.context() as patched:
+        patched.setattr(sink, "crash_point", killed)
+        with pytest.raises(KeyboardInterrupt):
+            query.epoch()
+    query.restart()
+    query.run_to_end()
+    assert seen(query)["read-total", "lines"] == 1
+
+
+def test_where_several_sinks_may_have_written_no_age_is_told() -> None:
+    def told(topology: Topology) -> list[str]:
+        (spec,) = topology.build("app").subtopologies
+        measuring = EpochMeasuring(spec)
+        output = [OutputBatch(topic, 0, RecordBatch.of([(b"k", b"v", 1_000, 0, ())])) for topic in ("one", "both")]
+        measuring.take(TaskCommit({}, TaskCheckpoint(), output, {}, None, {}, []))
+        return list(measuring.measured())
+
+    def topology() -> Topology:
+        both = Topology().add_source("source", "in").add_sink("one", "one", "source")
+        return both.add_sink("both-1", "both", "source").add_sink("both-2", "both", "source")
+
+    assert told(topology()) == ["record-e2e-latency/one"]
+    assert told(topology().add_sink("any", lambda key, value, context: "both", "source")) == []
