@@ -17,7 +17,7 @@ from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.plan.partitioning import partition_for
 from tests.chaos import deeds, program, records
 from tests.chaos.rescaling import SavepointCommands
-from tests.crash.processes import END_SECONDS, MarkedProcesses, kill, start_program, victims
+from tests.crash.processes import END_SECONDS, MarkedProcesses, kill, spark_home, start_program, victims
 from tests.spark.support import InputRecord, SparkRunner, wait_for
 
 STANDSTILL_SECONDS = 300.0
@@ -65,6 +65,7 @@ class Chaos:
         self._draw = random.Random(seed)
         self._orders, self._log = directory / "orders", directory / "application.log"
         self._orders.mkdir(parents=True)
+        self._spark_home = spark_home(directory / "spark")
         self._values = {
             "application.id": name,
             "bootstrap.servers": broker.bootstrap_servers,
@@ -185,7 +186,11 @@ class Chaos:
         (self._orders / "stop").unlink(missing_ok=True)
         values = {**self._values, **self._topology, "to_end": to_end}
         arguments = json.dumps({**values, "orders": str(self._orders)})
-        environment = {**self._processes.environment, "PYTHONPATH": f"{_ROOT / 'src'}:{_ROOT}"}
+        environment = {
+            **self._processes.environment,
+            "PYTHONPATH": f"{_ROOT / 'src'}:{_ROOT}",
+            "SPARK_HOME": str(self._spark_home),
+        }
         self._note(f"start of version {self._topology['version']} after epoch {self._checkpoint.last_epoch()}")
         self._running = start_program(Path(program.__file__), [arguments], environment, self._log)
 

@@ -15,12 +15,10 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-import pyspark
-
 from penstock.config import StreamsConfig
 from tests.crash import program
 from tests.crash.kills import LAYOUTS, SEEN, VICTIMS_AT_POINTS, Kill, Life
-from tests.crash.processes import END_SECONDS, MarkedProcesses, kill, start_program, victims
+from tests.crash.processes import END_SECONDS, MarkedProcesses, kill, spark_home, start_program, victims
 from tests.spark.support import InputRecord, OutputRecord, SparkRunner, lines, wait_for
 
 OUTPUT_PARTITIONS = 3
@@ -124,23 +122,13 @@ class Application:
         environment = {
             **self._processes.environment,
             "PYTHONPATH": str(_ROOT / "src"),
-            "SPARK_HOME": str(self._spark_home()),
+            "SPARK_HOME": str(spark_home(self._directory / "spark")),
             "JDK_JAVA_OPTIONS": _JAVA_OPTIONS,
             "PENSTOCK_CRASH_POINTS": " ".join(self._at_points),
             "PENSTOCK_CRASH_DIRECTORY": str(self._struck),
         }
         arguments = json.dumps({**self._config, "source": self._source, "target": self._target})
         return start_program(Path(program.__file__), [arguments], environment, self._log)
-
-    def _spark_home(self) -> Path:
-        """Return a home of Spark below the test's directory: a cluster on this machine makes its working directories
-        there, which do not belong into the installed package."""
-        home = self._directory / "spark"
-        for name in ("bin", "jars"):
-            if not (home / name).exists():
-                home.mkdir(exist_ok=True)
-                (home / name).symlink_to(Path(pyspark.__file__).parent / name)
-        return home
 
     def _next_epoch(self, outside: list[Kill]) -> int:
         return self._last_epoch(outside[0].moment) + 1 if outside else 0

@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import pyspark
+
 from tests.spark.support import wait_for
 
 _MARK = "PENSTOCK_CRASH_RUN"
@@ -107,6 +109,16 @@ _COMMANDS = {
 
 def _with(command: str, running: Sequence[Process]) -> list[Process]:
     return [process for process in running if command in process.command]
+
+
+def spark_home(directory: Path) -> Path:
+    """Make `directory` a home of Spark and return it: a cluster on this machine makes its working directories there,
+    which do not belong into the installed package."""
+    for name in ("bin", "jars"):
+        if not (directory / name).exists():
+            directory.mkdir(exist_ok=True)
+            (directory / name).symlink_to(Path(pyspark.__file__).parent / name)
+    return directory
 
 
 def start_program(
