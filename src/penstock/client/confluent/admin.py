@@ -188,10 +188,16 @@ class ConfluentAdmin:
 
         def ask(client: AdminClient) -> dict[TopicPartition, int]:
             futures = client.list_offsets(request, isolation_level=isolation, request_timeout=self._connection.timeout)
-            return {
-                TopicPartition(position.topic, position.partition): _offset(self._result(future))
-                for position, future in futures.items()
-            }
+            try:
+                return {
+                    TopicPartition(position.topic, position.partition): _offset(self._result(future))
+                    for position, future in futures.items()
+                }
+            except KafkaException as error:
+                if error.args[0].code() == Code.FENCED_LEADER_EPOCH:
+                    # after a broker's restart librdkafka would go on with the leaders that it knows, for minutes
+                    client.list_topics(timeout=self._connection.timeout)
+                raise
 
         return self._call(f"asking for the offsets of {', '.join(map(str, partitions[:3]))}", ask)
 
