@@ -20,8 +20,11 @@ from enum import Enum
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
+from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, StreamsNotStartedError
 from penstock.host.api import HostLife, State, StreamThreadExceptionResponse
+from penstock.metrics import Metric, MetricName
+from penstock.prometheus import PrometheusExporter
 from penstock.state.restore_listener import StateRestoreListener
 
 _log = logging.getLogger(__name__)
@@ -96,9 +99,12 @@ _HostType = TypeVar("_HostType", bound=HostLife)
 class ApplicationLife(ABC, Generic[_HostType]):
     """Starts, watches, pauses and closes what runs under one application.id; see the module."""
 
-    def __init__(self, application_id: str) -> None:
-        """Be CREATED; nothing runs yet."""
-        self._application_id = application_id
+    def __init__(self, config: StreamsConfig | Mapping[str, Any]) -> None:
+        """Be CREATED; nothing runs yet. Raises ConfigError where a key of `config` is missing or has a value that
+        cannot be."""
+        self._config = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
+        self._application_id: str = self._config.required("application.id")
+        self._exporter: PrometheusExporter | None = None
         self._changed = threading.Condition()
         self._state = State.CREATED
         self._host: _HostType | None = None
@@ -112,6 +118,10 @@ class ApplicationLife(ABC, Generic[_HostType]):
     @abstractmethod
     def _open_host(self, until_end: bool) -> _HostType:
         """Return what runs the tasks, not yet started; until_end: it is to stop at the ends of the topics at start."""
+
+    @abstractmethod
+    def _shown_metrics(self) -> Mapping[MetricName, Metric]:
+        """Return the metrics of all that runs, by their names."""
 
     # ---------------------------------------- before the start
 
@@ -177,6 +187,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
             )
         try:
             host = self._open_host(until_end)
+            self._serve_metrics()
             with self._changed:
                 self._host = host
                 if self._paused:
@@ -339,8 +350,25 @@ class ApplicationLife(ABC, Generic[_HostType]):
         if self._move(State.PENDING_SHUTDOWN):
             self._move(State.NOT_RUNNING)
 
+    def _serve_metrics(self) -> None:
+        """Show the metrics to Prometheus if the configuration asks for it; raises ConfigError where the port is
+        taken."""
+        port: int | None = self._config["penstock.metrics.prometheus.port"]
+        if port is not None:
+            host: str = self._config["penstock.metrics.prometheus.host"]
+            self._exporter = PrometheusExporter(self._shown_metrics, host, port)
+
     def _release(self, timeout_ms: int) -> bool:
-        """Close the host, once, and return whether all of it has ended."""
+        """Close the host and what shows its metrics, once, and return whether all of it has ended."""
+        released = self._release_host(timeout_ms)
+        with self._changed:
+            exporter = self._exporter if released else None
+            self._exporter = None if released else self._exporter
+        if exporter is not None:
+            exporter.close()
+        return released
+
+    def _release_host(self, timeout_ms: int) -> bool:
         with self._changed:
             host = self._host
             if host is None or self._released:

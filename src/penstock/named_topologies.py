@@ -18,11 +18,15 @@ from penstock.application import DEFAULT_CLOSE_TIMEOUT_MS, ApplicationLife
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.errors import StreamsError, StreamsNotStartedError, UnknownTopologyError
-from penstock.host.api import Host, State, StateQueries
+from penstock.host.api import Host, State
 from penstock.host.named import NamedHosts
 from penstock.host.open import open_host
+from penstock.metrics import Metric, MetricName
 from penstock.plan.topology import Topology
 from penstock.plan.topology_config import TopologyConfig
+from penstock.running_topology import Identity, RunningTopology
+from penstock.serdes import Serde
+from penstock.state.query.metadata import KeyQueryMetadata, LagInfo, StreamsMetadata
 from penstock.state.query.queryable import StoreQueryParameters
 from penstock.state.query.request import StateQueryRequest, StateQueryResult
 
@@ -108,8 +112,7 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         Raises:
             ConfigError: a key is missing or has a value that cannot be.
         """
-        self._config = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
-        super().__init__(self._config.required("application.id"))
+        super().__init__(config)
         self._spark = spark
         self._topologies: dict[str, NamedTopology] = {}
         self._paused_names: set[str] = set()
@@ -163,6 +166,8 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
     def _config_of(self, name: str) -> StreamsConfig:
         chosen = self._config["penstock.checkpoint.dir"]
         own = {} if chosen is None else {"penstock.checkpoint.dir": f"{chosen.rstrip('/')}/{name}"}
+        if self._config["client.id"]:
+            own["client.id"] = f"{self._config['client.id']}-{name}"
         return self._config.overridden({"application.id": f"{self._application_id}-{name}", **own})
 
     # ---------------------------------------- topologies
@@ -315,20 +320,88 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
             known = ", ".join(self._topologies) or "none"
             raise UnknownTopologyError(f"This application has no topology {name}; it has: {known}.")
 
-    # ---------------------------------------- interactive queries
+    # ---------------------------------------- what topologies are asked
+
+    def running_topology(self, topology_name: str) -> RunningTopology:
+        """Return what one topology is asked by: the methods by which KafkaStreams is asked of its own, such as `store`,
+        `query`, `table`, `metrics`; raises UnknownTopologyError.
+
+        In its metrics `client-id` is that of this application, `-` and the name of the topology.
+        """
+        self._check_known(topology_name)
+        return _NamedTopologyRun(self, topology_name)
+
+    def metrics(self) -> Mapping[MetricName, Metric]:
+        """Return the metrics of all topologies, by their names; see `running_topology`."""
+        runs = [self.running_topology(topology.name()) for topology in self.get_all_topologies()]
+        return {name: metric for run in runs for name, metric in run.metrics().items()}
 
     def store(self, parameters: StoreQueryParameters, topology_name: str) -> Any:
         """Return a store of one topology to be read, as `KafkaStreams.store` does; raises UnknownTopologyError too."""
-        return self._queries(topology_name).store(parameters)
+        return self.running_topology(topology_name).store(parameters)
 
     def query(self, request: StateQueryRequest, topology_name: str) -> StateQueryResult:
         """Return what each partition of a store of one topology answers, as `KafkaStreams.query` does; raises
         UnknownTopologyError too."""
-        return self._queries(topology_name).query(request)
+        return self.running_topology(topology_name).query(request)
 
-    def _queries(self, name: str) -> StateQueries:
+    def all_local_store_partition_lags_for_topology(self, topology_name: str) -> Mapping[str, Mapping[int, LagInfo]]:
+        """Return how far the stores of one topology are behind, as `KafkaStreams.all_local_store_partition_lags` does;
+        raises UnknownTopologyError too."""
+        return self.running_topology(topology_name).all_local_store_partition_lags()
+
+    def all_streams_clients_metadata_for_topology(self, topology_name: str) -> list[StreamsMetadata]:
+        """Return what each program has of one topology, as `KafkaStreams.metadata_for_all_streams_clients` does; raises
+        UnknownTopologyError too."""
+        return self.running_topology(topology_name).metadata_for_all_streams_clients()
+
+    def streams_metadata_for_store(self, store_name: str, topology_name: str) -> list[StreamsMetadata]:
+        """Return what each program has that has a store of one topology, as `KafkaStreams.streams_metadata_for_store`
+        does; raises UnknownTopologyError too."""
+        return self.running_topology(topology_name).streams_metadata_for_store(store_name)
+
+    def query_metadata_for_key(
+        self, store_name: str, key: Any, key_serde: Serde | None, topology_name: str
+    ) -> KeyQueryMetadata:
+        """Return which partition of a store of one topology has a key, as `KafkaStreams.query_metadata_for_key` does;
+        raises UnknownTopologyError too."""
+        return self.running_topology(topology_name).query_metadata_for_key(store_name, key, key_serde)
+
+    def _shown_metrics(self) -> Mapping[MetricName, Metric]:
+        return self.metrics()
+
+    def _state_of(self, name: str) -> State:
+        """Return the state of one topology: that of its host, while the application has not ended."""
+        state = self.state()
+        return self._running_host().state_of(name) if state in (State.REBALANCING, State.RUNNING) else state
+
+    def _host_named(self, name: str) -> Host:
         self._check_known(name)
         host = self._running_host().find(name)
         if host is None:
             raise StreamsNotStartedError(f"The named topology {name} has not been started yet; ask again.")
-        return host.queries()
+        return host
+
+    def _identity_of(self, name: str) -> Identity:
+        self._check_known(name)
+        config = self._config_of(name)
+        description = str(self._topologies[name].describe())
+        return Identity(config.required("application.id"), config.client_id(), description)
+
+
+class _NamedTopologyRun(RunningTopology):
+    """One topology of an application of several."""
+
+    def __init__(self, streams: KafkaStreamsNamedTopologyWrapper, name: str) -> None:
+        self._streams = streams
+        self._name = name
+
+    def state(self) -> State:
+        """Return the state of the topology."""
+        return self._streams._state_of(self._name)
+
+    def _identity(self) -> Identity:
+        return self._streams._identity_of(self._name)
+
+    def _topology_host(self) -> Host:
+        return self._streams._host_named(self._name)

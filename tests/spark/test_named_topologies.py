@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
 from penstock import KafkaStreamsNamedTopologyWrapper, Materialized, NamedTopology, State
+from penstock.metrics import Metric, MetricName
 from tests.spark.support import SparkRunner, lines, wait_for
 from tests.spark.test_topologies import TEXT, final
 
@@ -19,6 +20,13 @@ def counting(streams: KafkaStreamsNamedTopologyWrapper, name: str, source: str, 
     words = builder.stream(source, consumed=TEXT).group_by(lambda _, value: value)
     words.count(materialized=Materialized.as_("counts")).to_stream().to(target)
     return builder.build()
+
+
+def committed(metrics: Mapping[MetricName, Metric]) -> bool:
+    """Return whether commits, times and ages are measured."""
+    found = {name.name: metric.metric_value for name, metric in metrics.items()}
+    names = ("commit-total", "commit-latency-avg", "process-latency-avg", "record-e2e-latency-avg")
+    return all(name in found and float(found[name]) > 0 for name in names)
 
 
 def test_topologies_come_pause_and_go_while_others_run(
@@ -53,5 +61,9 @@ def test_topologies_come_pause_and_go_while_others_run(
         streams.add_named_topology(counting(streams, "other", source, other)).all().result()
         wait_for(lambda: counted(one) and counted(other))
         assert set(streams.statistics()["topologies"]) == {"one", "other"}
+        table = streams.running_topology("one").table("counts")
+        assert {row.key: row.value for row in table.collect()} == expected
+        assert set(streams.all_local_store_partition_lags_for_topology("other")) == {"counts"}
+        wait_for(lambda: committed(streams.running_topology("one").metrics()))
     assert streams.state() is State.NOT_RUNNING
     assert spark_runner.session.range(3).count() == 3

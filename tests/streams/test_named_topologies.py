@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import socket
+from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
 
 import pytest
 
-from penstock import Consumed, KafkaStreamsNamedTopologyWrapper, NamedTopology, State, StreamThreadExceptionResponse
+from penstock import (
+    Consumed,
+    HostInfo,
+    KafkaStreamsNamedTopologyWrapper,
+    LagInfo,
+    NamedTopology,
+    QueryableStoreTypes,
+    Serde,
+    State,
+    StateQueryRequest,
+    StoreQueryParameters,
+    StreamsMetadata,
+    StreamThreadExceptionResponse,
+)
 from penstock.config import StreamsConfig
-from penstock.errors import ConfigError, MissingSourceTopicError, StreamsError, UnknownTopologyError
+from penstock.errors import (
+    ConfigError,
+    MissingSourceTopicError,
+    StreamsError,
+    StreamsNotStartedError,
+    UnknownTopologyError,
+)
+from penstock.metrics import Metric, MetricName
 from penstock.plan.subtopology import BuiltTopology
 from penstock.state.restore_listener import StateRestoreListener
 from tests.streams.test_streams import CONFIG, TestHost
@@ -228,8 +251,87 @@ def test_names_are_those_of_kafka(streams: KafkaStreamsNamedTopologyWrapper) -> 
     ]
 
 
-def test_stores_are_read_by_the_name_of_their_topology(streams: KafkaStreamsNamedTopologyWrapper, hosts: Hosts) -> None:
+class Answers:
+    """Answers queries of one topology."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def store(self, parameters: StoreQueryParameters) -> Any:
+        return self.name, parameters.store_name
+
+    def query(self, request: StateQueryRequest) -> Any:
+        return self.name, request
+
+    def all_local_store_partition_lags(self) -> Any:
+        return {self.name: {0: LagInfo(1, 3)}}
+
+    def streams_metadata(self) -> StreamsMetadata:
+        return StreamsMetadata(HostInfo("here", 1), frozenset([self.name]), frozenset())
+
+    def query_metadata_for_key(
+        self, store_name: str, key: Any, key_serde: Serde | None = None, partitioner: Any = None
+    ) -> Any:
+        return self.name, store_name, key
+
+
+def test_each_topology_is_asked_by_its_name(streams: KafkaStreamsNamedTopologyWrapper, hosts: Hosts) -> None:
+    counts = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
     with pytest.raises(UnknownTopologyError):
-        streams.store(None, "a")  # type: ignore[arg-type]  # is not looked at
-    started(streams, hosts, "a")
-    assert streams._queries("a") is hosts["a"].answers
+        streams.store(counts, "a")
+    streams.add_named_topology(named(streams, "a")).all().result()
+    with pytest.raises(StreamsNotStartedError):
+        streams.store(counts, "a")
+    streams.add_named_topology(named(streams, "b")).all().result()
+    streams.start()
+    for name in "ab":
+        hosts[name].told().on_running()
+        hosts[name].answers = Answers(name)
+    assert streams.store(counts, "a") == ("a", "counts")
+    assert streams.running_topology("b").store(counts) == ("b", "counts")
+    assert streams.all_local_store_partition_lags_for_topology("b") == {"b": {0: LagInfo(1, 3)}}
+    assert streams.all_streams_clients_metadata_for_topology("a")[0].state_store_names == {"a"}
+    assert streams.streams_metadata_for_store("a", "b") == []
+    assert len(streams.streams_metadata_for_store("b", "b")) == 1
+    assert streams.query_metadata_for_key("counts", 7, None, "b") == ("b", "counts", 7)
+    assert streams.running_topology("a").table("counts") == "app-a: counts"
+    with pytest.raises(UnknownTopologyError):
+        streams.running_topology("c")
+    streams.close()
+    with pytest.raises(RuntimeError, match="KafkaStreams is not running"):
+        streams.store(counts, "a")
+
+
+@pytest.mark.parametrize(("client_id", "prefix"), [("", "app"), ("me", "me")])
+def test_metrics_tell_topologies_apart(hosts: Hosts, client_id: str, prefix: str) -> None:
+    streams = KafkaStreamsNamedTopologyWrapper({**CONFIG, "client.id": client_id})
+    started(streams, hosts, "a", "b")
+    hosts["b"].told().on_rebalancing()
+
+    def states(metrics: Mapping[MetricName, Metric]) -> dict[str, Any]:
+        return {name.tags["client-id"]: metric.metric_value for name, metric in metrics.items() if name.name == "state"}
+
+    assert states(streams.metrics()) == {f"{prefix}-a": "RUNNING", f"{prefix}-b": "REBALANCING"}
+    assert states(streams.running_topology("a").metrics()) == {f"{prefix}-a": "RUNNING"}
+    assert hosts.configs["app-a"].client_id() == f"{prefix}-a"
+    of_a = {name.name: metric.metric_value for name, metric in streams.running_topology("a").metrics().items()}
+    assert of_a["application-id"] == "app-a"
+    assert "topics: [a-in]" in str(of_a["topology-description"])
+    streams.close()
+    assert states(streams.metrics()) == {f"{prefix}-a": "NOT_RUNNING", f"{prefix}-b": "NOT_RUNNING"}
+
+
+def test_prometheus_reads_the_metrics_of_all_topologies(hosts: Hosts) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    streams = KafkaStreamsNamedTopologyWrapper({**CONFIG, "penstock.metrics.prometheus.port": port})
+    streams.clean_up()  # runs nothing, so it shows nothing
+    started(streams, hosts, "a", "b")
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+        lines = answer.read().decode().splitlines()
+    shown = [line for line in lines if line.startswith("kafka_streams_stream_metrics_client_state{")]
+    assert [line.split('"')[1] for line in shown] == ["app-a", "app-b"]
+    streams.close()
+    with pytest.raises(URLError):
+        urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60)

@@ -29,6 +29,7 @@ class TestHost:
 
     def __init__(self) -> None:
         self.listener: HostListener | None = None
+        self.config: StreamsConfig | None = None
         self.session: Any = None
         self.until_end = False
         self.refusal: StreamsError | None = None
@@ -47,7 +48,7 @@ class TestHost:
         restore_listener: StateRestoreListener | None = None,
     ) -> TestHost:
         self.built, self.session, self.until_end = built, session, until_end
-        self.restore_listener = restore_listener
+        self.config, self.restore_listener = config, restore_listener
         return self
 
     def start(self, listener: HostListener) -> None:
@@ -89,6 +90,10 @@ class TestHost:
 
     def measured(self) -> Measured:
         return NOT_MEASURED
+
+    def table(self, store_name: str) -> str:
+        assert self.config is not None
+        return f"{self.config['application.id']}: {store_name}"
 
     def queries(self) -> Any:
         return self.answers

@@ -58,6 +58,11 @@ class NamedHosts:
         with self._lock:
             return self._hosts.get(name)
 
+    def state_of(self, name: str) -> State:
+        """Return the state of the host `name`, CREATED where there is none."""
+        with self._lock:
+            return self._states.get(name, State.CREATED)
+
     def _start(self, name: str, host: Host) -> None:
         self.changed(name, State.REBALANCING)
         host.start(_Listener(self, name))

@@ -1,0 +1,153 @@
+"""What a running topology is asked: its state, by interactive queries and as tables, and its metrics.
+
+`KafkaStreams` is asked of its one topology, an application of several of each of them. Where a topology runs is not
+known here: who inherits says it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from penstock import __version__
+from penstock.errors import StreamsNotStartedError, StreamsStoppedError
+from penstock.host.api import Host, Staleness, State, StateQueries
+from penstock.host_metrics import NOT_MEASURED, streams_metrics
+from penstock.metrics import Metric, MetricName
+from penstock.plan.subtopology import StreamPartitioner
+from penstock.serdes import Serde
+from penstock.state.query.metadata import KeyQueryMetadata, LagInfo, StreamsMetadata
+from penstock.state.query.queryable import StoreQueryParameters
+from penstock.state.query.request import StateQueryRequest, StateQueryResult
+
+
+class Identity(NamedTuple):
+    """By what metrics tell a topology: its application.id, its client id, and its description."""
+
+    application_id: str
+    client_id: str
+    description: str
+
+
+class RunningTopology(ABC):
+    """Answers for one topology; see the module."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """Return the state of what runs the topology."""
+
+    @abstractmethod
+    def _identity(self) -> Identity:
+        """Return by what metrics tell the topology."""
+
+    @abstractmethod
+    def _topology_host(self) -> Host:
+        """Return the host of the topology; raises StreamsNotStartedError where there is none yet."""
+
+    # ---------------------------------------- metrics
+
+    def metrics(self) -> Mapping[MetricName, Metric]:
+        """Return the metrics of the topology as they are now, by their names: what `penstock.host_metrics` lists, and
+        those of the sensors of processors."""
+        state, identity = self.state(), self._identity()
+        facts: dict[str, int | str] = {
+            "version": __version__,
+            "application-id": identity.application_id,
+            "topology-description": identity.description,
+            "state": state.value,
+            "client-state": list(State).index(state),
+        }
+        try:
+            host = self._topology_host()
+        except StreamsNotStartedError:
+            return streams_metrics(identity.client_id, facts, {}, NOT_MEASURED)
+        return streams_metrics(identity.client_id, facts, host.statistics(), host.measured())
+
+    # ---------------------------------------- interactive queries
+
+    def store(self, parameters: StoreQueryParameters) -> Any:
+        """Return a store to be read, as of the newest commit at each read.
+
+        Args:
+            parameters: its name, its type, and one partition or all.
+
+        Returns:
+            What the type makes: a ReadOnlyKeyValueStore, ReadOnlyWindowStore or ReadOnlySessionStore; reads raise
+            InvalidStateStoreError where the store is of another type, or has no such partition.
+
+        Raises:
+            StreamsNotStartedError: the application was not started yet.
+            RuntimeError: it neither runs nor rebalances.
+            UnknownStateStoreError: the topology has no store of that name.
+        """
+        state = self.state()
+        if state not in (State.CREATED, State.RUNNING, State.REBALANCING):
+            raise RuntimeError(f"KafkaStreams is not running. State is {state.value}.")
+        return self._queries().store(parameters)
+
+    def query(self, request: StateQueryRequest) -> StateQueryResult:
+        """Return what each partition of a store answers to a query, all as of one commit (KIP-796).
+
+        Raises:
+            StreamsNotStartedError: the application was not started yet.
+            StreamsStoppedError: it has ended, or is about to.
+            UnknownStateStoreError: the topology has no store of that name.
+            SerializationError: a key of the query cannot be written with the serde of the store.
+            UnsupportedOperationError: Kafka refuses such a query of such a store.
+        """
+        state = self.state()
+        if state not in (State.CREATED, State.RUNNING, State.REBALANCING):
+            raise StreamsStoppedError(
+                f"KafkaStreams has been stopped ({state.value}). This instance can no longer serve queries."
+            )
+        return self._queries().query(request)
+
+    def table(self, store_name: str) -> Any:
+        """Return the entries of a store as of the newest commit as a table; on Spark a DataFrame with the columns
+        `partition`, `key`, `value` and, where the store has them, `timestamp`, `window_start` and `window_end`.
+
+        Raises:
+            StreamsNotStartedError: the application was not started yet, or has ended.
+            UnknownStateStoreError: the topology has no store of that name.
+        """
+        return self._topology_host().table(store_name)
+
+    def staleness(self) -> Staleness:
+        """Return as of when state is read now: epoch, time (ms) of its commit, and age (ms); raises as `store`."""
+        return self._queries().staleness()
+
+    def all_local_store_partition_lags(self) -> Mapping[str, Mapping[int, LagInfo]]:
+        """Return how far each partition of each store is behind its source topics, by store and partition; asks the
+        brokers how far these go. Raises StreamsNotStartedError, and KafkaError if no broker answers."""
+        return self._queries().all_local_store_partition_lags()
+
+    def query_metadata_for_key(
+        self, store_name: str, key: Any, key_serde: Serde | None = None, partitioner: StreamPartitioner | None = None
+    ) -> KeyQueryMetadata:
+        """Return which partition of a store has `key`; all partitions are read by this program, under the address that
+        `application.server` gives.
+
+        Args:
+            store_name: the name of the store.
+            key: the key; of windows and sessions that within the window.
+            key_serde: writes the key as the records do that led to it; None for the serde of the store.
+            partitioner: chose the partitions of those records; None for Kafka's default.
+
+        Raises:
+            StreamsNotStartedError: the application was not started yet.
+            UnknownStateStoreError: the topology has no store of that name.
+            SerializationError: the key cannot be written.
+        """
+        return self._queries().query_metadata_for_key(store_name, key, key_serde, partitioner)
+
+    def metadata_for_all_streams_clients(self) -> list[StreamsMetadata]:
+        """Return what each program of the application has: this one has everything."""
+        return [self._queries().streams_metadata()]
+
+    def streams_metadata_for_store(self, store_name: str) -> list[StreamsMetadata]:
+        """Return what each program has that has a store of that name, none for an unknown one."""
+        return [each for each in self.metadata_for_all_streams_clients() if store_name in each.state_store_names]
+
+    def _queries(self) -> StateQueries:
+        return self._topology_host().queries()
