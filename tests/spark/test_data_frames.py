@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock import Consumed, Grouped, Materialized, Produced, Serdes, StreamsBuilder, Topology
 from penstock.errors import ConfigError, StreamsError, TopologyError
-from penstock.host.spark.frames.data_frames import DataFrameQueries, columns, partitions_of
+from penstock.host.spark.checkpoints.files import Files as CheckpointFiles
+from penstock.host.spark.frames.data_frames import BatchPartitions, DataFrameQueries, columns, partitions_of
 from penstock.plan.partitioning import murmur2
 from penstock.spark import TopicDataSource
 from penstock.testing import TopologyTestDriver
@@ -93,6 +94,55 @@ def test_rows_of_files_are_counted_once_and_the_counts_stored_once(
     for record in written:
         assert record.key is not None
         assert record.partition == (murmur2(record.key) & 0x7FFFFFFF) % partitions
+
+
+@pytest.mark.spark
+@KAFKA_ONLY
+def test_a_batch_that_is_run_again_after_its_topic_has_grown_is_there_once(
+    spark_runner: SparkRunner, application: str, tmp_path: Path
+) -> None:
+    spark, topic, admin = spark_runner.session, f"{application}-words-source", spark_runner.admin
+    files = Files(spark, tmp_path)
+    queries = DataFrameQueries(
+        files.topology().build(application), spark_runner.config(application), str(tmp_path / "frames")
+    )
+    words = [f"w{number}" for number in range(20)]
+    write_words(spark, files.words, words)
+    queries.start_sources(admin, 2, to_end=True)
+    shutil.rmtree(tmp_path / "frames" / topic / "commits")  # the first batch is run again
+    admin.create_partitions(topic, 5)
+    write_words(spark, files.words, words)
+    queries.start_sources(admin, 2, to_end=True)
+    records = spark_runner.read(topic)
+    assert Counter((record.key or b"").decode() for record in records) == dict.fromkeys(words, 2)
+    assert {record.partition for record in records} == set(range(5))
+
+
+@EMBEDDED_ONLY
+def test_the_topic_of_markers_has_as_many_partitions_as_that_of_the_rows(
+    spark_runner: SparkRunner, application: str, tmp_path: Path
+) -> None:
+    topic, admin = f"{application}-words-source", spark_runner.admin
+    spark_runner.create_topics({topic: 3})
+    built = word_count("a frame", print).build(application)
+    queries = DataFrameQueries(built, spark_runner.config(application), str(tmp_path))
+    queries.create_topics(admin, 2)
+    assert admin.topics()[f"{topic}-commits"] == 3
+    admin.create_partitions(topic, 5)
+    queries.create_topics(admin, 2)
+    assert admin.topics()[f"{topic}-commits"] == 5
+
+
+@pytest.mark.parametrize("scheme", ["file", "fsspec+memory"])
+def test_every_attempt_of_a_batch_is_spread_over_as_many_partitions(tmp_path: Path, scheme: str) -> None:
+    def partitions_now(count: int) -> BatchPartitions:
+        return BatchPartitions(CheckpointFiles(f"{scheme}://{tmp_path}"), "t", count)
+
+    running = partitions_now(2)
+    assert [running.of(0), running.of(0), running.of(1)] == [2, 2, 2]
+    again = partitions_now(5)
+    assert [again.of(1), again.of(1), again.of(2)] == [2, 2, 5]
+    assert partitions_now(7).of(2) == 5
 
 
 @pytest.mark.spark

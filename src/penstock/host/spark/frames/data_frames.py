@@ -4,7 +4,8 @@ wrote out to functions of the user's.
 **In**: a query for each `stream_from`, by `foreachBatch`. A batch goes over a shuffle to one writer for each partition
 of the topic, which writes its rows in one transaction together with the number of the batch (see
 `client.confluent.transactions`); the owner of the numbers is the id of the query, which Spark keeps in its checkpoint.
-So a batch that is run again is written once, however the rows were cut. **Out**: a query for each `to_spark` reads the
+So a batch that is run again is written once, however the rows were cut. How many partitions its first attempt knew is
+kept, since the topic may have grown since. **Out**: a query for each `to_spark` reads the
 topic as `topic_source` does.
 
 Checkpoints of these queries stand below that of the application, so that they are deleted or copied together with it.
@@ -15,13 +16,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import groupby
 from typing import Any
 
 import cloudpickle
 import numpy as np
+import orjson
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -34,6 +36,7 @@ from penstock.client.confluent.refusals import PartitionOutput
 from penstock.client.confluent.transactions import AtLeastOnceWriter, EpochWriter, TransactionalWriter
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
+from penstock.host.spark.checkpoints.files import Files
 from penstock.host.spark.failures import QueryFailedError, encode_failure, failure_in, readable
 from penstock.host.spark.frames import topic_source
 from penstock.host.spark.preparation import guarantee_of
@@ -59,6 +62,25 @@ class _Target:
     partitions: int
     transactional: bool
     config: bytes
+
+
+class BatchPartitions:
+    """Says over how many partitions each batch for one topic is spread: every attempt over as many as the first."""
+
+    def __init__(self, files: Files, topic: str, partitions: int) -> None:
+        """Take where that is kept, and how many partitions `topic` has now."""
+        self._files = files
+        self._path = f"{topic}.batch"
+        self._partitions = partitions
+
+    def of(self, batch: int) -> int:
+        """Return the partitions of `batch`; what is answered first for a batch is durable before it is returned."""
+        data = self._files.read(self._path)
+        known: dict[str, int] = {} if data is None else orjson.loads(data)
+        if known.get("batch") != batch:
+            known = {"batch": batch, "partitions": self._partitions}
+            self._files.write(self._path, orjson.dumps(known))
+        return known["partitions"]
 
 
 class DataFrameQueries:
@@ -99,7 +121,7 @@ class DataFrameQueries:
             ConfigError: exactly_once_v2 is asked for, and the brokers do not serve transactions.
             StreamsError: a DataFrame has no columns that can be written, or its query failed.
         """
-        known = self._create_topics(admin, parallelism)
+        known = self.create_topics(admin, parallelism)
         if not self._sources:
             return
         transactional, _ = guarantee_of(self._config, str(self._config.required("application.id")))
@@ -107,9 +129,10 @@ class DataFrameQueries:
         for topic, source in self._sources.items():
             if not self._runs(topic):
                 target = _Target(topic, known[topic], transactional, config)
+                partitions = BatchPartitions(Files(self._location), topic, known[topic])
                 owner: Future[str] = Future()  # the id of the query, which nobody knows before it has started
                 rows = columns(source.data_frame, topic)
-                owner.set_result(self._start(topic, rows, _writing_batches(target, owner), to_end).id)
+                owner.set_result(self._start(topic, rows, _writing_batches(target, partitions, owner), to_end).id)
         if to_end:
             self._wait(self._sources)
 
@@ -125,8 +148,9 @@ class DataFrameQueries:
             self._start(topic, self._read(spark, topic), sink.function, to_end=True)
         self._wait(self._sinks)
 
-    def _create_topics(self, admin: Admin, parallelism: int) -> Mapping[str, int]:
-        """Make the topics that are missing; return the partitions of all."""
+    def create_topics(self, admin: Admin, parallelism: int) -> Mapping[str, int]:
+        """Make the topics that are missing, and partitions that those of markers lack; return the partitions of all
+        topics. admin, parallelism: as for `start_sources`."""
         if not self._sources and not self._sinks:
             return {}
         known = admin.topics()
@@ -137,13 +161,18 @@ class DataFrameQueries:
             for topic, each in wanted.items()
             if topic not in known
         ]
+        there = {**known, **{topic.name: topic.partitions for topic in new}}
+        commits = {_commits_topic(topic): there[topic] for topic in self._sources}
         new.extend(
-            NewTopic(_commits_topic(topic), each.partitions or parallelism, replication, {"cleanup.policy": "compact"})
-            for topic, each in self._sources.items()
-            if _commits_topic(topic) not in known
+            NewTopic(name, partitions, replication, {"cleanup.policy": "compact"})
+            for name, partitions in commits.items()
+            if name not in known
         )
         admin.create_topics(new)
-        return {**known, **{topic.name: topic.partitions for topic in new}}
+        for name, partitions in commits.items():  # a marker for a partition that does not exist would hang
+            if known.get(name, partitions) < partitions:
+                admin.create_partitions(name, partitions)
+        return there
 
     def _wait(self, topics: Iterable[str]) -> None:
         while any(self._runs(topic) for topic in topics):
@@ -238,10 +267,11 @@ def columns(frame: DataFrame, topic: str) -> DataFrame:
     )
 
 
-def _writing_batches(target: _Target, owner: Future[str]) -> Callable[[DataFrame, int], None]:
+def _writing_batches(now: _Target, partitions: BatchPartitions, owner: Future[str]) -> Callable[[DataFrame, int], None]:
     """Return what the query does with a batch."""
 
     def write(batch: DataFrame, number: int) -> None:
+        target = replace(now, partitions=partitions.of(number))
         rows = batch.mapInArrow(partial(_with_partitions, target), _ROW)
         shuffled = rows.repartitionById(target.partitions, "partition")
         shuffled.mapInArrow(partial(_write_rows, target, number, owner.result()), "records bigint").collect()
