@@ -192,6 +192,13 @@ def test_news_of_another_run_or_a_committed_epoch_is_void(
     assert not files(recipe)
 
 
+def test_news_of_another_version_is_void(recipe: Recipe) -> None:
+    checkpoint = Checkpoint(recipe.checkpoint)
+    checkpoint.write_restore_state("1_1", b"[3,5,40,100]")
+    RestoreWatch(checkpoint).look(GENERATION, EPOCH - 1)
+    assert not files(recipe)
+
+
 def test_what_a_newer_driver_is_to_be_told_is_left_to_it(recipe: Recipe, clock: MockClock) -> None:
     with rebuild(recipe) as progress:
         progress.restored({"counts": 100})

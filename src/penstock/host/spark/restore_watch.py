@@ -50,9 +50,9 @@ class RestoreWatch:
         running: set[str] = set()
         for name, data in self._checkpoint.restore_states().items():
             state = RestoreState.decode(data)
-            if state.generation > generation:
+            if state is not None and state.generation > generation:
                 continue  # of a driver that has taken over
-            if state.generation == generation and (state.done or state.epoch > committed_epoch):
+            if state is not None and state.generation == generation and (state.done or state.epoch > committed_epoch):
                 self._take(name, state)
                 if not state.done:
                     running.add(name)

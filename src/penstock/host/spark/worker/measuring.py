@@ -24,11 +24,7 @@ class EpochMeasuring:
         clock = SystemClock()
         self.nanoseconds: Callable[[], int] = clock.nanoseconds
         self._milliseconds = clock.milliseconds
-        sinks = [node for node in spec.nodes if isinstance(node, SinkSpec)]
-        writers = Counter(node.topic for node in sinks)
-        # of a record in a topic that several sinks may have written to, nobody knows which one did
-        alone = () if None in writers else (node for node in sinks if writers[node.topic] == 1)
-        self._sinks = {node.topic: node.name for node in alone}
+        self._spec = spec
         self._measured: dict[str, Measurement] = {}
         self._sensors: Sequence[SensorReport] = ()
 
@@ -46,8 +42,9 @@ class EpochMeasuring:
         self._measured.update(commit.measured)
         self._sensors = commit.sensors
         now = self._milliseconds()
+        sinks = _sinks_by_topic(self._spec)
         for output in commit.output:
-            sink = self._sinks.get(output.topic)
+            sink = sinks.get(output.topic)
             if sink is not None and len(output.batch):
                 name = f"{RECORD_E2E_LATENCY}/{sink}"
                 self._measured[name] = self._measured.get(name, NOTHING).plus(_latency(output, now))
@@ -59,6 +56,13 @@ class EpochMeasuring:
     def sensors(self) -> tuple[Any, ...]:
         """Return the reports of sensors, for `added_up`."""
         return tuple(report.fields() for report in self._sensors)
+
+
+def _sinks_by_topic(spec: SubtopologySpec) -> Mapping[str | None, str]:
+    """Return the sink that has written what is in a topic; where several may have, nobody knows which one did."""
+    sinks = [node for node in spec.nodes if isinstance(node, SinkSpec)]
+    writers = Counter(node.topic for node in sinks)
+    return {} if None in writers else {node.topic: node.name for node in sinks if writers[node.topic] == 1}
 
 
 def _latency(output: OutputBatch, now: int) -> Measurement:

@@ -57,9 +57,12 @@ class RestoreState(NamedTuple):
         return orjson.dumps([*self[:-1], list(map(list, self.stores))])
 
     @staticmethod
-    def decode(data: bytes) -> RestoreState:
-        """Return the state that `encode` gave."""
-        state = RestoreState(*orjson.loads(data))
+    def decode(data: bytes) -> RestoreState | None:
+        """Return the state that `encode` gave, None for that of another version."""
+        fields = orjson.loads(data)
+        if len(fields) != len(RestoreState._fields):
+            return None
+        state = RestoreState(*fields)
         return state._replace(stores=[StoreRestore(*store) for store in state.stores])
 
 
