@@ -12,7 +12,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -23,12 +23,12 @@ from typing import Any, NamedTuple
 if not __package__:  # run as a script: the root of the repository is not on the path
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.oracle.interpreter import case_runner, divergences
+from tests.oracle.interpreter import case_runner, divergences, errors
 from tests.oracle.interpreter.comparison import differences
 
 Case = dict[str, Any]
 
-_CHUNK = 20  # cases that one process runs over one broker
+_CHUNK = 40  # cases, at most, that one process runs over one broker, in one session of Spark
 
 
 def read_cases(path: Path) -> Iterator[Case]:
@@ -82,9 +82,9 @@ class Tally:
             self.divergent += 1
         else:
             self.failed += 1
-            print(f"FAILED {case['id']}, {len(found)} differences")
+            print(f"FAILED {case['id']}, {len(found)} differences", flush=True)
             if self.verbose:
-                print("".join(f"    {line}\n" for line in found), end="")
+                print("".join(f"    {line}\n" for line in found), end="", flush=True)
 
     def print_summary(self) -> None:
         """Print the counts; the last line is that of passed and failed cases."""
@@ -102,14 +102,15 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     options = _options(arguments)
     tally = Tally(options.verbose)
-    written: list[str] = []
+    written: dict[str, str] = {}
     cases = [case for path in options.files for case in read_cases(path)]
     run = _run_on_test_driver if options.host == "driver" else _run_on_spark
     for outcome in run(cases, options, tally):
         tally.note(outcome)
-        written.append(json.dumps({**outcome.case, "expected": outcome.actual}))
+        written[outcome.case["id"]] = json.dumps({**outcome.case, "expected": outcome.actual})
     if options.write is not None:
-        options.write.write_text("".join(f"{line}\n" for line in written), encoding="utf-8")
+        lines = [written[case["id"]] for case in cases if case["id"] in written]
+        options.write.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     tally.print_summary()
     return 1 if tally.failed else 0
 
@@ -123,25 +124,26 @@ def _run_on_spark(cases: list[Case], options: argparse.Namespace, tally: Tally) 
     # Imported here, by name: without it neither Spark nor a broker is needed.
     spark_host = import_module("tests.oracle.interpreter.spark_host")
     runnable = _runnable(cases, lambda case: case_runner.missing(case) or spark_host.unfit(case), options.sample, tally)
-    if options.host == "spark":
-        with spark_host.SparkCases() as spark:
-            for case in runnable:
-                yield _outcome(spark_host, spark, case, options.execution)
-        return
-    chunks = [runnable[start : start + _CHUNK] for start in range(0, len(runnable), _CHUNK)]
+    size = max(1, min(_CHUNK, -(-len(runnable) // options.jobs)))
+    chunks = [runnable[start : start + size] for start in range(0, len(runnable), size)]
     with ProcessPoolExecutor(options.jobs, get_context("spawn")) as pool:
-        for outcomes in pool.map(partial(_run_inline, options.execution), chunks):
-            yield from outcomes
+        run = partial(_run_chunk, options.host == "spark-inline", options.execution)
+        for done, ended in enumerate(as_completed([pool.submit(run, chunk) for chunk in chunks]), 1):
+            yield from ended.result()
+            print(f"{min(done * size, len(runnable))} of {len(runnable)} cases have run", file=sys.stderr, flush=True)
 
 
-def _run_inline(execution: str, cases: list[Case]) -> list[Outcome]:
+def _run_chunk(inline: bool, execution: str, cases: list[Case]) -> list[Outcome]:
     spark_host = import_module("tests.oracle.interpreter.spark_host")
-    with spark_host.SparkCases(inline=True) as spark:
+    with spark_host.SparkCases(inline) as spark:
         return [_outcome(spark_host, spark, case, execution) for case in cases]
 
 
 def _outcome(spark_host: Any, spark: Any, case: Case, execution: str) -> Outcome:
-    actual = spark.run(case, execution)
+    try:
+        actual = spark.run(case, execution)
+    except Exception as error:  # the other cases of a run of hours go on
+        return Outcome(case, case.get("expected", {}), {"error": errors.to_json("host", 0, error)})
     expected, of_kafka = spark_host.expected(case, execution, actual)
     return Outcome(case, expected, actual, of_kafka)
 
@@ -167,7 +169,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="case files, one JSON object a line")
     hosts = ("driver", "spark", "spark-inline")
     parser.add_argument("--host", choices=hosts, default="driver", help="where the topologies run")
-    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes that run cases, on spark-inline")
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes that run cases on Spark")
     parser.add_argument(
         "--execution", choices=("auto", "record"), default="auto", help="column by column, or record by record"
     )
