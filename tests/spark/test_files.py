@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,6 +52,28 @@ def test_a_file_that_is_torn_before_its_renaming_is_not_there(files: Files) -> N
     assert files.read("a/one") == b"first"
     assert files.read("a/two") is None
     assert [each.name for each in files.find("a") if each.name[0] != "."] == ["one"]
+
+
+class _LateDirectory:
+    """A file system whose listing does not find a directory that is there a moment later, as another process makes
+    it."""
+
+    def __init__(self, files: Any) -> None:
+        self._files = files
+        self._fails = True
+
+    def get_file_info(self, selector: Any) -> Any:
+        if self._fails:
+            self._fails = False
+            raise FileNotFoundError("Cannot list directory")
+        return self._files.get_file_info(selector)
+
+
+def test_a_directory_that_is_made_while_it_is_listed_is_listed(tmp_path: Path) -> None:
+    files = Files(str(tmp_path))
+    files.write("a/one", b"first")
+    files._files = _LateDirectory(files._files)
+    assert [each.name for each in files.find("a")] == ["one"]
 
 
 class _Crash(BaseException):

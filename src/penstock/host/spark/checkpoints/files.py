@@ -106,7 +106,11 @@ class Files:
 
     def find(self, directory: str) -> list[FoundFile]:
         """Return what is in a directory, nothing if it is not there; temporary files begin with a dot."""
-        infos = self._files.get_file_info(fs.FileSelector(self._path(directory), allow_not_found=True))
+        selector = fs.FileSelector(self._path(directory), allow_not_found=True)
+        try:
+            infos = self._files.get_file_info(selector)
+        except FileNotFoundError:  # it was made between the listing and the look whether it is there
+            infos = self._files.get_file_info(selector)
         return [
             FoundFile(
                 info.base_name,
