@@ -27,6 +27,11 @@ class SerializationError(StreamsError):
     """A serde cannot write a value or read bytes (Kafka class: SerializationException)."""
 
 
+class ClassCastError(TypeError):
+    """A value is of another type than the serde writes to which a store has given it (Java class: ClassCastException,
+    where Kafka Streams lets it out of the store as it is)."""
+
+
 class ProcessorStateError(StreamsError):
     """A state store failed or its content is not what it must be (Kafka class: ProcessorStateException)."""
 

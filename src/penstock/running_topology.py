@@ -93,7 +93,7 @@ class RunningTopology(ABC):
             StreamsNotStartedError: the application was not started yet.
             StreamsStoppedError: it has ended, or is about to.
             UnknownStateStoreError: the topology has no store of that name.
-            SerializationError: a key of the query cannot be written with the serde of the store.
+            StreamsError: a key of the query is of another type than the serde of the store writes.
             UnsupportedOperationError: Kafka refuses such a query of such a store.
         """
         state = self.state()
@@ -137,7 +137,7 @@ class RunningTopology(ABC):
         Raises:
             StreamsNotStartedError: the application was not started yet.
             UnknownStateStoreError: the topology has no store of that name.
-            SerializationError: the key cannot be written.
+            StreamsError: the key cannot be written.
         """
         return self._queries().query_metadata_for_key(store_name, key, key_serde, partitioner)
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.config import StreamsConfig
-from penstock.errors import ConfigError, InvalidStateStoreError, SerializationError
+from penstock.errors import ConfigError, InvalidStateStoreError, StreamsError
 from penstock.record import NO_TIMESTAMP, RecordMetadata, ValueAndTimestamp
 from penstock.serdes import Serdes
 from penstock.state.api import FlushedEntries, RecordContext, StoreBuilder
@@ -170,9 +170,9 @@ def test_an_iterator_over_a_persistent_store_is_a_snapshot() -> None:
 
 def test_wrong_types_name_the_store() -> None:
     store = build(text_store())
-    with pytest.raises(SerializationError, match="Store 's' cannot write key 5 with StringSerde"):
+    with pytest.raises(StreamsError, match="Store 's' cannot write key 5 with StringSerde"):
         store.get(5)
-    with pytest.raises(SerializationError, match="Store 's' cannot write value 5"):
+    with pytest.raises(StreamsError, match="Store 's' cannot write value 5"):
         store.put("a", 5)
 
 

@@ -84,7 +84,8 @@ def test_a_session_store_keeps_aggregates_with_headers() -> None:
 
 
 def test_operators_see_plain_aggregates_in_stores_of_either_format() -> None:
-    builder = StoreBuilder(SessionBytesStoreSupplier("s", 100, None), STRING, STRING, with_headers=None)
+    supplier = SessionBytesStoreSupplier("s", 100, None, keeps_headers=None)
+    builder = StoreBuilder(supplier, STRING, STRING, with_headers=None)
     plain, with_headers = build(builder), build(builder, **{"dsl.store.format": "headers"})
     for store in (plain, with_headers):
         store.put(SESSION, "x")
@@ -92,6 +93,22 @@ def test_operators_see_plain_aggregates_in_stores_of_either_format() -> None:
     assert (plain.with_headers, with_headers.with_headers) == (False, True)
     assert [*plain.changes().values()] == [b"x"]
     assert [*with_headers.changes().values()] == [b"\x00x"]
+
+
+@pytest.mark.parametrize(
+    ("supplier", "headers"),
+    [
+        (Stores.persistent_session_store_with_headers("s", 100), True),
+        (Stores.persistent_session_store("s", 100), False),
+        (SessionBytesStoreSupplier("s", 100, True, keeps_headers=None), False),
+        (SessionBytesStoreSupplier("s", 100, False, keeps_headers=None), True),
+    ],
+)
+def test_the_supplier_of_an_operator_says_whether_headers_are_kept(
+    supplier: SessionBytesStoreSupplier, headers: bool
+) -> None:
+    builder = StoreBuilder(supplier, STRING, STRING, with_headers=None)
+    assert build(builder, **{"dsl.store.format": "headers"}).with_headers is headers
 
 
 def test_two_are_equal_if_their_headers_are() -> None:

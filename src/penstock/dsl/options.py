@@ -389,6 +389,6 @@ class Materialized:
     def store_builder(self, name: str, key_serde: Serde | None, value_serde: Serde | None) -> StoreBuilder:
         """Return the store `name` with these options; serdes that the options have go before those given."""
         kinds = KeyValueBytesStoreSupplier, LruMapBytesStoreSupplier, VersionedBytesStoreSupplier
-        supplier = self.supplier_of(kinds) or KeyValueBytesStoreSupplier(name, self.in_memory)
+        supplier = self.supplier_of(kinds) or KeyValueBytesStoreSupplier(name, self.in_memory, keeps_headers=None)
         timestamped = not isinstance(supplier, VersionedBytesStoreSupplier)  # versions have timestamps of their own
         return self.builder(supplier, key_serde, value_serde, timestamped=timestamped)

@@ -51,6 +51,7 @@ def window_store(
         retain_duplicates=False,
         in_memory=options.in_memory,
         time_ordered=final,
+        keeps_headers=None,
     )
     store = options.builder(supplier, key_serde, value_serde, timestamped=True)
     # results that leave by time cannot wait in a cache, in which they stand by key
@@ -78,7 +79,7 @@ def session_store(
         )
     final = emit_strategy is EmitStrategy.ON_WINDOW_CLOSE
     supplier = options.supplier_of(SessionBytesStoreSupplier) or SessionBytesStoreSupplier(
-        name, retention, in_memory=options.in_memory, time_ordered=final
+        name, retention, in_memory=options.in_memory, time_ordered=final, keeps_headers=None
     )
     store = options.builder(supplier, key_serde, value_serde, timestamped=False)
     return store.with_caching_disabled() if final else store

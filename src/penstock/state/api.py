@@ -136,7 +136,7 @@ class StoreBuilder:
     supplier: name and kind of the store, and how its bytes are kept. Serdes of None are the defaults of the
     configuration. timestamped: whether values are ValueAndTimestamp. caching, logging: as the user or the DSL set them.
     changelog_config: extra configs of the changelog topic. with_headers: whether headers are kept with values; None,
-    for stores of the DSL, is what `dsl.store.format` says. logs_headers: whether changelog records have the headers of
+    for stores of the DSL, is what their supplier says. logs_headers: whether changelog records have the headers of
     the record that was written, though the store does not keep them.
     """
 

@@ -29,6 +29,7 @@ from penstock.state.session_store import MeteredSessionStore
 from penstock.state.state_serdes import (
     AggregationStateSerdes,
     AggregationWithHeadersStateSerdes,
+    BufferStateSerdes,
     HeadersStateSerdes,
     StateSerdes,
     TimestampedStateSerdes,
@@ -144,14 +145,29 @@ class _Build:
         )
 
     def _kind_of_serdes(self) -> type[StateSerdes]:
-        given, headers_wanted = self.builder.with_headers, self.config["dsl.store.format"] == "headers"
-        if not (headers_wanted if given is None else given):
+        if isinstance(self.builder.supplier, TimeOrderedBufferBytesStoreSupplier):
+            return BufferStateSerdes
+        if not self._keeps_headers():
             return TimestampedStateSerdes if self.builder.timestamped else StateSerdes
         if self.builder.timestamped:
             return HeadersStateSerdes
         if isinstance(self.builder.supplier, SessionBytesStoreSupplier):
-            return AggregationStateSerdes if given is None else AggregationWithHeadersStateSerdes
+            return AggregationStateSerdes if self.builder.with_headers is None else AggregationWithHeadersStateSerdes
         return StateSerdes
+
+    def _keeps_headers(self) -> bool:
+        if self.builder.with_headers is not None:
+            return self.builder.with_headers
+        match self.builder.supplier:
+            case (
+                KeyValueBytesStoreSupplier(keeps_headers=kept)
+                | WindowBytesStoreSupplier(keeps_headers=kept)
+                | SessionBytesStoreSupplier(keeps_headers=kept)
+            ):
+                wanted = self.config["dsl.store.format"] == "headers" and not self.in_memory
+                return wanted if kept is None else kept
+            case _:
+                return False
 
     def _serde(self, given: Serde | None, what: str) -> Serde:
         defaults = self.config["default.key.serde"], self.config["default.value.serde"]

@@ -95,7 +95,7 @@ class MeteredKeyValueStore(MeteredStore):
     # ---------- what processors call: columns
 
     def serialize_keys(self, keys: Sequence[Any]) -> list[bytes | None]:
-        """Return each of `keys` as bytes, None for None; raises SerializationError naming the store."""
+        """Return each of `keys` as bytes, None for None; raises what the serde does."""
         return self._serdes.serialize_keys(keys)
 
     def get_columns(self, keys: Sequence[bytes]) -> tuple[list[Any], Int64Array]:

@@ -127,12 +127,12 @@ class MeteredStore:
         self._buffer.put(key, value)
 
     def deserialize_keys(self, keys: list[bytes]) -> list[Any]:
-        """Return the key that each of `keys` stands for; raises SerializationError naming the store."""
+        """Return the key that each of `keys` stands for; raises what the serde does."""
         return self._serdes.deserialize_keys(keys)
 
     def deserialize_columns(self, values: list[bytes | None]) -> tuple[list[Any], Int64Array]:
         """Return the values that `values` stand for, None for None, and their timestamps (ms), NO_TIMESTAMP where there
-        is none; raises SerializationError naming the store."""
+        is none; raises what the serde does."""
         return self._serdes.deserialize_values(values)
 
     def fresh(self, value: Any) -> Any:

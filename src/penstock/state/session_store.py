@@ -123,7 +123,7 @@ class MeteredSessionStore(MeteredStore):
         return self._iterator(iter(sorted(found, key=self._order or _end_start_key)))
 
     def serialize_keys(self, keys: Sequence[Any]) -> list[bytes | None]:
-        """Return each of `keys` (without session) as bytes, None for None; raises SerializationError."""
+        """Return each of `keys` (without session) as bytes, None for None; raises what the serde does."""
         return self._serdes.serialize_keys(keys)
 
     def entry_keys(self, keys: Sequence[bytes], starts: Int64Array, ends: Int64Array) -> list[bytes]:
@@ -138,7 +138,7 @@ class MeteredSessionStore(MeteredStore):
         self._below.put_many(keys, self._serdes.serialize_values(aggregates, no_timestamps), contexts)
 
     def deserialize_keys(self, keys: list[bytes]) -> list[Any]:
-        """Return the Windowed that each of `keys`, of entries, stands for; raises SerializationError."""
+        """Return the Windowed that each of `keys`, of entries, stands for; raises what the serde does."""
         plain = self._serdes.deserialize_keys([key[SEGMENT_SIZE:-SESSION_SUFFIX_SIZE] for key in keys])
         return [Windowed(key, _window(entry)) for key, entry in zip(plain, keys, strict=True)]
 

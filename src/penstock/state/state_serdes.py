@@ -7,7 +7,7 @@ puts these before all. Errors name the store and its serdes. Nothing here knows 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, cast
@@ -15,7 +15,7 @@ from uuid import UUID
 
 import numpy as np
 
-from penstock.errors import SerializationError
+from penstock.errors import ClassCastError, StreamsError
 from penstock.record import (
     NO_TIMESTAMP,
     AggregationWithHeaders,
@@ -58,78 +58,103 @@ class StateSerdes:
     # ---------- one by one
 
     def serialize_key(self, key: Any) -> bytes:
-        """Return `key` as bytes; raises SerializationError."""
-        try:
-            return self.key_serde.serialize(self.topic, key)
-        except Exception as error:
-            raise self._error(f"write key {key!r:.200}", error) from error
+        """Return `key` as bytes; raises what the serde does, and `wrong_type`."""
+        return self.serialize(self.key_serde, key, "key")
 
     def deserialize_key(self, data: bytes) -> Any:
-        """Return the key that `data` stands for; raises SerializationError."""
+        """Return the key that `data` stands for; raises what the serde does."""
         return self._deserialize(self.key_serde, data, "key")
 
     def serialize_value(self, value: Any) -> bytes | None:
-        """Return `value` as bytes, None for None; raises SerializationError."""
+        """Return `value` as bytes, None for None; raises what the serde does, and `wrong_type`."""
         return None if value is None else self.serialize(self.value_serde, value, "value")
 
     def deserialize_value(self, data: bytes | None) -> Any:
-        """Return the value that `data` stands for, None for None; raises SerializationError."""
+        """Return the value that `data` stands for, None for None; raises what the serde does."""
         return None if data is None else self._deserialize(self.value_serde, data, "value")
 
     def fresh(self, value: Any) -> Any:
         """Return `value`, which has no timestamp, as it would come back from the store: a copy if it can be changed;
-        raises SerializationError."""
+        raises what the serde does, and `wrong_type`."""
         if type(value) in _UNCHANGEABLE:
             return value
         return self._deserialize(self.value_serde, self.serialize(self.value_serde, value, "value"), "value")
 
     def serialize(self, serde: Serde, value: Any, what: str) -> bytes:
-        """Return `value`, which is the `what` of a call, as `serde` writes it; raises SerializationError."""
+        """Return `value`, which is the `what` of a call, as `serde` writes it; raises what that does, and
+        `wrong_type`."""
         try:
             return serde.serialize(self.topic, value)
+        except TypeError as error:
+            raise self.wrong_type(f"write {what} {value!r:.200}", error) from error
         except Exception as error:
-            raise self._error(f"write {what} {value!r:.200}", error) from error
+            error.add_note(f"Store {self.store_name!r} cannot write {what} {value!r:.200}.")
+            raise
 
     def _deserialize(self, serde: Serde, data: bytes, what: str) -> Any:
         try:
             return serde.deserialize(self.topic, data)
         except Exception as error:
-            raise self._error(f"read {what} {data!r:.200}", error) from error
+            error.add_note(f"Store {self.store_name!r} cannot read {what} {data!r:.200}.")
+            raise
 
     # ---------- columns
 
     def serialize_keys(self, keys: Sequence[Any]) -> list[bytes | None]:
-        """Return each of `keys` as bytes, None for None; raises SerializationError."""
-        return self._column(self.key_serde.serialize_column, keys, "write keys")
+        """Return each of `keys` as bytes, None for None; raises what the serde does, and `wrong_type`."""
+        return self._serialize_column(self.key_serde, keys, "keys")
 
     def deserialize_keys(self, keys: list[bytes]) -> list[Any]:
-        """Return the key that each of `keys` stands for; raises SerializationError."""
-        return self._column(self.key_serde.deserialize_column, keys, "read keys")
+        """Return the key that each of `keys` stands for; raises what the serde does."""
+        return self._deserialize_column(self.key_serde, keys, "keys")
 
     def serialize_values(self, values: Sequence[Any], timestamps: Int64Array) -> list[bytes | None]:
-        """Return each of `values` as bytes, None for None; `timestamps` (ms) are not kept here."""
-        return self._column(self.value_serde.serialize_column, values, "write values")
+        """Return each of `values` as bytes, None for None; `timestamps` (ms) are not kept here. Raises what the serde
+        does, and `wrong_type`."""
+        return self._serialize_column(self.value_serde, values, "values")
 
     def deserialize_values(self, values: list[bytes | None]) -> tuple[list[Any], Int64Array]:
         """Return the values that `values` stand for, None for None, and their timestamps (ms), NO_TIMESTAMP where there
-        is none; raises SerializationError."""
-        read = self._column(self.value_serde.deserialize_column, values, "read values")
+        is none; raises what the serde does."""
+        read = self._deserialize_column(self.value_serde, values, "values")
         return read, np.full(len(values), NO_TIMESTAMP, np.int64)
 
-    def _column(
-        self, convert: Callable[[str, Sequence[Any]], list[Any]], column: Sequence[Any], what: str
-    ) -> list[Any]:
+    def _serialize_column(self, serde: Serde, column: Sequence[Any], what: str) -> list[bytes | None]:
         try:
-            return convert(self.topic, column)
+            return serde.serialize_column(self.topic, column)
+        except TypeError as error:
+            raise self.wrong_type(f"write {what}", error) from error
         except Exception as error:
-            raise self._error(what, error) from error
+            error.add_note(f"Store {self.store_name!r} cannot write {what}.")
+            raise
 
-    def _error(self, action: str, error: Exception) -> SerializationError:
-        return SerializationError(
+    def _deserialize_column(self, serde: Serde, column: Sequence[bytes | None], what: str) -> list[Any]:
+        try:
+            return serde.deserialize_column(self.topic, column)
+        except Exception as error:
+            error.add_note(f"Store {self.store_name!r} cannot read {what}.")
+            raise
+
+    def wrong_type(self, action: str, error: TypeError) -> Exception:
+        """Return the error to raise where a serde is given a value of another type: a StreamsError, as a processor may
+        be told of it. action: what failed, such as "write key 5"."""
+        return StreamsError(self._incompatible(action, error))
+
+    def _incompatible(self, action: str, error: TypeError) -> str:
+        return (
             f"Store {self.store_name!r} cannot {action} with {type(self.key_serde).__name__} for keys and "
             f"{type(self.value_serde).__name__} for values: {error} "
             "Give the store the serdes of its keys and values, or convert them before."
         )
+
+
+class BufferStateSerdes(StateSerdes):
+    """The serdes of a buffer of updates that wait."""
+
+    def wrong_type(self, action: str, error: TypeError) -> Exception:
+        """Return a ClassCastError: the task fails whatever its handlers say, as in Kafka, where nothing between a
+        buffer and its processor catches that."""
+        return ClassCastError(self._incompatible(action, error))
 
 
 class TimestampedStateSerdes(StateSerdes):
@@ -139,7 +164,7 @@ class TimestampedStateSerdes(StateSerdes):
 
     def serialize_value(self, value: Any) -> bytes | None:
         """Return a ValueAndTimestamp as bytes, None for None or one without a value; raises TypeError for anything
-        else, SerializationError."""
+        else, and what the serde raises."""
         if value is None:
             return None
         if not isinstance(value, ValueAndTimestamp):
@@ -152,7 +177,7 @@ class TimestampedStateSerdes(StateSerdes):
         return pack_timestamp(value.timestamp) + self.serialize(self.value_serde, value.value, "value")
 
     def deserialize_value(self, data: bytes | None) -> ValueAndTimestamp | None:
-        """Return the ValueAndTimestamp that `data` stands for, None for None; raises SerializationError."""
+        """Return the ValueAndTimestamp that `data` stands for, None for None; raises what the serde does."""
         if data is None:
             return None
         return ValueAndTimestamp(
@@ -160,15 +185,15 @@ class TimestampedStateSerdes(StateSerdes):
         )
 
     def serialize_values(self, values: Sequence[Any], timestamps: Int64Array) -> list[bytes | None]:
-        """Return each of `values` behind its timestamp (ms) as bytes, None for None; raises SerializationError."""
+        """Return each of `values` behind its timestamp (ms) as bytes, None for None; raises what the serde does."""
         return join_timestamps(timestamps, super().serialize_values(values, timestamps))
 
     def deserialize_values(self, values: list[bytes | None]) -> tuple[list[Any], Int64Array]:
         """Return the values and timestamps (ms) that `values` stand for, None and NO_TIMESTAMP for None; raises
-        SerializationError."""
+        and what the serde raises."""
         present = [value for value in values if value is not None] if None in values else values
         plain, timestamps = split_timestamps(cast("list[bytes]", present))
-        read = self._column(self.value_serde.deserialize_column, plain, "read values")
+        read = self._deserialize_column(self.value_serde, plain, "values")
         if len(present) == len(values):
             return read, timestamps
         there = np.fromiter((value is not None for value in values), np.bool_, len(values))
@@ -185,14 +210,14 @@ class HeadersStateSerdes(TimestampedStateSerdes):
 
     def serialize_value(self, value: Any) -> bytes | None:
         """Return a ValueTimestampHeaders as bytes, None for None or one without a value; raises TypeError for anything
-        else, SerializationError."""
+        else, and what the serde raises."""
         data = super().serialize_value(value)
         if data is None:
             return None
         return pack_headers(value.headers if isinstance(value, ValueTimestampHeaders) else ()) + data
 
     def deserialize_value(self, data: bytes | None) -> ValueTimestampHeaders | None:
-        """Return the ValueTimestampHeaders that `data` stands for, None for None; raises SerializationError."""
+        """Return the ValueTimestampHeaders that `data` stands for, None for None; raises what the serde does."""
         if data is None:
             return None
         headers, at = unpack_headers(data)
@@ -200,12 +225,12 @@ class HeadersStateSerdes(TimestampedStateSerdes):
         return None if plain is None else ValueTimestampHeaders(plain.value, plain.timestamp, headers)
 
     def serialize_values(self, values: Sequence[Any], timestamps: Int64Array) -> list[bytes | None]:
-        """Return each of `values` with its timestamp (ms) and no headers as bytes; raises SerializationError."""
+        """Return each of `values` with its timestamp (ms) and no headers as bytes; raises what the serde does."""
         return _without_any_headers(super().serialize_values(values, timestamps))
 
     def deserialize_values(self, values: list[bytes | None]) -> tuple[list[Any], Int64Array]:
         """Return the values and timestamps (ms) that `values` stand for, without headers; raises
-        SerializationError."""
+        and what the serde raises."""
         return super().deserialize_values([None if value is None else without_headers(value) for value in values])
 
 
@@ -215,20 +240,20 @@ class AggregationStateSerdes(StateSerdes):
     with_headers = True
 
     def serialize_value(self, value: Any) -> bytes | None:
-        """Return `value` without headers as bytes, None for None; raises SerializationError."""
+        """Return `value` without headers as bytes, None for None; raises what the serde does."""
         data = super().serialize_value(value)
         return None if data is None else NO_HEADERS + data
 
     def deserialize_value(self, data: bytes | None) -> Any:
-        """Return the value that `data` stands for, None for None; raises SerializationError."""
+        """Return the value that `data` stands for, None for None; raises what the serde does."""
         return None if data is None else super().deserialize_value(without_headers(data))
 
     def serialize_values(self, values: Sequence[Any], timestamps: Int64Array) -> list[bytes | None]:
-        """Return each of `values` without headers as bytes; raises SerializationError."""
+        """Return each of `values` without headers as bytes; raises what the serde does."""
         return _without_any_headers(super().serialize_values(values, timestamps))
 
     def deserialize_values(self, values: list[bytes | None]) -> tuple[list[Any], Int64Array]:
-        """Return the values that `values` stand for, without headers, and no timestamps; raises SerializationError."""
+        """Return the values that `values` stand for, without headers, and no timestamps; raises what the serde does."""
         return super().deserialize_values([None if value is None else without_headers(value) for value in values])
 
 
@@ -237,7 +262,7 @@ class AggregationWithHeadersStateSerdes(AggregationStateSerdes):
 
     def serialize_value(self, value: Any) -> bytes | None:
         """Return an AggregationWithHeaders as bytes, None for None or one without an aggregate; raises TypeError for
-        anything else, SerializationError."""
+        anything else, and what the serde raises."""
         if value is None:
             return None
         if not isinstance(value, AggregationWithHeaders):
@@ -250,7 +275,7 @@ class AggregationWithHeadersStateSerdes(AggregationStateSerdes):
         return pack_headers(value.headers) + self.serialize(self.value_serde, value.aggregation, "value")
 
     def deserialize_value(self, data: bytes | None) -> AggregationWithHeaders | None:
-        """Return the AggregationWithHeaders that `data` stands for, None for None; raises SerializationError."""
+        """Return the AggregationWithHeaders that `data` stands for, None for None; raises what the serde does."""
         if data is None:
             return None
         return AggregationWithHeaders(super().deserialize_value(data), unpack_headers(data)[0])

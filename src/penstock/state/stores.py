@@ -42,7 +42,7 @@ class Stores:
     @staticmethod
     def persistent_timestamped_key_value_store_with_headers(name: str) -> KeyValueBytesStoreSupplier:
         """Return the supplier of a store whose base is on disk, for values with timestamps and headers."""
-        return KeyValueBytesStoreSupplier(_checked(name), in_memory=False)
+        return KeyValueBytesStoreSupplier(_checked(name), in_memory=False, keeps_headers=True)
 
     @staticmethod
     def lru_map(name: str, max_cache_size: int) -> LruMapBytesStoreSupplier:
@@ -136,7 +136,8 @@ class Stores:
         name: str, retention_period_ms: int, window_size_ms: int, retain_duplicates: bool
     ) -> WindowBytesStoreSupplier:
         """As `persistent_window_store`, for values with timestamps and headers."""
-        return _window_supplier(name, retention_period_ms, window_size_ms, retain_duplicates, in_memory=False)
+        plain = _window_supplier(name, retention_period_ms, window_size_ms, retain_duplicates, in_memory=False)
+        return replace(plain, keeps_headers=True)
 
     @staticmethod
     def window_store_builder(
@@ -177,7 +178,7 @@ class Stores:
     @staticmethod
     def persistent_session_store_with_headers(name: str, retention_period_ms: int) -> SessionBytesStoreSupplier:
         """As `persistent_session_store`, for aggregates with headers."""
-        return _session_supplier(name, retention_period_ms, in_memory=False)
+        return replace(_session_supplier(name, retention_period_ms, in_memory=False), keeps_headers=True)
 
     @staticmethod
     def session_store_with_headers_builder(

@@ -36,12 +36,14 @@ class StoreSupplier(Protocol):
 class KeyValueBytesStoreSupplier:
     """A store of keys and values (Kafka class: KeyValueBytesStoreSupplier).
 
-    keeps_timestamps: where its values have timestamps, whether they are kept; without, they read as -1.
+    keeps_timestamps: where its values have timestamps, whether they are kept; without, they read as -1. keeps_headers:
+    whether a table that is kept in it has headers; None for what `dsl.store.format` says, where the base is on disk.
     """
 
     name: str
     in_memory: bool | None
     keeps_timestamps: bool = True
+    keeps_headers: bool | None = False
 
     @property
     def kind(self) -> str:
@@ -79,7 +81,8 @@ class WindowBytesStoreSupplier:
 
     retention_ms: how long a window is kept, counted from its start. window_size_ms: how long a window is.
     retain_duplicates: keep every value that is put for a window, not the last. time_ordered: keep an index by time, for
-    stores that are mostly read by time, and have reads of several keys in the order of time.
+    stores that are mostly read by time, and have reads of several keys in the order of time. keeps_headers: as of a
+    store of keys and values.
     """
 
     name: str
@@ -88,6 +91,7 @@ class WindowBytesStoreSupplier:
     retain_duplicates: bool
     in_memory: bool | None
     time_ordered: bool = False
+    keeps_headers: bool | None = False
 
     @property
     def kind(self) -> str:
@@ -113,13 +117,14 @@ class WindowBytesStoreSupplier:
 class SessionBytesStoreSupplier:
     """A store of sessions, each known by key, start and end (Kafka class: SessionBytesStoreSupplier).
 
-    retention_ms: how long a session is kept, counted from its end. time_ordered: as of a window store.
+    retention_ms: how long a session is kept, counted from its end. time_ordered, keeps_headers: as of a window store.
     """
 
     name: str
     retention_ms: int
     in_memory: bool | None
     time_ordered: bool = False
+    keeps_headers: bool | None = False
 
     @property
     def kind(self) -> str:

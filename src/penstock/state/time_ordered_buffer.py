@@ -134,7 +134,7 @@ class TimeOrderedChangeBuffer(MeteredStore):
 
     def serialize_change(self, key: Any, change: Change) -> tuple[bytes, bytes | None, bytes | None]:
         """Return key, new value and old value as bytes, for `put_serialized`; raises TypeError for a None key,
-        SerializationError."""
+        and what the serde raises."""
         serialize = self._serdes.serialize_value
         return self._serialize_key(key), serialize(change.new_value), serialize(change.old_value)
 
@@ -142,7 +142,7 @@ class TimeOrderedChangeBuffer(MeteredStore):
         self, keys: Sequence[Any], changes: Sequence[Change]
     ) -> tuple[list[bytes], list[bytes | None], list[bytes | None]]:
         """Return keys, new values and old values as bytes, for `put_serialized`; raises TypeError for a None key,
-        SerializationError."""
+        and what the serde raises."""
         self._check_open()
         serialized = self._serdes.serialize_keys(keys)
         if None in serialized:

@@ -127,7 +127,7 @@ class MeteredWindowStore(MeteredStore):
     # ---------- what processors call: columns
 
     def serialize_keys(self, keys: Sequence[Any]) -> list[bytes | None]:
-        """Return each of `keys` (without window) as bytes, None for None; raises SerializationError."""
+        """Return each of `keys` (without window) as bytes, None for None; raises what the serde does."""
         return self._serdes.serialize_keys(keys)
 
     def entry_keys(self, keys: Sequence[bytes], window_starts: Int64Array) -> list[bytes]:
@@ -136,7 +136,7 @@ class MeteredWindowStore(MeteredStore):
         return window_keys(keys, window_starts, self._interval)
 
     def deserialize_keys(self, keys: list[bytes]) -> list[Any]:
-        """Return the Windowed that each of `keys`, entry keys, stands for; raises SerializationError."""
+        """Return the Windowed that each of `keys`, entry keys, stands for; raises what the serde does."""
         plain = self._serdes.deserialize_keys([key[SEGMENT_SIZE:-WINDOW_SUFFIX_SIZE] for key in keys])
         starts = [key[-WINDOW_SUFFIX_SIZE:-SEQUENCE_SIZE] for key in keys]
         windows = {start: self._window(int.from_bytes(start, "big")) for start in set(starts)}  # mostly few

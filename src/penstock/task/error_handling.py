@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from penstock.errors import SerializationError, StreamsError
+from penstock.errors import ClassCastError, StreamsError
 from penstock.exception_handlers import (
     DEAD_LETTER_QUEUE_TOPIC,
     DefaultProductionExceptionHandler,
@@ -50,18 +50,6 @@ class ProcessingError(Exception):
         self.node = node
         self.error = error
         self.message = message
-
-
-class WrongTypeError(StreamsError):
-    """A processor was given another type than the serdes of its store write (Kafka: a ClassCastException)."""
-
-    def __init__(self, node: str, error: SerializationError) -> None:
-        """Name the node and keep the words of the store."""
-        super().__init__(
-            f"ClassCastException invoking processor: {node}. Do the Processor's input types match the deserialized "
-            "types? Check the Serde setup and change the default Serdes in StreamConfig or provide correct Serdes via "
-            f"method parameters. {error}"
-        )
 
 
 def user_line(error: BaseException) -> str | None:
@@ -173,11 +161,16 @@ class ErrorHandling:
     ) -> None:
         """Handle that the processor `node` failed on `record`, or in a punctuator (None): return if the task is to go
         on without it; raises ProcessingError if it is to fail, or the handler does. `send` takes the records for the
-        dead letter queue, if they are not to be sent at once."""
-        if isinstance(error, SerializationError) and isinstance(error.__cause__, TypeError):
-            wrong = WrongTypeError(node, error)  # handlers are not asked, as in Kafka
-            wrong.__cause__ = error.__cause__
-            raise ProcessingError(node, wrong) from wrong
+        dead letter queue, if they are not to be sent at once.
+
+        For a ClassCastError raises StreamsError without asking: as in Kafka, the node above is asked about that.
+        """
+        if isinstance(error, ClassCastError):
+            raise StreamsError(
+                f"ClassCastException invoking processor: {node}. Do the Processor's input types match the deserialized "
+                "types? Check the Serde setup and change the default Serdes in StreamConfig or provide correct Serdes "
+                f"via method parameters. {error}"
+            ) from error
         if self._processing is None:
             raise ProcessingError(node, error) from error
         try:

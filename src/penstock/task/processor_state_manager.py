@@ -14,7 +14,7 @@ from penstock.state.build import build_store
 from penstock.state.cache import RecordCache
 from penstock.state.change_logging import ChangeLog
 from penstock.state.spilled import SpilledChanges
-from penstock.task.error_handling import ProcessingError, WrongTypeError
+from penstock.task.error_handling import ProcessingError
 
 
 class ProcessorStateManager:
@@ -60,14 +60,14 @@ class ProcessorStateManager:
 
     def flush_caches(self) -> None:
         """Flush the cache of every store in the order of the stores; raises ProcessorStateError naming the store if
-        what follows from it fails."""
+        what follows from it fails, and StreamsError about which no node was asked as it is."""
         for name, store in self.stores.items():
             try:
                 store.flush()
+            except StreamsError:
+                raise
             except Exception as error:
                 failed = error.error if isinstance(error, ProcessingError) else error
-                if isinstance(failed, WrongTypeError):
-                    raise StreamsError(str(failed)) from failed.__cause__
                 raise ProcessorStateError(f"{self._log_prefix}Failed to flush cache of store {name}") from failed
 
     def evict(self) -> None:

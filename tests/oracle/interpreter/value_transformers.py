@@ -29,14 +29,15 @@ class RunningCount(ValueTransformerWithKey):
         self._store_name = store_name
 
     def init(self, context: ValueTransformerContext) -> None:
-        """Get the store."""
+        """Keep the context."""
         super().init(context)
-        self._store = context.get_state_store(self._store_name)
+        self._context = context
 
     def transform(self, key: Any, value: Any) -> Any:
         """Return the value with the count."""
-        count = number(plain(self._store.get(key))) + 1
-        self._store.put(key, count)
+        store = self._context.get_state_store(self._store_name)
+        count = number(plain(store.get(key))) + 1
+        store.put(key, count)
         return f"{text(value)}#{count}"
 
 

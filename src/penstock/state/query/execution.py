@@ -43,8 +43,8 @@ class AnsweringStateStore(Protocol):
 
 
 def run_query(store: Any, query: Query) -> QueryResult:
-    """Return what `store` answers to `query`; raises SerializationError where a key cannot be written, and
-    UnsupportedOperationError for queries that Kafka refuses so."""
+    """Return what `store` answers to `query`; raises what a serde does where a key cannot be written, StreamsError for
+    a key of another type, and UnsupportedOperationError for queries that Kafka refuses so."""
     try:
         match store:
             case MeteredKeyValueStore():
@@ -62,6 +62,8 @@ def run_query(store: Any, query: Query) -> QueryResult:
     except (SerializationError, UnsupportedOperationError):
         raise
     except StreamsError as error:
+        if isinstance(error.__cause__, TypeError):  # a key of another type
+            raise
         return QueryResult.for_failure(
             FailureReason.STORE_EXCEPTION, f"{type(store).__name__} failed to handle query {query}: {error}"
         )

@@ -98,7 +98,7 @@ class CheckpointQueries:
 
         Raises:
             UnknownStateStoreError: the topology has no store of that name.
-            SerializationError: a key of the query cannot be written with the serde of the store.
+            StreamsError: a key of the query is of another type than the serde of the store writes.
             UnsupportedOperationError: Kafka refuses such a query of such a store.
         """
         self._check_known(request.store_name)
@@ -169,7 +169,7 @@ class CheckpointQueries:
         Raises:
             UnknownStateStoreError: the topology has no store of that name.
             StateStoreNotAvailableError: there is no checkpoint.
-            SerializationError: the key cannot be written.
+            StreamsError: the key cannot be written.
         """
         self._check_known(store_name)
         host = HostInfo.build_from_endpoint(self._config["application.server"])
