@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.processor.api import BatchProcessor
+from penstock.processor.suppress import TableSuppress
 from penstock.task.error_handling import ErrorHandling
 from penstock.task.processor_topology import ProcessorNode, ProcessorTopology, SinkNode, SourceNode
 from penstock.task.record_sender import DeadLetterSink
@@ -38,8 +39,8 @@ def column_nodes(topology: ProcessorTopology, errors: ErrorHandling) -> frozense
 
     What a bounded store drops depends on every single read, so its nodes work record by record. Where the task may go
     on after an error they are those in which only a user's function can fail, which concerns one
-    row: no stores, and no sinks below, whose errors are their parent's. A handler of a user's own is asked in the order
-    of the records, so nothing works on columns then.
+    row: no stores, and no sinks or suppress() below, whose errors may be their parent's. A handler of a user's own is
+    asked in the order of the records, so nothing works on columns then.
     """
     if errors.ask_in_order:
         return frozenset()
@@ -48,7 +49,14 @@ def column_nodes(topology: ProcessorTopology, errors: ErrorHandling) -> frozense
         for node in topology.processors
         if isinstance(node.processor, BatchProcessor)
         and topology.bounded_stores.isdisjoint(node.stores)
-        and not (errors.may_resume and (node.stores or any(isinstance(child, SinkNode) for child in node.children)))
+        and not (errors.may_resume and (node.stores or any(map(_fails_its_parent, node.children))))
+    )
+
+
+def _fails_its_parent(child: Child) -> bool:
+    """Return whether errors of `child` may be those of the node above it."""
+    return isinstance(child, SinkNode) or (
+        isinstance(child, ProcessorNode) and isinstance(child.processor, TableSuppress)
     )
 
 

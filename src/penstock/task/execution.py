@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from penstock.errors import StreamsError
+from penstock.errors import ClassCastError, StreamsError
 from penstock.exception_handlers import ProducerRecord
 from penstock.processor.api import BatchProcessor, PunctuationType, SerializedBatchProcessor
 from penstock.record import NO_METADATA, Int64Array, Record, RecordBatch, RecordMetadata, TopicPartition
@@ -220,10 +220,10 @@ class Execution:
         for node in plan.nodes:
             parts = flow.waiting.pop(node.name, None)
             if parts is not None:
-                self._run_node(flow, node, _merged(parts), entering.partition)
+                self._run_node(plan.entry, flow, node, _merged(parts), entering.partition)
         self._leave(plan, flow, entering)
 
-    def _run_node(self, flow: _Flow, node: ProcessorNode, part: Part, partition: TopicPartition) -> None:
+    def _run_node(self, entry: Entry, flow: _Flow, node: ProcessorNode, part: Part, partition: TopicPartition) -> None:
         processor = node.processor
         batch, positions = part.batch, part.positions
         if not isinstance(processor, BatchProcessor) or not len(batch):
@@ -240,6 +240,8 @@ class Execution:
             raise
         except Exception as error:
             self._task.metadata = RecordMetadata(partition.topic, partition.partition, int(batch.offsets[0]))
+            if isinstance(error.__cause__, ClassCastError):
+                _raise_above(part.parent, entry, error)
             raise ProcessingError(node.name, error) from error
         self._most_rows = max(self._most_rows, len(result))
         if positions is not None and origin is not None:
@@ -287,7 +289,7 @@ class Execution:
         children[self._dead_letters.name] = self._dead_letters
         leaving = [(children[name], part) for name, parts in flow.waiting.items() for part in parts if len(part.batch)]
         if plan.islands:
-            self._enter_islands(leaving, flow.scale, entering)
+            self._enter_islands(plan.entry, leaving, flow.scale, entering)
             return
         highest = max(
             (int(part.positions[-1]) + 1 if part.positions is not None else len(part.batch) for _, part in leaving),
@@ -301,9 +303,9 @@ class Execution:
                 try:
                     child.process_columns(part.batch, sequence + first)
                 except Exception as error:
-                    _raise_at_sink(part.parent, error)
+                    _raise_above(part.parent, plan.entry, error)
 
-    def _enter_islands(self, leaving: list[tuple[Child, Part]], scale: int, entering: Input) -> None:
+    def _enter_islands(self, entry: Entry, leaving: list[tuple[Child, Part]], scale: int, entering: Input) -> None:
         """Hand the rows over one by one in the order of their positions; between two input rows stream time moves and
         punctuations are made."""
         task = self._task
@@ -331,7 +333,7 @@ class Execution:
             child, (parent, batch, _) = leaving[edge]
             task.metadata = RecordMetadata(topic, partition, offsets[edge][row])
             record = Record(batch.keys[row], batch.values[row], timestamps[edge][row], batch.headers_at(row))
-            _enter(child, parent, record)
+            _enter(child, parent, entry, record)
         self._pass_time(entering.stream_times, before, len(entering.batch))
 
     def _pass_time(self, stream_times: Int64Array | None, start: int, stop: int) -> None:
@@ -371,7 +373,7 @@ class Execution:
                 task.stream_time = time
             record = Record(key, value, timestamp, header)
             for child in entry.children:
-                _enter(child, entry, record)
+                _enter(child, entry, entry, record)
             if time is not None:
                 due = task.schedules.next_time(_STREAM_TIME)
                 if due is not None and due <= time:
@@ -382,20 +384,20 @@ def _source_of(context: RecordContext) -> tuple[str | None, int]:
     return (context[2] or NO_METADATA)[:2]
 
 
-def _enter(child: Child, parent: Entry, record: Record[Any, Any]) -> None:
+def _enter(child: Child, parent: Entry, entry: Entry, record: Record[Any, Any]) -> None:
     """Hand one record from the columns to a node outside them."""
     try:
         child.process(record)
     except ProcessingError:
         raise
     except Exception as error:
-        _raise_at_sink(parent, error)
+        _raise_above(parent, entry, error)
 
 
-def _raise_at_sink(parent: Entry, error: Exception) -> NoReturn:
-    """Raise the error of a sink as it leaves: it is its parent's, as in Kafka; below a source one of ours goes out as
-    it is."""
-    if isinstance(parent, SourceNode) and isinstance(error, StreamsError):
+def _raise_above(parent: Entry, entry: Entry, error: Exception) -> NoReturn:
+    """Raise the error of a sink, or a StreamsError of a node that asked nobody, as it leaves: it is its parent's, as in
+    Kafka; below the entry, a source or a node whose store is flushed, one of ours goes out as it is."""
+    if parent is entry and isinstance(error, StreamsError):
         raise error
     raise ProcessingError(parent.name, error) from error
 
