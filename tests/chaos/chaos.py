@@ -8,6 +8,7 @@ import json
 import random
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -52,14 +53,15 @@ class Broker(Protocol):
 class Chaos:
     """An application, its topics and what happens to it; a context manager that leaves no process behind.
 
-    history: what happened, with the seconds since the begin. rows: all input so far. partitions: of each topic of the
-    input; they grow.
+    history: what happened, with the seconds since the begin; it is printed as it comes. deeds: how many of each kind.
+    rows: all input so far. partitions: of each topic of the input; they grow.
     """
 
     def __init__(self, seed: int, broker: Broker, runner: SparkRunner, name: str, directory: Path, master: str) -> None:
         """Make the topics and write the first input; nothing is started yet. name: application.id, and what its topics
         begin with."""
         self.name, self.rows, self.history = name, records.first_round(seed), list[str]()
+        self.deeds = Counter[str]()
         self.partitions = dict.fromkeys(program.INPUTS, _PARTITIONS)
         self._seed, self._broker, self._runner = seed, broker, runner
         self._draw = random.Random(seed)
@@ -109,6 +111,7 @@ class Chaos:
             self._next_round()
             self._wait_for_epoch()
             self._note(deed)
+            self.deeds[deed] += 1
             self._do(deed)
         self._next_round()
         self._come_to_end()
@@ -247,6 +250,7 @@ class Chaos:
 
     def _note(self, what: str) -> None:
         self.history.append(f"{time.monotonic() - self._begun:.1f} {what}")
+        print(self.history[-1], flush=True)
 
     def _story(self, what: str) -> str:
         """Return what went wrong, with what is needed to find out why."""
