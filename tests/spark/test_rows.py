@@ -147,6 +147,9 @@ def test_of_any_other_report_the_lines_that_help_are_kept() -> None:
     )
     assert readable(text) == "ValueError: the cause"
     assert readable("Something\n\tat java.lang.B") == "Something"
+    lost = readable("Broken pipe\n=== Streaming Query ===\nIdentifier: x")
+    assert "a Python process of it has ended" in lost
+    assert "Identifier" not in lost
 
 
 def test_prints_are_kept_up_to_a_bound() -> None:

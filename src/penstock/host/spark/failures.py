@@ -23,6 +23,8 @@ from penstock.errors import StreamsError
 _MARK = re.compile(r"\[penstock-failure:([A-Za-z0-9+/=]+)\]")
 _OWN_CODE = str(Path(__file__).parents[2])
 _LINES = 12
+_LOST_PROCESS = ("Broken pipe", "Connection reset")
+"""What Spark reports, and no more, where the process that plans its epochs is gone."""
 
 
 class QueryFailedError(Exception):
@@ -87,7 +89,8 @@ def failure_in(text: str) -> tuple[StreamsError, str] | None:
 
 
 def readable(text: str) -> str:
-    """Return the lines of a text of Spark that help: the last Python exception in it, else its first lines."""
+    """Return the lines of a text of Spark that help: the last Python exception in it, else its first lines; or what it
+    means that a process was lost."""
     lines = [
         line for line in text.strip().splitlines() if line.strip() and not line.lstrip().startswith(("at ", "... "))
     ]
@@ -96,6 +99,11 @@ def readable(text: str) -> str:
         for line in lines
         if re.match(r"^[\w.]+(Error|Exception|Interrupt): ", line) and not line.startswith(("org.", "java."))
     ]
+    if not errors and lines and lines[0].startswith(_LOST_PROCESS):
+        return (
+            f"a Python process of it has ended: it was killed, or is out of memory ({lines[0]}). Start the application "
+            "again; it goes on from its last committed epoch."
+        )
     return "\n".join(errors[-1:] or lines[:_LINES])
 
 
