@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import queue
+import random
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from penstock.errors import ConfigError
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.checkpoints.files import Files
 
 
@@ -127,6 +133,101 @@ def test_readers_find_a_file_while_it_is_replaced(files: Files) -> None:
     reader.join()
     assert files.read("generation") == b"29"
     assert not missing
+
+
+class _Interleaved:
+    """Runs functions in threads of which one goes on at a time, from one step to the next, in an order by seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._turns: dict[int, threading.Semaphore] = {}
+        self._stopped: queue.Queue[int | None] = queue.Queue()
+        self.errors: list[BaseException] = []
+
+    def step(self) -> None:
+        """Wait for the next turn; a thread that is none of the functions' goes on."""
+        turn = self._turns.get(threading.get_ident())
+        if turn is not None:
+            self._stopped.put(threading.get_ident())
+            assert turn.acquire(timeout=60)
+
+    def run(self, *functions: Callable[[], object]) -> None:
+        """Return when all have returned."""
+        for function in functions:
+            threading.Thread(target=self._run, args=(function,), daemon=True).start()
+        waiting = [each for _ in functions if (each := self._stopped.get(timeout=60)) is not None]
+        while waiting:
+            chosen = waiting.pop(self._random.randrange(len(waiting)))
+            self._turns[chosen].release()
+            stopped = self._stopped.get(timeout=60)
+            waiting += [] if stopped is None else [stopped]
+
+    def _run(self, function: Callable[[], object]) -> None:
+        self._turns[threading.get_ident()] = threading.Semaphore(0)
+        try:
+            self.step()
+            function()
+        except BaseException as error:
+            self.errors.append(error)
+        del self._turns[threading.get_ident()]
+        self._stopped.put(None)
+
+
+class _HdfsLike(MemoryFileSystem):
+    """A file system on which a file cannot be moved to where one is."""
+
+    protocol = "hdfslike"
+    store: ClassVar[dict[str, Any]] = {}
+    pseudo_dirs: ClassVar[list[str]] = [""]
+    interleaved: ClassVar[_Interleaved] = _Interleaved(0)
+
+    def info(self, path: str, **options: Any) -> Any:
+        self.interleaved.step()
+        return super().info(path, **options)
+
+    def mv(self, path1: str, path2: str, **options: Any) -> None:
+        self.interleaved.step()
+        if path2 in self.store:
+            raise FileExistsError(path2)
+        self.store[path2] = self.store.pop(path1)
+
+    def rm(self, path: str, **options: Any) -> None:
+        self.interleaved.step()
+        if self.store.pop(path, None) is None:
+            raise FileNotFoundError(path)
+
+
+class _ReplacingHdfsLike(_HdfsLike):
+    """One on which a file is deleted first where one is moved to, as pyarrow does on HDFS."""
+
+    protocol = "replacinghdfslike"
+
+    def mv(self, path1: str, path2: str, **options: Any) -> None:
+        try:
+            super().mv(path1, path2)
+        except FileExistsError:
+            self.rm(path2)
+            super().mv(path1, path2)
+
+
+@pytest.mark.parametrize("kind", [_HdfsLike, _ReplacingHdfsLike])
+def test_attempts_that_write_one_segment_at_once_do_not_disturb_one_another(kind: type[_HdfsLike]) -> None:
+    fsspec.register_implementation(kind.protocol, kind, clobber=True)
+    uri = f"fsspec+{kind.protocol}:///checkpoint"
+    Checkpoint(uri).write_segment("0_0", "other", b"", lambda: None)
+    for seed in range(100):
+        segment = f"segment-{seed}"
+        _HdfsLike.interleaved = interleaved = _Interleaved(seed)
+
+        def attempt(segment: str = segment) -> None:
+            Checkpoint(uri).write_segment("0_0", segment, b"content", lambda: None)
+            if kind is _HdfsLike:
+                assert Checkpoint(uri).read_segment("0_0", segment) == b"content"
+
+        interleaved.run(attempt, attempt, attempt)
+        assert not interleaved.errors, f"seed {seed}: {interleaved.errors}"
+        assert Checkpoint(uri).read_segment("0_0", segment) == b"content"
+        assert not [name for name, _ in Checkpoint(uri).list_segments("0_0") if name[0] == "."]
 
 
 @pytest.mark.parametrize(

@@ -352,8 +352,9 @@ class Checkpoint:
         return self._files.read_range(_segment_path(task, segment), offset, length)
 
     def write_segment(self, task: str, segment: str, data: bytes, before_rename: Callable[[], None]) -> None:
-        """Write a segment; harmless when it is there already, since equal ids mean equal bytes."""
-        self._files.write(_segment_path(task, segment), data, before_rename)
+        """Write a segment; harmless when it is there already or written by others at the same moment, since equal ids
+        mean equal bytes."""
+        self._files.write_once(_segment_path(task, segment), data, before_rename)
 
     def whole_segment(self, task: str, segment: str) -> bytes:
         """Return the bytes of a segment; raises FileNotFoundError if it is not there."""

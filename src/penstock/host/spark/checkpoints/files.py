@@ -5,6 +5,9 @@ How a file is written depends on what the file system can do:
 - on object stores (S3, GCS, Azure): in one request, which counts when it ends; there are no directories;
 - anywhere else (HDFS, file systems by fsspec or of a user's own): under a temporary name, then renamed; a file that is
   there already is renamed over in two steps, with the new one beside it in between, where readers find it.
+
+A file whose name tells its content may be written by several processes at one moment (`write_once`): attempts of one
+task, of which one is late. One that is replaced has one writer at a time.
 """
 
 from __future__ import annotations
@@ -19,6 +22,9 @@ from urllib.parse import urlsplit
 from pyarrow import fs
 
 from penstock.errors import ConfigError
+
+_MOVES = 5
+"""How often a file is moved to its place before a failure is one."""
 
 _OBJECT_STORES = frozenset({"s3", "gcs", "abfs"})
 _HADOOP_SCHEMES = {
@@ -142,6 +148,33 @@ class Files:
         if self._is_object_store:
             self._write_whole(target, data)
             return
+        temporary = self._write_beside(target, data, before_rename)
+        if self._is_local or self._files.get_file_info(target).type == fs.FileType.NotFound:
+            self._files.move(temporary, target)
+        else:
+            self._replace(temporary, target)
+
+    def write_once(self, path: str, data: bytes, before_rename: Callable[[], None] | None = None) -> None:
+        """Write a file that has the same content whoever writes it, as any number of processes may at one moment; once
+        it is there it stays. before_rename: as for `write`."""
+        if self._is_local or self._is_object_store:
+            self.write(path, data, before_rename)
+            return
+        target = self._path(path)
+        temporary = self._write_beside(target, data, before_rename)
+        for attempt in range(1, _MOVES + 1):
+            if self._files.get_file_info(target).size == len(data):  # None where there is none
+                self._delete(temporary)
+                return
+            try:
+                self._files.move(temporary, target)
+                return
+            except OSError:  # another process was faster, or is just about to be
+                if attempt == _MOVES:
+                    raise
+
+    def _write_beside(self, target: str, data: bytes, before_rename: Callable[[], None] | None) -> str:
+        """Write a temporary file in the directory of `target`; return its path."""
         directory, _, _ = target.rpartition("/")
         if directory not in self._made:
             self._make(directory)
@@ -153,10 +186,7 @@ class Files:
             self._write_whole(temporary, data)
         if before_rename is not None:
             before_rename()
-        if self._is_local or self._files.get_file_info(target).type == fs.FileType.NotFound:
-            self._files.move(temporary, target)
-        else:
-            self._replace(temporary, target)
+        return temporary
 
     def delete(self, path: str) -> None:
         """Delete a file if it is there."""
