@@ -65,16 +65,11 @@ def prepare(
     control_directory: str,
     clock: Clock | None = None,
 ) -> Prepared:
-    """Check everything that can be checked before the query starts, and return what it needs.
+    """Check everything that can be checked before the query of `built` starts, and return what it needs.
 
-    Args:
-        built: the topology.
-        config: the application's configuration.
-        checkpoint: where it is to go on, or to begin.
-        admin: a client of its brokers.
-        parallelism: Spark partitions of a level, for a new checkpoint.
-        control_directory: a local directory that driver and source process share.
-        clock: by which epochs are planned; None for that of the machine.
+    checkpoint: where it is to go on, or to begin. admin: a client of its brokers. parallelism: Spark partitions of a
+    level, for a new checkpoint. control_directory: a local one that driver and source process share. clock: by which
+    epochs are planned; None for that of the machine.
 
     Raises:
         MissingSourceTopicError, TopologyError: see `place`.
