@@ -136,6 +136,7 @@ def package_of(name: str) -> str:
 
 
 def summary(found: list[Entry]) -> str:
+    """Return how many classes and methods are there, and how many are left out."""
     present = sum(len(entry.present) for entry in found)
     methods = sum(len(entry.left_out) for entry in found if entry.offered is not None)
     classes = sum(entry.offered is None for entry in found)
@@ -144,6 +145,7 @@ def summary(found: list[Entry]) -> str:
 
 
 def row(entry: Entry) -> str:
+    """Return the row of the table for one class of Kafka's."""
     name = entry.name.removeprefix(f"{package_of(entry.name)}.")
     offered = "" if entry.offered is None else f"`{entry.offered}`".replace("|", "\\|")
     if entry.present:
@@ -158,6 +160,7 @@ def row(entry: Entry) -> str:
 
 
 def main() -> int:
+    """Write the page, or with `--check` compare it; return the exit code."""
     try:
         written = page()
     except CoverageError as error:

@@ -1,3 +1,5 @@
+"""Keys, their defaults and environment variables, and what values cannot be."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Records and batches: what they hold, cut, taken and put together."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""The bytes of serdes, as Kafka's serializers write them."""
+
 from __future__ import annotations
 
 import math

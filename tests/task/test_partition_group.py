@@ -1,3 +1,5 @@
+"""The order in which a task takes the records of its partitions, and when it waits."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""What a task has sent, by topic and partition."""
+
 from __future__ import annotations
 
 import numpy as np
