@@ -39,10 +39,9 @@ def read_trace(directory: Path) -> list[TracedTask]:
     """Return the tasks of a trace by lane; raises StreamsError where `directory` has none."""
     found = []
     for folder in directory.iterdir() if directory.is_dir() else ():
-        subtopology, _, partition = folder.name.partition("_")
         commits = {path.name: path for path in folder.iterdir() if path.name != LANE_FILE}
         lane = int((folder / LANE_FILE).read_text())
-        found.append(TracedTask(TaskId(int(subtopology), int(partition)), lane, commits))
+        found.append(TracedTask(TaskId.parse(folder.name), lane, commits))
     if not found:
         raise StreamsError(
             f"{directory} has no trace of an order: run the application with penstock.trace.order={directory} first."

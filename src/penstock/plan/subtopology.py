@@ -24,6 +24,12 @@ class TaskId(NamedTuple):
     def __str__(self) -> str:
         return f"{self.subtopology}_{self.partition}"
 
+    @staticmethod
+    def parse(text: str) -> TaskId:
+        """Return the id whose `str` is `text` (Kafka: TaskId.parse); raises ValueError where it is none."""
+        subtopology, _, partition = text.partition("_")
+        return TaskId(int(subtopology), int(partition))
+
 
 StreamPartitioner = Callable[[str, Any, Any, int], "set[int] | None"]
 """Called with topic, key, value and number of partitions; returns the partitions to send to, an empty set to drop, None
@@ -120,6 +126,10 @@ class SubtopologySpec:
     source_topics: tuple[str, ...] = ()
     sink_topics: tuple[str, ...] = ()
     changelogs: Mapping[str, tuple[str, Mapping[str, str]]] = field(default_factory=dict)
+
+    def sinks_of(self, topic: str) -> str:
+        """Return the names of the sinks that write to `topic`, or choose it by a function, with commas between."""
+        return ", ".join(node.name for node in self.nodes if isinstance(node, SinkSpec) and node.topic in (topic, None))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from penstock.host.spark.checkpoints.checkpoint import RemovedStore, removed_holder
 from penstock.host.spark.placement import differences
+from penstock.plan.subtopology import TaskId
 
 Shape = Mapping[str, Any]
 
@@ -127,10 +128,8 @@ def _stores(shape: Shape) -> dict[str, _Store]:
 def _partitions(shape: Shape) -> dict[str, tuple[int, ...]]:
     """Return the partitions (numbers of tasks) of each sub-topology."""
     found: dict[str, list[int]] = {}
-    for level in shape["tasks of each level"]:
-        for task in level:
-            subtopology, _, partition = task.partition("_")
-            found.setdefault(subtopology, []).append(int(partition))
+    for task in (TaskId.parse(name) for level in shape["tasks of each level"] for name in level):
+        found.setdefault(str(task.subtopology), []).append(task.partition)
     return {subtopology: tuple(sorted(numbers)) for subtopology, numbers in found.items()}
 
 

@@ -106,7 +106,7 @@ def inspect(savepoint: Checkpoint) -> SavepointDescription:
     """Return what a savepoint holds; raises StreamsError where there is none, or one that is not whole."""
     described, metadata, manifest = _opened(savepoint)
     stores = [
-        StoreFigures(name, layout, _tasks_with(metadata, subtopology), True)
+        StoreFigures(name, layout, len(tasks_of(metadata.shape, subtopology)), True)
         for subtopology, layouts in metadata.shape["stores"].items()
         for name, layout in layouts.items()
     ]
@@ -284,12 +284,6 @@ def _opened(savepoint: Checkpoint) -> tuple[dict[str, Any], Metadata, Manifest]:
 def _copy_files(source: Checkpoint, segments: set[tuple[str, str]], target: Checkpoint) -> None:
     for task, segment in sorted(segments):
         target.write_segment(task, segment, source.whole_segment(task, segment), lambda: None)
-
-
-def _tasks_with(metadata: Metadata, subtopology: str) -> int:
-    return sum(
-        task.partition("_")[0] == subtopology for level in metadata.shape["tasks of each level"] for task in level
-    )
 
 
 # ---------- another application.id

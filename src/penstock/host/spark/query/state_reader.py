@@ -84,9 +84,9 @@ def stored_tasks(checkpoint: Checkpoint) -> StoredTasks:
     """Return which tasks `checkpoint` has; raises StateStoreNotAvailableError where none was made yet."""
     metadata = existing_metadata(checkpoint, StateStoreNotAvailableError)
     shape: Mapping[str, Any] = metadata.shape
-    tasks = tuple(_task_id(name) for level in shape["tasks of each level"] for name in level)
+    tasks = tuple(TaskId.parse(name) for level in shape["tasks of each level"] for name in level)
     groups = {
-        _task_id(name): tuple(map(_topic_partition, group.split(", ")))
+        TaskId.parse(name): tuple(map(_topic_partition, group.split(", ")))
         for name, group in shape.get("partitions of tasks", {}).items()
     }
     layouts = {int(id): stores for id, stores in shape["stores"].items()}
@@ -282,11 +282,6 @@ class _Slot:
         """Let another process use the directory."""
         with suppress(OSError):
             self._lock.close()
-
-
-def _task_id(name: str) -> TaskId:
-    subtopology, _, partition = name.rpartition("_")
-    return TaskId(int(subtopology), int(partition))
 
 
 def _topic_partition(text: str) -> TopicPartition:

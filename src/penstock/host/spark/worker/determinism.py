@@ -15,7 +15,7 @@ from typing import NamedTuple
 from penstock.errors import NonDeterministicError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, TaskEntry
 from penstock.host.spark.protocol import TaskReport
-from penstock.plan.subtopology import ProcessorSpec, SinkSpec, SubtopologySpec
+from penstock.plan.subtopology import ProcessorSpec, SubtopologySpec
 from penstock.record import Headers
 from penstock.state.segment_log import log_from_json
 from penstock.state.segments import decode
@@ -70,9 +70,8 @@ def _different_output(spec: SubtopologySpec, first: TaskResult, second: TaskResu
         pairs = zip_longest(ours.get((topic, partition), []), theirs.get((topic, partition), []))
         for number, (one, other) in enumerate(pairs):
             if one != other:
-                sinks = [node.name for node in spec.nodes if isinstance(node, SinkSpec) and node.topic in (topic, None)]
                 return (
-                    f"record {number} for topic {topic}, partition {partition} (node {', '.join(sinks)}) was "
+                    f"record {number} for topic {topic}, partition {partition} (node {spec.sinks_of(topic)}) was "
                     f"{_shown_record(one)}, then {_shown_record(other)}"
                 )
     return None

@@ -20,7 +20,7 @@ from penstock.exception_handlers import (
     Result,
 )
 from penstock.host.spark.recipe import RECIPES_AT_HAND, Recipe
-from penstock.plan.subtopology import SinkSpec, TaskId
+from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch
 from penstock.task.record_collector import RecordCollector
 from penstock.task.record_sender import RecordSender
@@ -46,7 +46,7 @@ class RefusedRecords:
         if refused.part >= len(self._lanes):
             raise ProductionFailedError(f"A dead letter cannot be written: {refused.error}") from refused.error
         task = self._recipe.placement.tasks[self._lanes[refused.part]]
-        nodes = self._nodes(task, refused.topic)
+        nodes = self._recipe.subtopologies[task.subtopology].sinks_of(refused.topic)
         record = ProducerRecord(
             refused.topic, refused.key, refused.value, refused.timestamp, refused.headers, refused.partition
         )
@@ -65,10 +65,6 @@ class RefusedRecords:
             ) from refused.error
         _log.warning("A record for topic %s of task %s is dropped: %s", refused.topic, task, refused.error)
         return self._dead_letters(task, response)
-
-    def _nodes(self, task: TaskId, topic: str) -> str:
-        nodes = self._recipe.subtopologies[task.subtopology].nodes
-        return ", ".join(node.name for node in nodes if isinstance(node, SinkSpec) and node.topic in (topic, None))
 
     def _dead_letters(self, task: TaskId, response: Response) -> list[PartitionOutput]:
         sender = RecordSender(RecordCollector(), self._recipe.topic_partitions, str(task), task.partition)
