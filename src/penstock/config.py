@@ -362,7 +362,8 @@ KEYS: Mapping[str, ConfigKey] = {
             _whole(0),
             3_600_000,
             "medium",
-            "How far apart in time (ms) an epoch that cannot read all may read topics that meet in a task; 0: any.",
+            "First step (ms) towards the one time up to which an epoch that cannot read all reads topics that meet in "
+            "a task; 0: it reads them up to any times.",
         ),
         ConfigKey(
             "penstock.held.max.bytes",
