@@ -96,12 +96,12 @@ def prepare(
     transactional, guarantee = guarantee_of(config, application_id)
     ends = admin.end_offsets(inputs, read_committed=True)
     begin = _begin(topology, placement, config, admin, ends, clock, known)
-    partitions = {**topics, **placement.source_partitions}
-    where, generation = checkpoint.uri, checkpoint.take_generation()
+    generation = checkpoint.take_generation()
     if (metadata, known) != _found(checkpoint, same_topics):
         # A program that did not know yet that it is over has committed or begun meanwhile; from now on it cannot.
         return prepare(built, config, checkpoint, admin, parallelism, control_directory, clock)
-    run = where, "", "", generation, transactional, control_directory, clock
+    partitions = {**topics, **placement.source_partitions}
+    run = checkpoint.uri, "", "", generation, transactional, control_directory, clock
     recipe = Recipe(config, topology, placement, partitions, {}, *run, topic_ids=ids)
     program = dump_program(recipe)
     if metadata is not None:
@@ -114,10 +114,15 @@ def prepare(
         metadata = lives.same_life(checkpoint, life, recipe, program)
     else:
         metadata = _new_life(checkpoint, metadata, recipe, evolution, begin, program)
+    _forget_others(checkpoint, metadata, generation)
+    return Prepared(lives.of_life(recipe, metadata), guarantee, last_manifest(checkpoint, metadata), ends)
+
+
+def _forget_others(checkpoint: Checkpoint, metadata: Metadata, generation: int) -> None:
+    """Delete what belongs to no life, or to other lives than that of `metadata`."""
     checkpoint.check_generation(generation)  # before anything is deleted that a newer driver may have made
     checkpoint.forget_other_lives(metadata)
     checkpoint.forget_unfinished_start(metadata.query_id)
-    return Prepared(lives.of_life(recipe, metadata), guarantee, last_manifest(checkpoint, metadata), ends)
 
 
 def _placed(

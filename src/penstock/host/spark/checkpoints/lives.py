@@ -133,8 +133,7 @@ def next_life(
     """Go over to a life with another shape, which takes over what the last manifest has.
 
     Args:
-        checkpoint: the checkpoint.
-        metadata: of the life that ends.
+        checkpoint, metadata: the checkpoint, and the metadata of the life that ends.
         recipe: what is to run; its identity and begin are not looked at.
         evolution: what becomes of the state.
         shape: of the program that is to run.
