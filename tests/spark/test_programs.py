@@ -7,6 +7,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -14,6 +15,7 @@ from penstock import StreamsBuilder, Topology
 from penstock.errors import StreamsError
 from penstock.host.spark.programs import StoredProgram, dump_program, load_program
 from penstock.host.spark.recipe import Recipe, dump_recipe, load_recipe
+from penstock.host.spark.user_modules import changed_modules, loaded_digests
 from penstock.plan.subtopology import SinkSpec
 from penstock.record import RecordMetadata
 from tests.spark.crashes import Crashes, KilledError
@@ -144,6 +146,23 @@ def test_equal_programs_have_equal_digests(modules: Modules, tmp_path: Path) -> 
     stored = modules.dump(tmp_path)
     modules.forget()
     assert modules.dump(tmp_path).digest == stored.digest
+
+
+class PassesForModule:
+    """As objects of cffi do, which stand in sys.modules and cannot be referred to weakly."""
+
+    __slots__ = ()
+
+    @property
+    def __class__(self) -> type:
+        return ModuleType
+
+
+def test_objects_that_pass_for_modules_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "passes_for_module", PassesForModule())
+    assert isinstance(sys.modules["passes_for_module"], ModuleType)
+    assert "passes_for_module" not in loaded_digests()
+    assert changed_modules({"passes_for_module": "digest"}) == ["passes_for_module"]
 
 
 @pytest.mark.partitions(2, 2)

@@ -16,6 +16,7 @@ from hashlib import blake2b
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
+from typing import TypeGuard
 from weakref import WeakKeyDictionary
 
 _NOT_USERS = frozenset(("__main__", "penstock", "pyspark", "py4j"))
@@ -27,7 +28,7 @@ _digests: WeakKeyDictionary[ModuleType, tuple[ModuleSpec | None, str | None]] = 
 def user_modules(modules: Iterable[object]) -> Iterator[ModuleType]:
     """Yield those of `modules` that are the user's; some libraries put objects that are none into sys.modules."""
     for module in modules:
-        if isinstance(module, ModuleType) and _is_users(module):
+        if _is_module(module) and _is_users(module):
             yield module
 
 
@@ -45,7 +46,7 @@ def loaded_digests() -> dict[str, str]:
     found: dict[str, str] = {}
     loaded: list[tuple[str, object]] = list(sys.modules.items())
     for name, module in loaded:
-        digest = _digest(module) if isinstance(module, ModuleType) else None
+        digest = _digest(module) if _is_module(module) else None
         if digest is not None:
             found[name] = digest
     return found
@@ -54,6 +55,11 @@ def loaded_digests() -> dict[str, str]:
 def changed_modules(digests: Mapping[str, str]) -> list[str]:
     """Return which modules are not what they were when `loaded_digests` gave `digests`, or are not there."""
     return [name for name, digest in digests.items() if _digest_now(name) != digest]
+
+
+def _is_module(module: object) -> TypeGuard[ModuleType]:
+    """Return whether `module` is one; those of cffi, which cryptography has, pass for modules to isinstance."""
+    return issubclass(type(module), ModuleType)
 
 
 def _digest(module: ModuleType) -> str | None:
@@ -65,8 +71,8 @@ def _digest(module: ModuleType) -> str | None:
 
 
 def _digest_now(name: str) -> str | None:
-    loaded = sys.modules.get(name)
-    if loaded is not None:
+    loaded: object = sys.modules.get(name)
+    if _is_module(loaded):
         return _digest(loaded)
     spec = None
     with suppress(Exception):  # whatever a package raises that is loaded to look into it
