@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from penstock.host.spark import crashpoints
 from tests.spark.inline import InlineQuery
 
-ALL_POINTS = (*crashpoints.POINTS, *crashpoints.LIFE_POINTS)
+ALL_POINTS = (*crashpoints.POINTS, *crashpoints.LIFE_POINTS, *crashpoints.SAVEPOINT_POINTS)
 
 
 class KilledError(BaseException):

@@ -36,6 +36,19 @@ And where a driver goes over to the next life of a checkpoint, the epoch being t
     life.manifest           the first manifest is there, the metadata names the old life
     life.plan               the program is written too
     life.after              the metadata names the next life
+
+And where a savepoint is restored, or the state of a store is dropped, the epoch being that of the manifest:
+
+    restore.before          everything is checked, nothing is written
+    restore.segments        segments are copied, or divided anew
+    restore.torn_manifest   the manifest is written under its temporary name
+    restore.manifest        the manifest is there
+    restore.plan            the program is there too
+    restore.after           the metadata is there, which makes all of it a checkpoint
+    drop.before             everything is checked, nothing is written
+    drop.torn_manifest      the first manifest of a life without the store is written under its temporary name
+    drop.manifest           it is there, the metadata names the old life
+    drop.after              the metadata names the life without the store
 """
 
 from __future__ import annotations
@@ -68,6 +81,19 @@ POINTS = (
 
 LIFE_POINTS = ("life.before", "life.segments", "life.torn_manifest", "life.manifest", "life.plan", "life.after")
 
+SAVEPOINT_POINTS = (
+    "restore.before",
+    "restore.segments",
+    "restore.torn_manifest",
+    "restore.manifest",
+    "restore.plan",
+    "restore.after",
+    "drop.before",
+    "drop.torn_manifest",
+    "drop.manifest",
+    "drop.after",
+)
+
 
 class _Order(NamedTuple):
     point: str
@@ -84,7 +110,7 @@ def _orders() -> tuple[_Order, ...]:
 def _order(text: str) -> _Order:
     head, _, also = text.partition(":")
     point, _, epoch = head.partition("@")
-    if point not in (*POINTS, *LIFE_POINTS) or also not in ("", "jvm", "driver", "group"):
+    if point not in (*POINTS, *LIFE_POINTS, *SAVEPOINT_POINTS) or also not in ("", "jvm", "driver", "group"):
         raise ValueError(
             f"PENSTOCK_CRASH_POINTS: {text!r} names no crash point: expected one of {', '.join(POINTS)}, then "
             "@<epoch>, :jvm, :driver or :group."

@@ -76,7 +76,7 @@ def prepare(
         IncompatibleCheckpointError: the topology cannot go on with the state of the checkpoint, or an epoch is half
             committed and the program that began it is not there any more.
         ConfigError: exactly_once_v2 is asked for, and the brokers do not serve transactions; or a package is missing.
-        StreamsError: a topic that a sink writes to does not exist.
+        StreamsError: a topic that a sink writes to does not exist, or the restore of a savepoint did not end.
     """
     clock = clock or SystemClock()
     _warn_of_keys(config)
@@ -84,7 +84,7 @@ def prepare(
     application_id = str(config.required("application.id"))
     topics = admin.topics()
     topology, placement = _placed(built, config, topics, parallelism)
-    metadata = checkpoint.read_metadata()
+    metadata = _life_there(checkpoint)
     evolution = None if metadata is None else _evolution(metadata, topology, placement, checkpoint)
     inputs = _inputs(topology, placement)
     ids, made_anew = _topic_ids(metadata, topology, admin, topics.keys())
@@ -156,6 +156,17 @@ def _new_life(
 def internal_topics(topology: BuiltTopology, application_id: str) -> frozenset[str]:
     """Return the topics that are the application's own, and that no pattern of it matches."""
     return frozenset([*topology.repartition_topics, *topology.data_frame_topics, commits_topic(application_id)])
+
+
+def _life_there(checkpoint: Checkpoint) -> Metadata | None:
+    """Return the life of the checkpoint, None where it is new; raises StreamsError where it was not made to its end."""
+    metadata = checkpoint.read_metadata()
+    if metadata is None and checkpoint.has_remains():
+        raise StreamsError(
+            f"The checkpoint {checkpoint.uri} is not whole: it has state and no metadata. Either the restore of a "
+            "savepoint did not end: run it again. Or files were deleted: delete the rest too, to start anew."
+        )
+    return metadata
 
 
 def _evolution(metadata: Metadata, topology: BuiltTopology, placement: Placement, checkpoint: Checkpoint) -> Evolution:

@@ -330,6 +330,15 @@ class Checkpoint:
         """Delete the manifest of `epoch` if it is there."""
         self._files.delete(_manifest_path(epoch))
 
+    def delete_manifests(self) -> None:
+        """Delete all manifests."""
+        for epoch in self._epochs():
+            self.delete_manifest(epoch)
+
+    def has_remains(self) -> bool:
+        """Return whether there are manifests or segments; without metadata they are those of a restore that fell."""
+        return bool(self._epochs() or self.state_directories())
+
     def first_epoch(self) -> int:
         """Return the epoch of the oldest manifest, 0 if there is none; lists a directory."""
         return min(self._epochs(), default=0)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import orjson
@@ -26,6 +27,7 @@ from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Met
 from penstock.host.spark.checkpoints.manifests import existing_metadata, last_manifest, planned_epoch
 from penstock.host.spark.checkpoints.rescaling import Rescaling, rescaled_shape, tasks_of, wanted_counts
 from penstock.host.spark.checkpoints.rewriting import Rows, hand_on_carried, read_clocks, with_clocks
+from penstock.host.spark.crashpoints import crash_point
 from penstock.host.spark.programs import load_program
 from penstock.host.spark.recipe import Recipe
 from penstock.record import TopicPartition
@@ -143,6 +145,8 @@ def restore(
             "(penstock.checkpoint.dir), or stop its application and delete it first."
         )
     _, metadata, manifest = _opened(savepoint)
+    crash_point("restore.before", manifest.epoch)
+    checkpoint.delete_manifests()  # of a restore that fell
     counts = {} if partitions is None else wanted_counts(metadata.shape, partitions)
     shape = rescaled_shape(metadata.shape, counts)
     begin = {**metadata.begin, **manifest.offsets}
@@ -153,12 +157,16 @@ def restore(
         _copy_files(savepoint, restored.segments() & manifest.segments(), checkpoint)
     except FileNotFoundError as error:
         raise TaskCorruptedError(f"{error} The savepoint {savepoint.uri} is not whole: take another.") from error
+    crash_point("restore.segments", manifest.epoch)
     names = _new_names(metadata, application_id)
     tasks = {task: _renamed(checkpoint, task, entry, names, manifest.epoch) for task, entry in restored.tasks.items()}
-    checkpoint.write_manifest(replace(restored, tasks=tasks), lambda: None)
+    torn = partial(crash_point, "restore.torn_manifest", manifest.epoch)
+    checkpoint.write_manifest(replace(restored, tasks=tasks), torn)
+    crash_point("restore.manifest", manifest.epoch)
     program = savepoint.read_plan(metadata.plan)
     if program is not None:
         checkpoint.write_plan(metadata.plan, program)
+    crash_point("restore.plan", manifest.epoch)
     entered = replace(
         metadata,
         checkpoint_id=uuid.uuid4().hex,
@@ -171,6 +179,7 @@ def restore(
         topic_ids={},  # the topics may be copies, on other brokers
     )
     checkpoint.write_metadata(entered)
+    crash_point("restore.after", manifest.epoch)
     return entered
 
 
@@ -226,7 +235,37 @@ def drop(checkpoint: Checkpoint, store: str) -> None:
     Raises:
         StreamsError: there is no such state, or it is that of a store which the program still has.
         IncompatibleCheckpointError: an epoch is not finished.
+        TaskMigratedError: a program has been started meanwhile.
     """
+    _check_droppable(checkpoint, store)
+    generation = checkpoint.take_generation()  # from here on no program elsewhere can commit
+    metadata = _check_droppable(checkpoint, store)
+    last = last_manifest(checkpoint, metadata)
+    query_id = uuid.uuid4().hex
+    dropped = set(metadata.removed[store].holders(store))
+    removed = {holder: entry for holder, entry in last.removed.items() if holder not in dropped}
+    begin = {**metadata.begin, **last.offsets}  # before the first commit nobody has said how far topics are read
+    epoch = last.epoch + 1
+    crash_point("drop.before", epoch)
+    manifest = replace(last, query_id=query_id, epoch=epoch, offsets=begin, removed=removed, input={}, printed="")
+    checkpoint.write_manifest(manifest, partial(crash_point, "drop.torn_manifest", epoch))
+    crash_point("drop.manifest", epoch)
+    checkpoint.check_generation(generation)
+    checkpoint.write_metadata(
+        replace(
+            metadata,
+            query_id=query_id,
+            begin=begin,
+            start_epoch=epoch,
+            start_ms=last.planned_ms,
+            removed={name: kept for name, kept in metadata.removed.items() if name != store},
+        )
+    )
+    crash_point("drop.after", epoch)
+
+
+def _check_droppable(checkpoint: Checkpoint, store: str) -> Metadata:
+    """Return the life of a checkpoint that can go on without `store`; raises as `drop`."""
     metadata = existing_metadata(checkpoint, StreamsError)
     if store not in metadata.removed:
         in_program = any(store in stores for stores in metadata.shape["stores"].values())
@@ -241,25 +280,7 @@ def drop(checkpoint: Checkpoint, store: str) -> None:
         raise IncompatibleCheckpointError(
             f"Epoch {epoch} of the checkpoint {checkpoint.uri} is not finished: start the application once and stop it."
         )
-    last = last_manifest(checkpoint, metadata)
-    query_id = uuid.uuid4().hex
-    dropped = set(metadata.removed[store].holders(store))
-    removed = {holder: entry for holder, entry in last.removed.items() if holder not in dropped}
-    begin = {**metadata.begin, **last.offsets}  # before the first commit nobody has said how far topics are read
-    manifest = replace(
-        last, query_id=query_id, epoch=last.epoch + 1, offsets=begin, removed=removed, input={}, printed=""
-    )
-    checkpoint.write_manifest(manifest, lambda: None)
-    checkpoint.write_metadata(
-        replace(
-            metadata,
-            query_id=query_id,
-            begin=begin,
-            start_epoch=manifest.epoch,
-            start_ms=last.planned_ms,
-            removed={name: kept for name, kept in metadata.removed.items() if name != store},
-        )
-    )
+    return metadata
 
 
 def _check_empty(target: Checkpoint) -> None:
