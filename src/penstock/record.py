@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
@@ -20,6 +21,7 @@ from penstock.errors import StreamsError
 K = TypeVar("K")
 V = TypeVar("V")
 T = TypeVar("T")
+N = TypeVar("N", bound=tuple[Any, ...])
 
 Headers = tuple[tuple[str, bytes | None], ...]
 """Headers of a record: (name, value) pairs in the order in which they were added; a name may occur twice (Kafka class:
@@ -75,6 +77,12 @@ class Record(Generic[K, V]):
 
     def __repr__(self) -> str:
         return f"Record(key={self.key!r}, value={self.value!r}, timestamp={self.timestamp}, headers={self.headers!r})"
+
+
+def named_tuples(kind: type[N], *columns: Iterable[Any]) -> list[N]:
+    """Return a named tuple of `kind` for each row of `columns`, which has one for each of its fields: as `map(kind,
+    *columns)`, without a call for each row. Columns may be endless but for one."""
+    return list(map(partial(tuple.__new__, kind), zip(*columns, strict=False)))
 
 
 class RecordMetadata(NamedTuple):

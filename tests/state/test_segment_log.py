@@ -4,7 +4,7 @@ small."""
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given, settings
@@ -54,8 +54,9 @@ class Host:
         for part in parts:
             self.write(part)
         log = self.log.append([part.info for part in parts])
-        due = maintenance_due(log, self.policy)
-        assert maintenance_due(log_from_json(log_to_json(log)), self.policy) == due
+        live = sum(self.base.view(name).approximate_num_entries() for name, _ in STORES)
+        due = maintenance_due(log, live, self.policy)
+        assert maintenance_due(log_from_json(log_to_json(log)), live, self.policy) == due
         spent = 0
         for group in due.merges if merging else ():
             merged = merge([decode(self.files[info.id], info.id) for info in group])
@@ -169,6 +170,21 @@ def test_state_that_is_deleted_leaves_the_log() -> None:
     for number in range(40):
         host.commit({"b": {b"%d" % number: b"x" * 100}})
     assert host.log.content_bytes() < full / 8
+
+
+def test_what_is_all_new_is_written_once_until_there_are_many_deltas() -> None:
+    rng, host = random.Random(7), Host(max_bytes=1_000_000, policy=replace(SMALL, most_deltas=40, tiers=()))
+    for number in range(60):
+        host.commit({"a": {rng.randbytes(8): rng.randbytes(100) for _ in range(200)}})
+        assert bool(host.log.snapshots) == (number > 40)
+
+
+def test_few_large_entries_that_change_begin_a_round() -> None:
+    rng, host = random.Random(7), Host(max_bytes=1_000_000)
+    host.commit({"a": {b"k%05d" % key: rng.randbytes(20) for key in range(2000)}})
+    for _ in range(8):
+        host.commit({"a": {b"large": rng.randbytes(50_000)}})
+    assert host.log.snapshots
 
 
 def test_a_base_of_another_history_is_rebuilt() -> None:

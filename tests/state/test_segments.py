@@ -3,6 +3,9 @@ formats."""
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -122,7 +125,8 @@ def test_snapshots_go_on_where_they_ended(step: int, count: int) -> None:
     start: StoreKey | None = None
     for _ in range(len(entries)):
         rest = [entry for entry in entries if start is None or entry[:2] >= start]
-        written = encode_snapshot(b"p" * 16, 3, start, STORES, rest, step)
+        stores = [(name, [entry[1:] for entry in own]) for name, own in groupby(rest, key=itemgetter(0))]
+        written = encode_snapshot(b"p" * 16, 3, start, STORES, stores, step)
         for part in written:
             assert (part.info.start, part.info.cycle, part.info.last) == (start, 3, b"p" * 16)
             changes = decode(part.data, part.info.id).changes
@@ -140,8 +144,8 @@ def test_a_snapshot_of_nothing_closes_the_round() -> None:
 
 
 def test_snapshots_are_of_bounded_size() -> None:
-    entries = [("a", bytes([number]), bytes(range(256)) * 20) for number in range(20)]
-    written = encode_snapshot(b"p" * 16, 1, None, STORES, entries, 1_000_000, max_bytes=40_000)
+    entries = [(bytes([number]), bytes(range(256)) * 20) for number in range(20)]
+    written = encode_snapshot(b"p" * 16, 1, None, STORES, [("a", entries)], 1_000_000, max_bytes=40_000)
     assert len(written) > 1
     assert all(part.info.file_bytes <= 40_000 for part in written)
 

@@ -224,7 +224,7 @@ def test_columns_read_and_write_as_one_by_one(caching: bool) -> None:
     assert store.deserialize_keys([b"b", b"a"]) == ["b", "a"]
     assert store.get("b") == ValueAndTimestamp(2, 11)
     store.flush()
-    assert list(store.changes()) == [b"a", b"b"]
+    assert store.changes().keys() == {b"a", b"b"}
 
 
 def test_a_builder_is_plain_data() -> None:
@@ -292,7 +292,6 @@ def test_any_use_is_that_of_a_dict(in_memory: bool, cache_bytes: int, steps: lis
             assert list(store.reverse_range(first, second)) == chosen[::-1]
         elif action == "commit":
             store.flush()
-            assert list(store.changes()) == sorted(store.changes())
             number += 1
             base.apply({"s": store.changes()}, str(number).encode())
             store.clear_changes()

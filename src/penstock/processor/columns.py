@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from penstock.processor.api import EngineContext, FailureHandler, RowOrigin
-from penstock.record import Int64Array, RecordBatch, RecordMetadata, TopicPartition, take_from
+from penstock.record import Int64Array, RecordBatch, RecordMetadata, TopicPartition, named_tuples, take_from
 from penstock.state.api import EngineStore, RecordContext
 
 NULL_NOT_ALLOWED = "The provided KeyValueMapper returned null which is not allowed."
@@ -92,10 +92,10 @@ def composed(outer: Int64Array | None, inner: Int64Array | None) -> Int64Array |
 
 def write_contexts(partition: TopicPartition, batch: RecordBatch, rows: Int64Array) -> list[RecordContext]:
     """Return the contexts of writes that `rows` of `batch`, which came from `partition`, cause."""
-    positions = zip(repeat(partition.topic), repeat(partition.partition), batch.offsets[rows].tolist())
+    topic, number = repeat(partition.topic), repeat(partition.partition)
+    positions = named_tuples(RecordMetadata, topic, number, batch.offsets[rows].tolist())
     headers = repeat(()) if batch.headers is None else take_from(batch.headers, rows)
-    caused = zip(batch.timestamps[rows].tolist(), headers, map(RecordMetadata._make, positions), strict=False)
-    return list(map(RecordContext._make, caused))
+    return named_tuples(RecordContext, batch.timestamps[rows].tolist(), headers, positions)
 
 
 def caused_by_rows(

@@ -23,6 +23,7 @@ from penstock.record import (
     Record,
     RecordBatch,
     ValueAndTimestamp,
+    named_tuples,
     take_from,
 )
 from penstock.serdes.columns import distinct
@@ -113,7 +114,7 @@ class TimestampedTupleForwarder:
         headers = self._headers(contexts)
         flushed = RecordBatch(
             keys,
-            list(map(Change, new, old)),
+            named_tuples(Change, new, old, repeat(True)),
             self._timestamps(keys, timestamps, entries),
             offsets,
             headers if any(headers) else None,
@@ -197,7 +198,8 @@ class TableWriter:
         put_last(self._engine, self._store.store, keys, batch)
         if self._forwarder.cached:
             return batch.slice(0, 0), np.empty(0, np.int64)
-        changes: list[Any] = list(map(Change, batch.values, old if self._send_old_values else repeat(None)))
+        before = old if self._send_old_values else repeat(None)
+        changes: list[Any] = named_tuples(Change, batch.values, before, repeat(True))
         return RecordBatch(batch.keys, changes, batch.timestamps, batch.offsets, batch.headers), rows
 
     def _values_before(self, keys: Sequence[bytes], values: Sequence[Any]) -> list[Any]:

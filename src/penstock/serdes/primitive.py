@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar, cast
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.errors import SerializationError
@@ -188,8 +189,8 @@ class _NumberSerde(Serde[N], Generic[N]):
             packed = struct.pack(f">{len(values)}{self._format.format[1:]}", *values)
         except (struct.error, OverflowError):  # one is out of range: the careful way tells which
             return super().serialize_column(topic, values)
-        size = self._format.size
-        return [packed[at : at + size] for at in range(0, len(packed), size)]
+        items: list[bytes | None] = np.frombuffer(packed, f"V{self._format.size}").tolist()
+        return items
 
     def deserialize_column(self, topic: str, data: Sequence[bytes | None]) -> list[Any]:
         """Return each number, None for None."""

@@ -366,7 +366,7 @@ class EngineStore(StateStore, Protocol):
         ...
 
     def changes(self) -> Mapping[bytes, bytes | None]:
-        """Return the uncommitted changes, in key order."""
+        """Return the uncommitted changes."""
         ...
 
     def clear_changes(self) -> None:
@@ -471,7 +471,7 @@ class BufferedBytesStore(BytesStore, Protocol):
         ...
 
     def changes(self) -> dict[bytes, bytes | None]:
-        """Return the uncommitted writes in key order, None for a delete."""
+        """Return the uncommitted writes, None for a delete."""
         ...
 
     def clear(self) -> None:

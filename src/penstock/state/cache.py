@@ -136,7 +136,7 @@ class NamedCache:
     ) -> None:
         """Write each entry in turn, as `put`, but evict nothing: `RecordCache.evict` does."""
         entries, dirty = self._entries, self._dirty
-        move_to_end, changed = entries.move_to_end, self._sorted.changed
+        move_to_end = entries.move_to_end
         grown, overhead, seen = 0, 0, None
         for key, value, context in zip(keys, values, contexts, strict=True):
             headers, metadata = context[1], context[2]
@@ -147,13 +147,13 @@ class NamedCache:
             before = entries.get(key)
             entries[key] = (value, context, size)
             if before is None:
-                changed(key)
                 grown += size
             else:
                 move_to_end(key)
                 dirty.pop(key, None)
                 grown += size - before[2]
             dirty[key] = None
+        self._sorted.changed_many(keys)
         self.size_bytes += grown
         self._owner.size_bytes += grown
         self._owner.note_batch(self)
@@ -162,10 +162,10 @@ class NamedCache:
         """Evict the eldest entries until the caches of the task are within their bound or this one is empty."""
         owner, entries = self._owner, self._entries
         while owner.size_bytes > owner.max_bytes and entries:  # each turn removes an entry, though a flush may put some
-            if self._dirty:
+            if next(iter(entries)) in self._dirty:
                 self._evict_eldest()
             else:
-                self._drop_eldest(owner.size_bytes - owner.max_bytes)
+                self._drop_clean(owner.size_bytes - owner.max_bytes)
 
     def flush(self) -> None:
         """Hand on all dirty entries and keep them as clean ones; deleted ones leave."""
@@ -210,23 +210,26 @@ class NamedCache:
             self.evict()
 
     def _evict_eldest(self) -> None:
+        """Evict the eldest entry, which is dirty."""
         key, (value, context, size) = self._entries.popitem(last=False)
         self._sorted.changed(key)
         self.size_bytes -= size
         self._owner.size_bytes -= size
-        if key in self._dirty and context is not None:
-            del self._dirty[key]
-            self._flush([key], [value], [context])
+        del self._dirty[key]
+        self._flush([key], [value], cast("list[RecordContext]", [context]))
 
-    def _drop_eldest(self, excess: int) -> None:
-        """Drop the eldest entries, none of them dirty, until `excess` bytes are free or none is left."""
-        take, changed, freed = self._entries.popitem, self._sorted.changed, 0
-        for _ in range(len(self._entries)):
-            if freed >= excess:
+    def _drop_clean(self, excess: int) -> None:
+        """Drop the eldest entries up to the first dirty one, until `excess` bytes are free or none is left."""
+        entries, dirty = self._entries, self._dirty
+        dropped, freed = [], 0
+        for key, (_, _, size) in entries.items():
+            if freed >= excess or key in dirty:
                 break
-            key, (_, _, size) = take(last=False)
-            changed(key)
+            dropped.append(key)
             freed += size
+        for _ in dropped:
+            entries.popitem(last=False)
+        self._sorted.changed_many(dropped)
         self.size_bytes -= freed
         self._owner.size_bytes -= freed
 
@@ -236,7 +239,7 @@ class NamedCache:
         dirty = list(self._dirty)
         keys += dirty
         values += [entries[key][0] for key in dirty]
-        contexts += [cast(RecordContext, entries[key][1]) for key in dirty]  # a dirty entry was written, so it has one
+        contexts += cast("list[RecordContext]", [entries[key][1] for key in dirty])  # what is dirty was written
         self._dirty.clear()  # first, since what is forwarded may write to this cache again
         if keys:
             deleted = [key for key in dirty if entries[key][0] is None] if None in values else []

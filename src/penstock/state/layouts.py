@@ -29,8 +29,7 @@ def timestamp_of(data: bytes) -> int:
 
 def join_timestamps(timestamps: Int64Array, values: list[bytes | None]) -> list[bytes | None]:
     """Return each of `values` behind its timestamp (ms), None for None."""
-    packed = timestamps.astype(">i8").tobytes()
-    heads = [packed[at : at + TIMESTAMP_SIZE] for at in range(0, len(packed), TIMESTAMP_SIZE)]
+    heads: list[bytes] = timestamps.astype(">i8").view(f"V{TIMESTAMP_SIZE}").tolist()
     try:
         return list(map(add, heads, values))  # a None in the column raises TypeError: the careful way follows
     except TypeError:

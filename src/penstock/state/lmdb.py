@@ -20,9 +20,12 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from hashlib import blake2b
+from itertools import chain, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -46,7 +49,7 @@ _STORE_SIZE = 2
 _LONG = _STORE_SIZE + _KEPT + _DIGEST_SIZE
 _GROUPED = _STORE_SIZE + _KEPT
 _KEY_LENGTH_SIZE = 4
-_CHUNK = 512
+_FIRST_CHUNK, _CHUNK = 8, 512
 
 _ENTRIES = b"entries"
 _META = b"meta"
@@ -362,15 +365,22 @@ class _LmdbView:
     def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
         number = self._base.number(self._store_name)
         if number is None:
-            return
+            return iter(())
         low, high = _bounds(number, from_key, to_key)
-        while True:  # in chunks, so that no cursor stays open where the caller writes or stops
-            chunk = self._read_backwards(low, high) if reverse else self._read_forwards(low, high)
+        return chain.from_iterable(
+            _in_order(chunk, from_key, to_key, reverse) for chunk in self._chunks(low, high, reverse)
+        )
+
+    def _chunks(self, low: bytes, high: bytes | None, reverse: bool) -> Iterator[list[tuple[bytes, bytes]]]:
+        """Yield the entries as stored with low <= key < high in chunks, ever larger ones, so that no cursor stays open
+        where the caller writes or stops."""
+        size = _FIRST_CHUNK
+        while True:
+            chunk = self._read_backwards(low, high) if reverse else self._read_forwards(low, high, size)
             if not chunk:
                 return
-            for key, value in _in_order(chunk, reverse):
-                if (from_key is None or key >= from_key) and (to_key is None or key < to_key):
-                    yield key, value
+            yield chunk
+            size = min(4 * size, _CHUNK)
             if reverse:
                 high = chunk[-1][0]
             else:
@@ -380,18 +390,19 @@ class _LmdbView:
         number = self._base.number(self._store_name)
         return 0 if number is None else self._base.count(number)
 
-    def _read_forwards(self, low: bytes, high: bytes | None) -> list[tuple[bytes, bytes]]:
-        """Return some entries as stored with low <= key < high, whole groups of keys that share their first bytes."""
-        chunk: list[tuple[bytes, bytes]] = []
+    def _read_forwards(self, low: bytes, high: bytes | None, size: int) -> list[tuple[bytes, bytes]]:
+        """Return about `size` entries as stored with low <= key < high, whole groups of keys that share their first
+        bytes."""
         with self._base.cursor() as cursor:
-            if cursor.set_range(low):
-                for entry in cast(_Entries, cursor.iternext()):
-                    if (high is not None and entry[0] >= high) or (
-                        len(chunk) >= _CHUNK and not _same_group(chunk[-1][0], entry[0])
-                    ):
-                        break
-                    chunk.append(entry)
-        return chunk
+            if not cursor.set_range(low):
+                return []
+            entries = cast(_Entries, cursor.iternext())
+            chunk = list(islice(entries, size))
+            for entry in entries if len(chunk[-1][0]) >= _GROUPED else ():
+                if not _same_group(chunk[-1][0], entry[0]):
+                    break
+                chunk.append(entry)
+        return chunk if high is None else chunk[: bisect_left(chunk, high, key=itemgetter(0))]
 
     def _read_backwards(self, low: bytes, high: bytes | None) -> list[tuple[bytes, bytes]]:
         """As `_read_forwards`, from the largest key down."""
@@ -446,13 +457,19 @@ def _same_group(one: bytes, other: bytes) -> bool:
     return len(one) >= _GROUPED and one[:_GROUPED] == other[:_GROUPED]
 
 
-def _in_order(chunk: list[tuple[bytes, bytes]], reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the entries of a chunk with their whole keys, in the order of these."""
-    if all(len(stored) < _GROUPED for stored, _ in chunk):
-        for stored, value in chunk:
-            yield stored[_STORE_SIZE:], value
-        return
-    yield from sorted((_whole(stored, value) for stored, value in chunk), reverse=reverse)
+def _in_order(
+    chunk: list[tuple[bytes, bytes]], from_key: bytes | None, to_key: bytes | None, reverse: bool
+) -> Iterable[tuple[bytes, bytes]]:
+    """Return those entries of a chunk with from_key <= key < to_key, with their whole keys and in the order of these;
+    only among those that share their first bytes with a bound may others be."""
+    stored, values = zip(*chunk, strict=True)
+    if max(map(len, stored)) < _GROUPED:
+        return zip([key[_STORE_SIZE:] for key in stored], values, strict=True)
+    return [
+        entry
+        for entry in sorted(map(_whole, stored, values), reverse=reverse)
+        if (from_key is None or entry[0] >= from_key) and (to_key is None or entry[0] < to_key)
+    ]
 
 
 def _whole(stored: bytes, value: bytes) -> tuple[bytes, bytes]:

@@ -115,7 +115,7 @@ class MeteredStore:
         return self._buffer.uncommitted_bytes()
 
     def changes(self) -> dict[bytes, bytes | None]:
-        """Return the uncommitted writes (after `flush`) in key order, None for a delete."""
+        """Return the uncommitted writes (after `flush`), None for a delete."""
         return self._buffer.changes()
 
     def clear_changes(self) -> None:

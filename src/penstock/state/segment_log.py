@@ -8,7 +8,8 @@ Pure functions and values; a host reads and writes the segments and keeps a log 
   deltas.
 - Small neighbouring deltas are merged in tiers. Instead of merging all deltas into what came before, the task writes, a
   range of keys with each commit, what its base has: a round of snapshots. A delta that is older than all snapshots of a
-  whole round is dropped. So no commit pays for all, and the log stays under twice the state.
+  whole round is dropped. So no commit pays for all, and the log stays under twice the state. No round begins while
+  little of the log can be out of date: what is all new is written once.
 - Deltas of the newest commit are neither merged nor dropped: they have the task's checkpoint.
 - A commit merges and snapshots at most twice the bytes that it wrote, or 4 MiB if that is more. Sizes are those of the
   content before compression.
@@ -35,7 +36,8 @@ class MaintenancePolicy:
 
     least_budget: what every commit may spend, however small. fan_in: how many neighbours of one tier are merged. tiers:
     upper bounds of the tiers; larger deltas are not merged. least_log: no snapshots while the deltas have less.
-    most_snapshots: a step is at least this part of all snapshots, so that they stay about this many.
+    most_snapshots: a step is at least this part of all snapshots, so that they stay about this many. most_deltas: with
+    more a round of snapshots begins, whatever they have.
     """
 
     least_budget: int = 4 * _KIB * _KIB
@@ -43,6 +45,7 @@ class MaintenancePolicy:
     tiers: tuple[int, ...] = (16 * _KIB, 128 * _KIB, 512 * _KIB)
     least_log: int = 256 * _KIB
     most_snapshots: int = 256
+    most_deltas: int = 256
 
     def budget(self, bytes_written: int) -> int:
         """Return how many bytes a commit of `bytes_written` bytes may merge and snapshot."""
@@ -164,10 +167,11 @@ def path(log: SegmentLog, from_position: bytes | None) -> Path:
     return Path(True, log.snapshots + log.deltas)
 
 
-def maintenance_due(log: SegmentLog, policy: MaintenancePolicy = DEFAULT_POLICY) -> Maintenance:
+def maintenance_due(log: SegmentLog, live: int, policy: MaintenancePolicy = DEFAULT_POLICY) -> Maintenance:
     """Return what the commit that has just been appended to `log` has to do besides.
 
-    The snapshots are to be taken from the base that the task worked over, which is at the position before the commit.
+    The snapshots are to be taken from the base that the task worked over, which is at the position before the commit;
+    live: how many entries it has.
     """
     commit = log.last_commit()
     if not commit:
@@ -175,7 +179,7 @@ def maintenance_due(log: SegmentLog, policy: MaintenancePolicy = DEFAULT_POLICY)
     allowed = policy.budget(sum(info.content_bytes for info in commit))
     merges = _merges_due(log.deltas[: len(log.deltas) - len(commit)], allowed, policy)
     allowed -= sum(info.content_bytes for group in merges for info in group)
-    return Maintenance(merges, _snapshot_due(log, commit, allowed, policy))
+    return Maintenance(merges, _snapshot_due(log, commit, live, allowed, policy))
 
 
 def garbage(on_disk: Iterable[bytes], retained: Iterable[SegmentLog]) -> set[bytes]:
@@ -188,13 +192,12 @@ def garbage(on_disk: Iterable[bytes], retained: Iterable[SegmentLog]) -> set[byt
 
 def entries_from(
     base: Entries, store_names: Iterable[str], start: StoreKey | None
-) -> Iterator[tuple[str, bytes, bytes]]:
-    """Yield (store, key, value) of all entries of `base` from `start` on, as `encode_snapshot` takes them."""
+) -> Iterator[tuple[str, Iterator[tuple[bytes, bytes]]]]:
+    """Yield the name and the entries of each store of `base` from `start` on, as `encode_snapshot` takes them."""
     for name in sorted(store_names):
         if start is None or name >= start.store:
             from_key = start.key if start is not None and name == start.store else None
-            for key, value in base.view(name).range(from_key, None, False):
-                yield name, key, value
+            yield name, base.view(name).range(from_key, None, False)
 
 
 def log_to_json(log: SegmentLog) -> dict[str, Any]:
@@ -236,10 +239,10 @@ def _merges_due(
 
 
 def _snapshot_due(
-    log: SegmentLog, commit: Sequence[SegmentInfo], allowed: int, policy: MaintenancePolicy
+    log: SegmentLog, commit: Sequence[SegmentInfo], live: int, allowed: int, policy: MaintenancePolicy
 ) -> SnapshotStep | None:
-    """Return the next step of the round, or the first of a new one, if the deltas outweigh a quarter of the
-    snapshots."""
+    """Return the next step of the round, or the first of a new one, if the deltas outweigh a quarter of the snapshots;
+    no first one while at most a quarter of what was written before the commit is out of date."""
     shown = sum(info.content_bytes for info in log.snapshots)
     entries = sum(info.entries for info in log.snapshots)
     mean = shown // entries if entries else 0
@@ -253,8 +256,19 @@ def _snapshot_due(
         return None
     newest = log.snapshots[-1] if log.snapshots else None
     if newest is None or newest.end is None:
+        before = log.deltas[: len(log.deltas) - len(commit)]
+        if len(before) <= policy.most_deltas and _outdated_at_most((*log.snapshots, *before), live) <= 0.25:
+            return None
         return SnapshotStep(position, 1 if newest is None else newest.cycle + 1, None, size)
     return SnapshotStep(position, newest.cycle, newest.end, size)
+
+
+def _outdated_at_most(written: Sequence[SegmentInfo], live: int) -> float:
+    """Return which part of `written` may be out of date, if a base with all of it has `live` entries: were those that
+    it has no more all as large as the largest."""
+    outdated = sum(info.entries for info in written) - live
+    largest = max((info.largest for info in written), default=0)
+    return outdated * largest / max(sum(info.content_bytes for info in written), 1)
 
 
 def _reaches_beyond(info: SegmentInfo, reached: StoreKey | None) -> bool:
@@ -273,6 +287,7 @@ def _info_to_json(info: SegmentInfo) -> dict[str, Any]:
         "content": info.content_bytes,
         "entries": info.entries,
         "deletes": info.deletes,
+        "largest": info.largest,
         "sequence": info.sequence,
     }
     if info.parent is not None:
@@ -309,4 +324,5 @@ def _info_from_json(fields: dict[str, Any]) -> SegmentInfo:
         cycle,
         None if start is None else StoreKey(start[0], bytes.fromhex(start[1])),
         None if end is None else StoreKey(end[0], bytes.fromhex(end[1])),
+        fields.get("largest", fields["content"]),
     )

@@ -256,7 +256,7 @@ class SegmentedStore:
         return self._buffer.uncommitted_bytes()
 
     def changes(self) -> dict[bytes, bytes | None]:
-        """Return the uncommitted writes in key order, None for a delete."""
+        """Return the uncommitted writes, None for a delete."""
         return self._buffer.changes()
 
     def clear(self) -> None:

@@ -21,12 +21,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import blake2b
-from itertools import accumulate, pairwise
-from typing import Any, NamedTuple, cast
+from itertools import accumulate, islice, pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
 import zstandard
 
 from penstock.errors import IncompatibleCheckpointError, TaskCorruptedError
@@ -39,6 +41,7 @@ _PREFIX = struct.Struct("<4sBII16s")
 _ID_SIZE = 16
 _ENTRY_OVERHEAD = 8  # the lengths of key and value
 _HEADER_ALLOWANCE = 16 * 1024
+_CHUNK = 4096
 
 
 class SegmentKind(Enum):
@@ -64,6 +67,7 @@ class SegmentInfo(NamedTuple):
     entries, deletes: how many changes, and how many of them are deletes. sequence: the number of `last` in the chain,
     which the log sets. final: whether it ends a commit. within: positions inside it from which it may be applied too,
     oldest first. cycle, start, end: of a snapshot, its round and its keys: start <= key < end, None for an open end.
+    largest: bytes of its largest entry.
     """
 
     id: bytes
@@ -80,6 +84,7 @@ class SegmentInfo(NamedTuple):
     cycle: int = 0
     start: StoreKey | None = None
     end: StoreKey | None = None
+    largest: int = 0
 
 
 @dataclass(frozen=True)
@@ -166,33 +171,34 @@ def encode_snapshot(
     cycle: int,
     start: StoreKey | None,
     stores: tuple[tuple[str, str], ...],
-    entries: Iterable[tuple[str, bytes, bytes]],
+    entries: Iterable[tuple[str, Iterable[tuple[bytes, bytes]]]],
     content_bytes: int,
     max_bytes: int = DEFAULT_MAX_BYTES,
 ) -> list[EncodedSegment]:
     """Return the entries from `start` on as snapshots that show them at `position`, until about `content_bytes` are
     taken or there are no more.
 
-    entries: (store, key, value) in the order of StoreKey, none before `start`; those that are not needed are not read,
-    but for one. cycle: number of the round. Each snapshot begins where the one before ends; the last has an open end if
-    `entries` ran out.
+    entries: of each store, by name, its (key, value) in order, none before `start`; those that are not needed are not
+    read, but for some. cycle: number of the round. Each snapshot begins where the one before ends; the last has an open
+    end if `entries` ran out.
     """
     encoded: list[EncodedSegment] = []
-    rest: Iterator[tuple[str, bytes, bytes]] = iter(entries)
-    pending = next(rest, None)
+    chunks = _chunks(entries)
+    pending = next(chunks, None)
     taken = 0
     while True:
-        content, size = _Content({}, []), 0
-        limit = min(_content_limit(max_bytes), content_bytes - taken)
-        while pending is not None and (size == 0 or size < limit):
-            store, key, value = pending
-            changed = content.changes.setdefault(store, _Changed([], []))
-            changed.keys.append(key)
-            changed.values.append(value)
-            size += _ENTRY_OVERHEAD + len(key) + len(value)
-            pending = next(rest, None)
-        end = None if pending is None else StoreKey(pending[0], pending[1])
-        encoded.append(_write(SegmentKind.SNAPSHOT, None, position, stores, content, None, (cycle, start, end)))
+        content: dict[str, list[_Changed]] = {}
+        size, limit = 0, min(_content_limit(max_bytes), content_bytes - taken)
+        while pending is not None and size < limit:
+            store, changed = pending
+            ends = size + np.cumsum(changed.sizes())
+            stop = min(int(np.searchsorted(ends, limit)) + 1, len(ends))
+            content.setdefault(store, []).append(changed.part(0, stop))
+            size = int(ends[stop - 1])
+            pending = (store, changed.part(stop, len(ends))) if stop < len(ends) else next(chunks, None)
+        end = None if pending is None else StoreKey(pending[0], pending[1].keys[0].as_py())
+        whole = _Content({store: _Changed.concat(parts) for store, parts in content.items()}, [])
+        encoded.append(_write(SegmentKind.SNAPSHOT, None, position, stores, whole, None, (cycle, start, end)))
         taken += size
         start = end
         if end is None or taken >= content_bytes:
@@ -238,20 +244,48 @@ def segment_id(data: bytes) -> bytes:
 
 
 class _Changed(NamedTuple):
-    """Changes of one store as columns, in key order."""
+    """Changes of one store as columns (Arrow's large binaries, null for a delete), in key order."""
 
-    keys: list[bytes]
-    values: list[bytes | None]
+    keys: Any
+    values: Any
+
+    @staticmethod
+    def concat(parts: Sequence[_Changed]) -> _Changed:
+        """Return the changes of all `parts`, one after the other."""
+        keys, values = zip(*parts, strict=True)
+        return _Changed(pa.concat_arrays(keys), pa.concat_arrays(values))
+
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """Return the bytes of each entry."""
+        return _lengths(self.keys) + _lengths(self.values) + _ENTRY_OVERHEAD
+
+    def part(self, start: int, stop: int) -> _Changed:
+        """Return the entries from `start` to before `stop`."""
+        return _Changed(self.keys[start:stop], self.values[start:stop])
 
 
 class _Content(NamedTuple):
     changes: dict[str, _Changed]
-    carried: list[bytes]
+    carried: Sequence[bytes]
+
+
+def _column(items: Iterable[bytes | None]) -> Any:
+    return pa.array(list(items), pa.large_binary())
 
 
 def _changed(changes: Mapping[bytes, bytes | None]) -> _Changed:
-    keys = sorted(changes)
-    return _Changed(keys, [changes[key] for key in keys])
+    keys, values = _column(changes), _column(changes.values())
+    order = pc.sort_indices(keys)
+    return _Changed(keys.take(order), values.take(order))
+
+
+def _chunks(entries: Iterable[tuple[str, Iterable[tuple[bytes, bytes]]]]) -> Iterator[tuple[str, _Changed]]:
+    """Yield the entries of each store as columns, some at a time."""
+    for store, own in entries:
+        rest = iter(own)
+        while chunk := list(islice(rest, _CHUNK)):
+            keys, values = zip(*chunk, strict=True)
+            yield store, _Changed(_column(keys), _column(values))
 
 
 class _Parts:
@@ -264,18 +298,18 @@ class _Parts:
 
     def add_changes(self, store: str, changed: _Changed) -> None:
         """Add the changes of one store."""
-        for start, stop in self._cuts(_lengths(changed.keys) + np.maximum(_lengths(changed.values), 0)):
+        for start, stop in self._cuts(changed.sizes()):
             if stop > start:
-                self.contents[-1].changes[store] = _Changed(changed.keys[start:stop], changed.values[start:stop])
+                self.contents[-1].changes[store] = changed.part(start, stop)
 
     def add_carried(self, records: Sequence[bytes]) -> None:
         """Add records carried over."""
-        for start, stop in self._cuts(_lengths(records)):
-            self.contents[-1].carried.extend(records[start:stop])
+        for start, stop in self._cuts(_lengths(_column(records)) + _ENTRY_OVERHEAD):
+            self.contents[-1] = self.contents[-1]._replace(carried=records[start:stop])
 
-    def _cuts(self, lengths: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    def _cuts(self, sizes: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         """Yield the stretches of items that go into the content that is last at that time."""
-        ends = np.cumsum(lengths + _ENTRY_OVERHEAD)
+        ends = np.cumsum(sizes)
         start, before = 0, 0
         while start < len(ends):
             stop = int(np.searchsorted(ends, before + self._limit - self._size, side="right"))
@@ -318,9 +352,9 @@ def _write(
             "span": [cycle, *(None if place is None else [place.store, place.key.hex()] for place in (start, end))],
         }
     )
-    columns: list[Sequence[bytes | None]] = [[checkpoint], content.carried]
+    columns = [_column([checkpoint]), _column(content.carried)]
     for changed in content.changes.values():
-        columns += [changed.keys, changed.values]
+        columns += changed
     body = b"".join(map(_pack_column, columns))
     identity = _identity(header, body)
     compressed = zstandard.ZstdCompressor(level=1).compress(body)
@@ -334,11 +368,12 @@ def _write(
         len(data),
         len(body),
         sum(len(changed.keys) for changed in content.changes.values()),
-        sum(changed.values.count(None) for changed in content.changes.values()),
+        sum(changed.values.null_count for changed in content.changes.values()),
         final=final,
         cycle=cycle,
         start=start,
         end=end,
+        largest=max((int(changed.sizes().max()) for changed in content.changes.values()), default=0),
     )
     return EncodedSegment(info, data)
 
@@ -383,17 +418,26 @@ def _identity(header: bytes, body: bytes) -> bytes:
     return digest.digest()
 
 
-def _pack_column(items: Sequence[bytes | None]) -> bytes:
+def _pack_column(column: Any) -> bytes:
     """Return how many items there are, the length of each (-1 for None), and their bytes."""
-    present = [item for item in items if item is not None]
-    return b"".join([len(items).to_bytes(4, "little"), _lengths(items).astype("<i4").tobytes(), *present])
+    offsets = _offsets(column)
+    lengths = np.diff(offsets).astype("<i4")
+    if column.null_count:
+        lengths[column.is_null().to_numpy(zero_copy_only=False)] = -1
+    content = memoryview(column.buffers()[2] or b"")[int(offsets[0]) : int(offsets[-1])]
+    return b"".join([len(column).to_bytes(4, "little"), lengths.tobytes(), content])
 
 
-def _lengths(items: Sequence[bytes | None]) -> npt.NDArray[np.int64]:
-    """Return the length of each item, -1 for None."""
-    if None in items:
-        return np.fromiter((-1 if item is None else len(item) for item in items), np.int64, len(items))
-    return np.fromiter(map(len, cast("Sequence[bytes]", items)), np.int64, len(items))
+def _lengths(column: Any) -> npt.NDArray[np.int64]:
+    """Return the length of each item, 0 for None."""
+    return np.diff(_offsets(column))
+
+
+def _offsets(column: Any) -> npt.NDArray[np.int64]:
+    """Return where each item begins in the bytes of all, and where the last one ends."""
+    if not len(column):
+        return np.zeros(1, np.int64)
+    return np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column) + 1]
 
 
 class _Columns:

@@ -7,7 +7,7 @@ once the next range sorts anew.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Container, Iterable, Sized
+from collections.abc import Collection, Container, Iterable, Sized
 from typing import Protocol
 
 _MOST_PENDING = 256
@@ -36,6 +36,15 @@ class SortedKeys:
         self._pending.add(key)
         if len(self._pending) > _MOST_PENDING:
             self.forget()
+
+    def changed_many(self, keys: Collection[bytes]) -> None:
+        """Note that each of `keys` may have come or left."""
+        if self._keys is None:
+            return
+        if len(self._pending) + len(keys) > _MOST_PENDING:
+            self.forget()
+        else:
+            self._pending.update(keys)
 
     def forget(self) -> None:
         """Note that any number of keys came or left."""

@@ -101,7 +101,8 @@ class _SpilledView:
 
 
 def _marked(changed: Mapping[bytes, bytes | None]) -> dict[bytes, bytes | None]:
-    return {key: _DELETED if value is None else _PRESENT + value for key, value in changed.items()}
+    """Return the changes in the order of their keys, in which a base takes them best, each value behind its mark."""
+    return {key: _DELETED if value is None else _PRESENT + value for key, value in sorted(changed.items())}
 
 
 def _value(marked: bytes) -> bytes | None:

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from heapq import heappop, heappush
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from penstock.errors import ProcessorStateError
-from penstock.record import NO_TIMESTAMP, Change, ValueAndTimestamp
+from penstock.record import NO_TIMESTAMP, Change, ValueAndTimestamp, named_tuples
 from penstock.state.api import RecordContext
 from penstock.state.cache import context_size
 from penstock.state.change_layout import BufferedChange, pack_change, unpack_change
@@ -156,7 +156,7 @@ class TimeOrderedChangeBuffer(MeteredStore):
         keys = self._serdes.deserialize_keys([update.key for update in updates])
         new, _ = self._serdes.deserialize_values([update.change.new_value for update in updates])
         old, _ = self._serdes.deserialize_values([update.change.old_value for update in updates])
-        return keys, list(map(Change, new, old))
+        return keys, named_tuples(Change, new, old, repeat(True))
 
     def buffers(self, key: Any) -> bool:
         """Return whether an update of `key` waits."""
@@ -196,7 +196,7 @@ class TimeOrderedChangeBuffer(MeteredStore):
         return self._fresh_bytes + super().uncommitted_bytes()
 
     def changes(self) -> dict[bytes, bytes | None]:
-        """Return the uncommitted writes in key order, None for a delete."""
+        """Return the uncommitted writes, None for a delete."""
         self._store_fresh()
         return super().changes()
 

@@ -108,11 +108,8 @@ class UncommittedStore:
         """Do nothing: writes leave by `changes` at the commit."""
 
     def changes(self) -> dict[bytes, bytes | None]:
-        """Return the uncommitted writes in key order, None for a delete."""
-        writes = self._writes
-        return (
-            {key: writes[key] for key in self._sorted.between(None, None, False)} if len(writes) > 1 else dict(writes)
-        )
+        """Return the uncommitted writes, None for a delete."""
+        return dict(self._writes)
 
     def clear(self) -> None:
         """Forget the uncommitted writes: they are in the base now, or void."""

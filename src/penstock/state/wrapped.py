@@ -49,7 +49,7 @@ class WrappedBytesStore:
         return self._below.uncommitted_bytes()
 
     def changes(self) -> dict[bytes, bytes | None]:
-        """Return the uncommitted writes in key order, None for a delete."""
+        """Return the uncommitted writes, None for a delete."""
         return self._below.changes()
 
     def clear(self) -> None:

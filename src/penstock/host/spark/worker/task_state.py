@@ -182,7 +182,8 @@ class TaskState:
 
     def _maintain(self, log: SegmentLog) -> SegmentLog:
         """Merge and snapshot as far as the log asks for with this commit."""
-        due = maintenance_due(log)
+        live = sum(self.base.view(name).approximate_num_entries() for name in self._spec.stores)
+        due = maintenance_due(log, live)
         for group in due.merges:
             (merged,) = self._write([merge([self._read(info) for info in group])])
             log = log.with_merged(group, merged)
