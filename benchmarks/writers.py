@@ -16,7 +16,8 @@ from penstock.client.api import NewTopic
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.refusals import PartitionOutput
 from penstock.client.confluent.transactions import AtLeastOnceWriter, EpochWriter, TransactionalWriter
-from penstock.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2, StreamsConfig
+from penstock.config import StreamsConfig
+from penstock.config_keys import AT_LEAST_ONCE, EXACTLY_ONCE_V2
 from penstock.record import RecordBatch, TopicPartition
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.config import KEYS, StreamsConfig, environment_name
+from penstock.config import StreamsConfig, environment_name
+from penstock.config_keys import KEYS
 from penstock.errors import ConfigError
 from penstock.serdes import Serdes, StringSerde
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from penstock.client.api import Admin, NewTopic
 from penstock.client.confluent.transactions import transactions_refused
 from penstock.clock import Clock, SystemClock
-from penstock.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2, StreamsConfig, warn_without_meaning
+from penstock.config import StreamsConfig, warn_without_meaning
+from penstock.config_keys import AT_LEAST_ONCE, EXACTLY_ONCE_V2
 from penstock.errors import ConfigError, IncompatibleCheckpointError, StreamsError
 from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
 from penstock.host.spark.checkpoints import lives

@@ -18,7 +18,8 @@ from hashlib import blake2b
 import cloudpickle
 
 from penstock.clock import SystemClock
-from penstock.config import KEYS, StreamsConfig
+from penstock.config import StreamsConfig
+from penstock.config_keys import KEYS
 from penstock.errors import StreamsError
 from penstock.host.spark.pickling import ByValueError, dump_by_value
 from penstock.host.spark.recipe import Recipe, dump_recipe, extend_module_path, load_recipe, module_path

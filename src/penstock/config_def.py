@@ -1,0 +1,111 @@
+"""What a configuration key is, and how values are read (Kafka class: ConfigDef).
+
+A reader takes the name of the key and the value that was given; it returns what that means, or raises ConfigError with
+the name. Not here: the keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.errors import ConfigError
+from penstock.exception_handlers import BUILT_IN, ExceptionHandler
+from penstock.serdes import Serde
+
+
+@dataclass(frozen=True)
+class ConfigKey:
+    """One key: how its value is read, what it is if not set, how much it matters (high, medium, low) and what it
+    does."""
+
+    name: str
+    parse: Callable[[str, Any], Any]
+    default: Any
+    importance: str
+    doc: str
+
+
+def text(name: str, value: Any) -> str:
+    """Return a text as it is; raises ConfigError for anything else."""
+    if not isinstance(value, str):
+        raise ConfigError(f"Invalid value {value!r} for configuration {name}: expected a text.")
+    return value
+
+
+def whole(minimum: int) -> Callable[[str, Any], int]:
+    """Return the reader of whole numbers, also written as texts, of `minimum` or more."""
+
+    def parse(name: str, value: Any) -> int:
+        try:
+            number = int(value)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"Invalid value {value!r} for configuration {name}: expected a whole number.") from error
+        if isinstance(value, bool) or number < minimum:
+            raise ConfigError(f"Invalid value {value!r} for configuration {name}: expected {minimum} or more.")
+        return number
+
+    return parse
+
+
+def boolean(name: str, value: Any) -> bool:
+    """Return true or false, also written as a text; raises ConfigError for anything else."""
+    if isinstance(value, bool):
+        return value
+    if str(value).lower() in ("true", "false"):
+        return str(value).lower() == "true"
+    raise ConfigError(f"Invalid value {value!r} for configuration {name}: expected true or false.")
+
+
+def one_of(*choices: str) -> Callable[[str, Any], str]:
+    """Return the reader of a value that must be one of `choices`."""
+
+    def parse(name: str, value: Any) -> str:
+        if value not in choices:
+            raise ConfigError(
+                f"Invalid value {value!r} for configuration {name}: expected one of {', '.join(choices)}."
+            )
+        return str(value)
+
+    return parse
+
+
+def serde(name: str, value: Any) -> Serde:
+    """Return a serde, given as an object or a class; raises ConfigError for anything else."""
+    if isinstance(value, type) and issubclass(value, Serde):
+        return value()
+    if not isinstance(value, Serde):
+        raise ConfigError(
+            f"Invalid value {value!r} for configuration {name}: expected a Serde, such as Serdes.string()."
+        )
+    return value
+
+
+def anything(name: str, value: Any) -> Any:
+    """Return any value as it is: whoever uses it checks it."""
+    return value
+
+
+def handler(kind: type[ExceptionHandler]) -> Callable[[str, Any], ExceptionHandler]:
+    """Return the reader of an exception handler: a class, an object, or the name of a built-in one."""
+
+    def parse(name: str, value: Any) -> ExceptionHandler:
+        named = BUILT_IN.get(value.rpartition(".")[2]) if isinstance(value, str) else value
+        found = named() if isinstance(named, type) else named
+        if not isinstance(found, kind):
+            names = ", ".join(each.__name__ for each in BUILT_IN.values() if issubclass(each, kind))
+            raise ConfigError(
+                f"Invalid value {value!r} for configuration {name}: expected a {kind.__name__}, its class, or one of "
+                f"{names}."
+            )
+        return found
+
+    return parse
+
+
+def function(name: str, value: Any) -> Any:
+    """Return what can be called; raises ConfigError for anything else."""
+    if not callable(value):
+        raise ConfigError(f"Invalid value {value!r} for configuration {name}: expected a function.")
+    return value

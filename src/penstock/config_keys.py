@@ -1,0 +1,413 @@
+"""The keys of the configuration: a row a key, with type, default, importance and one line of documentation.
+
+Keys of Kafka keep their names, our own begin with `penstock.`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from penstock.config_def import ConfigKey, anything, boolean, function, handler, one_of, serde, text, whole
+from penstock.exception_handlers import (
+    DEAD_LETTER_QUEUE_TOPIC,
+    DefaultProductionExceptionHandler,
+    DeserializationExceptionHandler,
+    LogAndFailExceptionHandler,
+    LogAndFailProcessingExceptionHandler,
+    ProcessingExceptionHandler,
+    ProductionExceptionHandler,
+)
+
+AT_LEAST_ONCE = "at_least_once"
+EXACTLY_ONCE_V2 = "exactly_once_v2"
+
+UPGRADE_FROM = (
+    *("0.10.0", "0.10.1", "0.10.2", "0.11.0", "1.0", "1.1"),
+    *(f"2.{minor}" for minor in range(9)),
+    *(f"3.{minor}" for minor in range(10)),
+    *(f"4.{minor}" for minor in range(3)),
+)
+"""The versions of Kafka Streams that `upgrade.from` may name."""
+
+KEYS: Mapping[str, ConfigKey] = {
+    key.name: key
+    for key in (
+        ConfigKey(
+            "application.id",
+            text,
+            None,
+            "high",
+            "Name of the application: prefix of its internal topics, its group and its directories.",
+        ),
+        ConfigKey("bootstrap.servers", text, None, "high", "Brokers to ask first, as host:port,host:port."),
+        ConfigKey(
+            "client.id", text, "", "medium", "Prefix of the client ids that brokers see; empty for the application.id."
+        ),
+        ConfigKey(
+            "application.server",
+            text,
+            None,
+            "low",
+            "host:port under which the program offers its state to others; told by query_metadata_for_key.",
+        ),
+        ConfigKey(
+            "state.dir",
+            text,
+            str(Path(tempfile.gettempdir()) / "penstock"),
+            "high",
+            "Directory of the bases of the state stores.",
+        ),
+        ConfigKey(
+            "processing.guarantee",
+            one_of(AT_LEAST_ONCE, EXACTLY_ONCE_V2),
+            None,
+            "medium",
+            "at_least_once or exactly_once_v2; not set: what the host prefers and the broker can do.",
+        ),
+        ConfigKey("default.key.serde", serde, None, "medium", "Serde of keys where an operator names none."),
+        ConfigKey("default.value.serde", serde, None, "medium", "Serde of values where an operator names none."),
+        ConfigKey(
+            "default.timestamp.extractor",
+            function,
+            None,
+            "medium",
+            "Timestamp extractor where a source names none; not set: the record's own, failing below 0.",
+        ),
+        ConfigKey(
+            "statestore.cache.max.bytes",
+            whole(0),
+            10 * 1024 * 1024,
+            "medium",
+            "Bytes of the record cache of one task; 0 switches caching off.",
+        ),
+        ConfigKey(
+            "deserialization.exception.handler",
+            handler(DeserializationExceptionHandler),
+            LogAndFailExceptionHandler(),
+            "medium",
+            "What to do about a record that cannot be read.",
+        ),
+        ConfigKey(
+            "processing.exception.handler",
+            handler(ProcessingExceptionHandler),
+            LogAndFailProcessingExceptionHandler(),
+            "medium",
+            "What to do about a record that a processor fails on.",
+        ),
+        ConfigKey(
+            "processing.exception.handler.global.enabled",
+            boolean,
+            False,
+            "low",
+            "Whether that handler also serves the processors of global stores.",
+        ),
+        ConfigKey(
+            "production.exception.handler",
+            handler(ProductionExceptionHandler),
+            DefaultProductionExceptionHandler(),
+            "medium",
+            "What to do about a record that cannot be serialised or sent.",
+        ),
+        ConfigKey(
+            DEAD_LETTER_QUEUE_TOPIC,
+            text,
+            None,
+            "medium",
+            "Topic to which the built-in handlers write the records that failed; not set: none.",
+        ),
+        ConfigKey(
+            "ensure.explicit.internal.resource.naming",
+            boolean,
+            False,
+            "high",
+            "Refuse generated names of stores and internal topics; holds in a TopologyConfig.",
+        ),
+        ConfigKey(
+            "processor.wrapper.class",
+            anything,
+            None,
+            "low",
+            "ProcessorWrapper, or its class, that wraps all processors; holds in a TopologyConfig.",
+        ),
+        ConfigKey(
+            "upgrade.from",
+            one_of(*UPGRADE_FROM),
+            None,
+            "low",
+            "Version of Kafka Streams that wrote what is read now, where its internal formats were others.",
+        ),
+        ConfigKey(
+            "stream.time.policy",
+            one_of("max", "min"),
+            "max",
+            "low",
+            "max: stream time is the largest timestamp taken; min: the smallest of the partition times.",
+        ),
+        ConfigKey(
+            "partition.pause.threshold.ms",
+            whole(0),
+            None,
+            "low",
+            "How far (ms) a partition may be ahead of the slowest of its task before the host reads it no further; "
+            "not set: any.",
+        ),
+        ConfigKey(
+            "partition.grouper",
+            anything,
+            None,
+            "low",
+            "PartitionGrouper that says which partitions make one task; not set: those of one number.",
+        ),
+        ConfigKey(
+            "rocksdb.config.setter",
+            anything,
+            None,
+            "medium",
+            "RocksDBConfigSetter, or its class, that changes the options of bases that are RocksDB.",
+        ),
+        ConfigKey(
+            "max.task.idle.ms",
+            whole(-1),
+            0,
+            "medium",
+            "How long (ms) a task waits for records of a partition that has none while others have some.",
+        ),
+        ConfigKey("topology.optimization", text, "none", "medium", "none, all, or a list of optimisations."),
+        ConfigKey(
+            "replication.factor",
+            whole(-1),
+            -1,
+            "medium",
+            "Replication factor of internal topics; -1 for the broker's default.",
+        ),
+        ConfigKey(
+            "auto.offset.reset",
+            one_of("earliest", "latest", "none"),
+            "earliest",
+            "medium",
+            "Where to begin where no position is known, or its records are deleted; none: fail.",
+        ),
+        ConfigKey(
+            "metadata.max.age.ms",
+            whole(0),
+            300_000,
+            "low",
+            "How often (ms) is looked for topics and partitions that are new or deleted.",
+        ),
+        ConfigKey(
+            "dsl.store.suppliers.class",
+            one_of("in_memory", "rocksdb"),
+            "rocksdb",
+            "low",
+            "Base of the stores of the DSL where the operator names none.",
+        ),
+        ConfigKey(
+            "dsl.store.format",
+            one_of("default", "headers"),
+            "default",
+            "low",
+            "What the stores of the DSL keep beside values: timestamps, or timestamps and headers.",
+        ),
+        ConfigKey("num.partitions", whole(1), 1, "low", "Partitions of topics that the tools create."),
+        ConfigKey("penstock.host", one_of("spark"), "spark", "high", "Where tasks run."),
+        ConfigKey(
+            "penstock.execution",
+            one_of("auto", "record"),
+            "auto",
+            "low",
+            "auto: column by column where it gives the same; record: record by record.",
+        ),
+        ConfigKey(
+            "penstock.checkpoint.dir",
+            text,
+            None,
+            "high",
+            "Directory of checkpoint and state; not set: <state.dir>/<application.id>/checkpoint.",
+        ),
+        ConfigKey(
+            "penstock.spark.checkpoint.dir",
+            text,
+            None,
+            "medium",
+            "Directory below which Spark keeps its own checkpoint, as Hadoop can; not set: in the checkpoint.",
+        ),
+        ConfigKey(
+            "penstock.trace.order",
+            text,
+            None,
+            "low",
+            "Directory to which each task logs the order in which it takes its records; not set: no log.",
+        ),
+        ConfigKey(
+            "penstock.batch.max.bytes",
+            whole(1024),
+            64 * 1024 * 1024,
+            "medium",
+            "Most bytes of input of one epoch; less is read where tasks send on more than four times as much.",
+        ),
+        ConfigKey(
+            "penstock.max.skew.ms",
+            whole(0),
+            3_600_000,
+            "medium",
+            "First step (ms) towards the one time up to which an epoch that cannot read all reads topics that meet in "
+            "a task; 0: it reads them up to any times.",
+        ),
+        ConfigKey(
+            "penstock.held.max.bytes",
+            whole(1),
+            16 * 1024 * 1024,
+            "low",
+            "Most bytes of a partition's records that wait for those of another before it is not read on.",
+        ),
+        ConfigKey(
+            "penstock.batch.target.ms",
+            whole(1),
+            2000,
+            "medium",
+            "Time that an epoch should take; the planner adapts its bytes to it.",
+        ),
+        ConfigKey(
+            "penstock.determinism.check.epochs",
+            whole(0),
+            0,
+            "low",
+            "Every how many epochs each task runs twice, to find functions that are not deterministic; 0: never.",
+        ),
+        ConfigKey(
+            "penstock.restart.max.attempts",
+            whole(0),
+            10,
+            "medium",
+            "Most restarts in a row, without a commit between them, where the uncaught exception handler replaces.",
+        ),
+        ConfigKey(
+            "penstock.restart.backoff.ms",
+            whole(0),
+            1000,
+            "low",
+            "Wait in ms before the first restart after an error; doubles from restart to restart in a row.",
+        ),
+        ConfigKey("penstock.restart.backoff.max.ms", whole(0), 60_000, "low", "Longest wait in ms before a restart."),
+        ConfigKey("penstock.poll.ms", whole(0), 100, "low", "Pause in ms between looks for new records."),
+        ConfigKey(
+            "penstock.spark.master",
+            text,
+            None,
+            "medium",
+            "Master of the session that Penstock makes; not set: local[<cores>,4].",
+        ),
+        ConfigKey(
+            "penstock.spark.log.level",
+            one_of("off", "error", "warn", "info", "debug"),
+            None,
+            "low",
+            "Level of Spark's log on standard error; not set: warnings go to spark.log below <state.dir>.",
+        ),
+        ConfigKey(
+            "penstock.spark.partitions",
+            whole(1),
+            None,
+            "low",
+            "Spark partitions of each level and of the sink of a new checkpoint; not set: cores.",
+        ),
+        ConfigKey(
+            "penstock.spark.send.code",
+            boolean,
+            True,
+            "low",
+            "Whether executors on other machines are sent Penstock and those modules of the program that are installed "
+            "nowhere.",
+        ),
+        ConfigKey(
+            "repartition.purge.interval.ms",
+            whole(0),
+            30_000,
+            "low",
+            "Time in ms between deletions of what has been read of topics between DataFrames and the application.",
+        ),
+        ConfigKey(
+            "metrics.recording.level",
+            one_of("INFO", "DEBUG", "TRACE"),
+            "INFO",
+            "low",
+            "Up to which level sensors of processors record.",
+        ),
+        ConfigKey(
+            "metrics.num.samples",
+            whole(1),
+            2,
+            "low",
+            "Over how many samples rates, averages and largest values of metrics are taken.",
+        ),
+        ConfigKey("metrics.sample.window.ms", whole(1), 30_000, "low", "Time in ms that one of these samples covers."),
+        ConfigKey(
+            "penstock.metrics.prometheus.port",
+            whole(0),
+            None,
+            "low",
+            "Port at which Prometheus can read the metrics, 0 for one that is free; not set: none.",
+        ),
+        ConfigKey(
+            "penstock.metrics.prometheus.host",
+            text,
+            "127.0.0.1",
+            "low",
+            "Address of this machine at which that port is; 0.0.0.0 for all of them.",
+        ),
+        ConfigKey(
+            "log.summary.interval.ms",
+            whole(-1),
+            120_000,
+            "low",
+            "Time in ms between lines in the log that say how far the application is; below 1: none.",
+        ),
+        ConfigKey("penstock.row.max.bytes", whole(1024), 1024 * 1024, "low", "Most bytes of one row between stages."),
+        ConfigKey(
+            "penstock.segment.max.bytes",
+            whole(64 * 1024),
+            8 * 1024 * 1024,
+            "low",
+            "Most bytes of one segment of state.",
+        ),
+        ConfigKey(
+            "penstock.state.base",
+            one_of("lmdb", "rocksdb"),
+            "lmdb",
+            "medium",
+            "Base of stores on Spark: lmdb; or rocksdb, opened each epoch, for state far beyond memory.",
+        ),
+        ConfigKey(
+            "penstock.uncommitted.max.bytes",
+            whole(1024),
+            128 * 1024 * 1024,
+            "medium",
+            "Most bytes of memory of a task's uncommitted changes of state; beyond, they are written as a part of its "
+            "next segment and kept on disk.",
+        ),
+        ConfigKey(
+            "penstock.query.refresh.ms",
+            whole(0),
+            100,
+            "low",
+            "How old (ms) the look for a newer commit may be that a query of state is answered from.",
+        ),
+        ConfigKey(
+            "penstock.manifests.retained",
+            whole(2),
+            100,
+            "low",
+            "Manifests kept, and with them the segments that they name.",
+        ),
+        ConfigKey(
+            "penstock.emit.interval.ms",
+            whole(0),
+            1000,
+            "low",
+            "Wall-clock throttle of final results of windows and joins.",
+        ),
+    )
+}
+"""All keys that have a row, by name."""
