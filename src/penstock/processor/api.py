@@ -197,6 +197,10 @@ class EngineContext(ProcessorContext, Protocol):
         called, and records that are forwarded, on behalf of another record."""
         ...
 
+    def in_stored_record_context(self, context: RecordContext) -> AbstractContextManager[None]:
+        """As `in_record_context`, for a context that a store has kept, without the bytes of its source record."""
+        ...
+
     def source_partition(self) -> TopicPartition:
         """Return the topic and partition that the batch in `process_batch` came from."""
         ...

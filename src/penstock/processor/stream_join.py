@@ -167,6 +167,8 @@ class StreamStreamOuterJoin(Processor):
                 look_back = windows.after_ms if left else windows.before_ms
                 if min_time + look_back + windows.grace_period_ms >= stream_time:
                     left_open, right_open = left_open or left, right_open or not left
+                    if left_open and right_open and len(values) > 1:
+                        break  # Kafka takes value by value: the second one ends the search, and is the oldest
                     continue
                 for _, value in values:
                     this, other = (value, None) if left is self._left else (None, value)

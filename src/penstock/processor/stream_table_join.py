@@ -150,7 +150,7 @@ class StreamTableGraceJoin(StreamTableJoin):
                 if place.timestamp > due:
                     min_time = place.timestamp
                     break
-                with self._engine.in_record_context(RecordContext(timestamp, headers, position)):
+                with self._engine.in_stored_record_context(RecordContext(timestamp, headers, position)):
                     self._join(Record(place.key, value, timestamp, headers), place.key)
                 self._buffer.delete(place)
         self._metadata[self._min_time_entry] = min_time

@@ -75,6 +75,7 @@ class TaskContext:
         self.record: Record[Any, Any] | None = None
         self.punctuation_time = NO_TIMESTAMP
         self.source = TopicPartition("", -1)
+        self.is_stored_context = False
         self.source_records = SourceRecords()
         self.stores: Mapping[str, EngineStore] = {}
         self.global_stores: Mapping[str, StateStore] = {}
@@ -293,6 +294,16 @@ class NodeContext:
             yield
         finally:
             task.metadata, task.record = outer
+
+    @contextmanager
+    def in_stored_record_context(self, context: RecordContext) -> Iterator[None]:
+        """As `in_record_context`, for a context that a store has kept, without the bytes of its source record."""
+        self._task.is_stored_context = True
+        try:
+            with self.in_record_context(context):
+                yield
+        finally:
+            self._task.is_stored_context = False
 
     def source_partition(self) -> TopicPartition:
         """Return the topic and partition that the batch in `process_batch` came from."""
