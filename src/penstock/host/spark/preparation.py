@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 
-from penstock.client.api import Admin, NewTopic
+from penstock.client.api import Admin
 from penstock.client.confluent.transactions import transactions_refused
 from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig, warn_without_meaning
@@ -33,7 +33,7 @@ from penstock.host.spark.placement import (
 )
 from penstock.host.spark.programs import StoredProgram, dump_program
 from penstock.host.spark.recipe import Recipe
-from penstock.host.spark.transactions import commits_topic
+from penstock.host.spark.transactions import commits_topic, make_commits_topic
 from penstock.plan.partition_grouper import configured_grouper
 from penstock.plan.subtopology import BuiltTopology
 from penstock.record import TopicPartition
@@ -110,7 +110,7 @@ def prepare(
         if earlier is not None:
             return Prepared(earlier, guarantee, last_manifest(checkpoint, metadata), {}, finishes=True)
     if transactional:
-        _make_commits_topic(admin, topics, commits_topic(application_id), placement.sink_partitions, config)
+        make_commits_topic(admin, topics, commits_topic(application_id), placement.sink_partitions, config)
     if life is not None:
         metadata = lives.same_life(checkpoint, life, recipe, program)
     else:
@@ -296,14 +296,3 @@ def _begin(
 def _is_known(partition: TopicPartition, known: Mapping[str, list[int]]) -> bool:
     """Return whether `known` has a position of `partition`."""
     return partition.partition < len(known.get(partition.topic, ()))
-
-
-def _make_commits_topic(
-    admin: Admin, topics: Mapping[str, int], name: str, partitions: int, config: StreamsConfig
-) -> None:
-    """Make the commits topic: an offset for a partition that does not exist would hang until its time-out."""
-    if name not in topics:
-        replication = config["replication.factor"]
-        admin.create_topics([NewTopic(name, partitions, replication, {"cleanup.policy": "compact"})])
-    elif topics[name] < partitions:
-        admin.create_partitions(name, partitions)

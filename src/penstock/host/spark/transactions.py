@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
+from penstock.client.api import Admin, NewTopic
 from penstock.client.confluent.transactions import TransactionalWriter
 from penstock.config import StreamsConfig
 from penstock.host.spark.crashpoints import crash_point
@@ -15,6 +16,18 @@ def commits_topic(application_id: str) -> str:
     """Return the internal topic whose offsets are the epochs that each sink partition has committed; also the group
     that commits them."""
     return f"{application_id}-penstock-commits"
+
+
+def make_commits_topic(
+    admin: Admin, topics: Mapping[str, int], name: str, partitions: int, config: StreamsConfig
+) -> None:
+    """Make a topic of commits with `partitions`, or add those that it lacks: an offset for a partition that does not
+    exist would hang until its time-out. topics: those that there are, and their partitions."""
+    if name not in topics:
+        replication = config["replication.factor"]
+        admin.create_topics([NewTopic(name, partitions, replication, {"cleanup.policy": "compact"})])
+    elif topics[name] < partitions:
+        admin.create_partitions(name, partitions)
 
 
 def transactional_writer(

@@ -89,12 +89,10 @@ class Manifest:
     """The commit of one epoch: what each task has, and figures of the epoch.
 
     tasks: by task id as text. planned_ms, committed_ms: when the epoch was planned and committed. offsets: position
-    reached in each topic.
-    input: by topic. records_out: records written to topics. printed: what user functions printed. removed: the state of
-    stores that the program has no longer, by `removed_holder`. output: by topic. processed, dropped: records
-    by task.
-    bytes_sent: what tasks sent to topics and to one another. commit_ms: how long the commit took. measured: by task and
-    operation. sensors: what those of users recorded, of all tasks together.
+    reached in each topic. input, output: by topic. records_out: records written to topics. printed: what user functions
+    printed. removed: the state of stores that the program has no longer, by `removed_holder`. processed, dropped:
+    records by task. bytes_sent: what tasks sent to topics and to one another. commit_ms: how long the commit took.
+    measured: by task and operation. sensors: what those of users recorded, of all tasks together.
     """
 
     query_id: str
@@ -153,10 +151,9 @@ class Metadata:
     """The life of a checkpoint that runs, and with what a program must agree that goes on with it.
 
     checkpoint_id: the identity of the checkpoint through all its lives. query_id: that of this life. Both are drawn at
-    random. begin: where each source topic was begun by this life, an offset a partition.
-    partitions: Spark partitions of each level. sink_partitions: those of the sink, and of the commits topic. shape: the
-        tasks, nodes and stores,
-    as `placement.shape` describes them. plan: the digest of the program that planned the last epochs. transactional:
+    random. begin: where each source topic was begun by this life, an offset a partition. partitions: Spark partitions
+    of each level. sink_partitions: those of the sink, and of the commits topic. shape: the tasks, nodes and stores, as
+    `placement.shape` describes them. plan: the digest of the program that planned the last epochs. transactional:
     whether it writes transactions. start_epoch: the epoch of the first manifest of this life, which it took over; 0 for
     none. start_ms: the clock of its epoch. removed: stores that are kept without being in the program. topic_ids: the
     ids of the topics that positions belong to, and of the global ones, where brokers give ids.

@@ -5,8 +5,7 @@ wrote out to functions of the user's.
 of the topic, which writes its rows in one transaction together with the number of the batch (see
 `client.confluent.transactions`); the owner of the numbers is the id of the query, which Spark keeps in its checkpoint.
 So a batch that is run again is written once, however the rows were cut. How many partitions its first attempt knew is
-kept, since the topic may have grown since. **Out**: a query for each `to_spark` reads the
-topic as `topic_source` does.
+kept, since the topic may have grown since. **Out**: a query for each `to_spark` reads the topic as `topic_source` does.
 
 Checkpoints of these queries stand below that of the application, so that they are deleted or copied together with it.
 """
@@ -41,6 +40,7 @@ from penstock.host.spark.failures import QueryFailedError, encode_failure, failu
 from penstock.host.spark.frames import topic_source
 from penstock.host.spark.preparation import guarantee_of
 from penstock.host.spark.session import make_active
+from penstock.host.spark.transactions import make_commits_topic
 from penstock.plan.internal_topics import RECORDS_STAY
 from penstock.plan.partitioning import murmur2_column
 from penstock.plan.subtopology import BuiltTopology, DataFrameSink, DataFrameSource
@@ -162,16 +162,9 @@ class DataFrameQueries:
             if topic not in known
         ]
         there = {**known, **{topic.name: topic.partitions for topic in new}}
-        commits = {_commits_topic(topic): there[topic] for topic in self._sources}
-        new.extend(
-            NewTopic(name, partitions, replication, {"cleanup.policy": "compact"})
-            for name, partitions in commits.items()
-            if name not in known
-        )
         admin.create_topics(new)
-        for name, partitions in commits.items():  # a marker for a partition that does not exist would hang
-            if known.get(name, partitions) < partitions:
-                admin.create_partitions(name, partitions)
+        for topic in self._sources:
+            make_commits_topic(admin, known, _commits_topic(topic), there[topic], self._config)
         return there
 
     def _wait(self, topics: Iterable[str]) -> None:
