@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from penstock import (
-    BufferConfig,
     EmitStrategy,
     Materialized,
     Serdes,
@@ -15,7 +14,6 @@ from penstock import (
     SlidingWindows,
     Stores,
     StreamsBuilder,
-    Suppressed,
     TimeWindows,
     UnlimitedWindows,
 )
@@ -166,17 +164,6 @@ def test_a_cogroup_asks_nothing_of_topics_above_its_repartitions() -> None:
     assert builder.build().build("app").copartition_groups == (
         frozenset({"app-by-value-repartition", "app-two-repartition"}),
     )
-
-
-def test_results_of_a_windowed_cogroup_have_no_versions_of_a_table_above() -> None:
-    builder = StreamsBuilder()
-    store = Stores.persistent_versioned_key_value_store("versions", 100)
-    stream = builder.table("in", materialized=Materialized.as_(store)).to_stream()
-    cogrouped = stream.group_by_key().cogroup(lambda key, value, total: total)
-    cogrouped.windowed_by(TUMBLING).aggregate(lambda: "").suppress(
-        Suppressed.until_time_limit(5, BufferConfig.unbounded())
-    )
-    assert len(builder.build().build("app").subtopologies) == 1
 
 
 def test_a_cogroup_repartitions_a_stream_whose_key_changed_once_for_all_its_tables() -> None:

@@ -21,7 +21,7 @@ LEAST_RUN = {
     "cogroup": 60,
     "composite": 11,
     "emit_final": 133,
-    "errors": 77,
+    "errors": 79,
     "foreign_key_join": 50,
     "handlers": 59,
     "naming": 139,

@@ -83,7 +83,7 @@ class MeteredKeyValueStore(MeteredStore):
         """Return the entries whose serialised key begins with `prefix` as `prefix_serde` writes it; raises TypeError
         for a None prefix."""
         if prefix is None or not self._open:
-            self._refuse("prefix")
+            self._refuse("prefix cannot be null")
         start = self._serdes.serialize(prefix_serde, prefix, "prefix")
         return self._entries(start, after_prefix(start), False)
 

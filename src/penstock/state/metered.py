@@ -19,6 +19,9 @@ from penstock.state.state_serdes import StateSerdes
 
 _log = logging.getLogger(__name__)
 
+KEY_IS_NULL = "key cannot be null"
+"""What Kafka says of a call without a key."""
+
 
 class MeteredStore:
     """A store of objects over a store of bytes (implements StateStore and EngineStore; Kafka class:
@@ -148,9 +151,9 @@ class MeteredStore:
 
     # ---------- helpers
 
-    def _serialize_key(self, key: Any, what: str = "key") -> bytes:
+    def _serialize_key(self, key: Any, refusal: str = KEY_IS_NULL) -> bytes:
         if key is None or not self._open:
-            self._refuse(what)
+            self._refuse(refusal)
         return self._serdes.serialize_key(key)
 
     def _serialize_bounds(self, from_key: Any, to_key: Any) -> tuple[bytes | None, bytes | None] | None:
@@ -175,14 +178,16 @@ class MeteredStore:
         if not self._open:
             self._refuse()
 
-    def _refuse(self, what: str = "key") -> NoReturn:
+    def _refuse(self, refusal: str = KEY_IS_NULL) -> NoReturn:
+        """Raise InvalidStateStoreError where the store is closed, else TypeError with Kafka's text for a null
+        argument."""
         if not self._open:
             raise InvalidStateStoreError(
                 f"Store {self._name!r} is not open: its task was closed or has moved. Get the store again in init()."
             )
-        raise TypeError(
-            f"Store {self._name!r}: {what} must not be None; drop such records, or choose another {what} for them."
-        )
+        error = TypeError(refusal)
+        error.add_note(f"Store {self._name!r} was given None: drop such records, or choose something else for them.")
+        raise error
 
 
 class MeteredIterator:

@@ -154,8 +154,8 @@ class MeteredSessionStore(MeteredStore):
 
     def _session_key(self, session_key: Windowed[Any] | None) -> bytes:
         if session_key is None:
-            self._refuse("session key")
-        key = self._serialize_key(session_key.key)
+            self._refuse("sessionKey can't be null")
+        key = self._serialize_key(session_key.key, "sessionKey.key() can't be null")
         return self._entry_key(key, session_key.window.start, session_key.window.end)
 
     def _entry_key(self, key: bytes, start: int, end: int) -> bytes:
