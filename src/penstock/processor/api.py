@@ -234,9 +234,8 @@ class BatchProcessor(Processor):
         """Process all rows of `batch`.
 
         Returns the rows to hand to every child, and for each of them the row of `batch` that it came from (int64 array,
-        ascending), or None where row i
-        came from row i. A user function's exception for row i is given to `failures(i, error)`, which raises, or
-        returns where that row is to be dropped.
+        ascending), or None where row i came from row i. A user function's exception for row i is given to
+        `failures(i, error)`, which raises, or returns where that row is to be dropped.
         """
         raise NotImplementedError
 

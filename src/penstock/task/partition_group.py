@@ -2,12 +2,10 @@
 RecordQueue).
 
 Each lane of a topic partition is a queue, taken in its own order; among the queues the one whose head has the smallest
-timestamp is next, and of equal heads
-that of the queue first by topic, partition and lane. Taking heads one by one gives the order of a stable sort by the
-largest timestamp that a queue
-has shown so far: that is how it is done here, for all that is buffered at once. Where nobody could tell the difference
-the partitions are taken one after the other. Behind the last record of a partition that is awaited nothing is taken:
-the rest stays buffered.
+timestamp is next, and of equal heads that of the queue first by topic, partition and lane. Taking heads one by one
+gives the order of a stable sort by the largest timestamp that a queue has shown so far: that is how it is done here,
+for all that is buffered at once. Where nobody could tell the difference the partitions are taken one after the other.
+Behind the last record of a partition that is awaited nothing is taken: the rest stays buffered.
 """
 
 from __future__ import annotations
@@ -88,10 +86,9 @@ class PartitionGroup:
         """Read the topics of `sources`.
 
         partition_times: those of the last commit (ms). takes_serialized: says whether the records of a source may stay
-        bytes. count_dropped: takes a node's
-        name and a number of records. keep_source_records: whether runs carry the records as they came.
-        may_follow_each_other: says whether records of the sources given, one for each partition, that take turns may as
-        well be taken one partition after the other. mixes: whether there may be mixed runs.
+        bytes. count_dropped: takes a node's name and a number of records. keep_source_records: whether runs carry the
+        records as they came. may_follow_each_other: says whether records of the sources given, one for each partition,
+        that take turns may as well be taken one partition after the other. mixes: whether there may be mixed runs.
         wall_clock: tells the task's wall-clock time (ms).
         """
         self._wall_clock = wall_clock

@@ -1,10 +1,8 @@
 """The unit of work: one sub-topology on one partition, free of I/O, threads and clocks (Kafka class: StreamTask).
 
 Record batches go in; output, changes of state and a checkpoint come out. A host fills a task, drains it and commits it:
-`add_records`, `process`,
-`advance_wall_clock`, `prepare_commit`, then, when all that is durable, `committed`. An error leaves the task unfit for
-use: the host drops it and
-begins again from the last commit, where nothing has changed.
+`add_records`, `process`, `advance_wall_clock`, `prepare_commit`, then, when all that is durable, `committed`. An error
+leaves the task unfit for use: the host drops it and begins again from the last commit, where nothing has changed.
 """
 
 from __future__ import annotations
