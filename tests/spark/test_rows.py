@@ -16,7 +16,7 @@ from penstock.host.spark.checkpoints.checkpoint import TaskEntry
 from penstock.host.spark.failures import QueryFailedError, decode_failure, encode_failure, failure_in, readable
 from penstock.host.spark.printing import MAXIMUM_CHARACTERS, captured_print
 from penstock.host.spark.protocol import SinkControl, TaskControl, TaskReport
-from penstock.host.spark.rows import DATA, Row, decode_batch, encode_batch, read_rows, write_rows
+from penstock.host.spark.rows import DATA, Row, decode_batch, encode_batch, read_rows, size_of, write_rows
 from penstock.record import DictionaryColumn, RecordBatch
 
 maybe_bytes = st.none() | st.binary(max_size=300)
@@ -44,6 +44,7 @@ def test_a_batch_goes_through_rows_of_bounded_size_unchanged(rows: list[Any], ma
     decoded = [decode_batch(blob) for blob in blobs]
     assert all((topic, partition) == ("topic", 3) for topic, partition, _ in decoded)
     assert [row for _, _, batch in decoded for row in rows_of(batch)] == rows_of(RecordBatch.of(rows))
+    assert sum(size_of(batch) for _, _, batch in decoded) == sum(len(part or b"") for row in rows for part in row[:2])
     assert all(len(blob) <= max_bytes or len(batch) == 1 for blob, (_, _, batch) in zip(blobs, decoded, strict=True))
 
 
@@ -58,6 +59,7 @@ def test_a_dictionary_of_few_keys_goes_through_rows_unchanged(
     batch = RecordBatch(keys, values, times, offsets)
     decoded = [decode_batch(blob)[2] for blob in encode_batch("topic", 3, batch, 600)]
     assert [row for each in decoded for row in rows_of(each)] == rows_of(batch)
+    assert size_of(batch) == sum(len(part or b"") for column in (batch.keys, batch.values) for part in column)
     assert all((each.values is each.keys) == (not with_values) for each in decoded)
 
 

@@ -110,7 +110,7 @@ class TimestampedTupleForwarder:
         keys = store.deserialize_keys(entries.keys)
         new, timestamps = store.deserialize_columns(entries.new_values)
         old = repeat(None) if entries.old_values is None else store.deserialize_columns(entries.old_values)[0]
-        offsets = np.fromiter(((context[2] or NO_METADATA)[2] for context in contexts), np.int64, len(contexts))
+        offsets = np.array([(context[2] or NO_METADATA)[2] for context in contexts], np.int64)
         headers = self._headers(contexts)
         flushed = RecordBatch(
             keys,

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, repeat
+from operator import itemgetter
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -203,7 +204,7 @@ class Execution:
         plan = self._plans[node.name]
         outer = self._task.metadata, self._task.record, self._task.source
         start = 0
-        for (topic, partition), rows in groupby(contexts, _source_of):
+        for (topic, partition), rows in groupby([context[2] or NO_METADATA for context in contexts], itemgetter(0, 1)):
             stop = start + len(list(rows))
             self._run(plan, Input(TopicPartition(topic or "", partition), batch.slice(start, stop), None))
             start = stop
@@ -378,10 +379,6 @@ class Execution:
                 due = task.schedules.next_time(_STREAM_TIME)
                 if due is not None and due <= time:
                     self._punctuate()
-
-
-def _source_of(context: RecordContext) -> tuple[str | None, int]:
-    return (context[2] or NO_METADATA)[:2]
 
 
 def _enter(child: Child, parent: Entry, entry: Entry, record: Record[Any, Any]) -> None:

@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import repeat
 from typing import Any, Protocol
 
 from confluent_kafka import Consumer, KafkaException, Producer
@@ -362,14 +363,11 @@ def send_output(
 ) -> None:
     """Give all records to `producer`, waiting while its buffer is full; on_refused: takes those that it refuses."""
     produce, poll = producer.produce, producer.poll
-    for part, (topic, partition, batch) in enumerate(output):
-        headers = batch.headers
-        rows = zip(batch.keys, batch.values, batch.timestamps.tolist(), strict=True)
-        for index, (key, value, timestamp) in enumerate(rows):
-            extra: dict[str, Any] = {"headers": list(headers[index])} if headers is not None and headers[index] else {}
+    for part, each in enumerate(output):
+        for index, arguments in enumerate(_produce_arguments(each)):
             while True:
                 try:
-                    produce(topic, value, key, partition, timestamp=timestamp, **extra)
+                    produce(*arguments)
                     break
                 except BufferError:
                     _wait_for_room(connection, producer)
@@ -380,6 +378,21 @@ def send_output(
                     break
             if index % _POLL_EVERY == 0:
                 poll(0)
+
+
+def _produce_arguments(output: PartitionOutput) -> Iterator[tuple[Any, ...]]:
+    """Return the arguments of `produce` for each record, by position: by name a call costs half as much again."""
+    topic, partition, batch = output
+    columns = [
+        repeat(topic),
+        batch.values,
+        batch.keys,
+        repeat(partition),
+        repeat(None),  # callback and on_delivery: that of the producer
+        repeat(None),
+        batch.timestamps.tolist(),
+    ]
+    return zip(*columns, *([] if batch.headers is None else [map(list, batch.headers)]), strict=False)
 
 
 def _wait_for_room(connection: Connection, producer: Producer) -> None:

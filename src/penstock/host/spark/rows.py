@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -129,7 +129,17 @@ def _decoded_numbers(encoded: tuple[int, str, bytes], count: int) -> Int64Array:
 
 def size_of(batch: RecordBatch) -> int:
     """Return the bytes of the keys and values of `batch`."""
-    return sum(map(len, filter(None, batch.keys))) + sum(map(len, filter(None, batch.values)))
+    return _bytes_of(batch.keys) + _bytes_of(batch.values)
+
+
+def _bytes_of(column: Sequence[bytes | None]) -> int:
+    if isinstance(column, DictionaryColumn):
+        sizes = np.array([0 if entry is None else len(entry) for entry in column.entries()], np.int64)
+        return int(sizes[column.places].sum())
+    try:
+        return sum(map(len, cast("Sequence[bytes]", column)))
+    except TypeError:  # one is None
+        return sum(map(len, filter(None, column)))
 
 
 def encode_message(value: Any) -> bytes:
