@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from penstock.config import StreamsConfig
+from penstock.host.spark.crashpoints import LIFE_POINTS
 from tests.crash import program
 from tests.crash.kills import LAYOUTS, SEEN, VICTIMS_AT_POINTS, Kill, Life
 from tests.crash.processes import END_SECONDS, MarkedProcesses, kill, spark_home, start_program, victims
@@ -77,7 +78,8 @@ class Application:
             if each.moment in SEEN:
                 self._from_outside.append(each)
             else:
-                self._at_points.append(f"{each.moment}@{epoch}{VICTIMS_AT_POINTS[each.victim]}")
+                when = "" if each.moment in LIFE_POINTS else f"@{epoch}"
+                self._at_points.append(f"{each.moment}{when}{VICTIMS_AT_POINTS[each.victim]}")
         runner.create_topics({self._source: layout.tasks, self._target: OUTPUT_PARTITIONS})
         runner.write(self._source, self.input)
 
@@ -127,7 +129,9 @@ class Application:
             "PENSTOCK_CRASH_POINTS": " ".join(self._at_points),
             "PENSTOCK_CRASH_DIRECTORY": str(self._struck),
         }
-        arguments = json.dumps({**self._config, "source": self._source, "target": self._target})
+        version = self.starts if self.life.changes else 0
+        topics = {"source": self._source, "target": self._target}
+        arguments = json.dumps({**self._config, **topics, "version": version})
         return start_program(Path(program.__file__), [arguments], environment, self._log)
 
     def _next_epoch(self, outside: list[Kill]) -> int:

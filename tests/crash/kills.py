@@ -11,7 +11,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.host.spark.crashpoints import POINTS
+from penstock.host.spark.crashpoints import LIFE_POINTS, POINTS
 
 SOURCE_POINTS = tuple(point for point in POINTS if point.startswith("source."))
 COMMIT_POINTS = tuple(point for point in POINTS if point.startswith("manifest."))
@@ -76,7 +76,7 @@ class Life:
     """Kills that one application goes through, in this order, an epoch or more apart.
 
     epochs: how many its input is for: one for each kill, and some without; the same for all long lives, so that they
-    compare with one life without a kill.
+    compare with one life without a kill. changes: whether each start is one of another version of the program.
     """
 
     broker: str
@@ -84,6 +84,7 @@ class Life:
     name: str
     kills: tuple[Kill, ...]
     epochs: int = 28
+    changes: bool = False
 
     def __str__(self) -> str:
         return f"{self.broker}-{self.layout}-{self.name}"
@@ -103,6 +104,13 @@ def _seen(victims: Sequence[str]) -> tuple[Kill, ...]:
     return tuple(Kill(victim, moment) for victim in victims for moment in SEEN)
 
 
+_IN_A_CHANGE = (
+    Kill("driver", "transaction.after"),  # some of an epoch is written, and another program comes
+    *(Kill("process", point) for point in LIFE_POINTS),
+    Kill("driver", "manifest.before_write"),  # all of it is
+    Kill("jvm", "transaction.before"),  # nothing of it is
+)
+
 _ALL = tuple(VICTIMS_AT_POINTS)
 _NO_TRANSACTION = tuple(point for point in POINTS if point != "transaction.open")
 
@@ -120,6 +128,9 @@ LIVES = (
     Life("kafka", "4-cores-8-tasks", "moments-of-tasks", _seen(("worker", "daemon", "source", "commit"))),
     Life("kafka", "4-cores-8-tasks", "moments-of-the-driver", _seen(("jvm", "program", "application"))),
     Life("kafka", "2-executors-5-tasks", "moments", _seen(("executor", "worker", "jvm", "application"))),
+    # Between two versions of the program.
+    Life("kafka", "4-cores-8-tasks", "changes", _IN_A_CHANGE, epochs=18, changes=True),
+    Life("embedded", "1-core-3-tasks", "changes", _IN_A_CHANGE, epochs=18, changes=True),
     # Without transactions.
     Life("embedded", "4-cores-8-tasks", "points", _at(_ALL, _NO_TRANSACTION)),
     Life("embedded", "2-executors-5-tasks", "moments", _seen(("executor", "daemon", "program"))),
