@@ -34,6 +34,13 @@ _LOOK_SECONDS = 0.005
 _JAVA_OPTIONS = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # most time goes to starting JVMs: they compile and grow less
 )
+_MODULE = """
+VERSION = {version}
+
+def split(line):
+    assert VERSION == {version}
+    return [word for word in line.split() if VERSION]
+"""
 _ROOT = Path(__file__).parents[2]
 
 
@@ -123,13 +130,15 @@ class Application:
     def _start(self) -> subprocess.Popen[bytes]:
         environment = {
             **self._processes.environment,
-            "PYTHONPATH": str(_ROOT / "src"),
+            "PYTHONPATH": f"{_ROOT / 'src'}:{self._directory}",
             "SPARK_HOME": str(spark_home(self._directory / "spark")),
             "JDK_JAVA_OPTIONS": _JAVA_OPTIONS,
             "PENSTOCK_CRASH_POINTS": " ".join(self._at_points),
             "PENSTOCK_CRASH_DIRECTORY": str(self._struck),
         }
         version = self.starts if self.life.changes else 0
+        if version:
+            (self._directory / f"{program.MODULE}.py").write_text(_MODULE.format(version=version))
         topics = {"source": self._source, "target": self._target}
         arguments = json.dumps({**self._config, **topics, "version": version})
         return start_program(Path(program.__file__), [arguments], environment, self._log)
