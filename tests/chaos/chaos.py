@@ -123,9 +123,7 @@ class Chaos:
                 time.sleep(_BROKER_AWAY_SECONDS)  # the deed itself: how long the broker is away
                 self._broker.resume()
             case deeds.PAUSE:
-                (self._orders / "pause").touch()
-                self._next_round()
-                (self._orders / "pause").unlink()
+                self._pause()
             case deeds.CHANGE:
                 self._close()
                 self._topology["version"] = 3 - self._topology["version"]
@@ -136,6 +134,17 @@ class Chaos:
                 self._rescale()
             case _:
                 self._kill(deed)
+
+    def _pause(self) -> None:
+        """Pause it, write, and resume it."""
+        (self._orders / "paused").unlink(missing_ok=True)
+        (self._orders / "pause").touch()
+        try:
+            wait_for((self._orders / "paused").exists, _VICTIM_SECONDS)
+        except TimeoutError:
+            self._note("nobody was there to be paused")
+        self._next_round()
+        (self._orders / "pause").unlink()
 
     def _kill(self, victim: str) -> None:
         """Kill a victim, once there is one: a program that has just been started has no workers yet."""

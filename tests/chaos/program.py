@@ -2,7 +2,7 @@
 
 Run as `program.py <configuration as JSON>`; beside keys of StreamsConfig that has `prefix` (of the topics), `version`
 and `letters` (of the topology), `orders` (a directory) and `to_end`. It runs to the end of its input, or until a file
-`stop` appears in that directory; it pauses while there is a file `pause`.
+`stop` appears in that directory; it pauses while there is a file `pause`, and makes a file `paused` then.
 """
 
 from __future__ import annotations
@@ -90,6 +90,8 @@ def main() -> int:
             return 1
         if (orders / "pause").exists() != streams.is_paused():
             (streams.resume if streams.is_paused() else streams.pause)()
+            if streams.is_paused():
+                (orders / "paused").touch()
         time.sleep(_LOOK_SECONDS)
     streams.close()
     return 0
