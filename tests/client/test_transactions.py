@@ -5,10 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from threading import Event
 
 import pytest
+from confluent_kafka import Producer
 
 from penstock.client.api import NewTopic
+from penstock.client.confluent import transactions
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.consumer import ConfluentFetcher
 from penstock.client.confluent.refusals import PartitionOutput, RefusedRecord
@@ -39,6 +42,7 @@ class Place:
         self,
         before_commit: Callable[[int], object] | None = None,
         was_committed: Callable[[int], bool] = lambda _: False,
+        timeout_ms: int = 60_000,
     ) -> TransactionalWriter:
         writer = TransactionalWriter(
             self.config,
@@ -47,6 +51,7 @@ class Place:
             TopicPartition(self.commits, 0),
             before_commit or self.before_commit,
             was_committed=was_committed,
+            timeout_ms=timeout_ms,
         )
         self.writers.append(writer)
         return writer
@@ -215,3 +220,23 @@ def test_two_programs_of_one_id_with_checkpoints_of_their_own_are_told(kafka_pla
     with pytest.raises(TaskMigratedError, match=r"the same application\.id, and another checkpoint"):
         one.write(2, "first", kafka_place.output("c"))
     assert kafka_place.read() == [b"a", b"b"]
+
+
+def test_a_request_that_librdkafka_never_answers_is_made_again_by_a_new_producer(
+    kafka_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release, stuck = Event(), list[Producer]()
+
+    class Stuck(Producer):
+        def send_offsets_to_transaction(self, *arguments: object) -> None:
+            if not stuck:
+                stuck.append(self)
+                release.wait(60)
+            super().send_offsets_to_transaction(*arguments)
+
+    monkeypatch.setattr(transactions, "Producer", Stuck)
+    writer = kafka_place.writer(timeout_ms=2_000)
+    assert writer.write(1, "q", kafka_place.output("a"))
+    assert len(stuck) == 1
+    release.set()  # its producer is fenced, so nothing is there twice
+    assert kafka_place.read() == [b"a"]

@@ -29,6 +29,9 @@ _COMMON_DEFAULTS: Mapping[str, Any] = {
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 1000,
     "topic.metadata.refresh.sparse": True,
+    # Where the last broker goes, librdkafka would forget all that it knows and begin anew from bootstrap.servers. Then
+    # it does not find coordinators again, and waits without an end to commit offsets (librdkafka issue 5511).
+    "metadata.recovery.strategy": "none",
 }
 
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {

@@ -19,8 +19,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from itertools import repeat
+from threading import Thread
 from typing import Any, Protocol
 
 from confluent_kafka import Consumer, KafkaException, Producer
@@ -270,9 +272,12 @@ class TransactionalWriter:
         marker = Position(self._marker.topic, self._marker.partition, epoch, owner)
         producer.begin_transaction()
         send_output(connection, producer, output)
-        _until(
-            connection.timeout,
-            lambda: producer.send_offsets_to_transaction([marker], self._reader_group(), connection.timeout),
+        _returning(
+            2 * connection.timeout,
+            lambda: _until(
+                connection.timeout,
+                lambda: producer.send_offsets_to_transaction([marker], self._reader_group(), connection.timeout),
+            ),
         )
         self._before_commit(epoch)
         self._wait_for_reports(connection, producer)
@@ -421,6 +426,24 @@ def _until(seconds: float, step: Callable[[], object]) -> None:
             if code.fatal() or code.txn_requires_abort() or not passing(code) or time.monotonic() >= deadline:
                 raise
             time.sleep(RETRY_SECONDS)
+
+
+def _returning(seconds: float, step: Callable[[], object]) -> None:
+    """Run a step that may not return, whatever its bound: librdkafka waits for a group coordinator that went away.
+    Raises KafkaException after `seconds`; the thread that waits is left behind, with its producer."""
+    returned: Future[object] = Future()
+
+    def run() -> None:
+        try:
+            returned.set_result(step())
+        except BaseException as error:
+            returned.set_exception(error)
+
+    Thread(target=run, name="penstock-transaction", daemon=True).start()
+    try:
+        returned.result(seconds)
+    except TimeoutError as error:
+        raise KafkaException(Code(Code._TIMED_OUT, "the offsets of the transaction were not answered")) from error
 
 
 def _checked(positions: list[Position]) -> Position:
