@@ -19,7 +19,7 @@ from penstock.errors import StreamsError
 from penstock.exception_handlers import LogAndContinueExceptionHandler
 from penstock.host_metrics import HostMeasurements, Operation, streams_metrics
 from penstock.metrics import Metric, MetricName
-from penstock.plan.subtopology import BuiltTopology, SourceSpec, SubtopologySpec, TaskId
+from penstock.plan.subtopology import BuiltTopology, NodeSpec, ProcessorSpec, SourceSpec, SubtopologySpec, TaskId
 from penstock.record import Headers, RecordBatch
 from penstock.state.api import StateStore
 from penstock.state.change_logging import ChangeLog
@@ -298,13 +298,22 @@ def _changelog_topics(spec: SubtopologySpec) -> dict[str, str]:
 
 
 def whole_topology(topology: BuiltTopology) -> SubtopologySpec:
-    """Return all sub-topologies as one, number 0: the nodes and stores of each, one after the other."""
+    """Return all sub-topologies as one, number 0: their nodes in the order in which they were added, and their stores
+    in that of the first node that uses each."""
     parts = topology.subtopologies
+    places = {name: place for place, name in enumerate(topology.node_order)}
+    nodes = sorted((node for part in parts for node in part.nodes), key=lambda node: places.get(node.name, 0))
+    users = {name: place for place, node in reversed([*enumerate(nodes)]) for name in _stores_of(node)}
+    stores = {name: store for part in parts for name, store in part.stores.items()}
     return SubtopologySpec(
         id=0,
-        nodes=tuple(node for part in parts for node in part.nodes),
-        stores={name: store for part in parts for name, store in part.stores.items()},
+        nodes=tuple(nodes),
+        stores=dict(sorted(stores.items(), key=lambda item: users.get(item[0], len(nodes)))),
         source_topics=tuple(dict.fromkeys(topic for part in parts for topic in part.source_topics)),
         sink_topics=tuple(dict.fromkeys(topic for part in parts for topic in part.sink_topics)),
         changelogs={name: changelog for part in parts for name, changelog in part.changelogs.items()},
     )
+
+
+def _stores_of(node: NodeSpec) -> tuple[str, ...]:
+    return node.stores if isinstance(node, ProcessorSpec) else ()

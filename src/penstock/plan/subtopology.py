@@ -150,6 +150,7 @@ class BuiltTopology:
     and stores of all global stores, None if there are none; it makes no tasks. config_overrides: what goes before the
     configuration of the application where this topology runs. data_frame_topics: the full names of the
     topics between the topology and DataFrames of Spark; data_frame_sources, data_frame_sinks: those by topic.
+    node_order: the names of all nodes of sub-topologies in the order in which they were added.
     """
 
     subtopologies: tuple[SubtopologySpec, ...]
@@ -160,6 +161,7 @@ class BuiltTopology:
     data_frame_topics: tuple[str, ...] = ()
     data_frame_sources: Mapping[str, DataFrameSource] = field(default_factory=dict)
     data_frame_sinks: Mapping[str, DataFrameSink] = field(default_factory=dict)
+    node_order: tuple[str, ...] = ()
 
     def without_data_frames(self) -> BuiltTopology:
         """Return the topology without what belongs to the program alone: DataFrames, and functions that take some."""

@@ -229,6 +229,7 @@ class InternalTopologyBuilder:
             ),
             data_frame_sources={full_name(application_id, t): each for t, each in self._data_frame_sources.items()},
             data_frame_sinks={full_name(application_id, t): each for t, each in self._data_frame_sinks.items()},
+            node_order=tuple(self._nodes),
         )
 
 
