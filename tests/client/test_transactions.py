@@ -68,11 +68,14 @@ class Place:
         return self.read_topic(self.topic, read_committed)
 
     def read_topic(self, topic: str, read_committed: bool = True) -> list[bytes]:
+        return [value for batch in self.read_batches(topic, read_committed) for value in batch.values]
+
+    def read_batches(self, topic: str, read_committed: bool = True) -> list[RecordBatch]:
         admin, fetcher = ConfluentAdmin(self.config), ConfluentFetcher(self.config)
         partition = TopicPartition(topic, 0)
         try:
             end = admin.end_offsets([partition], read_committed=read_committed)[partition]
-            return [value for batch in fetcher.fetch(partition, 0, end, read_committed) for value in batch.values]
+            return list(fetcher.fetch(partition, 0, end, read_committed))
         finally:
             fetcher.close()
             admin.close()
@@ -112,6 +115,22 @@ def test_without_transactions_everything_is_written_each_time(place: Place) -> N
     assert writer.write(1, "q", place.output("a", "b"))
     writer.close()
     assert place.read() == [b"a", b"b", b"a", b"b"]
+
+
+def test_records_are_written_as_they_are(place: Place) -> None:
+    with_headers = RecordBatch.of(
+        [(b"k", b"v", 5, 0, (("h", b"1"), ("h", None))), (None, b"w", 3, 1, ()), (b"k", None, 9, 2, (("i", b""),))]
+    )
+    plain = RecordBatch.of([(b"p", None, 7, 0, ()), (None, b"q", 8, 1, ())])
+    output = [PartitionOutput(place.topic, 0, each) for each in (with_headers, plain)]
+    writer = place.writer() if place.transactional else AtLeastOnceWriter(place.config)
+    writer.write(1, "q", output)
+    writer.close()
+    until(lambda: len(place.read()) == 5)
+    read = RecordBatch.concat(place.read_batches(place.topic))
+    written = RecordBatch.concat([with_headers, plain])
+    assert (read.keys, read.values, read.headers) == (written.keys, written.values, written.headers)
+    assert read.timestamps.tolist() == [5, 3, 9, 7, 8]
 
 
 def test_without_transactions_a_record_that_is_refused_is_an_error(place: Place) -> None:
