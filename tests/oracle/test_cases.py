@@ -33,7 +33,7 @@ LEAST_RUN = {
     "store_format": 30,
     "stores": 31,
     "stream_global_join": 23,
-    "stream_stream_join": 113,
+    "stream_stream_join": 114,
     "stream_table_join": 45,
     "suppress": 85,
     "table_aggregate": 37,

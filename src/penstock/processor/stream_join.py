@@ -159,22 +159,30 @@ class StreamStreamOuterJoin(Processor):
         if (over if over <= LONG_MAX else over - (1 << 64)) >= stream_time or not clocks.is_emission_due():
             return
         min_time = LONG_MAX
+        forwarded: tuple[int, bool, Any] | None = None
         left_open = right_open = False
-        with self._waiting.all() as entries:
-            for (min_time, left, key), values in entries:
-                if left_open and right_open:
-                    break
-                look_back = windows.after_ms if left else windows.before_ms
-                if min_time + look_back + windows.grace_period_ms >= stream_time:
-                    left_open, right_open = left_open or left, right_open or not left
-                    if left_open and right_open and len(values) > 1:
-                        break  # Kafka takes value by value: the second one ends the search, and is the oldest
-                    continue
-                for _, value in values:
-                    this, other = (value, None) if left is self._left else (None, value)
-                    self.context.forward(Record(key, self._joiner(key, this, other), min_time, record.headers))
-                self._waiting.put((min_time, left, key), None)
-        clocks.set_min_time(min_time)
+        try:
+            with self._waiting.all() as entries:
+                for (min_time, left, key), values in entries:
+                    if left_open and right_open:
+                        break
+                    look_back = windows.after_ms if left else windows.before_ms
+                    if min_time + look_back + windows.grace_period_ms >= stream_time:
+                        left_open, right_open = left_open or left, right_open or not left
+                        if left_open and right_open and len(values) > 1:
+                            break  # Kafka takes value by value: the second one ends the search, and is the oldest
+                        continue
+                    for _, value in values:
+                        this, other = (value, None) if left is self._left else (None, value)
+                        self.context.forward(Record(key, self._joiner(key, this, other), min_time, record.headers))
+                        if forwarded is not None:
+                            self._waiting.put(forwarded, None)  # only now: where the next one fails, Kafka keeps it
+                        forwarded = None
+                    forwarded = min_time, left, key
+            if forwarded is not None:
+                self._waiting.put(forwarded, None)
+        finally:
+            clocks.set_min_time(min_time)
 
 
 class _SharedTimeTracker:

@@ -67,6 +67,6 @@ def shown(header: str, text: str | None) -> str | None:
     """Return the text of a header as a case shows it: names of classes as in Java, no traces of the stack."""
     if header == HEADER_ERRORS_EXCEPTION and text is not None:
         return _JAVA_CLASSES.get(text, text)
-    if header == HEADER_ERRORS_STACKTRACE and text is not None and text.startswith("Traceback"):
+    if header == HEADER_ERRORS_STACKTRACE and text is not None and "Traceback" in text:
         return "<stack trace>"
     return text
