@@ -29,9 +29,6 @@ _COMMON_DEFAULTS: Mapping[str, Any] = {
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 1000,
     "topic.metadata.refresh.sparse": True,
-    # Where the last broker goes, librdkafka would forget all that it knows and begin anew from bootstrap.servers. Then
-    # it does not find coordinators again, and waits without an end to commit offsets (librdkafka issue 5511).
-    "metadata.recovery.strategy": "none",
 }
 
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
@@ -53,6 +50,9 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "partitioner": "murmur2_random",  # Kafka's own; librdkafka's default is CRC32
         "queue.buffering.max.messages": 500_000,
         "queue.buffering.max.kbytes": 256 * 1024,
+        # Where the last broker goes, librdkafka would forget all that it knows and begin anew from bootstrap.servers. A
+        # producer then loses its coordinators, and waits without an end to commit offsets (librdkafka issue 5511).
+        "metadata.recovery.strategy": "none",
         # delivery.timeout.ms is left to librdkafka, which keeps it under transaction.timeout.ms.
     },
     ADMIN: {},
