@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from threading import Event
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import KafkaError as Code
+from confluent_kafka import TopicPartition as Position
 
 from penstock.client.api import NewTopic
 from penstock.client.confluent import transactions
@@ -258,4 +260,21 @@ def test_a_request_that_librdkafka_never_answers_is_made_again_by_a_new_producer
     assert writer.write(1, "q", kafka_place.output("a"))
     assert len(stuck) == 1
     release.set()  # its producer is fenced, so nothing is there twice
+    assert kafka_place.read() == [b"a"]
+
+
+def test_a_reader_that_finds_its_group_no_more_is_replaced(kafka_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost: list[Consumer] = []
+
+    class Lost(Consumer):
+        def committed(self, *arguments: object) -> list[Position]:
+            if not lost:
+                lost.append(self)
+            if self in lost:
+                raise KafkaException(Code(Code._TIMED_OUT))
+            return super().committed(*arguments)
+
+    monkeypatch.setattr(transactions, "Consumer", Lost)
+    assert kafka_place.writer().write(1, "q", kafka_place.output("a"))
+    assert not kafka_place.writer().write(1, "q", kafka_place.output("a"))
     assert kafka_place.read() == [b"a"]

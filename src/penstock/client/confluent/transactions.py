@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from itertools import repeat
 from threading import Thread
 from typing import Any, Protocol
@@ -45,7 +46,7 @@ from penstock.client.confluent.refusals import (
 )
 from penstock.client.settings import CONSUMER, PRODUCER, client_settings
 from penstock.config import StreamsConfig
-from penstock.errors import TaskMigratedError
+from penstock.errors import BrokerNotFoundError, TaskMigratedError
 from penstock.record import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ _POLL_EVERY = 4096
 _REPORT_SECONDS = 0.1  # until what a failed transaction reports of its records is there
 _HURRIED_SECONDS = 0.1
 _HURRIED_PRODUCERS = 6
+_READER_TIMEOUT_MS = 10_000
 
 _NO_TRANSACTIONS = frozenset(
     (
@@ -234,17 +236,7 @@ class TransactionalWriter:
                 patience *= 2
 
     def _is_committed(self, epoch: int, owner: str) -> bool:
-        if self._reader is None:
-            # read_committed makes librdkafka ask for stable offsets: a commit that is being completed is waited for.
-            forced = {"group.id": self._group, "isolation.level": "read_committed"}
-            connection = Connection(client_settings(self._config, CONSUMER, forced), self._timeout_ms)
-            self._reader = connection, connection.make(Consumer)
-        connection, reader = self._reader
-        position = Position(self._marker.topic, self._marker.partition)
-        found = connection.call(
-            f"reading the committed epoch at {self._marker}",
-            lambda: _checked(reader.committed([position], connection.timeout)),
-        )
+        found = self._committed()
         if found.offset < 0:
             return self._was_committed(epoch)
         if found.metadata != owner:
@@ -265,6 +257,30 @@ class TransactionalWriter:
                 "this application.id has gone on from the same checkpoint. Run only one."
             )
         return True
+
+    def _committed(self) -> Position:
+        """Return the committed epoch. A reader that had its group before the last broker was away may find it no more:
+        a new one asks then."""
+        deadline = time.monotonic() + self._timeout_ms / 1000
+        position = Position(self._marker.topic, self._marker.partition)
+        while True:
+            connection, reader = self._open_reader()
+            try:
+                ask = partial(_committed_by, reader, position, connection.timeout)
+                return connection.call(f"reading the committed epoch at {self._marker}", ask)
+            except BrokerNotFoundError:
+                self._reader = None
+                if time.monotonic() >= deadline:
+                    raise
+
+    def _open_reader(self) -> tuple[Connection, Consumer]:
+        if self._reader is None:
+            # read_committed makes librdkafka ask for stable offsets: a commit that is being completed is waited for.
+            forced = {"group.id": self._group, "isolation.level": "read_committed"}
+            timeout_ms = min(self._timeout_ms, _READER_TIMEOUT_MS)
+            connection = Connection(client_settings(self._config, CONSUMER, forced), timeout_ms)
+            self._reader = connection, connection.make(Consumer)
+        return self._reader
 
     def _transaction(
         self, connection: Connection, producer: Producer, epoch: int, owner: str, output: Sequence[PartitionOutput]
@@ -446,8 +462,8 @@ def _returning(seconds: float, step: Callable[[], object]) -> None:
         raise KafkaException(Code(Code._TIMED_OUT, "the offsets of the transaction were not answered")) from error
 
 
-def _checked(positions: list[Position]) -> Position:
-    (position,) = positions
+def _committed_by(reader: Consumer, asked: Position, seconds: float) -> Position:
+    (position,) = reader.committed([asked], seconds)
     if position.error is not None:
         raise KafkaException(position.error)
     return position
