@@ -281,7 +281,8 @@ KEYS: Mapping[str, ConfigKey] = {
             whole(0),
             10,
             "medium",
-            "Most restarts in a row, without a commit between them, where the uncaught exception handler replaces.",
+            "Most restarts in a row without a commit between them, after lost executors and where the uncaught "
+            "exception handler replaces.",
         ),
         ConfigKey(
             "penstock.restart.backoff.ms",

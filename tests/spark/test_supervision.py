@@ -19,6 +19,7 @@ from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.checkpoints.lock import CheckpointLock
 from penstock.host.spark.driver import SparkHost
 from penstock.host.spark.epochs.planning import PAUSE_FILE
+from penstock.host.spark.failures import EpochGivenUpError, QueryFailedError, encode_failure, failure_of_query
 from penstock.host.spark.restarts import Restarts
 from tests.spark.inline import InlineQuery
 from tests.spark.support import Listening, SparkRunner, lines, wait_for
@@ -62,6 +63,20 @@ def listened(host: SparkHost, *responses: StreamThreadExceptionResponse) -> Iter
         yield listening
     finally:
         host.close(60_000)
+
+
+def test_an_epoch_that_spark_gives_up_with_an_executor_is_told_from_errors_of_the_program() -> None:
+    lost = (
+        "Job aborted due to stage failure: A shuffle map stage with indeterminate output was failed and retried. "
+        "However, Spark cannot rollback the ResultStage 8 to re-process the input data, and has to fail this job."
+    )
+    assert isinstance(failure_of_query("app", lost)[0], EpochGivenUpError)
+    assert not isinstance(
+        failure_of_query("app", "Job aborted due to stage failure: Task 0 failed")[0], EpochGivenUpError
+    )
+    carried = QueryFailedError(encode_failure(StreamsError("with indeterminate output"), ""))
+    error, _ = failure_of_query("app", f"{lost} {carried}")
+    assert (type(error), str(error)) == (StreamsError, "with indeterminate output")
 
 
 def failing_while(marker: Path, source: str, target: str) -> Topology:

@@ -32,6 +32,7 @@ from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
 from penstock.host.spark.checkpoints.lock import LOCK_FILE, CheckpointLock
 from penstock.host.spark.dependencies import send_code
 from penstock.host.spark.epochs import planning
+from penstock.host.spark.failures import EpochGivenUpError
 from penstock.host.spark.figures import Figures, ProgressLog
 from penstock.host.spark.frames.data_frames import DataFrameQueries
 from penstock.host.spark.query.queries import CheckpointQueries
@@ -311,8 +312,10 @@ class SparkHost:
         return self._rebalancing.is_set()
 
     def _restarts_after(self, listener: HostListener, error: Exception) -> bool:
-        """Ask what is to be done about `error`; wait and return True where the application is to go on."""
-        if listener.on_failure(error) is not StreamThreadExceptionResponse.REPLACE_THREAD:
+        """Ask what is to be done about `error`; wait and return True where the application is to go on. After a lost
+        executor it goes on unasked, as it does where Spark itself runs the epoch again."""
+        given_up = isinstance(error, EpochGivenUpError)
+        if not given_up and listener.on_failure(error) is not StreamThreadExceptionResponse.REPLACE_THREAD:
             return False
         if isinstance(error, (TaskMigratedError, LockError)):
             _log.error("%s is not started again: another program has taken its place.", self._application_id)

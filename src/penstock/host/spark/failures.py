@@ -27,6 +27,15 @@ _LOST_PROCESS = ("Broken pipe", "Connection reset")
 """What Spark reports, and no more, where the process that plans its epochs is gone."""
 
 
+_GIVEN_UP = ("with indeterminate output", "indeterminate rollback", "checksum mismatch")
+"""What Spark says where it cannot run again what an executor took with it, since part of the epoch is written already,
+and does not know that this is harmless."""
+
+
+class EpochGivenUpError(StreamsError):
+    """Spark has lost an executor and has given up the epoch instead of running it again: nothing is wrong with it."""
+
+
 class QueryFailedError(Exception):
     """Ends the query from inside Spark; its text carries the error."""
 
@@ -86,6 +95,12 @@ def failure_in(text: str) -> tuple[StreamsError, str] | None:
     """Return the error that a text of Spark carries, None if there is none."""
     found = _MARK.search(text)
     return None if found is None else decode_failure(b64decode(found.group(1)))
+
+
+def failure_of_query(application_id: str, text: str) -> tuple[StreamsError, str]:
+    """Return the error for a text of Spark, the one that it carries if there is one, and what was printed before it."""
+    error = EpochGivenUpError if any(each in text for each in _GIVEN_UP) else StreamsError
+    return failure_in(text) or (error(f"The Spark query of {application_id} failed: {readable(text)}"), "")
 
 
 def readable(text: str) -> str:

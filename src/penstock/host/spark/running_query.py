@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.errors import StreamsError
 from penstock.host.spark import session
 from penstock.host.spark.epochs import planning
-from penstock.host.spark.failures import failure_in, readable
+from penstock.host.spark.failures import failure_of_query
 from penstock.host.spark.recipe import Recipe, dump_recipe
 from penstock.host.spark.rows import SCHEMA_DDL
 from penstock.host.spark.worker import sink, source
@@ -128,6 +128,4 @@ class RunningQuery:
         exception: StreamingQueryException | None = self._query.exception()
         if exception is None:
             return None
-        text = str(exception)
-        error = StreamsError(f"The Spark query of {self.recipe.application_id} failed: {readable(text)}")
-        return failure_in(text) or (error, "")
+        return failure_of_query(self.recipe.application_id, str(exception))
