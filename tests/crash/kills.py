@@ -15,9 +15,9 @@ from penstock.host.spark.crashpoints import LIFE_POINTS, POINTS
 
 SOURCE_POINTS = tuple(point for point in POINTS if point.startswith("source."))
 COMMIT_POINTS = tuple(point for point in POINTS if point.startswith("manifest."))
-LOOP_POINTS = tuple(point for point in POINTS if point.startswith("carried."))
-"""Points that a word count never comes to: no task of it hands rows to the next epoch."""
-TASK_POINTS = tuple(point for point in POINTS if point not in SOURCE_POINTS + COMMIT_POINTS + LOOP_POINTS)
+EPOCH_POINTS = tuple(point for point in POINTS if not point.startswith("carried."))
+"""Points of an epoch that a word count comes to: no task of it hands rows to the next epoch."""
+TASK_POINTS = tuple(point for point in EPOCH_POINTS if point not in SOURCE_POINTS + COMMIT_POINTS)
 
 SEEN = ("planned", "manifest", "committed")
 """Moments that are seen from outside: an epoch is in Spark's offset log, in a manifest, in Spark's commit log."""
@@ -112,16 +112,16 @@ _IN_A_CHANGE = (
 )
 
 _ALL = tuple(VICTIMS_AT_POINTS)
-_NO_TRANSACTION = tuple(point for point in POINTS if point != "transaction.open")
+_NO_TRANSACTION = tuple(point for point in EPOCH_POINTS if point != "transaction.open")
 
 LIVES = (
     # Every point with every victim.
-    *(Life("kafka", "4-cores-8-tasks", victim, _at([victim], POINTS)) for victim in _ALL),
+    *(Life("kafka", "4-cores-8-tasks", victim, _at([victim], EPOCH_POINTS)) for victim in _ALL),
     # Every point and every victim, with more cores than tasks, with fewer, and in a cluster.
-    Life("kafka", "4-cores-1-task", "points", _at(_ALL, POINTS)),
-    Life("kafka", "1-core-3-tasks", "points", _at(_ALL[::-1], POINTS)),
-    Life("kafka", "2-executors-1-task", "points", _at(("jvm", "process", "driver"), POINTS)),
-    Life("kafka", "2-executors-5-tasks", "executor", _at(["jvm"], POINTS)),
+    Life("kafka", "4-cores-1-task", "points", _at(_ALL, EPOCH_POINTS)),
+    Life("kafka", "1-core-3-tasks", "points", _at(_ALL[::-1], EPOCH_POINTS)),
+    Life("kafka", "2-executors-1-task", "points", _at(("jvm", "process", "driver"), EPOCH_POINTS)),
+    Life("kafka", "2-executors-5-tasks", "executor", _at(["jvm"], EPOCH_POINTS)),
     Life("kafka", "2-executors-5-tasks", "executor-in-each-of-ten-epochs", _at(["jvm"], ["task.after_process"] * 10)),
     Life("kafka", "2-executors-5-tasks", "tasks", _at(["process", "group"], TASK_POINTS)),
     # Random moments.
@@ -143,7 +143,7 @@ def sample(seed: int) -> tuple[Life, Life]:
     local = chosen.choice([name for name, layout in LAYOUTS.items() if not layout.executors])
     cluster = chosen.choice([name for name, layout in LAYOUTS.items() if layout.executors])
     worker = Kill(chosen.choice(("process", "group")), chosen.choice(TASK_POINTS))
-    driver = Kill(chosen.choice(("jvm", "driver")), chosen.choice(POINTS))
+    driver = Kill(chosen.choice(("jvm", "driver")), chosen.choice(EPOCH_POINTS))
     executor = Kill("jvm", chosen.choice(_without_transaction(TASK_POINTS)))
     return (
         Life("kafka", local, "sample-of-worker-and-driver", (worker, driver), epochs=9),
