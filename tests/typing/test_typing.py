@@ -9,6 +9,8 @@ from mypy import api
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+# mypy's cache is a database: two that open a new one at once find it locked.
+pytestmark = pytest.mark.xdist_group("mypy")
 PROGRAM = """
 from penstock import Consumed, Serdes, StreamsBuilder
 
