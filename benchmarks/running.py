@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from penstock.broker.process import BrokerProcess
-from tests.support.kafka import KafkaUnavailableError, RealKafka
+from tests.support.kafka import LONG_LIVED, KafkaUnavailableError, RealKafka
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 EXACTLY_ONCE: Final = "exactly_once_v2"
@@ -45,7 +45,7 @@ def brokers(bootstrap: str | None, missing: dict[str, str]) -> Iterator[list[Bro
             return
         found = []
         try:
-            kafka = running.enter_context(RealKafka())
+            kafka = running.enter_context(RealKafka(java_options=LONG_LIVED))
             found.append(Broker("Kafka", kafka.bootstrap_servers, EXACTLY_ONCE))
         except KafkaUnavailableError as error:
             missing["a real Kafka"] = str(error)

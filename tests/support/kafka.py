@@ -18,6 +18,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +29,10 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 KAFKA_VERSION: Final = "4.3.0"
+SHORT_LIVED: Final = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Options of a JVM that tests start: less is compiled for what soon ends."""
+LONG_LIVED: Final = ("-Xmx512m",)
+"""Options of a JVM whose speed counts."""
 """The version of Apache Kafka that is run."""
 
 START_TIMEOUT_SECONDS: Final = 90.0
@@ -128,12 +133,14 @@ class RealKafka:
 
     Args:
         brokers: how many, 1 or 3; all are controllers too.
-        heap_megabytes: Java heap of each.
+        java_options: options of the JVM of each.
         settings: more lines for the brokers' properties.
     """
 
-    def __init__(self, brokers: int = 1, *, heap_megabytes: int = 512, settings: dict[str, str] | None = None) -> None:
-        self._heap_megabytes = heap_megabytes
+    def __init__(
+        self, brokers: int = 1, *, java_options: Sequence[str] = SHORT_LIVED, settings: dict[str, str] | None = None
+    ) -> None:
+        self._java_options = java_options
         self._settings = settings or {}
         self._numbers = range(1, brokers + 1)
         self._class_path = ""
@@ -230,7 +237,7 @@ class RealKafka:
                 raise KafkaUnavailableError(f"Kafka cannot format its storage: {text.decode(errors='replace')[-500:]}")
 
     def _run(self, number: int) -> None:
-        java = ["java", f"-Xmx{self._heap_megabytes}m", "-cp", self._class_path, "kafka.Kafka"]
+        java = ["java", *self._java_options, "-cp", self._class_path, "kafka.Kafka"]
         with self._log(number).open("ab") as log:
             self._processes[number] = subprocess.Popen(
                 ["sh", "-c", _GUARD, "guard", *java, str(self._properties(number))],
