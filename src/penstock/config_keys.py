@@ -281,8 +281,8 @@ KEYS: Mapping[str, ConfigKey] = {
             whole(0),
             10,
             "medium",
-            "Most restarts in a row without a commit between them, after lost executors and where the uncaught "
-            "exception handler replaces.",
+            "Most restarts in a row without a commit between them: after lost processes of Spark, where the uncaught "
+            "exception handler replaces, and at a start where others take the checkpoint over.",
         ),
         ConfigKey(
             "penstock.restart.backoff.ms",

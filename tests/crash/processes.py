@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,18 +46,7 @@ class MarkedProcesses:
 
     def running(self) -> list[Process]:
         """Return those that run now; what has ended and is not yet reaped does not count."""
-        found = []
-        for directory in Path("/proc").iterdir():
-            if directory.name.isdigit():
-                try:
-                    if self._mark.encode() in (directory / "environ").read_bytes().split(b"\0"):
-                        state = (directory / "stat").read_text().rpartition(")")[2].split()
-                        command = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                        if state[0] != "Z":
-                            found.append(Process(int(directory.name), int(state[1]), command))
-                except OSError:
-                    continue  # it has ended meanwhile, or is another user's
-        return found
+        return _running(lambda directory: self._mark.encode() in (directory / "environ").read_bytes().split(b"\0"))
 
     def kill(self) -> None:
         """Kill all, again until none is left."""
@@ -68,6 +57,31 @@ class MarkedProcesses:
         for process in running:
             kill(process.pid)
         return not running
+
+
+def descendants(pid: int) -> list[Process]:
+    """Return the processes that run below the process `pid`."""
+    parents = {process.pid: process for process in _running(lambda directory: True)}
+    below = {pid}
+    while more := {process.pid for process in parents.values() if process.parent in below} - below:
+        below |= more
+    return [parents[found] for found in below - {pid}]
+
+
+def _running(wanted: Callable[[Path], bool]) -> list[Process]:
+    """Return the processes that run and whose directories below /proc are `wanted`."""
+    found = []
+    for directory in Path("/proc").iterdir():
+        if directory.name.isdigit():
+            try:
+                if wanted(directory):
+                    state = (directory / "stat").read_text().rpartition(")")[2].split()
+                    command = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                    if state[0] != "Z":
+                        found.append(Process(int(directory.name), int(state[1]), command))
+            except OSError:
+                continue  # it has ended meanwhile, or is another user's
+    return found
 
 
 def kill(pid: int) -> bool:

@@ -131,6 +131,31 @@ def test_what_an_older_driver_commits_while_a_changed_program_is_prepared_is_not
     assert counts(spark_runner, config, "counts") == {"a": 2, "b": 1}
 
 
+@pytest.mark.one_broker
+def test_a_driver_that_finds_another_at_work_at_each_attempt_gives_up(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = spark_runner.config(application, {"penstock.restart.max.attempts": 1})
+    program = counting(*topics, "counts")
+    InlineQuery(program, config, spark_runner.admin).run_to_end()
+    reset_offsets = preparation.reset_offsets
+    others: list[InlineQuery] = []
+
+    def while_another_commits(*args: Any) -> dict[TopicPartition, int]:
+        monkeypatch.setattr(preparation, "reset_offsets", reset_offsets)
+        spark_runner.write(topics[0], lines(["a"]))
+        others.append(InlineQuery(program, config, spark_runner.admin))
+        others[-1].run_to_end()
+        monkeypatch.setattr(preparation, "reset_offsets", while_another_commits)
+        return reset_offsets(*args)
+
+    monkeypatch.setattr(preparation, "reset_offsets", while_another_commits)
+    with pytest.raises(TaskMigratedError, match="several programs"):
+        InlineQuery(program, config, spark_runner.admin)
+    assert len(others) == 2
+    assert counts(spark_runner, config, "counts") == {"a": 2}
+
+
 @pytest.mark.parametrize(("begun", "tokens"), [(False, (2, 1)), (True, (1, 2)), (True, (2, 1))])
 @pytest.mark.one_broker
 def test_of_two_drivers_that_start_at_one_moment_one_goes_on_and_the_other_is_told(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,8 +20,9 @@ from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.checkpoints.lock import CheckpointLock
 from penstock.host.spark.driver import SparkHost
 from penstock.host.spark.epochs.planning import PAUSE_FILE
-from penstock.host.spark.failures import EpochGivenUpError, QueryFailedError, encode_failure, failure_of_query
+from penstock.host.spark.failures import ProcessLostError, QueryFailedError, encode_failure, failure_of_query
 from penstock.host.spark.restarts import Restarts
+from tests.crash.processes import descendants, kill, victims
 from tests.spark.inline import InlineQuery
 from tests.spark.support import Listening, SparkRunner, lines, wait_for
 from tests.spark.test_topologies import TEXT, TEXT_OUT, final, text, word_count
@@ -70,11 +72,12 @@ def test_an_epoch_that_spark_gives_up_with_an_executor_is_told_from_errors_of_th
         "Job aborted due to stage failure: A shuffle map stage with indeterminate output was failed and retried. "
         "However, Spark cannot rollback the ResultStage 8 to re-process the input data, and has to fail this job."
     )
-    assert isinstance(failure_of_query("app", lost)[0], EpochGivenUpError)
+    assert isinstance(failure_of_query("app", lost)[0], ProcessLostError)
     assert not isinstance(
-        failure_of_query("app", "Job aborted due to stage failure: Task 0 failed")[0], EpochGivenUpError
+        failure_of_query("app", "Job aborted due to stage failure: Task 0 failed")[0], ProcessLostError
     )
     carried = QueryFailedError(encode_failure(StreamsError("with indeterminate output"), ""))
+    assert isinstance(failure_of_query("app", "Broken pipe\n=== Streaming Query ===")[0], ProcessLostError)
     error, _ = failure_of_query("app", f"{lost} {carried}")
     assert (type(error), str(error)) == (StreamsError, "with indeterminate output")
 
@@ -132,6 +135,28 @@ def test_restarts_have_a_limit_and_the_last_error_ends_the_application(
     assert "ValueError: the marker is there" in "\n".join(listening.error.__notes__)
     assert listening.states == ["RUNNING", "StreamsError", "REBALANCING", "RUNNING", "StreamsError"]
     assert text_values(spark_runner, target) == []
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are found by way of /proc")
+@pytest.mark.parametrize("victim", ["source", "commit"])
+def test_a_process_of_spark_that_is_killed_ends_nothing(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str], victim: str
+) -> None:
+    def strike() -> bool:
+        return any(kill(found.pid) for found in victims(victim, os.getpid(), descendants(os.getpid())))
+
+    source, target = topics
+    host = spark_runner.host(word_count(source, target), spark_runner.config(application, QUICK))
+    with listened(host) as listening:
+        spark_runner.write(source, lines(["a"]))
+        wait_for(lambda: final(spark_runner.read(target)) == {"a": 1})
+        assert wait_for(strike)
+        spark_runner.write(source, lines(["a b"]))
+        wait_for(lambda: final(spark_runner.read(target)) == {"a": 2, "b": 1})
+        assert not listening.ended.is_set()
+    assert "ProcessLostError" not in listening.states, "no handler is asked"
 
 
 def test_nothing_is_planned_in_a_pause(spark_runner: SparkRunner, application: str, topics: tuple[str, str]) -> None:

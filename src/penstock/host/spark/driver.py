@@ -32,7 +32,7 @@ from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
 from penstock.host.spark.checkpoints.lock import LOCK_FILE, CheckpointLock
 from penstock.host.spark.dependencies import send_code
 from penstock.host.spark.epochs import planning
-from penstock.host.spark.failures import EpochGivenUpError
+from penstock.host.spark.failures import ProcessLostError
 from penstock.host.spark.figures import Figures, ProgressLog
 from penstock.host.spark.frames.data_frames import DataFrameQueries
 from penstock.host.spark.query.queries import CheckpointQueries
@@ -313,9 +313,9 @@ class SparkHost:
 
     def _restarts_after(self, listener: HostListener, error: Exception) -> bool:
         """Ask what is to be done about `error`; wait and return True where the application is to go on. After a lost
-        executor it goes on unasked, as it does where Spark itself runs the epoch again."""
-        given_up = isinstance(error, EpochGivenUpError)
-        if not given_up and listener.on_failure(error) is not StreamThreadExceptionResponse.REPLACE_THREAD:
+        process of Spark it goes on unasked, as it does where Spark itself starts another."""
+        lost = isinstance(error, ProcessLostError)
+        if not lost and listener.on_failure(error) is not StreamThreadExceptionResponse.REPLACE_THREAD:
             return False
         if isinstance(error, (TaskMigratedError, LockError)):
             _log.error("%s is not started again: another program has taken its place.", self._application_id)

@@ -26,14 +26,14 @@ _LINES = 12
 _LOST_PROCESS = ("Broken pipe", "Connection reset")
 """What Spark reports, and no more, where the process that plans its epochs is gone."""
 
-
-_GIVEN_UP = ("with indeterminate output", "indeterminate rollback", "checksum mismatch")
+_LOST_EXECUTOR = ("with indeterminate output", "indeterminate rollback", "checksum mismatch")
 """What Spark says where it cannot run again what an executor took with it, since part of the epoch is written already,
 and does not know that this is harmless."""
 
 
-class EpochGivenUpError(StreamsError):
-    """Spark has lost an executor and has given up the epoch instead of running it again: nothing is wrong with it."""
+class ProcessLostError(StreamsError):
+    """Spark has lost a process of its own, an executor or the one that plans epochs, and has given up the query instead
+    of starting another: nothing is wrong with the epoch."""
 
 
 class QueryFailedError(Exception):
@@ -99,7 +99,8 @@ def failure_in(text: str) -> tuple[StreamsError, str] | None:
 
 def failure_of_query(application_id: str, text: str) -> tuple[StreamsError, str]:
     """Return the error for a text of Spark, the one that it carries if there is one, and what was printed before it."""
-    error = EpochGivenUpError if any(each in text for each in _GIVEN_UP) else StreamsError
+    lost = text.lstrip().startswith(_LOST_PROCESS) or any(each in text for each in _LOST_EXECUTOR)
+    error = ProcessLostError if lost else StreamsError
     return failure_in(text) or (error(f"The Spark query of {application_id} failed: {readable(text)}"), "")
 
 
@@ -116,8 +117,8 @@ def readable(text: str) -> str:
     ]
     if not errors and lines and lines[0].startswith(_LOST_PROCESS):
         return (
-            f"a Python process of it has ended: it was killed, or is out of memory ({lines[0]}). Start the application "
-            "again; it goes on from its last committed epoch."
+            f"a Python process of it has ended: it was killed, or is out of memory ({lines[0]}). Started again, the "
+            "application goes on from its last committed epoch."
         )
     return "\n".join(errors[-1:] or lines[:_LINES])
 

@@ -16,7 +16,7 @@ from penstock.client.confluent.transactions import transactions_refused
 from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig, warn_without_meaning
 from penstock.config_keys import AT_LEAST_ONCE, EXACTLY_ONCE_V2
-from penstock.errors import ConfigError, IncompatibleCheckpointError, StreamsError
+from penstock.errors import ConfigError, IncompatibleCheckpointError, StreamsError, TaskMigratedError
 from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
 from penstock.host.spark.checkpoints import lives
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
@@ -78,9 +78,31 @@ def prepare(
             committed and the program that began it is not there any more.
         ConfigError: exactly_once_v2 is asked for, and the brokers do not serve transactions; or a package is missing.
         StreamsError: a topic that a sink writes to does not exist, or the restore of a savepoint did not end.
+        TaskMigratedError: other programs with this application.id took the checkpoint over, again and again.
     """
-    clock = clock or SystemClock()
     _warn_of_keys(config)
+    for _ in range(1 + config["penstock.restart.max.attempts"]):
+        prepared = _prepare(built, config, checkpoint, admin, parallelism, control_directory, clock or SystemClock())
+        if prepared is not None:
+            return prepared
+    raise TaskMigratedError(
+        f"Each time that {config['application.id']} was about to start from {checkpoint.uri}, another program had "
+        "committed or begun an epoch there meanwhile: several programs with this application.id run at once. Stop all "
+        "but one."
+    )
+
+
+def _prepare(
+    built: BuiltTopology,
+    config: StreamsConfig,
+    checkpoint: Checkpoint,
+    admin: Admin,
+    parallelism: int,
+    control_directory: str,
+    clock: Clock,
+) -> Prepared | None:
+    """Return what the query needs, None where a program that did not know yet that it is over has committed or begun
+    meanwhile; from now on it cannot. Raises as `prepare`."""
     check_installed(config["penstock.state.base"])
     application_id = str(config.required("application.id"))
     topics = admin.topics()
@@ -99,8 +121,7 @@ def prepare(
     begin = _begin(topology, placement, config, admin, ends, clock, known)
     generation = checkpoint.take_generation()
     if (metadata, known) != _found(checkpoint, same_topics):
-        # A program that did not know yet that it is over has committed or begun meanwhile; from now on it cannot.
-        return prepare(built, config, checkpoint, admin, parallelism, control_directory, clock)
+        return None
     partitions = {**topics, **placement.source_partitions}
     run = checkpoint.uri, "", "", generation, transactional, control_directory, clock
     recipe = Recipe(config, topology, placement, partitions, {}, *run, topic_ids=ids)
