@@ -7,7 +7,7 @@ counts, and nothing here sends metrics anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from penstock.measurements import Measurement, Sampled, SampledMeasurements
@@ -47,6 +47,8 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     (_TASK, "record-lateness-max"): "The longest time in ms by which a record is behind stream time",
     (_TASK, "dropped-records-total"): "The number of records that were dropped, by processors or stores",
     (_TASK, "dropped-records-rate"): "The number of records that are dropped a second",
+    (_NODE, "process-total"): "The number of records that the node has processed",
+    (_NODE, "process-rate"): "The number of records that the node processes a second",
     (_NODE, "record-e2e-latency-avg"): "The average age in ms of a record when the node has processed it",
     (_NODE, "record-e2e-latency-min"): "The least age in ms of a record when the node has processed it",
     (_NODE, "record-e2e-latency-max"): "The largest age in ms of a record when the node has processed it",
@@ -60,23 +62,43 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
 _TOTAL: Final = ("-total", MeasurableStat.CUMULATIVE_COUNT)
 _RATE: Final = ("-rate", MeasurableStat.COUNT_RATE)
 _LATENCY: Final = (("-latency-avg", MeasurableStat.AVG), ("-latency-max", MeasurableStat.MAX))
-_STATS: Final[Mapping[str, tuple[tuple[str, MeasurableStat], ...]]] = {
-    COMMIT: (_TOTAL, _RATE, *_LATENCY),
-    PROCESS: (_RATE, *_LATENCY),
-    PUNCTUATE: (_TOTAL, _RATE, *_LATENCY),
-    DROPPED_RECORDS: (_RATE,),
-    RECORD_LATENESS: (("-avg", MeasurableStat.AVG), ("-max", MeasurableStat.MAX)),
-    RECORD_E2E_LATENCY: (("-avg", MeasurableStat.AVG), ("-min", MeasurableStat.MIN), ("-max", MeasurableStat.MAX)),
+_STATS: Final[Mapping[tuple[str, str], tuple[tuple[str, MeasurableStat], ...]]] = {
+    (_THREAD, COMMIT): (_TOTAL, _RATE, *_LATENCY),
+    (_TASK, PROCESS): (_RATE, *_LATENCY),
+    (_TASK, PUNCTUATE): (_TOTAL, _RATE, *_LATENCY),
+    (_TASK, DROPPED_RECORDS): (_RATE,),
+    (_TASK, RECORD_LATENESS): (("-avg", MeasurableStat.AVG), ("-max", MeasurableStat.MAX)),
+    (_NODE, PROCESS): (_TOTAL, _RATE),
+    (_NODE, RECORD_E2E_LATENCY): (
+        ("-avg", MeasurableStat.AVG),
+        ("-min", MeasurableStat.MIN),
+        ("-max", MeasurableStat.MAX),
+    ),
 }
-"""What is shown of each operation that is measured: the end of the name, and what it says."""
+"""What is shown of each operation that is measured, by group: the end of the name, and what it says."""
+
+NODE_ID: Final = "processor-node-id"
+"""The tag of what is measured of a node."""
+
+
+def operation_of(name: str, tag: str, id: str) -> str:
+    """Return the operation `name` of one part of a task, which `tag` says by its `id`, as tasks report it."""
+    return f"{name}/{tag}/{id}"
 
 
 class Operation(NamedTuple):
-    """What is measured: an operation, of a task and a node of it where it is theirs."""
+    """What is measured: an operation, of a task where it is its, and of the part of it that `tag` says by its `id`."""
 
     name: str
     task: str = ""
-    node: str = ""
+    tag: str = ""
+    id: str = ""
+
+    @staticmethod
+    def reported(reported: str, task: str) -> Operation:
+        """Return what `task` reports by the name of an operation of its own, or by `operation_of`."""
+        name, *part = reported.split("/", 2)
+        return Operation(name, task, *part)
 
 
 class Measured(NamedTuple):
@@ -129,8 +151,8 @@ def streams_metrics(
     """
     found: dict[MetricName, Metric] = {}
 
-    def add(group: str, name: str, value: float | str, **tags: str) -> None:
-        items = (("client-id", client_id), *((key.replace("_", "-"), text) for key, text in tags.items()))
+    def add(group: str, name: str, value: float | str, *tags: tuple[str, str]) -> None:
+        items = (("client-id", client_id), *tags)
         metric_name = MetricName(name, group, DESCRIPTIONS[group, name], items)
         found[metric_name] = Metric(metric_name, value)
 
@@ -138,24 +160,23 @@ def streams_metrics(
         add(_STREAM, name, value)
     for counted, name in (("processed", "process-total"), ("dropped", "dropped-records-total")):
         for task, records in statistics.get(counted, {}).items():
-            add(_TASK, name, records, task_id=task)
+            add(_TASK, name, records, ("task-id", task))
     for way in ("consumed", "produced"):
         for topic, (records, size) in statistics.get(way, {}).items():
-            add(_TOPIC, f"records-{way}-total", records, topic_name=topic)
-            add(_TOPIC, f"bytes-{way}-total", size, topic_name=topic)
+            add(_TOPIC, f"records-{way}-total", records, ("topic-name", topic))
+            add(_TOPIC, f"bytes-{way}-total", size, ("topic-name", topic))
     for operation, sampled in measured.operations.items():
         group, tags = _place(operation)
-        for end, stat in _STATS[operation.name]:
-            add(group, f"{operation.name}{end}", stat.of(sampled), **tags)
+        for end, stat in _STATS[group, operation.name]:
+            add(group, f"{operation.name}{end}", stat.of(sampled), *tags)
     for metrics, sampled in measured.sensors.items():
         found.update({name: Metric(name, stat.of(sampled)) for name, stat in metrics})
     return found
 
 
-def _place(operation: Operation) -> tuple[str, dict[str, str]]:
+def _place(operation: Operation) -> tuple[str, Sequence[tuple[str, str]]]:
     """Return the group and the tags of the metrics of an operation."""
-    if operation.node:
-        return _NODE, {"task_id": operation.task, "processor_node_id": operation.node}
-    if operation.task:
-        return _TASK, {"task_id": operation.task}
-    return _THREAD, {"thread_id": _THREAD_ID}
+    task = ("task-id", operation.task)
+    if operation.tag:
+        return _NODE, [task, (operation.tag, operation.id)]
+    return (_TASK, [task]) if operation.task else (_THREAD, [("thread-id", _THREAD_ID)])

@@ -43,6 +43,29 @@ NOTHING: Final = Measurement()
 """What is measured where nothing was recorded."""
 
 
+class Recorder:
+    """Adds up what is recorded by name, until it is taken."""
+
+    def __init__(self) -> None:
+        """Have nothing yet."""
+        self._measurements: dict[str, Measurement] = {}
+
+    def record(self, name: str, measurement: Measurement) -> None:
+        """Add `measurement` to what was recorded of `name`."""
+        known = self._measurements.get(name)
+        self._measurements[name] = measurement if known is None else known.plus(measurement)
+
+    def count(self, name: str, number: int) -> None:
+        """Add `number` values of 1 to what was recorded of `name`; none for 0."""
+        if number:
+            self.record(name, Measurement(number, float(number), 1.0, 1.0))
+
+    def take(self) -> dict[str, Measurement]:
+        """Give up what was recorded since the last time."""
+        measurements, self._measurements = self._measurements, {}
+        return measurements
+
+
 class Sampled(NamedTuple):
     """Measurements at one moment. number, total: of all values from the beginning on. window: the last of them, over so
     many seconds."""

@@ -7,7 +7,19 @@ from typing import Any
 
 import pytest
 
-from penstock import Processor, ProcessorContext, Produced, PunctuationType, Record, Serdes, StreamsBuilder, Topology
+from penstock import (
+    Grouped,
+    Materialized,
+    Named,
+    Processor,
+    ProcessorContext,
+    Produced,
+    PunctuationType,
+    Record,
+    Serdes,
+    StreamsBuilder,
+    Topology,
+)
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.figures import Figures
 from penstock.host.spark.worker import sink
@@ -105,6 +117,70 @@ def test_sensors_of_all_tasks_are_added_up(
     assert found["commit-latency-max", "main"] >= found["commit-latency-avg", "main"] > 0
 
 
+class Twice(Processor):
+    """Forwards each record twice."""
+
+    def process(self, record: Record[Any, Any]) -> None:
+        self.context.forward(record)
+        self.context.forward(record)
+
+
+def detailed(one: str, other: str, target: str) -> Topology:
+    """Return a topology with columns, an island that takes records of two topics in turn, and a count."""
+    builder = StreamsBuilder()
+    lines = builder.stream(one, consumed=TEXT.with_name("one")).merge(
+        builder.stream(other, consumed=TEXT.with_name("other")), named=Named.as_("both")
+    )
+    twice = lines.process(Twice, named=Named.as_("twice"))
+    twice.to(target, produced=Produced.with_(key_serde=STRING, value_serde=STRING).with_name("out"))
+    words = lines.group_by(
+        lambda key, value: value, Grouped.with_(key_serde=STRING, value_serde=STRING).with_name("words")
+    )
+    words.count(Materialized.as_("counts").with_caching_disabled(), named=Named.as_("counted"))
+    return builder.build()
+
+
+@pytest.mark.parametrize("broker", ["embedded"], indirect=True)
+@pytest.mark.parametrize("execution", ["auto", "record"])
+def test_a_level_of_debug_tells_of_nodes_and_changes_nothing(
+    execution: str,
+    spark_runner: SparkRunner,
+    application: str,
+    unique_name: Callable[[str], str],
+) -> None:
+    one, other = unique_name("one"), unique_name("other")
+    spark_runner.create_topics({one: 1, other: 1})
+    for topic, first in ((one, 1_000), (other, 1_001)):
+        texts = [f"{number % 3}".encode() for number in range(50)]
+        spark_runner.write(topic, [InputRecord(b"k", text, first + 2 * at, 0) for at, text in enumerate(texts)])
+    found, output, state = {}, {}, {}
+    for level in ("INFO", "DEBUG"):
+        target = unique_name("out")
+        spark_runner.create_topics({target: 1})
+        values = {"metrics.recording.level": level, "penstock.execution": execution}
+        config = spark_runner.config(f"{application}-{level}", values)
+        query = InlineQuery(detailed(one, other, target), config, spark_runner.admin)
+        query.run_to_end()
+        found[level] = seen(query)
+        output[level] = spark_runner.read(target)
+        state[level] = spark_runner.store(config, "counts")
+    nodes = {key[2]: value for key, value in found["DEBUG"].items() if key[0] == "process-total" and len(key) == 3}
+    assert {name: nodes[name] for name in ("one", "other", "both", "twice", "out", "counted")} == {
+        "one": 50,
+        "other": 50,
+        "both": 100,
+        "twice": 100,
+        "out": 200,
+        "counted": 100,
+    }
+    assert {key for key in found["INFO"] if key[0] == "process-total"} == {
+        ("process-total", "0_0"),
+        ("process-total", "1_0"),
+    }
+    assert output["DEBUG"] == output["INFO"]
+    assert state["DEBUG"] == state["INFO"] != {}
+
+
 @pytest.mark.parametrize("broker", ["embedded"], indirect=True)
 def test_an_epoch_that_is_run_again_is_measured_once(
     spark_runner: SparkRunner,
@@ -142,5 +218,5 @@ def test_where_several_sinks_may_have_written_no_age_is_told() -> None:
         both = Topology().add_source("source", "in").add_sink("one", "one", "source")
         return both.add_sink("both-1", "both", "source").add_sink("both-2", "both", "source")
 
-    assert told(topology()) == ["record-e2e-latency/one"]
+    assert told(topology()) == ["record-e2e-latency/processor-node-id/one"]
     assert told(topology().add_sink("any", lambda key, value, context: "both", "source")) == []

@@ -123,7 +123,8 @@ def test_what_was_measured_has_kafkas_names() -> None:
         Operation("commit"),
         Operation("process", "0_1"),
         Operation("dropped-records", "0_1"),
-        Operation("record-e2e-latency", "0_1", "out"),
+        Operation("process", "0_1", "processor-node-id", "out"),
+        Operation("record-e2e-latency", "0_1", "processor-node-id", "out"),
     ):
         measured.take(operation, Measurement(3, 6.0, 1.0, 4.0), 1_000)
     task = ("task-id", "0_1")
@@ -137,6 +138,8 @@ def test_what_was_measured_has_kafkas_names() -> None:
         ("stream-task-metrics", "process-latency-avg", task): 2.0,
         ("stream-task-metrics", "process-latency-max", task): 4.0,
         ("stream-task-metrics", "dropped-records-rate", task): 0.1,
+        ("stream-processor-node-metrics", "process-total", *node): 3,
+        ("stream-processor-node-metrics", "process-rate", *node): 0.1,
         ("stream-processor-node-metrics", "record-e2e-latency-avg", *node): 2.0,
         ("stream-processor-node-metrics", "record-e2e-latency-min", *node): 1.0,
         ("stream-processor-node-metrics", "record-e2e-latency-max", *node): 4.0,

@@ -180,7 +180,7 @@ class InlineHost:
         task, now = str(self._task.task_id), self._clock.milliseconds()
         measured, sensors = self._task.take_measured()
         for name, measurement in measured.items():
-            self._measurements.take(Operation(name, task), measurement, now)
+            self._measurements.take(Operation.reported(name, task), measurement, now)
         self._measurements.take_sensors(sensors, now)
         counted = {"processed": {task: self._processed}, "dropped": {task: self.dropped_records()}}
         return streams_metrics(self._config.client_id(), {}, counted, self._measurements.at(now))

@@ -65,7 +65,7 @@ class Part(NamedTuple):
 
 
 @dataclass
-class _Flow:
+class Flow:
     """The rows of one run that wait on an edge, by the node they lead to; scale: how much positions have been
     refined."""
 
@@ -215,7 +215,7 @@ class Execution:
         if not plan.nodes and plan.islands:
             self._run_each(repeat(plan.entry), repeat(entering.partition), entering.batch, entering.stream_times)
             return
-        flow = _Flow()
+        flow = Flow()
         positions = np.arange(len(entering.batch), dtype=np.int64) if plan.positions else None
         self._deliver(flow, plan.entry.children, Part(plan.entry, entering.batch, positions))
         for node in plan.nodes:
@@ -224,7 +224,7 @@ class Execution:
                 self._run_node(plan.entry, flow, node, _merged(parts), entering.partition)
         self._leave(plan, flow, entering)
 
-    def _run_node(self, entry: Entry, flow: _Flow, node: ProcessorNode, part: Part, partition: TopicPartition) -> None:
+    def _run_node(self, entry: Entry, flow: Flow, node: ProcessorNode, part: Part, partition: TopicPartition) -> None:
         processor = node.processor
         batch, positions = part.batch, part.positions
         if not isinstance(processor, BatchProcessor) or not len(batch):
@@ -249,7 +249,7 @@ class Execution:
             positions = self._refined(flow, positions, origin)
         self._deliver(flow, node.children, Part(node, result, positions))
 
-    def _bury(self, flow: _Flow, part: Part, row: int, letter: ProducerRecord) -> None:
+    def _bury(self, flow: Flow, part: Part, row: int, letter: ProducerRecord) -> None:
         """Let the dead letter of a row wait for its place among what leaves the columns."""
         batch = part.batch.slice(row, row + 1)
         positions = _known(part.positions)[row : row + 1]
@@ -257,7 +257,7 @@ class Execution:
         flow.waiting.setdefault(self._dead_letters.name, []).append(Part(part.parent, letters, positions))
 
     @staticmethod
-    def _refined(flow: _Flow, positions: Int64Array, origin: Int64Array) -> Int64Array:
+    def _refined(flow: Flow, positions: Int64Array, origin: Int64Array) -> Int64Array:
         """Return the positions of rows that came from the rows `origin`: those that came from one row follow each
         other."""
         repeated = origin[1:] == origin[:-1]
@@ -274,7 +274,7 @@ class Execution:
         return refined
 
     @staticmethod
-    def _deliver(flow: _Flow, children: Sequence[Child], part: Part) -> None:
+    def _deliver(flow: Flow, children: Sequence[Child], part: Part) -> None:
         positions = part.positions
         if positions is not None and len(children) > 1:
             _check_room(flow.refine(len(children)))
@@ -283,7 +283,7 @@ class Execution:
             own = positions if positions is None or place == 0 else positions + place
             flow.waiting.setdefault(child.name, []).append(Part(part.parent, part.batch, own))
 
-    def _leave(self, plan: ColumnPlan, flow: _Flow, entering: Input) -> None:
+    def _leave(self, plan: ColumnPlan, flow: Flow, entering: Input) -> None:
         """Hand the rows that left the columns to sinks and islands."""
         outward = [*plan.entry.children, *(child for node in plan.nodes for child in node.children)]
         children: dict[str, Child] = {child.name: child for child in outward}

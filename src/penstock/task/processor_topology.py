@@ -311,6 +311,28 @@ def _serde(own: Serde | None, config: StreamsConfig, what: str, node: str) -> Se
         raise StreamsError(f"Failed to initialize {what} serdes for {node}") from missing
 
 
+class NodeFactory:
+    """Makes the nodes of a task that are handed records: those with a processor, and sinks."""
+
+    def processor(self, spec: ProcessorSpec, task: TaskContext, errors: ErrorHandling) -> ProcessorNode:
+        """Return a node with a processor."""
+        return ProcessorNode(spec, task, errors)
+
+    def sink(
+        self,
+        spec: SinkSpec,
+        task: TaskContext,
+        collector: RecordCollector,
+        sender: RecordSender,
+        errors: ErrorHandling,
+    ) -> SinkNode:
+        """Return a sink."""
+        return SinkNode(spec, task, collector, sender, errors)
+
+
+_PLAIN: Final = NodeFactory()
+
+
 class ProcessorTopology:
     """The nodes of one task, connected."""
 
@@ -321,8 +343,10 @@ class ProcessorTopology:
         collector: RecordCollector,
         sender: RecordSender,
         errors: ErrorHandling,
+        factory: NodeFactory = _PLAIN,
     ) -> None:
-        """Make every node of `spec` and connect it to its parents."""
+        """Make every node of `spec`, those with a processor and the sinks by `factory`, and connect it to its
+        parents."""
         self.key_value_stores = frozenset(
             name for name, builder in spec.stores.items() if isinstance(builder.supplier, KeyValueBytesStoreSupplier)
         )
@@ -339,11 +363,11 @@ class ProcessorTopology:
                     node = SourceNode(node_spec, task.config, errors)
                     self.sources.append(node)
                 case ProcessorSpec():
-                    node = ProcessorNode(node_spec, task, errors)
+                    node = factory.processor(node_spec, task, errors)
                     self.processors.append(node)
                     self._connect(node, node_spec.parents, by_name)
                 case SinkSpec():
-                    node = SinkNode(node_spec, task, collector, sender, errors)
+                    node = factory.sink(node_spec, task, collector, sender, errors)
                     self._connect(node, node_spec.parents, by_name)
             by_name[node_spec.name] = node
 

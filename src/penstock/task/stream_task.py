@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NoReturn
 
 import numpy as np
@@ -16,8 +17,8 @@ import numpy as np
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, TaskCorruptedError, TaskMigratedError
 from penstock.host_metrics import PUNCTUATE, RECORD_LATENESS
-from penstock.measurements import NOTHING, Measurement
-from penstock.metrics import SensorReport
+from penstock.measurements import NOTHING, Measurement, Recorder
+from penstock.metrics import RecordingLevel, SensorReport
 from penstock.plan.subtopology import SinkSpec, SourceSpec, SubtopologySpec, TaskId
 from penstock.processor.api import PunctuationType
 from penstock.processor.timestamps import fail_on_invalid_timestamp
@@ -31,10 +32,11 @@ from penstock.task.context import TaskContext
 from penstock.task.error_handling import ErrorHandling, ProcessingError, user_line
 from penstock.task.execution import MAXIMUM_MIXED_ROWS, Execution
 from penstock.task.idling import NO_WAIT, Idling, InputWait
+from penstock.task.measured_nodes import MeasuredExecution, MeasuredNodeFactory
 from penstock.task.order_trace import OrderTrace, TracedCommit
 from penstock.task.partition_group import MixedRun, PartitionGroup, Run
 from penstock.task.processor_state_manager import ProcessorStateManager
-from penstock.task.processor_topology import ProcessorTopology
+from penstock.task.processor_topology import NodeFactory, ProcessorTopology
 from penstock.task.punctuation import LivingSchedules, Schedule, Schedules
 from penstock.task.record_collector import OutputBatch, RecordCollector, SentRecord
 from penstock.task.record_sender import DeadLetterSink, RecordSender
@@ -100,6 +102,8 @@ class StreamTask:
         )
         self._context.processor_metadata.update(checkpoint.processor_metadata)
         self._collector = RecordCollector()
+        detailed = RecordingLevel[config["metrics.recording.level"]] >= RecordingLevel.DEBUG
+        self._recorder = Recorder() if detailed else None
         cache = RecordCache(config["statestore.cache.max.bytes"])
         self._log_prefix = f"stream-thread [main] task [{task_id}] "
         state_log_prefix = self._log_prefix if state_log_prefix is None else state_log_prefix
@@ -127,10 +131,13 @@ class StreamTask:
     def _make_nodes(self, spec: SubtopologySpec, config: StreamsConfig, sender: RecordSender) -> None:
         self._context.sender = sender.send
         self._errors = ErrorHandling.of_task(self._context, sender)
-        self._topology = ProcessorTopology(spec, self._context, self._collector, sender, self._errors)
+        recorder = self._recorder
+        nodes = NodeFactory() if recorder is None else MeasuredNodeFactory(recorder)
+        self._topology = ProcessorTopology(spec, self._context, self._collector, sender, self._errors, nodes)
         sinks = [node for node in spec.nodes if isinstance(node, SinkSpec)]
         self._repartition_topics = {sink.topic for sink in sinks if sink.repartition and sink.topic is not None}
-        self._execution = Execution(
+        make_execution = Execution if recorder is None else partial(MeasuredExecution, recorder)
+        self._execution = make_execution(
             self._topology,
             self._context,
             self._collector,
@@ -264,7 +271,8 @@ class StreamTask:
 
     def take_measured(self) -> tuple[Mapping[str, Measurement], Sequence[SensorReport]]:
         """Give up what was measured since the last time, by operation, and what sensors recorded."""
-        measured = {RECORD_LATENESS: self._lateness, PUNCTUATE: self._punctuations}
+        measured = {} if self._recorder is None else self._recorder.take()
+        measured.update({RECORD_LATENESS: self._lateness, PUNCTUATE: self._punctuations})
         self._lateness = self._punctuations = NOTHING
         return {name: each for name, each in measured.items() if each.number}, self._context.metrics.take_reports()
 

@@ -1,5 +1,5 @@
 """What is measured of a task in an epoch, a few numbers whatever it processes, on its way to the driver as plain data:
-measurements by operation, the one of a node as `<operation>/<node>`, and the reports of sensors."""
+measurements by operation, and the reports of sensors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from penstock.clock import SystemClock
-from penstock.host_metrics import PROCESS, RECORD_E2E_LATENCY, Operation
+from penstock.host_metrics import NODE_ID, PROCESS, RECORD_E2E_LATENCY, Operation, operation_of
 from penstock.measurements import NOTHING, Measurement
 from penstock.metrics import SensorMetric, SensorReport
 from penstock.plan.subtopology import SinkSpec, SubtopologySpec
@@ -46,7 +46,7 @@ class EpochMeasuring:
         for output in commit.output:
             sink = sinks.get(output.topic)
             if sink is not None and len(output.batch):
-                name = f"{RECORD_E2E_LATENCY}/{sink}"
+                name = operation_of(RECORD_E2E_LATENCY, NODE_ID, sink)
                 self._measured[name] = self._measured.get(name, NOTHING).plus(_latency(output, now))
 
     def measured(self) -> dict[str, tuple[float, ...]]:
@@ -73,9 +73,8 @@ def _latency(output: OutputBatch, now: int) -> Measurement:
 def operations_of(task: str, measured: Mapping[str, Sequence[float]]) -> Iterator[tuple[Operation, Measurement]]:
     """Yield what was measured of `task`, with the operations."""
     for name, values in measured.items():
-        operation, _, node = name.partition("/")
         number, *others = values
-        yield Operation(operation, task, node), Measurement(int(number), *others)
+        yield Operation.reported(name, task), Measurement(int(number), *others)
 
 
 def added_up(reports: Iterable[Sequence[Any]]) -> list[Any]:
