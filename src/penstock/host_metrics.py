@@ -15,6 +15,7 @@ from penstock.metrics import MeasurableStat, Metric, MetricName, SensorMetric, S
 
 _STREAM, _TASK, _TOPIC = "stream-metrics", "stream-task-metrics", "stream-topic-metrics"
 _THREAD, _NODE = "stream-thread-metrics", "stream-processor-node-metrics"
+_STATE: Final = "stream-state-metrics"
 
 COMMIT: Final = "commit"
 PROCESS: Final = "process"
@@ -22,6 +23,12 @@ PUNCTUATE: Final = "punctuate"
 DROPPED_RECORDS: Final = "dropped-records"
 RECORD_LATENESS: Final = "record-lateness"
 RECORD_E2E_LATENCY: Final = "record-e2e-latency"
+
+STORE_OPERATIONS: Final = (
+    *("put", "put-if-absent", "put-all", "get", "delete", "remove"),
+    *("fetch", "range", "all", "prefix-scan", "flush"),
+)
+"""The calls of stores that are measured."""
 
 _THREAD_ID: Final = "main"  # the name by which tasks speak of what runs them
 
@@ -52,6 +59,9 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     (_NODE, "record-e2e-latency-avg"): "The average age in ms of a record when the node has processed it",
     (_NODE, "record-e2e-latency-min"): "The least age in ms of a record when the node has processed it",
     (_NODE, "record-e2e-latency-max"): "The largest age in ms of a record when the node has processed it",
+    **{(_STATE, f"{name}-rate"): f"The number of calls to {name} a second" for name in STORE_OPERATIONS},
+    **{(_STATE, f"{name}-latency-avg"): f"The average time of a call to {name} in ns" for name in STORE_OPERATIONS},
+    **{(_STATE, f"{name}-latency-max"): f"The longest time of a call to {name} in ns" for name in STORE_OPERATIONS},
     (_TOPIC, "records-consumed-total"): "The number of records that were taken from the topic",
     (_TOPIC, "bytes-consumed-total"): "The bytes of the keys and values that were taken from the topic",
     (_TOPIC, "records-produced-total"): "The number of records that were written to the topic",
@@ -74,11 +84,18 @@ _STATS: Final[Mapping[tuple[str, str], tuple[tuple[str, MeasurableStat], ...]]] 
         ("-min", MeasurableStat.MIN),
         ("-max", MeasurableStat.MAX),
     ),
+    **{(_STATE, name): (_RATE, *_LATENCY) for name in STORE_OPERATIONS},
 }
 """What is shown of each operation that is measured, by group: the end of the name, and what it says."""
 
 NODE_ID: Final = "processor-node-id"
 """The tag of what is measured of a node."""
+_STATE_ID: Final = "-state-id"
+
+
+def state_id(scope: str) -> str:
+    """Return the tag of what is measured of a store of `scope`, such as rocksdb-window."""
+    return f"{scope}{_STATE_ID}"
 
 
 def operation_of(name: str, tag: str, id: str) -> str:
@@ -178,5 +195,6 @@ def _place(operation: Operation) -> tuple[str, Sequence[tuple[str, str]]]:
     """Return the group and the tags of the metrics of an operation."""
     task = ("task-id", operation.task)
     if operation.tag:
-        return _NODE, [task, (operation.tag, operation.id)]
+        group = _STATE if operation.tag.endswith(_STATE_ID) else _NODE
+        return group, [task, (operation.tag, operation.id)]
     return (_TASK, [task]) if operation.task else (_THREAD, [("thread-id", _THREAD_ID)])

@@ -142,7 +142,7 @@ def detailed(one: str, other: str, target: str) -> Topology:
 
 @pytest.mark.parametrize("broker", ["embedded"], indirect=True)
 @pytest.mark.parametrize("execution", ["auto", "record"])
-def test_a_level_of_debug_tells_of_nodes_and_changes_nothing(
+def test_a_level_of_debug_tells_of_nodes_and_stores_and_changes_nothing(
     execution: str,
     spark_runner: SparkRunner,
     application: str,
@@ -173,6 +173,11 @@ def test_a_level_of_debug_tells_of_nodes_and_changes_nothing(
         "out": 200,
         "counted": 100,
     }
+    task = next(key[1] for key in found["DEBUG"] if key[0] == "put-rate")
+    for operation in ("put", "get", "flush"):
+        assert found["DEBUG"][f"{operation}-rate", task, "counts"] > 0
+        assert found["DEBUG"][f"{operation}-latency-max", task, "counts"] > 0
+        assert (f"{operation}-rate", task, "counts") not in found["INFO"]
     assert {key for key in found["INFO"] if key[0] == "process-total"} == {
         ("process-total", "0_0"),
         ("process-total", "1_0"),

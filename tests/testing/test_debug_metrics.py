@@ -6,7 +6,20 @@ from typing import Any
 
 import pytest
 
-from penstock import Named, Processor, Produced, Record, Serdes, StreamsBuilder, Topology
+from penstock import (
+    Named,
+    Processor,
+    ProcessorContext,
+    Produced,
+    Record,
+    Serdes,
+    SessionWindow,
+    StoreBuilder,
+    Stores,
+    StreamsBuilder,
+    Topology,
+    Windowed,
+)
 from penstock.host.inline import ProducedRecord
 from penstock.testing import TopologyTestDriver
 
@@ -91,3 +104,128 @@ def test_what_is_recorded_changes_nothing(topology: Topology, execution: str) ->
     assert runs["INFO"].found == {}
     assert runs["DEBUG"].found.keys() == runs["TRACE"].found.keys() != set()
     assert runs["INFO"].output == runs["DEBUG"].output == runs["TRACE"].output != []
+
+
+class Calls(Processor):
+    """Calls a store of keys and values in each way that is measured."""
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self._store = context.get_state_store("store")
+
+    def process(self, record: Record[Any, Any]) -> None:
+        store, key = self._store, record.key or "none"
+        store.put(key, record.value)
+        store.get(key)
+        store.get("absent")
+        store.put_if_absent(key, "other")
+        store.delete(key)
+        store.put_all([("a", "1"), ("b", "2")])
+        with store.range("a", "b") as entries:
+            assert [entry.key for entry in entries] == ["a", "b"]
+        for entry in store.reverse_all():
+            self.context.forward(record.with_value(entry.value))
+        store.prefix_scan("a", STRING).close()
+        store.all()  # which nobody closes is not told of, as in Kafka
+
+
+class SessionCalls(Calls):
+    """Calls a session store in each way that is measured."""
+
+    def process(self, record: Record[Any, Any]) -> None:
+        session = Windowed(record.key or "none", SessionWindow(record.timestamp, record.timestamp + 1))
+        self._store.put(session, record.value)
+        self._store.fetch_session(session.key, session.window.start, session.window.end)
+        with self._store.find_sessions(session.key, 0, 10_000) as found:
+            assert next(found).key == session
+        self._store.remove(session)
+
+
+class WindowCalls(Calls):
+    """Calls a window store in each way that is measured."""
+
+    def process(self, record: Record[Any, Any]) -> None:
+        self._store.put(record.key or "none", record.value, record.timestamp)
+        self._store.fetch(record.key or "none", record.timestamp)
+        assert list(self._store.fetch_all(record.timestamp, record.timestamp))
+
+
+class VersionedCalls(Calls):
+    """Calls a versioned store in each way that is measured."""
+
+    def process(self, record: Record[Any, Any]) -> None:
+        self._store.put(record.key or "none", record.value, record.timestamp)
+        self._store.get(record.key or "none")
+        self._store.get(record.key or "none", record.timestamp)
+        self._store.delete(record.key or "none", record.timestamp)
+
+
+def calling(builder: StoreBuilder, calls: type[Processor]) -> Topology:
+    topology = Topology().add_source("source", "in").add_processor("calls", calls, "source")
+    return topology.add_state_store(builder, "calls").add_sink("sink", "out", "calls")
+
+
+EACH = {"get": 2, "put": 1, "put-if-absent": 1, "delete": 1, "put-all": 1, "range": 1, "all": 1, "prefix-scan": 1}
+KEY_VALUE = Stores.persistent_key_value_store("store")
+
+
+@pytest.mark.parametrize(
+    ("builder", "calls", "scope", "each"),
+    [
+        (Stores.key_value_store_builder(KEY_VALUE, STRING, STRING), Calls, "rocksdb", EACH),
+        (
+            Stores.key_value_store_builder(KEY_VALUE, STRING, STRING).with_caching_enabled(),
+            Calls,
+            "rocksdb",
+            EACH,
+        ),
+        (
+            Stores.key_value_store_builder(Stores.in_memory_key_value_store("store"), STRING, STRING),
+            Calls,
+            "in-memory",
+            EACH,
+        ),
+        (
+            Stores.session_store_builder(Stores.persistent_session_store("store", 60_000), STRING, STRING),
+            SessionCalls,
+            "rocksdb-session",
+            {"put": 1, "fetch": 2, "remove": 1},
+        ),
+        (
+            Stores.window_store_builder(Stores.in_memory_window_store("store", 60_000, 1_000, False), STRING, STRING),
+            WindowCalls,
+            "in-memory-window",
+            {"put": 1, "fetch": 2},
+        ),
+        (
+            Stores.versioned_key_value_store_builder(
+                Stores.persistent_versioned_key_value_store("store", 60_000), STRING, STRING
+            ),
+            VersionedCalls,
+            "rocksdb",
+            {"put": 1, "get": 2, "delete": 1},
+        ),
+    ],
+    ids=["disk", "cached", "memory", "session", "window", "versioned"],
+)
+def test_the_calls_of_a_store_are_measured(
+    builder: StoreBuilder, calls: type[Processor], scope: str, each: dict[str, int]
+) -> None:
+    run = Run(calling(builder, calls), "DEBUG")
+    assert run.output == Run(calling(builder, calls), "INFO").output
+    expected = {name: number * len(LINES) for name, number in each.items()} | {"flush": len(LINES)}
+    state = {key[0]: metric.metric_value for key, metric in run.found.items() if "state-id" in key[1][0]}
+    assert {key[1] for key in run.found if "state-id" in key[1][0]} == {(f"{scope}-state-id", "store")}
+    assert {name: value for name, value in state.items() if name.endswith("-rate")} == {
+        f"{name}-rate": pytest.approx(number / 30) for name, number in expected.items()
+    }
+    for name in expected:
+        assert state[f"{name}-latency-max"] >= state[f"{name}-latency-avg"] > 0
+
+
+@pytest.mark.parametrize("execution", ["auto", "record"])
+def test_the_store_of_an_operator_is_measured(execution: str) -> None:
+    run = Run(counted(), "DEBUG", **{"penstock.execution": execution, "statestore.cache.max.bytes": 0})
+    (store,) = {key[1] for key in run.found if key[0] == "put-rate"}
+    assert store == ("rocksdb-state-id", "KSTREAM-AGGREGATE-STATE-STORE-0000000001")
+    assert run.value("put-rate", *store) == run.value("get-rate", *store) == pytest.approx(4 / 30)

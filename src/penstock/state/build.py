@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
+from typing import Final, ParamSpec, TypeVar
 
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
+from penstock.host_metrics import state_id
+from penstock.measurements import Recorder
 from penstock.record import NO_TIMESTAMP
 from penstock.serdes import Serde
 from penstock.state.api import BaseView, BufferedBytesStore, EngineStore, RecordContext, StoreBuilder
@@ -18,6 +21,7 @@ from penstock.state.custom import CustomStore, CustomStoreSupplier
 from penstock.state.key_value_store import MeteredKeyValueStore, MeteredTimestampedKeyValueStore
 from penstock.state.layouts import SESSION_SUFFIX_SIZE, VERSION_SUFFIX_SIZE, WINDOW_SUFFIX_SIZE
 from penstock.state.lru import LruStore
+from penstock.state.measured import measured
 from penstock.state.metered import MeteredStore
 from penstock.state.segmented import (
     CachingSegmentedStore,
@@ -48,6 +52,12 @@ from penstock.state.versioned_store import MeteredVersionedKeyValueStore
 from penstock.state.window_store import MeteredTimestampedWindowStore, MeteredWindowStore
 from penstock.state.without_timestamps import WithoutHeaders, WithoutTimestamps
 
+P = ParamSpec("P")
+M = TypeVar("M", bound=MeteredStore)
+
+_SCOPES: Final = {"window": "-window", "session": "-session", "lru": "-lru"}
+"""How Kafka's scopes of stores end, by kind."""
+
 
 @dataclass(frozen=True)
 class _Build:
@@ -61,6 +71,7 @@ class _Build:
     metadata: MutableMapping[str, int]
     count_dropped: Callable[[int], None]
     change_log: ChangeLog | None
+    recorder: Recorder | None = None
 
     @property
     def in_memory(self) -> bool:
@@ -135,6 +146,13 @@ class _Build:
             lambda key: None if log is None else log.put(key, None),
         )
 
+    def kind(self, kind: Callable[P, M]) -> Callable[P, M]:
+        """Return what makes the typed store: `kind`, or one like it whose calls are measured."""
+        if self.recorder is None:
+            return kind
+        tag = state_id(("in-memory" if self.in_memory else "rocksdb") + _SCOPES.get(self.builder.supplier.kind, ""))
+        return measured(kind, self.recorder, tag, self.builder.name)
+
     def serdes(self) -> StateSerdes:
         builder = self.builder
         return self._kind_of_serdes()(
@@ -189,16 +207,17 @@ def build_store(
     metadata: MutableMapping[str, int],
     count_dropped: Callable[[int], None] = lambda records: None,
     change_log: ChangeLog | None = None,
+    recorder: Recorder | None = None,
 ) -> EngineStore:
     """Put the layers of one store of a task together: metered, cached, logged, uncommitted writes, base.
 
     view: the committed entries. cache: the record cache of the task; one of 0 bytes leaves the layer out, as in Kafka.
     context: gives the record that causes a write. metadata: what stores remember besides entries. count_dropped: takes
     the number of writes that a store refused. change_log: takes the changelog records of the stores that it names; None
-    leaves the layer out. Raises ConfigError if a serde is neither given nor a default, or the kind
-    of the store is unknown.
+    leaves the layer out. recorder: takes what is measured of calls; None has stores that measure nothing. Raises
+    ConfigError if a serde is neither given nor a default, or the kind of the store is unknown.
     """
-    build = _Build(builder, config, view, cache, context, metadata, count_dropped, change_log)
+    build = _Build(builder, config, view, cache, context, metadata, count_dropped, change_log, recorder)
     match builder.supplier:
         case KeyValueBytesStoreSupplier(keeps_timestamps=keeps_timestamps):
             return _key_value(build, build.buffer() if keeps_timestamps else build.plain_buffer())
@@ -251,7 +270,7 @@ def _key_value(build: _Build, buffer: BufferedBytesStore) -> MeteredStore:
     buffer = build.logging(buffer)
     cached = CachingKeyValueStore(build.builder.name, buffer, build.cache, build.context) if build.cached else None
     make = MeteredTimestampedKeyValueStore if build.builder.timestamped else MeteredKeyValueStore
-    return make(build.serdes(), buffer, cached, not build.in_memory, build.logged)
+    return build.kind(make)(build.serdes(), buffer, cached, not build.in_memory, build.logged)
 
 
 def _window(build: _Build, supplier: WindowBytesStoreSupplier) -> MeteredStore:
@@ -262,7 +281,9 @@ def _window(build: _Build, supplier: WindowBytesStoreSupplier) -> MeteredStore:
     )
     cached = None if supplier.retain_duplicates else build.caching_segmented(buffer)
     make = MeteredTimestampedWindowStore if build.builder.timestamped else MeteredWindowStore
-    return make(build.serdes(), supplier, buffer, cached, not build.in_memory, build.metadata, duplicates_log)
+    return build.kind(make)(
+        build.serdes(), supplier, buffer, cached, not build.in_memory, build.metadata, duplicates_log
+    )
 
 
 def _session(build: _Build, supplier: SessionBytesStoreSupplier) -> MeteredStore:
@@ -270,7 +291,7 @@ def _session(build: _Build, supplier: SessionBytesStoreSupplier) -> MeteredStore
         build.buffer(), SESSION_SUFFIX_SIZE, supplier.retention_ms, supplier.segment_interval_ms, build.log()
     )
     cached = build.caching_segmented(buffer)
-    return MeteredSessionStore(build.serdes(), supplier, buffer, cached, not build.in_memory)
+    return build.kind(MeteredSessionStore)(build.serdes(), supplier, buffer, cached, not build.in_memory)
 
 
 def _versioned(build: _Build, supplier: VersionedBytesStoreSupplier) -> MeteredStore:
@@ -278,4 +299,4 @@ def _versioned(build: _Build, supplier: VersionedBytesStoreSupplier) -> MeteredS
     history = build.segmented(
         latest, VERSION_SUFFIX_SIZE, supplier.history_retention_ms, supplier.segment_interval_ms, None
     )
-    return MeteredVersionedKeyValueStore(build.serdes(), supplier, latest, history, build.log())
+    return build.kind(MeteredVersionedKeyValueStore)(build.serdes(), supplier, latest, history, build.log())

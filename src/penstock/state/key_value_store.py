@@ -32,9 +32,10 @@ class MeteredKeyValueStore(MeteredStore):
 
     def put_if_absent(self, key: Any, value: Any) -> Any:
         """Store `value` unless `key` has one; return the value that was there, None if there was none."""
-        before = self.get(key)
+        serialized = self._serialize_key(key)
+        before = self._serdes.deserialize_value(self._below.get(serialized))
         if before is None:
-            self.put(key, value)
+            self._below.put(serialized, self._serdes.serialize_value(value))
         return before
 
     def put_all(self, entries: Sequence[tuple[Any, Any]]) -> None:
@@ -51,8 +52,9 @@ class MeteredKeyValueStore(MeteredStore):
 
     def delete(self, key: Any) -> Any:
         """Remove `key`; return the value that was there, None if there was none."""
-        before = self.get(key)
-        self.put(key, None)
+        serialized = self._serialize_key(key)
+        before = self._serdes.deserialize_value(self._below.get(serialized))
+        self._below.put(serialized, None)
         return before
 
     def clear(self) -> None:

@@ -94,15 +94,14 @@ class MeteredVersionedKeyValueStore(MeteredStore):
             self._log.put_version(serialized, None, timestamp)
         if not self._accepts(timestamp):
             return None
-        before = self.get(key, timestamp)
+        before = self.get_version(key, timestamp)
         self._put(serialized, None, timestamp)
-        return before
+        return _plain(before)
 
     def get(self, key: Any, as_of: int | None = None) -> VersionedRecord | None:
         """Return the latest version of `key`, or the one that was valid at `as_of` (ms); None if there is none, or
         `as_of` is before the history and the latest version is later."""
-        found = self.get_version(key, as_of)
-        return None if found is None else VersionedRecord(found.value, found.timestamp)
+        return _plain(self.get_version(key, as_of))
 
     # ---------- what queries call
 
@@ -215,3 +214,8 @@ class MeteredVersionedKeyValueStore(MeteredStore):
     def _ends_at(self, key: bytes, time: int) -> bool:
         found = self._first_that_ends_after(key, time - 1)
         return found is not None and found.valid_to == time
+
+
+def _plain(record: VersionedRecord | None) -> VersionedRecord | None:
+    """Return `record` without the time until when it was valid."""
+    return None if record is None else VersionedRecord(record.value, record.timestamp)

@@ -91,7 +91,7 @@ class StreamTask:
         own number of every topic if not given. change_log: takes the changelog records of the stores that it names, for
         a host that writes them. spilled: takes uncommitted changes beyond `penstock.uncommitted.max.bytes`, for a host
         that keeps them until the commit; such a commit has only the changes since. nanoseconds: tells the time that
-        punctuations take, for a host that shows it.
+        things take, for a host that shows what is measured.
         """
         self.task_id = task_id
         checkpoint = checkpoint or TaskCheckpoint()
@@ -102,8 +102,7 @@ class StreamTask:
         )
         self._context.processor_metadata.update(checkpoint.processor_metadata)
         self._collector = RecordCollector()
-        detailed = RecordingLevel[config["metrics.recording.level"]] >= RecordingLevel.DEBUG
-        self._recorder = Recorder() if detailed else None
+        self._recorder = _recorder(config, nanoseconds)
         cache = RecordCache(config["statestore.cache.max.bytes"])
         self._log_prefix = f"stream-thread [main] task [{task_id}] "
         state_log_prefix = self._log_prefix if state_log_prefix is None else state_log_prefix
@@ -118,6 +117,7 @@ class StreamTask:
             self._context.count_dropped,
             change_log,
             spilled,
+            self._recorder,
         )
         self._context.stores = self._state.stores
         self._context.global_stores = global_stores or {}
@@ -386,6 +386,12 @@ class StreamTask:
         )
         _point_at_user_line(error, failure.error)
         raise error from failure.error
+
+
+def _recorder(config: StreamsConfig, nanoseconds: Callable[[], int] | None) -> Recorder | None:
+    """Return what takes all that is measured from `metrics.recording.level` DEBUG on; None where nothing is."""
+    level = RecordingLevel[config["metrics.recording.level"]]
+    return None if nanoseconds is None or level < RecordingLevel.DEBUG else Recorder(nanoseconds)
 
 
 def _stream_time(
