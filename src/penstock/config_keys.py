@@ -334,7 +334,7 @@ KEYS: Mapping[str, ConfigKey] = {
             one_of("INFO", "DEBUG", "TRACE"),
             "INFO",
             "low",
-            "Up to which level is measured: by sensors of processors, and from DEBUG on of nodes and stores.",
+            "Up to which level is measured: by sensors of processors, and from DEBUG on of nodes, stores and caches.",
         ),
         ConfigKey(
             "metrics.num.samples",

@@ -15,7 +15,7 @@ from penstock.metrics import MeasurableStat, Metric, MetricName, SensorMetric, S
 
 _STREAM, _TASK, _TOPIC = "stream-metrics", "stream-task-metrics", "stream-topic-metrics"
 _THREAD, _NODE = "stream-thread-metrics", "stream-processor-node-metrics"
-_STATE: Final = "stream-state-metrics"
+_STATE, _CACHE = "stream-state-metrics", "stream-record-cache-metrics"
 
 COMMIT: Final = "commit"
 PROCESS: Final = "process"
@@ -23,6 +23,7 @@ PUNCTUATE: Final = "punctuate"
 DROPPED_RECORDS: Final = "dropped-records"
 RECORD_LATENESS: Final = "record-lateness"
 RECORD_E2E_LATENCY: Final = "record-e2e-latency"
+HIT_RATIO: Final = "hit-ratio"
 
 STORE_OPERATIONS: Final = (
     *("put", "put-if-absent", "put-all", "get", "delete", "remove"),
@@ -62,6 +63,9 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     **{(_STATE, f"{name}-rate"): f"The number of calls to {name} a second" for name in STORE_OPERATIONS},
     **{(_STATE, f"{name}-latency-avg"): f"The average time of a call to {name} in ns" for name in STORE_OPERATIONS},
     **{(_STATE, f"{name}-latency-max"): f"The longest time of a call to {name} in ns" for name in STORE_OPERATIONS},
+    (_CACHE, "hit-ratio-avg"): "The average of the part of the reads that the record cache has answered",
+    (_CACHE, "hit-ratio-min"): "The least part of the reads that the record cache has answered",
+    (_CACHE, "hit-ratio-max"): "The largest part of the reads that the record cache has answered",
     (_TOPIC, "records-consumed-total"): "The number of records that were taken from the topic",
     (_TOPIC, "bytes-consumed-total"): "The bytes of the keys and values that were taken from the topic",
     (_TOPIC, "records-produced-total"): "The number of records that were written to the topic",
@@ -72,6 +76,7 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
 _TOTAL: Final = ("-total", MeasurableStat.CUMULATIVE_COUNT)
 _RATE: Final = ("-rate", MeasurableStat.COUNT_RATE)
 _LATENCY: Final = (("-latency-avg", MeasurableStat.AVG), ("-latency-max", MeasurableStat.MAX))
+_SPREAD: Final = (("-avg", MeasurableStat.AVG), ("-min", MeasurableStat.MIN), ("-max", MeasurableStat.MAX))
 _STATS: Final[Mapping[tuple[str, str], tuple[tuple[str, MeasurableStat], ...]]] = {
     (_THREAD, COMMIT): (_TOTAL, _RATE, *_LATENCY),
     (_TASK, PROCESS): (_RATE, *_LATENCY),
@@ -79,18 +84,18 @@ _STATS: Final[Mapping[tuple[str, str], tuple[tuple[str, MeasurableStat], ...]]] 
     (_TASK, DROPPED_RECORDS): (_RATE,),
     (_TASK, RECORD_LATENESS): (("-avg", MeasurableStat.AVG), ("-max", MeasurableStat.MAX)),
     (_NODE, PROCESS): (_TOTAL, _RATE),
-    (_NODE, RECORD_E2E_LATENCY): (
-        ("-avg", MeasurableStat.AVG),
-        ("-min", MeasurableStat.MIN),
-        ("-max", MeasurableStat.MAX),
-    ),
+    (_NODE, RECORD_E2E_LATENCY): _SPREAD,
+    (_CACHE, HIT_RATIO): _SPREAD,
     **{(_STATE, name): (_RATE, *_LATENCY) for name in STORE_OPERATIONS},
 }
 """What is shown of each operation that is measured, by group: the end of the name, and what it says."""
 
 NODE_ID: Final = "processor-node-id"
 """The tag of what is measured of a node."""
+CACHE_ID: Final = "record-cache-id"
+"""The tag of what is measured of the record cache of a store."""
 _STATE_ID: Final = "-state-id"
+_GROUPS: Final[Mapping[str, str]] = {NODE_ID: _NODE, CACHE_ID: _CACHE}
 
 
 def state_id(scope: str) -> str:
@@ -195,6 +200,6 @@ def _place(operation: Operation) -> tuple[str, Sequence[tuple[str, str]]]:
     """Return the group and the tags of the metrics of an operation."""
     task = ("task-id", operation.task)
     if operation.tag:
-        group = _STATE if operation.tag.endswith(_STATE_ID) else _NODE
+        group = _STATE if operation.tag.endswith(_STATE_ID) else _GROUPS[operation.tag]
         return group, [task, (operation.tag, operation.id)]
     return (_TASK, [task]) if operation.task else (_THREAD, [("thread-id", _THREAD_ID)])

@@ -136,7 +136,7 @@ def detailed(one: str, other: str, target: str) -> Topology:
     words = lines.group_by(
         lambda key, value: value, Grouped.with_(key_serde=STRING, value_serde=STRING).with_name("words")
     )
-    words.count(Materialized.as_("counts").with_caching_disabled(), named=Named.as_("counted"))
+    words.count(Materialized.as_("counts"), named=Named.as_("counted"))
     return builder.build()
 
 
@@ -157,7 +157,11 @@ def test_a_level_of_debug_tells_of_nodes_and_stores_and_changes_nothing(
     for level in ("INFO", "DEBUG"):
         target = unique_name("out")
         spark_runner.create_topics({target: 1})
-        values = {"metrics.recording.level": level, "penstock.execution": execution}
+        values = {
+            "metrics.recording.level": level,
+            "penstock.execution": execution,
+            "statestore.cache.max.bytes": 100_000,
+        }
         config = spark_runner.config(f"{application}-{level}", values)
         query = InlineQuery(detailed(one, other, target), config, spark_runner.admin)
         query.run_to_end()
@@ -173,6 +177,9 @@ def test_a_level_of_debug_tells_of_nodes_and_stores_and_changes_nothing(
         "out": 200,
         "counted": 100,
     }
+    assert ("hit-ratio-avg" in {key[0] for key in found["DEBUG"]}) == (
+        execution == "record"
+    )  # a column reads a key once
     task = next(key[1] for key in found["DEBUG"] if key[0] == "put-rate")
     for operation in ("put", "get", "flush"):
         assert found["DEBUG"][f"{operation}-rate", task, "counts"] > 0

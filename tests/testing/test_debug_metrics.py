@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -26,17 +27,24 @@ from penstock.testing import TopologyTestDriver
 STRING = Serdes.string()
 CONFIG = {"default.key.serde": STRING, "default.value.serde": STRING, "client.id": "me"}
 GROUPS = ["stream-processor-node-metrics", "stream-state-metrics", "stream-record-cache-metrics"]
-LINES = [("k", "one", 1_000), ("k", "two", 400), ("l", "three", 2_000), (None, "four", 3_000), ("k", "six", 4_000)]
+Line = tuple[str | None, str, int]
+LINES: Sequence[Line] = [
+    ("k", "one", 1_000),
+    ("k", "two", 400),
+    ("l", "three", 2_000),
+    (None, "four", 3_000),
+    ("k", "six", 4_000),
+]
 
 
 class Run:
-    """A topology that was given LINES at a level."""
+    """A topology that was given lines at a level."""
 
-    def __init__(self, topology: Topology, level: str, **config: Any) -> None:
-        given = {**CONFIG, "metrics.recording.level": level, **config}
-        with TopologyTestDriver(topology, given, 0) as driver:
+    def __init__(self, topology: Topology, level: str, given: Sequence[Line] = LINES, **config: Any) -> None:
+        values = {**CONFIG, "metrics.recording.level": level, **config}
+        with TopologyTestDriver(topology, values, 0) as driver:
             lines = driver.create_input_topic("in", STRING, STRING)
-            for key, value, timestamp in LINES:
+            for key, value, timestamp in given:
                 lines.pipe_input(key, value, timestamp)
             self.output: list[ProducedRecord] = driver.read_all_bytes()
             self.found = {
@@ -229,3 +237,15 @@ def test_the_store_of_an_operator_is_measured(execution: str) -> None:
     (store,) = {key[1] for key in run.found if key[0] == "put-rate"}
     assert store == ("rocksdb-state-id", "KSTREAM-AGGREGATE-STATE-STORE-0000000001")
     assert run.value("put-rate", *store) == run.value("get-rate", *store) == pytest.approx(4 / 30)
+
+
+@pytest.mark.parametrize("execution", ["auto", "record"])
+def test_the_record_cache_of_a_store_tells_how_many_reads_it_answers(execution: str) -> None:
+    lines = [(key, "text", 1_000) for key in "kklkkk"]  # of which the cache answers all but the first and the third
+    run = Run(counted(), "DEBUG", lines, **{"penstock.execution": execution})
+    cache = ("record-cache-id", "KSTREAM-AGGREGATE-STATE-STORE-0000000001")
+    assert run.value("hit-ratio-min", *cache) == 1 / 2
+    assert run.value("hit-ratio-max", *cache) == 4 / 6
+    assert run.value("hit-ratio-avg", *cache) == pytest.approx((1 / 2 + 2 / 4 + 3 / 5 + 4 / 6) / 4)
+    without = Run(counted(), "DEBUG", **{"penstock.execution": execution, "statestore.cache.max.bytes": 0})
+    assert without.values("hit-ratio-avg") == {}

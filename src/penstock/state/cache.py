@@ -68,7 +68,7 @@ class RecordCache:
         """Make the cache of `store_name`; raises RuntimeError if it has one."""
         if store_name in self._caches:
             raise RuntimeError(f"Store {store_name!r} has a record cache already: a task builds each store once.")
-        cache = self._caches[store_name] = NamedCache(self, flush_dirty)
+        cache = self._caches[store_name] = self._make_cache(store_name, flush_dirty)
         return cache
 
     def note_batch(self, cache: NamedCache) -> None:
@@ -87,6 +87,9 @@ class RecordCache:
         cache = self._caches.pop(store_name, None)
         if cache is not None:
             cache.clear()
+
+    def _make_cache(self, store_name: str, flush_dirty: FlushDirty) -> NamedCache:
+        return NamedCache(self, flush_dirty)
 
 
 class NamedCache:

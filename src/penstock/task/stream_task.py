@@ -26,6 +26,7 @@ from penstock.record import NO_METADATA, Int64Array, RecordBatch, TopicPartition
 from penstock.state.api import Base, Changes, StateStore
 from penstock.state.cache import RecordCache
 from penstock.state.change_logging import ChangeLog
+from penstock.state.measured_cache import MeasuredRecordCache
 from penstock.state.spilled import SpilledChanges
 from penstock.task.checkpoint import TaskCheckpoint
 from penstock.task.context import TaskContext
@@ -103,7 +104,8 @@ class StreamTask:
         self._context.processor_metadata.update(checkpoint.processor_metadata)
         self._collector = RecordCollector()
         self._recorder = _recorder(config, nanoseconds)
-        cache = RecordCache(config["statestore.cache.max.bytes"])
+        cache_bytes: int = config["statestore.cache.max.bytes"]
+        cache = RecordCache(cache_bytes) if self._recorder is None else MeasuredRecordCache(cache_bytes, self._recorder)
         self._log_prefix = f"stream-thread [main] task [{task_id}] "
         state_log_prefix = self._log_prefix if state_log_prefix is None else state_log_prefix
         self._state = ProcessorStateManager(
