@@ -24,6 +24,9 @@ DROPPED_RECORDS: Final = "dropped-records"
 RECORD_LATENESS: Final = "record-lateness"
 RECORD_E2E_LATENCY: Final = "record-e2e-latency"
 HIT_RATIO: Final = "hit-ratio"
+SUPPRESSION_EMIT: Final = "suppression-emit"
+SUPPRESSION_BUFFER_SIZE: Final = "suppression-buffer-size"
+SUPPRESSION_BUFFER_COUNT: Final = "suppression-buffer-count"
 
 STORE_OPERATIONS: Final = (
     *("put", "put-if-absent", "put-all", "get", "delete", "remove"),
@@ -63,6 +66,12 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     **{(_STATE, f"{name}-rate"): f"The number of calls to {name} a second" for name in STORE_OPERATIONS},
     **{(_STATE, f"{name}-latency-avg"): f"The average time of a call to {name} in ns" for name in STORE_OPERATIONS},
     **{(_STATE, f"{name}-latency-max"): f"The longest time of a call to {name} in ns" for name in STORE_OPERATIONS},
+    (_NODE, "suppression-emit-total"): "The number of updates that left the suppression buffer",
+    (_NODE, "suppression-emit-rate"): "The number of updates that leave the suppression buffer a second",
+    (_STATE, "suppression-buffer-size-avg"): "The average of the bytes that the updates in the buffer count for",
+    (_STATE, "suppression-buffer-size-max"): "The most bytes that the updates in the buffer counted for",
+    (_STATE, "suppression-buffer-count-avg"): "The average number of updates in the buffer",
+    (_STATE, "suppression-buffer-count-max"): "The largest number of updates in the buffer",
     (_CACHE, "hit-ratio-avg"): "The average of the part of the reads that the record cache has answered",
     (_CACHE, "hit-ratio-min"): "The least part of the reads that the record cache has answered",
     (_CACHE, "hit-ratio-max"): "The largest part of the reads that the record cache has answered",
@@ -76,16 +85,20 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
 _TOTAL: Final = ("-total", MeasurableStat.CUMULATIVE_COUNT)
 _RATE: Final = ("-rate", MeasurableStat.COUNT_RATE)
 _LATENCY: Final = (("-latency-avg", MeasurableStat.AVG), ("-latency-max", MeasurableStat.MAX))
+_LEVEL: Final = (("-avg", MeasurableStat.AVG), ("-max", MeasurableStat.MAX))
 _SPREAD: Final = (("-avg", MeasurableStat.AVG), ("-min", MeasurableStat.MIN), ("-max", MeasurableStat.MAX))
 _STATS: Final[Mapping[tuple[str, str], tuple[tuple[str, MeasurableStat], ...]]] = {
     (_THREAD, COMMIT): (_TOTAL, _RATE, *_LATENCY),
     (_TASK, PROCESS): (_RATE, *_LATENCY),
     (_TASK, PUNCTUATE): (_TOTAL, _RATE, *_LATENCY),
     (_TASK, DROPPED_RECORDS): (_RATE,),
-    (_TASK, RECORD_LATENESS): (("-avg", MeasurableStat.AVG), ("-max", MeasurableStat.MAX)),
+    (_TASK, RECORD_LATENESS): _LEVEL,
     (_NODE, PROCESS): (_TOTAL, _RATE),
     (_NODE, RECORD_E2E_LATENCY): _SPREAD,
     (_CACHE, HIT_RATIO): _SPREAD,
+    (_NODE, SUPPRESSION_EMIT): (_TOTAL, _RATE),
+    (_STATE, SUPPRESSION_BUFFER_SIZE): _LEVEL,
+    (_STATE, SUPPRESSION_BUFFER_COUNT): _LEVEL,
     **{(_STATE, name): (_RATE, *_LATENCY) for name in STORE_OPERATIONS},
 }
 """What is shown of each operation that is measured, by group: the end of the name, and what it says."""

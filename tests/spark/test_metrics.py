@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from penstock import (
+    BufferConfig,
     Grouped,
     Materialized,
     Named,
@@ -18,6 +19,7 @@ from penstock import (
     Record,
     Serdes,
     StreamsBuilder,
+    Suppressed,
     Topology,
 )
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
@@ -136,7 +138,8 @@ def detailed(one: str, other: str, target: str) -> Topology:
     words = lines.group_by(
         lambda key, value: value, Grouped.with_(key_serde=STRING, value_serde=STRING).with_name("words")
     )
-    words.count(Materialized.as_("counts"), named=Named.as_("counted"))
+    counts = words.count(Materialized.as_("counts"), named=Named.as_("counted"))
+    counts.suppress(Suppressed.until_time_limit(1_000, BufferConfig.unbounded()).with_name("held"))
     return builder.build()
 
 
@@ -185,6 +188,9 @@ def test_a_level_of_debug_tells_of_nodes_and_stores_and_changes_nothing(
         assert found["DEBUG"][f"{operation}-rate", task, "counts"] > 0
         assert found["DEBUG"][f"{operation}-latency-max", task, "counts"] > 0
         assert (f"{operation}-rate", task, "counts") not in found["INFO"]
+    assert found["DEBUG"]["suppression-buffer-count-max", task, "held-store"] == 3
+    assert found["DEBUG"]["suppression-buffer-size-avg", task, "held-store"] > 0
+    assert not [key for key in found["INFO"] if key[0].startswith("suppression")]
     assert {key for key in found["INFO"] if key[0] == "process-total"} == {
         ("process-total", "0_0"),
         ("process-total", "1_0"),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from penstock import (
+    BufferConfig,
     Named,
     Processor,
     ProcessorContext,
@@ -18,6 +19,7 @@ from penstock import (
     StoreBuilder,
     Stores,
     StreamsBuilder,
+    Suppressed,
     Topology,
     Windowed,
 )
@@ -249,3 +251,25 @@ def test_the_record_cache_of_a_store_tells_how_many_reads_it_answers(execution: 
     assert run.value("hit-ratio-avg", *cache) == pytest.approx((1 / 2 + 2 / 4 + 3 / 5 + 4 / 6) / 4)
     without = Run(counted(), "DEBUG", **{"penstock.execution": execution, "statestore.cache.max.bytes": 0})
     assert without.values("hit-ratio-avg") == {}
+
+
+@pytest.mark.parametrize("execution", ["auto", "record"])
+def test_suppression_tells_what_it_holds_and_what_leaves(execution: str) -> None:
+    builder = StreamsBuilder()
+    held = Suppressed.until_time_limit(5, BufferConfig.unbounded()).with_name("held")
+    builder.table("in").suppress(held).to_stream().to("out")
+    topology = builder.build()
+    lines = [("a", "1", 0), ("a", "2", 4), ("b", "1", 5), ("a", "3", 9), ("b", "2", 10)]
+    run = Run(topology, "DEBUG", lines, **{"penstock.execution": execution})
+    plain = Run(topology, "INFO", lines, **{"penstock.execution": execution})
+    assert run.output == plain.output
+    assert len([record for record in run.output if record.topic == "out"]) == 2
+    assert run.values("suppression-emit-total") == {"held": 2}
+    assert run.values("suppression-emit-rate") == {"held": pytest.approx(2 / 30)}
+    buffer = ("in-memory-suppression-state-id", "held-store")
+    assert run.value("suppression-buffer-count-max", *buffer) == 2
+    held_after_each = [1, 1, 2, 1, 2, 2, 1]  # put or left
+    assert run.value("suppression-buffer-count-avg", *buffer) == pytest.approx(sum(held_after_each) / 7)
+    largest, average = (run.value(f"suppression-buffer-size-{end}", *buffer) for end in ("max", "avg"))
+    assert largest > average > largest / 2
+    assert plain.found == {}

@@ -182,6 +182,11 @@ class EngineContext(ProcessorContext, Protocol):
         """Add to the dropped records of this node (Kafka metric: dropped-records-total)."""
         ...
 
+    def counter(self, operation: str) -> Callable[[int], None] | None:
+        """Return what adds to the count of an operation of this node, such as SUPPRESSION_EMIT; None where
+        `metrics.recording.level` asks for no such counts."""
+        ...
+
     def processor_metadata(self) -> MutableMapping[str, int]:
         """Return what the processors and stores of the task remember from commit to commit besides entries, such as
         their clocks, by `<name>/<what>`: nothing else of a processor outlives a crash, or an epoch on Spark (Kafka

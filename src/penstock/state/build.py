@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, ParamSpec, TypeVar
 
 from penstock.config import StreamsConfig
@@ -21,7 +22,8 @@ from penstock.state.custom import CustomStore, CustomStoreSupplier
 from penstock.state.key_value_store import MeteredKeyValueStore, MeteredTimestampedKeyValueStore
 from penstock.state.layouts import SESSION_SUFFIX_SIZE, VERSION_SUFFIX_SIZE, WINDOW_SUFFIX_SIZE
 from penstock.state.lru import LruStore
-from penstock.state.measured import measured
+from penstock.state.measured_buffer import MeasuredTimeOrderedChangeBuffer
+from penstock.state.measured_stores import measured
 from penstock.state.metered import MeteredStore
 from penstock.state.segmented import (
     CachingSegmentedStore,
@@ -230,7 +232,8 @@ def build_store(
         case LruMapBytesStoreSupplier(max_entries=max_entries):
             return _key_value(build, build.lru(build.buffer(), max_entries))
         case TimeOrderedBufferBytesStoreSupplier():
-            return TimeOrderedChangeBuffer(build.serdes(), build.buffer(), metadata, build.log())
+            make = TimeOrderedChangeBuffer if recorder is None else partial(MeasuredTimeOrderedChangeBuffer, recorder)
+            return make(build.serdes(), build.buffer(), metadata, build.log())
         case CustomStoreSupplier() as supplier:
             return CustomStore(supplier, config, view, build.log())
         case _:

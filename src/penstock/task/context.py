@@ -6,11 +6,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol
 
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, UnsupportedOperationError
 from penstock.exception_handlers import ProducerRecord
+from penstock.host_metrics import NODE_ID, operation_of
+from penstock.measurements import Recorder
 from penstock.metrics import StreamsMetrics
 from penstock.plan.internal_topics import INTERNAL_SUFFIXES
 from penstock.processor.api import Cancellable, ProcessorContext, PunctuationType, Punctuator
@@ -82,6 +85,7 @@ class TaskContext:
         self.processor_metadata: dict[str, int] = {}
         self.dropped_records: Counter[str] = Counter()
         self.metrics = StreamsMetrics(config.client_id(), config["metrics.recording.level"])
+        self.recorder: Recorder | None = None
         self.commit_requested = False
         self.sender: Callable[[ProducerRecord], None] | None = None
 
@@ -274,6 +278,11 @@ class NodeContext:
     def count_dropped(self, records: int) -> None:
         """Add to the dropped records of this node (Kafka metric: dropped-records-total)."""
         self._task.dropped_records[self._node.name] += records
+
+    def counter(self, operation: str) -> Callable[[int], None] | None:
+        """Return what adds to the count of an operation of this node, None where nothing takes it."""
+        recorder = self._task.recorder
+        return None if recorder is None else partial(recorder.count, operation_of(operation, NODE_ID, self._node.name))
 
     def processor_metadata(self) -> MutableMapping[str, int]:
         """Return what the processors and stores of the task remember from commit to commit, by `<name>/<what>`."""

@@ -103,7 +103,7 @@ class StreamTask:
         )
         self._context.processor_metadata.update(checkpoint.processor_metadata)
         self._collector = RecordCollector()
-        self._recorder = _recorder(config, nanoseconds)
+        self._recorder = self._context.recorder = _recorder(config, nanoseconds)
         cache_bytes: int = config["statestore.cache.max.bytes"]
         cache = RecordCache(cache_bytes) if self._recorder is None else MeasuredRecordCache(cache_bytes, self._recorder)
         self._log_prefix = f"stream-thread [main] task [{task_id}] "
