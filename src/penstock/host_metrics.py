@@ -198,8 +198,8 @@ def streams_metrics(
             add(_TASK, name, records, ("task-id", task))
     for way in ("consumed", "produced"):
         for topic, (records, size) in statistics.get(way, {}).items():
-            add(_TOPIC, f"records-{way}-total", records, ("topic-name", topic))
-            add(_TOPIC, f"bytes-{way}-total", size, ("topic-name", topic))
+            add(_TOPIC, f"records-{way}-total", records, ("topic", topic))
+            add(_TOPIC, f"bytes-{way}-total", size, ("topic", topic))
     for operation, sampled in measured.operations.items():
         group, tags = _place(operation)
         for end, stat in _STATS[group, operation.name]:

@@ -115,6 +115,7 @@ def base_directory(config: StreamsConfig) -> Path:
 
 
 @pytest.mark.parametrize("new_machine", [False, True], ids=["one machine", "a new machine each round"])
+@pytest.mark.one_broker
 def test_streams_meet_a_global_table_as_in_the_test_driver(
     spark_runner: SparkRunner, application: str, prefix: str, new_machine: bool
 ) -> None:
@@ -136,6 +137,7 @@ def test_streams_meet_a_global_table_as_in_the_test_driver(
 @EMBEDDED_ONLY
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
+@pytest.mark.one_broker
 def test_workers_of_spark_share_the_global_table_of_their_machine(
     spark_runner: SparkRunner, application: str, prefix: str
 ) -> None:

@@ -47,6 +47,7 @@ def test_runs_until_closed_and_goes_on_where_it_stopped(
     assert len(spark_runner.read(target)) == 5
 
 
+@pytest.mark.one_broker
 def test_an_idle_application_plans_no_epochs(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:
@@ -70,6 +71,7 @@ class Ticking(Processor):
         raise NotImplementedError
 
 
+@pytest.mark.one_broker
 def test_punctuates_by_wall_clock_without_input(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:
@@ -83,6 +85,7 @@ def test_punctuates_by_wall_clock_without_input(
     assert len(set(times)) >= 3  # two tasks tick at the same time, in three epochs or more
 
 
+@pytest.mark.one_broker
 def test_prints_of_user_functions_arrive_once(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:
@@ -146,6 +149,7 @@ def test_a_missing_topic_of_a_sink_is_named(
         spark_runner.run(word_count(topics[0], "no-such-topic"), spark_runner.config(application))
 
 
+@pytest.mark.one_broker
 def test_a_second_program_is_refused_while_the_first_runs(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:
@@ -170,6 +174,7 @@ def test_a_newer_driver_ends_an_older_one(spark_runner: SparkRunner, application
     assert "Run only one program" in str(listening.error)
 
 
+@pytest.mark.one_broker
 def test_a_changed_topology_goes_on_and_says_what_changed(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -188,6 +193,7 @@ def test_a_changed_topology_goes_on_and_says_what_changed(
     assert final(counted) == {"a": 2, "b": 1}
 
 
+@pytest.mark.one_broker
 def test_another_number_of_partitions_is_refused_under_a_store(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:
@@ -199,6 +205,7 @@ def test_another_number_of_partitions_is_refused_under_a_store(
         spark_runner.run(word_count(*topics), config)
 
 
+@pytest.mark.one_broker
 def test_a_checkpoint_that_is_not_whole_is_refused(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:
@@ -225,6 +232,7 @@ def test_says_the_guarantee_and_refuses_what_the_broker_cannot_do(
     assert spark_runner.run(word_count(*topics), plain).summary.startswith("at_least_once; broker ")
 
 
+@pytest.mark.one_broker
 def test_leaves_the_session_of_the_user_as_it_is(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:
@@ -238,6 +246,7 @@ def test_leaves_the_session_of_the_user_as_it_is(
     assert not [t.name for t in threading.enumerate() if t.name.startswith("penstock-") and t.name not in threads]
 
 
+@pytest.mark.one_broker
 def test_a_rebalance_starts_the_next_query_where_the_last_one_stopped(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:

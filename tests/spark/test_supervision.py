@@ -99,6 +99,7 @@ def failing_while(marker: Path, source: str, target: str) -> Topology:
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
+@pytest.mark.one_broker
 def test_a_failed_query_is_replaced_and_goes_on_from_the_last_commit(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str], tmp_path: Path
 ) -> None:
@@ -121,6 +122,7 @@ def test_a_failed_query_is_replaced_and_goes_on_from_the_last_commit(
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
+@pytest.mark.one_broker
 def test_restarts_have_a_limit_and_the_last_error_ends_the_application(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str], tmp_path: Path
 ) -> None:
@@ -141,6 +143,7 @@ def test_restarts_have_a_limit_and_the_last_error_ends_the_application(
 @pytest.mark.xdist_group("spark")
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found by way of /proc")
 @pytest.mark.parametrize("victim", ["source", "commit"])
+@pytest.mark.one_broker
 def test_a_process_of_spark_that_is_killed_ends_nothing(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str], victim: str
 ) -> None:
@@ -175,6 +178,7 @@ def test_nothing_is_planned_in_a_pause(spark_runner: SparkRunner, application: s
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
+@pytest.mark.one_broker
 def test_a_run_to_the_end_that_was_paused_still_reaches_it(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:

@@ -179,6 +179,7 @@ class SummingSupplier(ProcessorSupplier):
         return (Stores.key_value_store_builder(supplier, STRING, Serdes.long()),)
 
 
+@pytest.mark.one_broker
 def test_a_processor_with_a_store_and_both_kinds_of_punctuation(
     spark_runner: SparkRunner, application: str, unique_name: Callable[[str], str]
 ) -> None:

@@ -43,12 +43,12 @@ def test_what_the_host_counts_has_kafkas_names() -> None:
         ("stream-metrics", "version"): "1.0",
         ("stream-task-metrics", "process-total", ("task-id", "0_1")): 9,
         ("stream-task-metrics", "dropped-records-total", ("task-id", "0_1")): 3,
-        ("stream-topic-metrics", "records-consumed-total", ("topic-name", "in")): 12,
-        ("stream-topic-metrics", "bytes-consumed-total", ("topic-name", "in")): 340,
-        ("stream-topic-metrics", "records-produced-total", ("topic-name", "out")): 5,
-        ("stream-topic-metrics", "bytes-produced-total", ("topic-name", "out")): 60,
-        ("stream-topic-metrics", "records-produced-total", ("topic-name", "other")): 1,
-        ("stream-topic-metrics", "bytes-produced-total", ("topic-name", "other")): 2,
+        ("stream-topic-metrics", "records-consumed-total", ("topic", "in")): 12,
+        ("stream-topic-metrics", "bytes-consumed-total", ("topic", "in")): 340,
+        ("stream-topic-metrics", "records-produced-total", ("topic", "out")): 5,
+        ("stream-topic-metrics", "bytes-produced-total", ("topic", "out")): 60,
+        ("stream-topic-metrics", "records-produced-total", ("topic", "other")): 1,
+        ("stream-topic-metrics", "bytes-produced-total", ("topic", "other")): 2,
     }
 
 
@@ -88,12 +88,12 @@ def test_prometheus_reads_them() -> None:
         f'{prefix}_metrics_version_info{{client_id="me",version="1.0"}} 1.0',
         f'{prefix}_task_metrics_dropped_records_total{{client_id="me",task_id="0_1"}} 3.0',
         f'{prefix}_task_metrics_process_total{{client_id="me",task_id="0_1"}} 9.0',
-        f'{prefix}_topic_metrics_bytes_consumed_total{{client_id="me",topic_name="in"}} 340.0',
-        f'{prefix}_topic_metrics_bytes_produced_total{{client_id="me",topic_name="other"}} 2.0',
-        f'{prefix}_topic_metrics_bytes_produced_total{{client_id="me",topic_name="out"}} 60.0',
-        f'{prefix}_topic_metrics_records_consumed_total{{client_id="me",topic_name="in"}} 12.0',
-        f'{prefix}_topic_metrics_records_produced_total{{client_id="me",topic_name="other"}} 1.0',
-        f'{prefix}_topic_metrics_records_produced_total{{client_id="me",topic_name="out"}} 5.0',
+        f'{prefix}_topic_metrics_bytes_consumed_total{{client_id="me",topic="in"}} 340.0',
+        f'{prefix}_topic_metrics_bytes_produced_total{{client_id="me",topic="other"}} 2.0',
+        f'{prefix}_topic_metrics_bytes_produced_total{{client_id="me",topic="out"}} 60.0',
+        f'{prefix}_topic_metrics_records_consumed_total{{client_id="me",topic="in"}} 12.0',
+        f'{prefix}_topic_metrics_records_produced_total{{client_id="me",topic="other"}} 1.0',
+        f'{prefix}_topic_metrics_records_produced_total{{client_id="me",topic="out"}} 5.0',
     ]
 
 
