@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pyspark
 import pytest
 
@@ -14,6 +16,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, StreamsError
 from penstock.host.spark import session
 from penstock.host.spark.session_use import SessionUse
+from tests.spark.support import SparkRunner
 
 
 def java_that_says(directory: Path, text: str, code: int = 0) -> Path:
@@ -186,3 +189,35 @@ def test_a_session_whose_jvm_is_gone_is_made_once_for_all_its_hosts(made: list[F
     assert [each.stopped for each in made] == [0, 0]
     first.close()
     assert [each.stopped for each in made] == [0, 1]
+
+
+def test_a_home_of_spark_has_all_but_the_archive_of_pyspark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    home = Path(session._home_without_zip()["SPARK_HOME"])
+    assert session._home_without_zip() == {"SPARK_HOME": str(home)}, "a second time it is there"
+    assert home.is_relative_to(tmp_path)
+    for name in ("bin/spark-submit", "jars"):
+        assert (home / name).exists()
+    assert not (home / "python").exists()
+
+
+def test_where_no_home_of_spark_can_be_made_the_installed_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(file))
+    assert session._home_without_zip() == {}
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+@pytest.mark.one_broker
+def test_workers_have_the_installed_pyspark_and_not_an_archive_of_it(spark_runner: SparkRunner) -> None:
+    def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"file": [pyspark.__file__]})
+
+    row = spark_runner.session.range(1).mapInArrow(where, "file string").first()
+    assert row is not None
+    assert row["file"] == pyspark.__file__

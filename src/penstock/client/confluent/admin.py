@@ -46,6 +46,7 @@ class ConfluentAdmin:
         self._connection = Connection(client_settings(config, ADMIN), timeout_ms)
         self._client: AdminClient | None = self._connection.make(AdminClient)
         self._connection.serve = self._client.poll
+        self._knows_leaders = False
 
     def topics(self) -> dict[str, int]:
         """Return the number of partitions of each topic, internal ones too."""
@@ -187,6 +188,9 @@ class ConfluentAdmin:
         request = {Position(*partition): spec for partition in partitions}
 
         def ask(client: AdminClient) -> dict[TopicPartition, int]:
+            if not self._knows_leaders:  # librdkafka sometimes lets three seconds pass before it looks for them
+                client.list_topics(timeout=self._connection.timeout)
+                self._knows_leaders = True
             futures = client.list_offsets(request, isolation_level=isolation, request_timeout=self._connection.timeout)
             try:
                 return {
@@ -196,7 +200,7 @@ class ConfluentAdmin:
             except KafkaException as error:
                 if error.args[0].code() == Code.FENCED_LEADER_EPOCH:
                     # after a broker's restart librdkafka would go on with the leaders that it knows, for minutes
-                    client.list_topics(timeout=self._connection.timeout)
+                    self._knows_leaders = False
                 raise
 
         return self._call(f"asking for the offsets of {', '.join(map(str, partitions[:3]))}", ask)
