@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import KafkaError, StreamsError, TopologyError
 from penstock.host.spark.checkpoints.checkpoint import TaskEntry
-from penstock.host.spark.failures import QueryFailedError, decode_failure, encode_failure, failure_in, readable
+from penstock.host.spark.failures import QueryFailedError, decode_failure, encode_failure, failure_in, failure_of_query
 from penstock.host.spark.printing import MAXIMUM_CHARACTERS, captured_print
 from penstock.host.spark.protocol import SinkControl, TaskControl, TaskReport
 from penstock.host.spark.rows import DATA, Row, decode_batch, encode_batch, read_rows, size_of, write_rows
@@ -147,11 +147,13 @@ def test_of_any_other_report_the_lines_that_help_are_kept() -> None:
     text = "\n".join(
         ["Job aborted", "  File x, line 3", "ValueError: the cause", "\tat org.apache.spark.A", "\t... 14 more"]
     )
-    assert readable(text) == "ValueError: the cause"
-    assert readable("Something\n\tat java.lang.B") == "Something"
-    lost = readable("Broken pipe\n=== Streaming Query ===\nIdentifier: x")
-    assert "a Python process of it has ended" in lost
-    assert "Identifier" not in lost
+    failed = "The Spark query of app failed: "
+    assert str(failure_of_query("of app", text)[0]) == f"{failed}ValueError: the cause"
+    plain = "Something\n\tat java.lang.B\n=== Streaming Query ===\nIdentifier: x"
+    assert str(failure_of_query("of app", plain)[0]) == f"{failed}Something"
+    lost = str(failure_of_query("of app", "Broken pipe\nIdentifier: x", "java.io.IOException: Broken pipe\n\tat A")[0])
+    assert lost.startswith(f"{failed}a Python process of it has ended")
+    assert lost.count("\n") == 0
 
 
 def test_prints_are_kept_up_to_a_bound() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import StreamsBuilder, Topology
+from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import LockError, StreamsError
 from penstock.host.api import StreamThreadExceptionResponse
@@ -72,14 +75,32 @@ def test_an_epoch_that_spark_gives_up_with_an_executor_is_told_from_errors_of_th
         "Job aborted due to stage failure: A shuffle map stage with indeterminate output was failed and retried. "
         "However, Spark cannot rollback the ResultStage 8 to re-process the input data, and has to fail this job."
     )
-    assert isinstance(failure_of_query("app", lost)[0], ProcessLostError)
+    assert isinstance(failure_of_query("of app", lost)[0], ProcessLostError)
     assert not isinstance(
-        failure_of_query("app", "Job aborted due to stage failure: Task 0 failed")[0], ProcessLostError
+        failure_of_query("of app", "Job aborted due to stage failure: Task 0 failed")[0], ProcessLostError
     )
     carried = QueryFailedError(encode_failure(StreamsError("with indeterminate output"), ""))
-    assert isinstance(failure_of_query("app", "Broken pipe\n=== Streaming Query ===")[0], ProcessLostError)
-    error, _ = failure_of_query("app", f"{lost} {carried}")
+    error, _ = failure_of_query("of app", f"{lost} {carried}")
     assert (type(error), str(error)) == (StreamsError, "with indeterminate output")
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "java.io.EOFException",
+        "java.io.IOException: Broken pipe",
+        "java.io.IOException: Stream closed",
+        "java.net.SocketException: Connection reset",
+        "org.apache.spark.SparkException: EOFException occurred while reading the port number from pyspark.daemon's",
+        "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider setting",
+        "org.apache.spark.SparkException: Python worker failed to connect back.",
+    ],
+)
+def test_a_lost_process_is_told_by_what_the_jvm_met_at_it(cause: str) -> None:
+    text = f"terminated with exception\n=== Streaming Query ===\nJVM stacktrace:\n{cause}"
+    assert isinstance(failure_of_query("of app", text, f"{cause}\n\nJVM stacktrace:")[0], ProcessLostError)
+    job = f"org.apache.spark.SparkException: Job aborted due to stage failure: {cause}"
+    assert not isinstance(failure_of_query("of app", text, job)[0], ProcessLostError), "Spark has tried a task again"
 
 
 def failing_while(marker: Path, source: str, target: str) -> Topology:
@@ -147,19 +168,60 @@ def test_restarts_have_a_limit_and_the_last_error_ends_the_application(
 def test_a_process_of_spark_that_is_killed_ends_nothing(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str], victim: str
 ) -> None:
-    def strike() -> bool:
-        return any(kill(found.pid) for found in victims(victim, os.getpid(), descendants(os.getpid())))
-
     source, target = topics
     host = spark_runner.host(word_count(source, target), spark_runner.config(application, QUICK))
     with listened(host) as listening:
         spark_runner.write(source, lines(["a"]))
         wait_for(lambda: final(spark_runner.read(target)) == {"a": 1})
-        assert wait_for(strike)
+        assert wait_for(lambda: killed(victim))
         spark_runner.write(source, lines(["a b"]))
-        wait_for(lambda: final(spark_runner.read(target)) == {"a": 2, "b": 1})
-        assert not listening.ended.is_set()
+        wait_for(lambda: listening.ended.is_set() or final(spark_runner.read(target)) == {"a": 2, "b": 1})
+    assert listening.error is None
     assert "ProcessLostError" not in listening.states, "no handler is asked"
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are found by way of /proc")
+@pytest.mark.one_broker
+def test_a_planner_that_is_killed_while_it_plans_ends_nothing(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str], tmp_path: Path
+) -> None:
+    source, target = topics
+    clock = StoppableClock(tmp_path / "stop", tmp_path / "stopped")
+    built = word_count(source, target).build(application)
+    host = SparkHost(built, spark_runner.config(application, QUICK), spark_runner.session, clock=clock)
+    with listened(host) as listening:
+        spark_runner.write(source, lines(["a"]))
+        wait_for(lambda: final(spark_runner.read(target)) == {"a": 1})
+        clock.stop.touch()
+        wait_for(clock.stopped.exists)
+        assert killed("source")
+        clock.stop.unlink()
+        spark_runner.write(source, lines(["a b"]))
+        wait_for(lambda: listening.ended.is_set() or final(spark_runner.read(target)) == {"a": 2, "b": 1})
+    assert listening.error is None
+    assert "ProcessLostError" not in listening.states, "no handler is asked"
+
+
+def killed(kind: str) -> bool:
+    """Kill what Spark runs of a kind of process below this one; return whether there was any."""
+    found = victims(kind, os.getpid(), descendants(os.getpid()))
+    return sum(kill(process.pid) for process in found) > 0
+
+
+@dataclass(frozen=True)
+class StoppableClock:
+    """The clock of the machine; who asks for the time waits while there is a file `stop`, and makes `stopped`."""
+
+    stop: Path
+    stopped: Path
+
+    def milliseconds(self) -> int:
+        while self.stop.exists():
+            self.stopped.touch()
+            time.sleep(0.01)
+        return SystemClock().milliseconds()
 
 
 def test_nothing_is_planned_in_a_pause(spark_runner: SparkRunner, application: str, topics: tuple[str, str]) -> None:

@@ -20,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.client.confluent.admin import ConfluentAdmin
@@ -32,7 +33,7 @@ from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
 from penstock.host.spark.checkpoints.lock import LOCK_FILE, CheckpointLock
 from penstock.host.spark.dependencies import send_code
 from penstock.host.spark.epochs import planning
-from penstock.host.spark.failures import ProcessLostError
+from penstock.host.spark.failures import ProcessLostError, failure_of_query
 from penstock.host.spark.figures import Figures, ProgressLog
 from penstock.host.spark.frames.data_frames import DataFrameQueries
 from penstock.host.spark.query.queries import CheckpointQueries
@@ -110,7 +111,11 @@ class SparkHost:
         try:
             opened = self._open_session()
             session.warn_of_local_checkpoint(str(opened.sparkContext.master), self._checkpoint.local_path)
-            self._start_query()
+            error = self._attempt(self._start_query)
+            while isinstance(error, ProcessLostError) and self._waits_for_restart(error):
+                error = self._attempt(self._start_query)
+            if error is not None:
+                raise error
         except BaseException:
             self._release()
             raise
@@ -320,6 +325,11 @@ class SparkHost:
         if isinstance(error, (TaskMigratedError, LockError)):
             _log.error("%s is not started again: another program has taken its place.", self._application_id)
             return False
+        return self._waits_for_restart(error)
+
+    def _waits_for_restart(self, error: Exception) -> bool:
+        """Wait before the restart after `error`; return False where too many brought nothing, or the host is
+        closed."""
         wait = self._restarts.next_wait_ms(self._figures.epoch)
         if wait is None:
             _log.error(
@@ -335,6 +345,10 @@ class SparkHost:
         """Run `step` and return the error that it ended with."""
         try:
             step()
+        except Py4JJavaError as raised:  # the JVM is there, and says what went wrong
+            error, _ = failure_of_query(f"of {self._application_id}", str(raised), raised.java_exception.toString())
+            error.__cause__ = raised
+            return error
         except JVM_IS_GONE as raised:
             error = StreamsError(
                 f"The JVM of Spark in which {self._application_id} ran has ended: it was killed, or is out of memory. "

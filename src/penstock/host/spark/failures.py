@@ -13,18 +13,30 @@ import re
 import traceback
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import cloudpickle
 import orjson
+from pyspark.errors import StreamingQueryException
+from pyspark.errors.exceptions.captured import CapturedException
 
 from penstock.errors import StreamsError
 
 _MARK = re.compile(r"\[penstock-failure:([A-Za-z0-9+/=]+)\]")
 _OWN_CODE = str(Path(__file__).parents[2])
 _LINES = 12
-_LOST_PROCESS = ("Broken pipe", "Connection reset")
-"""What Spark reports, and no more, where the process that plans its epochs is gone."""
+_LOST_PROCESS = (
+    "java.io.EOFException",
+    "java.io.IOException: Broken pipe",
+    "java.io.IOException: Stream closed",
+    "java.net.SocketException: Connection reset",
+    "org.apache.spark.SparkException: EOFException occurred while reading the port number",
+    "org.apache.spark.SparkException: Python worker exited unexpectedly",
+    "org.apache.spark.SparkException: Python worker failed to connect back",
+)
+"""The exceptions of the JVM with which a query ends where a Python process is gone that plans its epochs, or commits
+them: which one depends on what the JVM was about. The last is that of a process that was not up within Spark's 10 s."""
 
 _LOST_EXECUTOR = ("with indeterminate output", "indeterminate rollback", "checksum mismatch")
 """What Spark says where it cannot run again what an executor took with it, since part of the epoch is written already,
@@ -32,8 +44,8 @@ and does not know that this is harmless."""
 
 
 class ProcessLostError(StreamsError):
-    """Spark has lost a process of its own, an executor or the one that plans epochs, and has given up the query instead
-    of starting another: nothing is wrong with the epoch."""
+    """Spark has lost a process of its own, an executor or one of Python beside the JVM, and has given up the query
+    instead of starting another: nothing is wrong with the epoch."""
 
 
 class QueryFailedError(Exception):
@@ -97,16 +109,35 @@ def failure_in(text: str) -> tuple[StreamsError, str] | None:
     return None if found is None else decode_failure(b64decode(found.group(1)))
 
 
-def failure_of_query(application_id: str, text: str) -> tuple[StreamsError, str]:
-    """Return the error for a text of Spark, the one that it carries if there is one, and what was printed before it."""
-    lost = text.lstrip().startswith(_LOST_PROCESS) or any(each in text for each in _LOST_EXECUTOR)
-    error = ProcessLostError if lost else StreamsError
-    return failure_in(text) or (error(f"The Spark query of {application_id} failed: {readable(text)}"), "")
+def failure_of_query(query: str, text: str, cause: str = "") -> tuple[StreamsError, str]:
+    """Return the error for a text of Spark, the one that it carries if there is one, and what was printed before it.
+
+    Args:
+        query: which one, for the message: "of my-application".
+        text: what Spark says of how it ended.
+        cause: the exception of the JVM behind it, its class first; empty where there is none.
+    """
+    carried = failure_in(text)
+    if carried is not None:
+        return carried
+    failed = f"The Spark query {query} failed"
+    if cause.startswith(_LOST_PROCESS):
+        return ProcessLostError(
+            f"{failed}: a Python process of it has ended (killed, or out of memory), or was not up in time: "
+            f"{cause.splitlines()[0]}. Started again, the application goes on from its last committed epoch."
+        ), ""
+    lost = any(each in text for each in _LOST_EXECUTOR)
+    return (ProcessLostError if lost else StreamsError)(f"{failed}: {_readable(text)}"), ""
 
 
-def readable(text: str) -> str:
-    """Return the lines of a text of Spark that help: the last Python exception in it, else its first lines; or what it
-    means that a process was lost."""
+def failure_of_exception(query: str, exception: StreamingQueryException) -> tuple[StreamsError, str]:
+    """Return the same for the exception with which a query of Spark has ended."""
+    assert isinstance(exception, CapturedException), "the JVM is the driver's own: Spark Connect is refused"
+    return failure_of_query(query, str(exception), str(exception._cause or ""))
+
+
+def _readable(text: str) -> str:
+    """Return the lines of a text of Spark that help: the last Python exception in it, else its first lines."""
     lines = [
         line for line in text.strip().splitlines() if line.strip() and not line.lstrip().startswith(("at ", "... "))
     ]
@@ -115,12 +146,8 @@ def readable(text: str) -> str:
         for line in lines
         if re.match(r"^[\w.]+(Error|Exception|Interrupt): ", line) and not line.startswith(("org.", "java."))
     ]
-    if not errors and lines and lines[0].startswith(_LOST_PROCESS):
-        return (
-            f"a Python process of it has ended: it was killed, or is out of memory ({lines[0]}). Started again, the "
-            "application goes on from its last committed epoch."
-        )
-    return "\n".join(errors[-1:] or lines[:_LINES])
+    said = list(takewhile(lambda line: not line.startswith("=== Streaming Query"), lines))  # then comes the whole plan
+    return "\n".join(errors[-1:] or said[:_LINES])
 
 
 def _user_traceback(cause: BaseException) -> str:

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.errors import StreamsError
 from penstock.host.spark import session
 from penstock.host.spark.epochs import planning
-from penstock.host.spark.failures import failure_of_query
+from penstock.host.spark.failures import failure_of_exception
 from penstock.host.spark.recipe import Recipe, dump_recipe
 from penstock.host.spark.rows import SCHEMA_DDL
 from penstock.host.spark.worker import sink, source
@@ -126,6 +126,4 @@ class RunningQuery:
     def failure(self) -> tuple[StreamsError, str] | None:
         """Return the error that ended it and what was printed before it, None where it ended without."""
         exception: StreamingQueryException | None = self._query.exception()
-        if exception is None:
-            return None
-        return failure_of_query(self.recipe.application_id, str(exception))
+        return None if exception is None else failure_of_exception(f"of {self.recipe.application_id}", exception)

@@ -36,7 +36,7 @@ from penstock.client.confluent.transactions import AtLeastOnceWriter, EpochWrite
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.spark.checkpoints.files import Files
-from penstock.host.spark.failures import QueryFailedError, encode_failure, failure_in, readable
+from penstock.host.spark.failures import QueryFailedError, encode_failure, failure_of_exception
 from penstock.host.spark.frames import topic_source
 from penstock.host.spark.preparation import guarantee_of
 from penstock.host.spark.session import make_active
@@ -177,11 +177,7 @@ class DataFrameQueries:
         for topic, query in self._running.items():
             exception = None if query.isActive else query.exception()
             if exception is not None:
-                text = str(exception)
-                known = failure_in(text)
-                if known is not None:
-                    raise known[0]
-                raise StreamsError(f"The Spark query between {topic} and a DataFrame failed: {readable(text)}")
+                raise failure_of_exception(f"between {topic} and a DataFrame", exception)[0]
 
     def forget_lost(self) -> None:
         """Forget the queries of a JVM that is gone."""
