@@ -9,22 +9,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from py4j.protocol import Py4JNetworkError
 
 from penstock import StreamsBuilder, Topology
 from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import LockError, StreamsError
 from penstock.host.api import StreamThreadExceptionResponse
+from penstock.host.spark import driver
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.checkpoints.lock import CheckpointLock
 from penstock.host.spark.driver import SparkHost
 from penstock.host.spark.epochs.planning import PAUSE_FILE
 from penstock.host.spark.failures import ProcessLostError, QueryFailedError, encode_failure, failure_of_query
 from penstock.host.spark.restarts import Restarts
+from penstock.host.spark.running_query import RunningQuery, start_query
 from tests.crash.processes import descendants, kill, victims
 from tests.spark.inline import InlineQuery
 from tests.spark.support import Listening, SparkRunner, lines, wait_for
@@ -202,6 +206,45 @@ def test_a_planner_that_is_killed_while_it_plans_ends_nothing(
         wait_for(lambda: listening.ended.is_set() or final(spark_runner.read(target)) == {"a": 2, "b": 1})
     assert listening.error is None
     assert "ProcessLostError" not in listening.states, "no handler is asked"
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+@pytest.mark.one_broker
+def test_a_start_is_tried_again_where_a_process_was_not_up_in_time(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors = [ProcessLostError("Python worker failed to connect back")] * 2
+
+    def started(*given: Any, **named: Any) -> RunningQuery:
+        if errors:
+            raise errors.pop()
+        return start_query(*given, **named)
+
+    monkeypatch.setattr(driver, "start_query", started)
+    source, target = topics
+    with listened(spark_runner.host(word_count(source, target), spark_runner.config(application, QUICK))) as listening:
+        spark_runner.write(source, lines(["a"]))
+        wait_for(lambda: listening.ended.is_set() or final(spark_runner.read(target)) == {"a": 1})
+    assert listening.states == ["RUNNING"]
+    errors += [ProcessLostError("Python worker failed to connect back")] * 2
+    once = spark_runner.config(application, {**QUICK, "penstock.restart.max.attempts": 1})
+    with pytest.raises(ProcessLostError):
+        spark_runner.host(word_count(source, target), once).start(Listening())
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+@pytest.mark.one_broker
+def test_a_start_says_when_the_jvm_has_ended(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def started(*given: Any, **named: Any) -> RunningQuery:
+        raise Py4JNetworkError("Answer from Java side is empty")
+
+    monkeypatch.setattr(driver, "start_query", started)
+    with pytest.raises(StreamsError, match=f"JVM of Spark in which {application} ran has ended"):
+        spark_runner.host(word_count(*topics), spark_runner.config(application)).start(Listening())
 
 
 def killed(kind: str) -> bool:
