@@ -276,18 +276,18 @@ def _home_without_zip() -> Mapping[str, str]:
     it imports from an archive anew each time: about half a second of CPU a process, and a query starts six.
     """
     installed = Path(pyspark.__file__).parent
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    home = cache / "penstock" / f"spark-{hashlib.sha256(str(installed).encode()).hexdigest()[:16]}"
     if not (installed / "jars").is_dir():
         return {}
     try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        home = cache / "penstock" / f"spark-{hashlib.sha256(str(installed).encode()).hexdigest()[:16]}"
         home.mkdir(parents=True, exist_ok=True)
         for name in _PARTS_OF_A_HOME:
             if (installed / name).exists():
                 with suppress(FileExistsError):
                     (home / name).symlink_to(installed / name)
-    except OSError as error:
-        _log.debug("Workers of Spark start more slowly: %s cannot be made: %s", home, error)
+    except (OSError, RuntimeError) as error:  # RuntimeError: a user of a container may have no home
+        _log.debug("Workers of Spark start more slowly: no home of Spark can be made for them: %s", error)
         return {}
     return {"SPARK_HOME": str(home)}
 
