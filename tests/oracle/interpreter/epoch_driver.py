@@ -1,7 +1,8 @@
 """A test driver that runs a step as the Spark host runs an epoch: level by level, each with one commit, and processors
 and record cache live as long.
 
-Kafka's driver commits after each record, also of those that follow from one; of records with one time it takes the one
+Kafka's driver runs the whole topology as one task, with one stream time, where in Kafka itself each sub-topology has
+its own. It commits after each record, also of those that follow from one; of records with one time it takes the one
 that came first; it counts the offsets of a pattern as those of one topic; its record cache, which is never full, shows
 entries for ever that the store below has dropped; and it makes punctuations due only when its clock is advanced. Where
 a result depends on that, this driver says what is to be expected of the Spark host; everything else it has from the
@@ -18,7 +19,7 @@ from penstock.clock import Clock
 from penstock.host.inline import PARTITION, InlineHost
 from penstock.host.spark.placement import place, resolve_patterns
 from penstock.plan.subtopology import BuiltTopology, SourceSpec
-from penstock.record import RecordBatch
+from penstock.record import NO_TIMESTAMP, RecordBatch
 from penstock.task.checkpoint import TaskCheckpoint
 from penstock.task.punctuation import EpochSchedules, LivingSchedules, Schedules
 from penstock.task.stream_task import StreamTask
@@ -34,6 +35,8 @@ class _EpochHost(InlineHost):
         levels = {task.subtopology: level for level, tasks in enumerate(placement.levels) for task in tasks}
         self._levels = len(placement.levels)
         self._level_of = {topic: levels[part.id] for part in resolved.subtopologies for topic in part.source_topics}
+        self._part_of = {topic: part.id for part in resolved.subtopologies for topic in part.source_topics}
+        self._stream_times = dict.fromkeys(levels, NO_TIMESTAMP)
         super().__init__(topology, config, clock)
         self.punctuate_wall_clock()
 
@@ -52,8 +55,11 @@ class _EpochHost(InlineHost):
         if not waiting:
             return False
         queue = min(waiting, key=lambda queue: (queue.head_timestamp(), queue.topic))
+        part = self._part_of[queue.topic]
+        self._task._context.stream_time = self._stream_times[part]
         self._task.add_records(queue.topic, PARTITION, RecordBatch.of([queue.rows.popleft()]))
         self._task.process()
+        self._stream_times[part] = self._task._context.stream_time
         return True
 
     def _forget_turns(self) -> None:

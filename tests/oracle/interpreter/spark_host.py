@@ -73,10 +73,6 @@ _UNFIT: Final[Mapping[str, tuple[str, ...]]] = {
         "topology-error-no_source",
         "topology-error-unknown_input",
     ),
-    "the test driver shares one stream time among all sub-topologies": (
-        "timestamps-stream_time-two_topics",
-        "timestamps-stream_time-two_topics-replay-1-6",
-    ),
     "schedule() outside init, which Spark refuses": (
         "processor-schedule_cancel-stream_time",
         "processor-schedule_cancel-wall_clock",
