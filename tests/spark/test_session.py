@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -201,22 +201,18 @@ def test_a_home_of_spark_has_all_but_the_archive_of_pyspark(tmp_path: Path, monk
     assert not (home / "python").exists()
 
 
-def raised(error: Exception) -> Callable[[], Path]:
-    def home() -> Path:
-        raise error
-
-    return home
-
-
 def test_where_no_home_of_spark_can_be_made_the_installed_one_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
     file = tmp_path / "file"
     file.touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(file))
     assert session._home_without_zip() == {}
     monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setattr(Path, "home", raised(RuntimeError("Could not determine home directory.")))
+    monkeypatch.setattr(Path, "home", no_home)
     assert session._home_without_zip() == {}
 
 

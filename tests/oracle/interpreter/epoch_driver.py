@@ -32,11 +32,10 @@ class _EpochHost(InlineHost):
     def __init__(self, topology: BuiltTopology, config: StreamsConfig, clock: Clock, topics: Collection[str]) -> None:
         resolved = resolve_patterns(topology, dict.fromkeys(topics, 1), frozenset(topology.repartition_topics))
         placement = place(resolved, dict.fromkeys(topics, 1), 1)
-        levels = {task.subtopology: level for level, tasks in enumerate(placement.levels) for task in tasks}
         self._levels = len(placement.levels)
-        self._level_of = {topic: levels[part.id] for part in resolved.subtopologies for topic in part.source_topics}
+        self._level_of = {task.subtopology: level for level, tasks in enumerate(placement.levels) for task in tasks}
         self._part_of = {topic: part.id for part in resolved.subtopologies for topic in part.source_topics}
-        self._stream_times = dict.fromkeys(levels, NO_TIMESTAMP)
+        self._stream_times = dict.fromkeys(self._level_of, NO_TIMESTAMP)
         super().__init__(topology, config, clock)
         self.punctuate_wall_clock()
 
@@ -51,7 +50,11 @@ class _EpochHost(InlineHost):
 
     def _process_first(self, level: int) -> bool:
         """Process the record of the level with the smallest timestamp, of several the one first by topic."""
-        waiting = [queue for topic, queue in self._queues.items() if queue.rows and self._level_of[topic] == level]
+        waiting = [
+            queue
+            for topic, queue in self._queues.items()
+            if queue.rows and self._level_of[self._part_of[topic]] == level
+        ]
         if not waiting:
             return False
         queue = min(waiting, key=lambda queue: (queue.head_timestamp(), queue.topic))

@@ -30,7 +30,8 @@ LOOK_SECONDS = 0.05
 """How often the driver looks at the query and its files."""
 
 JVM_IS_GONE = (Py4JError, ConnectionError)
-"""What calls raise when the JVM has ended; what Spark itself raises comes as an exception of pyspark."""
+"""What calls raise when the JVM has ended. What Spark itself raises comes as an exception of pyspark, or as a
+Py4JJavaError: that is a Py4JError too, so who tells them apart looks for it first."""
 
 
 def start_query(recipe: Recipe, spark: SparkSession, location: str, until_end: bool, paused: bool) -> RunningQuery:
