@@ -11,7 +11,7 @@ demo: bootstrap ## count the words of a real text on Spark, and watch the counts
 	@exec $(BIN)/penstock demo
 
 test: bootstrap ## run all tests, with a seeded sample of the crash tests
-	@PENSTOCK_BROKERS=$(BROKERS) exec $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
+	@PENSTOCK_BROKERS=$(BROKERS) exec $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --max-worker-restart 0 $(ARGS)
 
 lint: ## ruff, mypy and the contract of the layers
 	@./scripts/bootstrap.sh --no-java
@@ -20,10 +20,10 @@ lint: ## ruff, mypy and the contract of the layers
 	$(BIN)/lint-imports
 
 crash: bootstrap ## run all crash tests: every kill, not a sample
-	@PENSTOCK_CRASH=all exec $(BIN)/python -m pytest -m crash $(ARGS)
+	@PENSTOCK_CRASH=all exec $(BIN)/python -m pytest -m crash -o faulthandler_timeout=0 $(ARGS)
 
 chaos: bootstrap ## strike an application with kills, pauses and changes for MINUTES=30 on a real Kafka, by SEED=
-	@PENSTOCK_CHAOS_SEED=$(SEED) PENSTOCK_CHAOS_MINUTES=$(or $(MINUTES),30) exec $(BIN)/python -m pytest -s tests/chaos $(ARGS)
+	@PENSTOCK_CHAOS_SEED=$(SEED) PENSTOCK_CHAOS_MINUTES=$(or $(MINUTES),30) exec $(BIN)/python -m pytest -s tests/chaos -o faulthandler_timeout=0 $(ARGS)
 
 benchmarks: bootstrap ## measure, and print the figures of benchmarks/README.md
 	@exec $(BIN)/python benchmarks/word_count.py $(ARGS)

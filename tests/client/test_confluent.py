@@ -31,6 +31,8 @@ from penstock.record import RecordBatch, TopicPartition
 from tests.support.brokers import EMBEDDED_ONLY, KAFKA_ONLY, RunningBroker
 
 NAMES = Callable[[str], str]
+SECONDS = 60.0
+"""Longest wait of a call of librdkafka, which no time-out of a test ends."""
 
 
 @pytest.fixture
@@ -202,12 +204,12 @@ def test_transactions_leave_gaps_that_end_a_range(real_kafka: Any, unique_name: 
     admin, topic = ConfluentAdmin(config), unique_name("topic")
     admin.create_topics([NewTopic(topic, 1)])
     producer = Producer({"bootstrap.servers": real_kafka.bootstrap_servers, "transactional.id": topic})
-    producer.init_transactions()
+    producer.init_transactions(SECONDS)
     for commit in (True, False, True):
         producer.begin_transaction()
         producer.produce(topic, b"committed" if commit else b"aborted")
-        producer.flush()
-        (producer.commit_transaction if commit else producer.abort_transaction)()
+        assert producer.flush(SECONDS) == 0
+        (producer.commit_transaction if commit else producer.abort_transaction)(SECONDS)
     partition = TopicPartition(topic, 0)
     end = 6  # three records, three control records, which are written a moment after the commit
     assert eventually(lambda: admin.end_offsets([partition], read_committed=True)[partition] == end)
