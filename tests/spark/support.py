@@ -25,7 +25,7 @@ from penstock.config import StreamsConfig
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
 from penstock.host.spark.driver import SparkHost
-from penstock.host.spark.session import make_session
+from penstock.host.spark.session import make_session, open_for_calls
 from penstock.plan.topology import Topology
 from penstock.record import Headers, TopicPartition
 from penstock.state.memory import MemoryBase
@@ -122,6 +122,7 @@ class SparkRunner:
         if self._session is None:
             config = self.config("penstock-tests")
             self._session = make_session(config, self.directory / "session")
+            open_for_calls(self._session)  # before the clients of many tests are open in this process
         return self._session
 
     def config(self, application_id: str, values: Mapping[str, Any] | None = None) -> StreamsConfig:

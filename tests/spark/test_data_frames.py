@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock import Consumed, Grouped, Materialized, Produced, Serdes, StreamsBuilder, Topology
 from penstock.errors import ConfigError, StreamsError, TopologyError
 from penstock.host.spark.checkpoints.files import Files as CheckpointFiles
+from penstock.host.spark.frames import data_frames
 from penstock.host.spark.frames.data_frames import BatchPartitions, DataFrameQueries, columns, partitions_of
 from penstock.plan.partitioning import murmur2
 from penstock.spark import TopicDataSource
@@ -172,6 +174,34 @@ def test_an_error_of_the_function_ends_the_application(
 
     with pytest.raises(StreamsError, match=rf"between {application}-counts-sink and a DataFrame.*the disk is full"):
         spark_runner.run(word_count(frame, failing), spark_runner.config(application))
+
+
+@pytest.mark.spark
+@EMBEDDED_ONLY
+def test_a_function_that_does_not_return_does_not_hold_up_the_end(
+    spark_runner: SparkRunner,
+    application: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    files = Files(spark_runner.session, tmp_path)
+    write_words(files.spark, files.words, ["a"])
+    frame = files.spark.readStream.schema("key string, value string").parquet(str(files.words))
+    called, may_return = threading.Event(), threading.Event()
+
+    def waiting(counts: DataFrame, epoch: int) -> None:
+        called.set()
+        may_return.wait(60)
+
+    monkeypatch.setattr(data_frames, "STOP_SECONDS", 0.2)
+    try:
+        with spark_runner.running(word_count(frame, waiting), spark_runner.config(application)):
+            wait_for(called.is_set)
+        assert f"between {application}-counts-sink and a DataFrame does not end" in caplog.text
+    finally:
+        may_return.set()
+        wait_for(lambda: not files.spark.streams.active)
 
 
 @pytest.mark.spark

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import resource
+import socket
 import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pyspark
@@ -227,3 +232,23 @@ def test_workers_have_the_installed_pyspark_and_not_an_archive_of_it(spark_runne
     row = spark_runner.session.range(1).mapInArrow(where, "file string").first()
     assert row is not None
     assert row["file"] == pyspark.__file__
+
+
+@pytest.fixture
+def large_descriptor() -> Iterator[socket.socket]:
+    """A socket whose file descriptor is the first that select() does not take."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 1025), limits[1]))
+    with socket.socket() as listening:
+        duplicate = fcntl.fcntl(listening, fcntl.F_DUPFD, 1024)
+    with socket.socket(fileno=duplicate) as large:
+        yield large
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_calls_that_would_never_be_answered_are_refused(large_descriptor: socket.socket) -> None:
+    server = SimpleNamespace(server_socket=large_descriptor)
+    gateway = SimpleNamespace(_callback_server=server, get_callback_server=lambda: server)
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=gateway))
+    with pytest.raises(StreamsError, match=r"stream_from and to_spark need: .* at a file descriptor of 1023 at most"):
+        session.open_for_calls(spark)

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import pyspark
 from pyspark import SparkContext
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from penstock.config import StreamsConfig
@@ -71,6 +72,9 @@ _LOCAL_SETTINGS: Mapping[str, str] = {
 # The JVM only plans and passes blocks of bytes on: to compile less and to collect garbage with one thread leaves the
 # cores to the workers, and halves its share of the CPU.
 _JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+_SELECTABLE = 1024
+"""File descriptors that select() takes: FD_SETSIZE of the C library."""
 
 _PARTS_OF_A_HOME = ("bin", "conf", "jars", "sbin")
 """What Spark looks for in its home, but for `python`, which Python finds by itself."""
@@ -206,6 +210,26 @@ def _built(values: Mapping[str, str]) -> SparkSession:
     for key, value in values.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def open_for_calls(session: SparkSession) -> None:
+    """Let the JVM of `session` call functions of this program, as `foreachBatch` needs; harmless when called again.
+
+    py4j waits for such calls with select(), in a thread that ends where its file descriptor is too large: it logs that,
+    and Spark would wait for an answer for ever.
+
+    Raises StreamsError where this process had too many files and connections open when that was started.
+    """
+    gateway = session.sparkContext._gateway
+    assert gateway is not None
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]  # pyspark gives it no types
+    descriptor: int = gateway.get_callback_server().server_socket.fileno()
+    if descriptor >= _SELECTABLE:
+        raise StreamsError(
+            f"Spark cannot call functions of this program, which stream_from and to_spark need: py4j takes such calls "
+            f"at a file descriptor of {_SELECTABLE - 1} at most, and got {descriptor}, since the process had as many "
+            "files and connections open. Start the application before they are opened, or in a process of its own."
+        )
 
 
 def forget_lost(session: SparkSession) -> None:

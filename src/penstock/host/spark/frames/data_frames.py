@@ -12,6 +12,8 @@ Checkpoints of these queries stand below that of the application, so that they a
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -39,12 +41,17 @@ from penstock.host.spark.checkpoints.files import Files
 from penstock.host.spark.failures import QueryFailedError, encode_failure, failure_of_exception
 from penstock.host.spark.frames import topic_source
 from penstock.host.spark.preparation import guarantee_of
-from penstock.host.spark.session import make_active
+from penstock.host.spark.session import make_active, open_for_calls
 from penstock.host.spark.transactions import make_commits_topic
 from penstock.plan.internal_topics import RECORDS_STAY
 from penstock.plan.partitioning import murmur2_column
 from penstock.plan.subtopology import BuiltTopology, DataFrameSink, DataFrameSource
 from penstock.record import RecordBatch, TopicPartition
+
+_log = logging.getLogger(__name__)
+
+STOP_SECONDS = 20.0
+"""How long a function of the user's that runs holds up the end of the application."""
 
 _ROW = (
     "partition int, task int, number bigint, key binary, value binary, timestamp bigint, "
@@ -184,10 +191,21 @@ class DataFrameQueries:
         self._running.clear()
 
     def stop(self) -> None:
-        """Stop all queries; a batch that runs is given up, and run again at the next start."""
-        for query in self._running.values():
-            query.stop()
+        """Stop all queries; a batch that runs is given up, and run again at the next start. What does not end in
+        STOP_SECONDS, since a function of the user's does not return, is left behind."""
+        ends = {topic: _stop(query) for topic, query in self._running.items()}
         self._running.clear()
+        deadline = time.monotonic() + STOP_SECONDS
+        for topic, ended in ends.items():
+            try:
+                ended.result(max(0.0, deadline - time.monotonic()))
+            except TimeoutError:
+                _log.warning(
+                    "The query between %s and a DataFrame does not end: the function that has its batch has not "
+                    "returned in %.0f s. It is left running, and the next start runs the batch again.",
+                    topic,
+                    STOP_SECONDS,
+                )
 
     def _read(self, spark: SparkSession, topic: str) -> DataFrame:
         settings = self._config.client_config()
@@ -213,10 +231,27 @@ class DataFrameQueries:
     def _start(
         self, topic: str, frame: DataFrame, function: Callable[[DataFrame, int], None], to_end: bool
     ) -> StreamingQuery:
+        open_for_calls(frame.sparkSession)
         writer = frame.writeStream.foreachBatch(function).queryName(topic)
         writer = writer.option("checkpointLocation", f"{self._location}/{topic}")
         query = self._running[topic] = (writer.trigger(availableNow=True) if to_end else writer).start()
         return query
+
+
+def _stop(query: StreamingQuery) -> Future[None]:
+    """Stop `query` in a thread of its own, for that waits until the function of its batch returns."""
+    ended: Future[None] = Future()
+
+    def stop() -> None:
+        try:
+            query.stop()
+        except BaseException as error:
+            ended.set_exception(error)
+        else:
+            ended.set_result(None)
+
+    threading.Thread(target=stop, name="penstock-data-frames", daemon=True).start()
+    return ended
 
 
 def _commits_topic(topic: str) -> str:
