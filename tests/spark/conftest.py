@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.host.spark import transactions
+from penstock.host.spark import clients, transactions
 from penstock.host.spark.checkpoints import lives, savepoint
 from penstock.host.spark.epochs import planning
 from penstock.host.spark.worker import global_state, sink, task_epoch, task_state
@@ -22,6 +22,15 @@ def spark_runner(broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory
     runner = SparkRunner(broker.bootstrap_servers, tmp_path_factory.mktemp(f"spark-{broker.kind}"))
     yield runner
     runner.close()
+
+
+@pytest.fixture(autouse=True)
+def clients_end() -> Iterator[None]:
+    """Let go of the clients that a worker of Spark keeps for the life of its process: tests play workers in this one,
+    and each client has threads that wake now and then, and open files."""
+    yield
+    for kept in (clients.open_fetcher, clients.open_admin, sink._writer):
+        kept.cache_clear()
 
 
 @pytest.fixture
