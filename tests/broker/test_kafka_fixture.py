@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.spark.support import wait_for
 from tests.support.brokers import ON_KAFKA
+from tests.support.commands import until
 from tests.support.kafka import RealKafka, require_kafka
 
 WAIT = 60
@@ -53,4 +53,5 @@ def test_a_cluster_serves_with_one_of_three_brokers_killed(real_kafka_cluster: R
     assert producer.flush(WAIT) == 0
     assert failures == []
     real_kafka_cluster.resume(2)
-    wait_for(lambda: len(admin.list_topics(timeout=WAIT).brokers) == 3)  # brokers hear of others one after another
+    # Brokers hear of others one after another.
+    assert until(lambda: len(admin.list_topics(timeout=WAIT).brokers) == 3)

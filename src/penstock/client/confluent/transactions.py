@@ -19,17 +19,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from itertools import repeat
-from threading import Thread
 from typing import Any, Protocol
 
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import TopicPartition as Position
 
+from penstock.background import in_background
 from penstock.client.confluent.connection import RETRY_SECONDS, Connection, passing
 from penstock.client.confluent.refusals import (
     MOST_REFUSED,
@@ -447,17 +446,8 @@ def _until(seconds: float, step: Callable[[], object]) -> None:
 def _returning(seconds: float, step: Callable[[], object]) -> None:
     """Run a step that may not return, whatever its bound: librdkafka waits for a group coordinator that went away.
     Raises KafkaException after `seconds`; the thread that waits is left behind, with its producer."""
-    returned: Future[object] = Future()
-
-    def run() -> None:
-        try:
-            returned.set_result(step())
-        except BaseException as error:
-            returned.set_exception(error)
-
-    Thread(target=run, name="penstock-transaction", daemon=True).start()
     try:
-        returned.result(seconds)
+        in_background("penstock-transaction", step).result(seconds)
     except TimeoutError as error:
         raise KafkaException(Code(Code._TIMED_OUT, "the offsets of the transaction were not answered")) from error
 

@@ -35,6 +35,9 @@ MINIMUM_SPARK = (4, 2)
 MINIMUM_JAVA = 17
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set in a program that spark-submit has started: its JVM is there already
 
+STOP_SECONDS = 20.0
+"""How long a query that is stopped is waited for."""
+
 QUERY_SETTINGS: Mapping[str, str] = {
     "spark.sql.adaptive.enabled": "false",
     # Hadoop's local file system forks a process for each rename otherwise.
@@ -47,7 +50,7 @@ QUERY_SETTINGS: Mapping[str, str] = {
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.numRecentProgressUpdates": "2",
-    "spark.sql.streaming.stopTimeout": "20000",
+    "spark.sql.streaming.stopTimeout": f"{STOP_SECONDS * 1000:.0f}",
 }
 """Settings of the query, in any session."""
 
@@ -226,7 +229,7 @@ def open_for_calls(session: SparkSession) -> None:
     descriptor: int = gateway.get_callback_server().server_socket.fileno()
     if descriptor >= _SELECTABLE:
         raise StreamsError(
-            f"Spark cannot call functions of this program, which stream_from and to_spark need: py4j takes such calls "
+            "Spark cannot call functions of this program, which stream_from and to_spark need: py4j takes such calls "
             f"at a file descriptor of {_SELECTABLE - 1} at most, and got {descriptor}, since the process had as many "
             "files and connections open. Start the application before they are opened, or in a process of its own."
         )

@@ -13,7 +13,6 @@ Checkpoints of these queries stand below that of the application, so that they a
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -32,6 +31,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import BinaryType, StringType
 
+from penstock.background import in_background
 from penstock.client.api import Admin, NewTopic
 from penstock.client.confluent.refusals import PartitionOutput
 from penstock.client.confluent.transactions import AtLeastOnceWriter, EpochWriter, TransactionalWriter
@@ -41,7 +41,7 @@ from penstock.host.spark.checkpoints.files import Files
 from penstock.host.spark.failures import QueryFailedError, encode_failure, failure_of_exception
 from penstock.host.spark.frames import topic_source
 from penstock.host.spark.preparation import guarantee_of
-from penstock.host.spark.session import make_active, open_for_calls
+from penstock.host.spark.session import STOP_SECONDS, make_active, open_for_calls
 from penstock.host.spark.transactions import make_commits_topic
 from penstock.plan.internal_topics import RECORDS_STAY
 from penstock.plan.partitioning import murmur2_column
@@ -49,9 +49,6 @@ from penstock.plan.subtopology import BuiltTopology, DataFrameSink, DataFrameSou
 from penstock.record import RecordBatch, TopicPartition
 
 _log = logging.getLogger(__name__)
-
-STOP_SECONDS = 20.0
-"""How long a function of the user's that runs holds up the end of the application."""
 
 _ROW = (
     "partition int, task int, number bigint, key binary, value binary, timestamp bigint, "
@@ -193,7 +190,8 @@ class DataFrameQueries:
     def stop(self) -> None:
         """Stop all queries; a batch that runs is given up, and run again at the next start. What does not end in
         STOP_SECONDS, since a function of the user's does not return, is left behind."""
-        ends = {topic: _stop(query) for topic, query in self._running.items()}
+        # In the background: a query waits for the function that has its batch.
+        ends = {topic: in_background("penstock-data-frames", query.stop) for topic, query in self._running.items()}
         self._running.clear()
         deadline = time.monotonic() + STOP_SECONDS
         for topic, ended in ends.items():
@@ -236,22 +234,6 @@ class DataFrameQueries:
         writer = writer.option("checkpointLocation", f"{self._location}/{topic}")
         query = self._running[topic] = (writer.trigger(availableNow=True) if to_end else writer).start()
         return query
-
-
-def _stop(query: StreamingQuery) -> Future[None]:
-    """Stop `query` in a thread of its own, for that waits until the function of its batch returns."""
-    ended: Future[None] = Future()
-
-    def stop() -> None:
-        try:
-            query.stop()
-        except BaseException as error:
-            ended.set_exception(error)
-        else:
-            ended.set_result(None)
-
-    threading.Thread(target=stop, name="penstock-data-frames", daemon=True).start()
-    return ended
 
 
 def _commits_topic(topic: str) -> str:

@@ -1,0 +1,33 @@
+"""Calls that may not return, for a caller that waits for them no longer than he wants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from threading import Thread
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def in_background(name: str, call: Callable[[], T]) -> Future[T]:
+    """Run `call` in a daemon thread of its own, which whoever waits may leave behind; the end of the program does not
+    wait for it either.
+
+    Args:
+        name: of the thread.
+        call: what is run, once.
+
+    Returns:
+        The future of what `call` returns or raises.
+    """
+    returned: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            returned.set_result(call())
+        except BaseException as error:
+            returned.set_exception(error)
+
+    Thread(target=run, name=name, daemon=True).start()
+    return returned
