@@ -38,7 +38,7 @@ from penstock.host.spark.printing import PrintBuffer
 from penstock.host.spark.protocol import TaskControl
 from penstock.host.spark.recipe import Recipe
 from penstock.host.spark.rows import TaskInput
-from penstock.host.spark.worker.bases import base_directory
+from penstock.host.spark.worker.bases import task_directory
 from penstock.host.spark.worker.stage import prepare_worker
 from penstock.host.spark.worker.task_epoch import TaskEpoch
 from penstock.host.spark.worker.task_state import TaskState
@@ -129,7 +129,7 @@ class _Task:
     def drop_base(self) -> int:
         """Throw the base away; return how many entries there are to be restored, as the store counts them."""
         route = path(log_from_json(dict(self._entry.segments)), None)
-        shutil.rmtree(base_directory(self._recipe, str(self._id)))
+        shutil.rmtree(task_directory(self._recipe, str(self._id), self._checkpoint).database)
         return sum(info.entries for info in route.segments)
 
     def restore(self) -> None:

@@ -231,7 +231,8 @@ KEYS: Mapping[str, ConfigKey] = {
             text,
             None,
             "medium",
-            "Directory below which Spark keeps its own checkpoint, as Hadoop can; not set: in the checkpoint.",
+            "Directory below which Spark keeps the checkpoints of queries between topics and DataFrames, on a file "
+            "system that Hadoop knows; not set: in the checkpoint.",
         ),
         ConfigKey(
             "penstock.trace.order",

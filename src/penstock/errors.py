@@ -87,6 +87,26 @@ class TaskCorruptedError(StreamsError):
     """The state of a task is behind or torn and must be rebuilt (Kafka class: TaskCorruptedException)."""
 
 
+class CorruptedBaseError(TaskCorruptedError):
+    """A copy of state on this machine is damaged; the next attempt deletes it and makes it again.
+
+    path: the directory of its database.
+    """
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"The base {path} is damaged: {why}. It is deleted and made again from what is durable.")
+        self.path = path
+
+
+class CorruptedSegmentError(TaskCorruptedError):
+    """A segment of a task's state is missing, torn or changed. segment: its id (hexadecimal digits)."""
+
+    def __init__(self, segment: str, why: str) -> None:
+        super().__init__(f"The segment {segment} {why}.")
+        self.segment = segment
+        self.why = why
+
+
 class NonDeterministicError(StreamsError):
     """A user's function gave something else for the same records, found by `penstock.determinism.check.epochs`."""
 
@@ -106,6 +126,16 @@ class KafkaError(StreamsError):
 
 class BrokerNotFoundError(KafkaError):
     """No broker of bootstrap.servers answered in time (Kafka class: BrokerNotFoundException)."""
+
+
+class TransactionalIdAuthorizationError(KafkaError):
+    """The brokers do not allow this user a transactional id (Kafka class:
+    TransactionalIdAuthorizationException)."""
+
+
+class UnstableOffsetCommitError(KafkaError):
+    """Offsets are asked for while a transaction that commits others is open (Kafka class:
+    UnstableOffsetCommitException)."""
 
 
 class UnknownTopicOrPartitionError(KafkaError):

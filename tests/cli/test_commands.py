@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -164,3 +165,46 @@ def test_describe_draws_the_topology(penstock_here: Run) -> None:
     description = load_program(example).topology.describe()
     assert penstock_here("describe", str(example), "--format", "mermaid").out == description.to_mermaid()
     assert penstock_here("describe", str(example), "-f", "svg").out == description.to_svg()
+
+
+PROGRAM = """
+from penstock import StreamsBuilder
+
+config = {{"application.id": {name!r}, "state.dir": {state!r}}}
+builder = StreamsBuilder()
+builder.stream({source!r}).to({target!r})
+topology = builder.build()
+"""
+
+
+def test_reset_says_what_it_deletes_and_deletes_it(run: Run, unique_name: Callable[[str], str], tmp_path: Path) -> None:
+    name = unique_name("app")
+    commits = f"{name}-penstock-commits"
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.format(name=name, state=str(tmp_path), source=f"{name}-in", target=f"{name}-out"))
+    manifests = tmp_path / name / "checkpoint" / "manifests"
+    manifests.mkdir(parents=True)
+    (manifests / "000000000007").touch()
+    planned = run("reset", str(program), "--dry-run", "--json")
+    assert planned.code == 0
+    assert json.loads(planned.out) == {
+        "application_id": name,
+        "checkpoint": str(manifests.parent),
+        "epoch": 7,
+        "state_directory": str(tmp_path / name),
+        "groups": [],
+        "topics": [],
+        "dry_run": True,
+    }
+    assert manifests.exists()
+    assert run("topics", "create", commits).code == 0
+    would = run("reset", str(program), "--dry-run")
+    assert would.code == 0
+    assert f"Would delete of {name}:" in would.out
+    assert f"groups      {name}, {commits}" in would.out
+    assert run("topics", "delete", commits).code == 0
+    done = run("reset", str(program))
+    assert (done.code, done.err) == (0, "")
+    assert f"Deleted of {name}:" in done.out
+    assert not (tmp_path / name).exists()
+    assert "there is none" in run("reset", str(program), "--dry-run").out

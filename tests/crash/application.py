@@ -147,9 +147,12 @@ class Application:
         return self._last_epoch(outside[0].moment) + 1 if outside else 0
 
     def _last_epoch(self, moment: str) -> int:
-        """Return the last epoch that is planned, in a manifest or committed; -1 if none is."""
-        files = {"planned": "spark/*/offsets/*", "manifest": "manifests/*", "committed": "spark/*/commits/*"}
-        return max((int(path.name) for path in self._checkpoint.glob(files[moment]) if path.name.isdigit()), default=-1)
+        """Return the last epoch that is planned, in a manifest or committed to Spark; -1 if none is. The source process
+        hears of Spark's commit, and clears the offsets of older epochs away."""
+        seen = {"planned": ("offsets", max), "manifest": ("manifests", max), "committed": ("offsets", min)}
+        directory, chosen = seen[moment]
+        names = [path.name.partition(".")[0] for path in (self._checkpoint / directory).glob("*")]
+        return chosen((int(name) for name in names if name.isdigit()), default=-1)
 
     def _kill(self, order: Kill, program_pid: int) -> bool:
         """Kill the victim, chosen by seed where there are several; return whether there was one."""

@@ -20,7 +20,7 @@ EPOCH_POINTS = tuple(point for point in POINTS if not point.startswith("carried.
 TASK_POINTS = tuple(point for point in EPOCH_POINTS if point not in SOURCE_POINTS + COMMIT_POINTS)
 
 SEEN = ("planned", "manifest", "committed")
-"""Moments that are seen from outside: an epoch is in Spark's offset log, in a manifest, in Spark's commit log."""
+"""Moments that are seen from outside: an epoch is in the offset log, in a manifest, in Spark's commit log."""
 
 VICTIMS_AT_POINTS = {"process": "", "group": ":group", "jvm": ":jvm", "driver": ":driver"}
 """Who dies at a crash point, and how that is ordered there. jvm: the executor, where it is a task that reaches the

@@ -1,12 +1,12 @@
 """Plays Spark's part in one process: the same source, stages and sink, without a JVM, one call after the other.
 
-Steps, order and replays are those of a micro-batch: offset log, partitions, tasks, sink, commit, commit log. A test may
-give up an epoch anywhere by an exception and go on with `restart`, as a new driver does on the files of the old one.
+Steps and order are those of a micro-batch: offset, partitions, tasks, sink, commit. A test may give up an epoch
+anywhere by an exception, run it again by `epoch`, as Spark runs tasks again, or go on with `restart`, as a new driver
+does on the files of the old one.
 """
 
 from __future__ import annotations
 
-import json
 import pickle
 import uuid
 from collections.abc import Callable, Iterator
@@ -26,6 +26,7 @@ from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
 from penstock.host.spark.failures import QueryFailedError, failure_in
 from penstock.host.spark.preparation import Prepared, prepare
 from penstock.host.spark.recipe import Recipe, dump_recipe
+from penstock.host.spark.worker.bases import seal_bases
 from penstock.host.spark.worker.sink import EpochSink
 from penstock.host.spark.worker.source import EpochReader
 from penstock.host.spark.worker.stage import run_level
@@ -76,41 +77,29 @@ class InlineQuery:
         return prepare(built, self._config, checkpoint, self._admin, self._parallelism, control, self._clock)
 
     def _load(self, recipe: Recipe) -> None:
-        """Take a recipe, and the logs of its query as they are on disk."""
-        self.recipe = recipe = replace(recipe, tells_restores=self._tells_restores)
+        """Take a recipe, for a new query of Spark."""
+        self.recipe = recipe = replace(recipe, process_id=uuid.uuid4().hex, tells_restores=self._tells_restores)
         self._data = dump_recipe(recipe)
         self._reader = EpochReader(self._data)
-        location = Path(checkpoint_of(recipe.config).spark_location(recipe.query_id))
-        self._offsets, self._commits = location / "offsets", location / "commits"
-        self._offsets.mkdir(parents=True, exist_ok=True)
-        self._commits.mkdir(exist_ok=True)
-        (location / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
-        logged = sorted(self._offsets.iterdir(), key=lambda file: int(file.name))
-        self._offset_log: list[dict[str, Any]] = [json.loads(file.read_text().splitlines()[-1]) for file in logged]
-        self._committed = len(list(self._commits.iterdir()))
+        self._committed = self._reader.initialOffset()
+        self._planned: dict[str, Any] | None = None
 
     def epoch(self) -> bool:
         """Run the next epoch, or the one that was planned and not committed; return False where nothing is due."""
-        if self._committed < len(self._offset_log):
-            end = self._offset_log[self._committed]
-        else:
-            start = self._start()
-            end = self._reader.latestOffset(start, ReadAllAvailable())
-            if end == start:
+        if self._planned is None:
+            end = self._reader.latestOffset(self._committed, ReadAllAvailable())
+            if end == self._committed:
                 return False
-            self._offsets.mkdir(parents=True, exist_ok=True)  # as Hadoop does, where another driver has deleted it
-            (self._offsets / str(len(self._offset_log))).write_text(f"v1\n{{}}\n{json.dumps(end)}")
-            self._offset_log.append(end)
-        self.run(self._start(), end)
-        (self._commits / str(self._committed)).write_text('v1\n{"nextBatchWatermarkMs":0}')
-        self._committed += 1
-        self._reader.commit(end)
+            self._planned = end
+        self.run(self._committed, self._planned)
+        self._committed, self._planned = self._planned, None
+        self._reader.commit(self._committed)
         return True
 
     @property
     def epochs(self) -> int:
-        """The number of committed epochs."""
-        return self._committed
+        """The last committed epoch."""
+        return int(self._committed["epoch"])
 
     def run_to_end(self) -> None:
         """Run epochs until nothing is due."""
@@ -121,8 +110,11 @@ class InlineQuery:
         """Release the clients of the source process."""
         self._reader.stop()
 
-    def _start(self) -> dict[str, Any]:
-        return self._offset_log[self._committed - 1] if self._committed else self._reader.initialOffset()
+    def stop(self) -> None:
+        """End as a driver does that is closed, so that the next one trusts the bases."""
+        self.close()
+        config = self.recipe.config
+        seal_bases(Path(config["state.dir"]) / self.recipe.application_id, self.recipe.process_id)
 
     def run(self, start: dict[str, Any], end: dict[str, Any]) -> None:
         """Run the epoch from `start` to `end`."""
@@ -134,7 +126,7 @@ class InlineQuery:
             frames = [frame for part in shuffled for frame in run_level(self._data, level, part)]
         sink = EpochSink(self._data)
         messages = [sink.write(iter(part)) for part in _shuffle(frames, placement.sink_partitions)]
-        sink.commit(list(messages), len(self._offset_log) - 1)
+        sink.commit(list(messages), end["epoch"])
 
 
 def failure_of(run: Callable[[], object]) -> StreamsError:

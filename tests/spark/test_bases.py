@@ -11,6 +11,7 @@ import rocksdict
 from penstock import RocksDBConfigSetter
 from penstock.config import StreamsConfig
 from penstock.errors import LockError
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.worker import bases
 from penstock.state.rocksdb import RocksDBBase
 from tests.spark.inline import InlineQuery, failure_of
@@ -61,7 +62,7 @@ def test_a_worker_waits_for_another_that_has_the_base_open(
     query = InlineQuery(word_count(*topics), config, spark_runner.admin)
     spark_runner.write(topics[0], lines(["a"]))
     query.run_to_end()
-    other = RocksDBBase(bases.base_directory(query.recipe, "1_0"))
+    other = RocksDBBase(bases.task_directory(query.recipe, "1_0", Checkpoint(query.recipe.checkpoint)).database)
     met = threading.Event()
     opened = bases.open_base
 
@@ -87,7 +88,7 @@ def test_a_base_that_stays_open_elsewhere_ends_the_query(
 ) -> None:
     monkeypatch.setattr(bases, "_PATIENCE_SECONDS", 0)
     query = InlineQuery(word_count(*topics), spark_runner.config(application, ROCKSDB), spark_runner.admin)
-    other = RocksDBBase(bases.base_directory(query.recipe, "1_0"))
+    other = RocksDBBase(bases.task_directory(query.recipe, "1_0", Checkpoint(query.recipe.checkpoint)).database)
     spark_runner.write(topics[0], lines(["a"]))
     try:
         failure = failure_of(query.run_to_end)

@@ -123,7 +123,6 @@ def test_reading_goes_on_as_the_offset_reset_says_where_retention_deleted_what_w
     write(spark_runner, topic, "0", "1")
     earlier.run_to_end()
     query = InlineQuery(copying(prefix, False, offset_reset), config, spark_runner.admin)
-    query._offset_log, query._committed = list(earlier._offset_log), earlier._committed
     write(spark_runner, topic, "2", "3", "4", "5")
     delete_records(spark_runner, topic, before=4)
     if expected is None:

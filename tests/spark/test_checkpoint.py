@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from penstock.host.spark.checkpoints.checkpoint import (
     TopicFigures,
 )
 from penstock.host.spark.checkpoints.cleaner import Cleaner
+from penstock.host.spark.checkpoints.documents import sealed, unsealed
 from penstock.host.spark.placement import Placement
 from penstock.host.spark.recipe import Recipe
 from penstock.plan.subtopology import BuiltTopology, TaskId
@@ -73,30 +75,40 @@ def test_a_manifest_torn_before_its_renaming_is_not_there(checkpoint: Checkpoint
     assert checkpoint.last_epoch() == 0
 
 
-def test_what_a_kill_leaves_of_sparks_first_offset_is_deleted(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    checkpoint.forget_unfinished_start("q")
-    offsets = tmp_path / "spark" / "q" / "offsets"
-    offsets.mkdir(parents=True)
-    (offsets / ".0.aa6cf2c0.tmp").touch()
-    checkpoint.forget_unfinished_start("q")
-    assert not (tmp_path / "spark" / "q").exists()
-
-
-def test_a_checkpoint_in_which_spark_planned_an_epoch_is_left_alone(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    offsets = tmp_path / "spark" / "q" / "offsets"
-    offsets.mkdir(parents=True)
-    for name in ("0", ".1.aa6cf2c0.tmp"):
-        (offsets / name).touch()
-    checkpoint.forget_unfinished_start("q")
-    assert {each.name for each in offsets.iterdir()} == {"0", ".1.aa6cf2c0.tmp"}
+def test_an_offset_is_that_of_the_newest_driver_which_planned_the_epoch(checkpoint: Checkpoint) -> None:
+    assert checkpoint.read_offset(3) is None
+    assert checkpoint.last_planned_epoch() == 0
+    checkpoint.write_offset(3, 70, {"planned by": "the newer one"})
+    checkpoint.write_offset(3, 9, {"planned by": "a zombie"})
+    checkpoint.write_offset(4, 9, {"planned by": "a zombie"})
+    assert checkpoint.read_offset(3) == {"planned by": "the newer one"}
+    assert checkpoint.last_planned_epoch() == 4
+    checkpoint.delete_offsets_before(4)
+    assert checkpoint.read_offset(3) is None
+    assert checkpoint.read_offset(4) == {"planned by": "a zombie"}
 
 
 def test_each_driver_takes_a_larger_generation_and_older_ones_are_refused(checkpoint: Checkpoint) -> None:
-    first, second = checkpoint.take_generation(), checkpoint.take_generation()
+    first, second = (Checkpoint(checkpoint.uri).take_generation() for _ in range(2))
     assert first < second
     checkpoint.check_generation(second)
     with pytest.raises(TaskMigratedError, match="Another program has taken over"):
         checkpoint.check_generation(first)
+
+
+def test_a_driver_that_was_overtaken_takes_no_second_generation(checkpoint: Checkpoint) -> None:
+    first = checkpoint.take_generation()
+    assert checkpoint.take_generation() > first
+    newer = Checkpoint(checkpoint.uri).take_generation()
+    with pytest.raises(TaskMigratedError, match="Another program has taken over"):
+        checkpoint.take_generation()
+    assert checkpoint.read_generation() == newer
+
+
+def test_a_generation_follows_that_of_the_last_manifest_where_the_files_are_missing(checkpoint: Checkpoint) -> None:
+    before = checkpoint.take_generation()
+    shutil.rmtree(Path(checkpoint.uri) / "generations")
+    assert Checkpoint(checkpoint.uri).take_generation(before) > before
 
 
 def test_of_drivers_that_start_at_one_moment_one_stays(checkpoint: Checkpoint) -> None:
@@ -144,7 +156,7 @@ def test_metadata_of_another_format_is_refused(checkpoint: Checkpoint, tmp_path:
     checkpoint.write_metadata(metadata)
     assert checkpoint.read_metadata() == metadata
     path = tmp_path / "metadata"
-    path.write_text(path.read_text().replace('"format": 2', '"format": 99'))
+    path.write_bytes(sealed(unsealed(path.read_bytes(), "").replace(b'"format": 3', b'"format": 99')))
     with pytest.raises(IncompatibleCheckpointError, match="has format 99"):
         checkpoint.read_metadata()
 
@@ -154,7 +166,6 @@ def test_works_on_a_file_system_given_by_uri(tmp_path: Path) -> None:
     checkpoint.write_segment("0_0", "aa", b"data", never)
     assert checkpoint.read_segment("0_0", "aa") == b"data"
     assert checkpoint.read_segment("0_0", "bb") is None
-    assert checkpoint.spark_location("q") == f"file://{tmp_path}/there/spark/q"
 
 
 def cleaner(checkpoint: Checkpoint, retained: int, start_epoch: int = 0) -> Cleaner:

@@ -106,7 +106,7 @@ def test_a_batch_that_is_run_again_after_its_topic_has_grown_is_there_once(
     spark, topic, admin = spark_runner.session, f"{application}-words-source", spark_runner.admin
     files = Files(spark, tmp_path)
     queries = DataFrameQueries(
-        files.topology().build(application), spark_runner.config(application), str(tmp_path / "frames")
+        files.topology().build(application), spark_runner.config(application), CheckpointFiles(str(tmp_path / "frames"))
     )
     words = [f"w{number}" for number in range(20)]
     write_words(spark, files.words, words)
@@ -127,7 +127,7 @@ def test_the_topic_of_markers_has_as_many_partitions_as_that_of_the_rows(
     topic, admin = f"{application}-words-source", spark_runner.admin
     spark_runner.create_topics({topic: 3})
     built = word_count("a frame", print).build(application)
-    queries = DataFrameQueries(built, spark_runner.config(application), str(tmp_path))
+    queries = DataFrameQueries(built, spark_runner.config(application), CheckpointFiles(str(tmp_path)))
     queries.create_topics(admin, 2)
     assert admin.topics()[f"{topic}-commits"] == 3
     admin.create_partitions(topic, 5)
@@ -278,7 +278,9 @@ def test_a_topic_has_partitions() -> None:
 
 @EMBEDDED_ONLY
 def test_what_is_no_streaming_data_frame_is_refused(spark_runner: SparkRunner) -> None:
-    queries = DataFrameQueries(word_count("a frame", print).build("app"), spark_runner.config("app"), "nowhere")
+    queries = DataFrameQueries(
+        word_count("a frame", print).build("app"), spark_runner.config("app"), CheckpointFiles("nowhere")
+    )
     with pytest.raises(StreamsError, match=r"takes a streaming DataFrame of Spark.*app-words-source; got 'a frame'"):
         queries.session()
 

@@ -15,6 +15,7 @@ import pytest
 from penstock import Materialized, StreamsBuilder, Topology
 from penstock.errors import StreamsError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
+from penstock.host.spark.resetting import reset_application
 from penstock.state.segment_log import log_from_json
 from tests.spark.crashes import Crashes, run_to_end_over_kills
 from tests.spark.inline import InlineQuery, failure_of
@@ -96,7 +97,8 @@ def test_a_base_of_an_earlier_life_is_not_believed(
 ) -> None:
     spark_runner.write(topics[0], lines(["a", "a"]))
     for life in ("first", "second"):
-        config = spark_runner.config(application, {"penstock.checkpoint.dir": str(tmp_path / life)})
+        values = {"penstock.checkpoint.dir": str(tmp_path / life), "processing.guarantee": "at_least_once"}
+        config = spark_runner.config(application, values)
         InlineQuery(word_count(*topics), config, spark_runner.admin).run_to_end()
         assert spark_runner.store(config, "counts")[b"a"][8:] == (2).to_bytes(8, "big")
 
@@ -174,7 +176,7 @@ def test_an_application_that_is_reset_begins_anew_in_processes_that_knew_it(
     spark_runner.write(topics[0], lines(["a b", "b"], partitions=3))
     query = InlineQuery(word_count(*topics), config, spark_runner.admin)
     query.run_to_end()
-    Checkpoint(config.checkpoint_directory()).delete()
+    reset_application(word_count(*topics).build(application), config, spark_runner.admin)
     query.restart()
     query.run_to_end()
     assert {key: number(value[8:]) for key, value in spark_runner.store(config, "counts").items()} == {b"a": 1, b"b": 2}

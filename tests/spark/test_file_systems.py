@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import ConfigError
 from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
 from penstock.host.spark.driver import SparkHost
 from tests.spark.crashes import Crashes, run_to_end_over_kills
@@ -35,7 +34,6 @@ def test_counts_are_exact_with_a_checkpoint_elsewhere(
 ) -> None:
     values = {
         "penstock.checkpoint.dir": f"{scheme}://{tmp_path}/checkpoint",
-        "penstock.spark.checkpoint.dir": str(tmp_path / "spark"),
         "penstock.manifests.retained": 2,
     }
     config = spark_runner.config(application, values)
@@ -54,10 +52,9 @@ def test_counts_are_exact_with_a_checkpoint_elsewhere(
     manifest = spark_runner.manifest(config)
     assert manifest.epoch - checkpoint.first_epoch() < 4
     assert checkpoint.local_path is None
-    assert [path.name for path in (tmp_path / "spark" / application).iterdir()] == [query.recipe.query_id]
 
 
-def test_cleaning_up_leaves_the_checkpoint_of_spark(
+def test_cleaning_up_leaves_the_checkpoints_of_data_frames(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str], tmp_path: Path
 ) -> None:
     own = Path(spark_runner.config(application)["state.dir"]) / application
@@ -69,17 +66,12 @@ def test_cleaning_up_leaves_the_checkpoint_of_spark(
     query = InlineQuery(word_count(*topics), config, spark_runner.admin)
     spark_runner.write(topics[0], lines(["a b"], partitions=2))
     query.run_to_end()
+    frames = checkpoint_of(config).data_frames()
+    frames.write("kept", b"by Spark")
     SparkHost(word_count(*topics).build(application), config).clean_up()
     assert not (own / "bases").exists()
+    assert frames.read("kept") == b"by Spark"
     query.restart()
     spark_runner.write(topics[0], lines(["a"], partitions=2))
     query.run_to_end()
     assert final(spark_runner.read(topics[1])) == {"a": 2, "b": 1}
-
-
-def test_spark_needs_a_place_that_hadoop_knows(
-    spark_runner: SparkRunner, application: str, topics: tuple[str, str], tmp_path: Path
-) -> None:
-    config = spark_runner.config(application, {"penstock.checkpoint.dir": f"fsspec+memory://{tmp_path}"})
-    with pytest.raises(ConfigError, match=r"set penstock\.spark\.checkpoint\.dir"):
-        InlineQuery(word_count(*topics), config, spark_runner.admin)

@@ -162,8 +162,8 @@ def test_a_damaged_file_of_carried_rows_is_told(
     assert data is not None
     checkpoint.write_segment(task, file, data[:-1] + bytes([data[-1] ^ 1]), lambda: None)
     failure = failure_of(query.epoch)
-    assert f"The carried rows {file} of task {task}" in str(failure)
-    assert "is damaged" in str(failure)
+    assert f"{checkpoint.uri}/state/{task}/{file} cannot be used" in str(failure)
+    assert "it is torn or was changed" in str(failure)
 
 
 def fed_back(source: str, target: str) -> Topology:

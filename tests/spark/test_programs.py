@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -90,6 +92,53 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Modules
     written.write("-old")
     yield written
     written.forget()
+
+
+PROGRAM = """
+import enum, sys
+from dataclasses import dataclass
+from pathlib import Path
+from penstock import Consumed, Processor, Produced, Serdes, StreamsBuilder
+from penstock.host.spark.programs import dump_program
+from tests.spark.test_recipe import recipe_of
+
+@dataclass
+class Word:
+    text: str
+    def ends(self):
+        return self.text[-1:] in {{"a", "b", "c", {more!r}}}
+
+class Kind(enum.Enum):
+    SHORT = 1
+    LONG = 2
+
+class Upper(Processor):
+    def process(self, record):
+        kind = Kind.SHORT if len(record.value) < 3 else Kind.LONG
+        self.context.forward(record.with_value(record.value.upper() + kind.name))
+
+TEXT = Serdes.string()
+builder = StreamsBuilder()
+words = builder.stream("in", consumed=Consumed.with_(key_serde=TEXT, value_serde=TEXT))
+words = words.filter(lambda key, value: Word(value).ends()).process(Upper)
+words.to("out", produced=Produced.with_(key_serde=TEXT, value_serde=TEXT))
+sys.path.append({directory!r})
+print(dump_program(recipe_of(builder.build(), Path({directory!r}))).digest)
+"""
+
+
+def test_a_program_has_the_same_digest_in_each_process(tmp_path: Path) -> None:
+    digests = []
+    for number, more in enumerate(("x", "x", "y")):
+        program = tmp_path / "program.py"
+        program.write_text("\n" * number + PROGRAM.format(directory=str(tmp_path / f"{number}"), more=more))
+        environment = {**os.environ, "PYTHONHASHSEED": str(number), "PYTHONPATH": os.pathsep.join(sys.path)}
+        run = subprocess.run(
+            [sys.executable, str(program)], env=environment, capture_output=True, text=True, check=True
+        )
+        digests.append(run.stdout)
+    assert digests[0] == digests[1]
+    assert digests[0] != digests[2]
 
 
 def topic_of(recipe: Recipe) -> str:

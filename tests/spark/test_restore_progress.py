@@ -270,6 +270,7 @@ def test_a_machine_that_begins_with_nothing_restores_tasks_and_global_stores(
     spark_runner.write(names, [InputRecord(b"c", b"name", 1, 0)])
     spark_runner.write(source, [InputRecord(b"c", b"", 1, 0)])
     assert heard() == []  # the topic is followed, and nothing was missing
+    query.stop()
     shutil.rmtree(Path(config["state.dir"]) / application / "bases")
     query.restart()
     spark_runner.write(names, [InputRecord(b"d", b"name", 1, 0)])

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import KafkaError, StreamsError, TopologyError
 from penstock.host.spark.checkpoints.checkpoint import TaskEntry
+from penstock.host.spark.epoch_offset import EpochOffset
 from penstock.host.spark.failures import QueryFailedError, decode_failure, encode_failure, failure_in, failure_of_query
 from penstock.host.spark.printing import MAXIMUM_CHARACTERS, captured_print
 from penstock.host.spark.protocol import SinkControl, TaskControl, TaskReport
@@ -84,7 +85,7 @@ def test_messages_of_the_protocol_are_read_as_they_were_written() -> None:
     assert TaskControl.decode(control.encode()) == control
     report = TaskReport("0_1", 4, 2, "aa", entry, (("t", 3, 40),), "printed")
     assert TaskReport.decode(report.encode()) == report
-    sink = SinkControl(4, 1000, {"t": [1, 2]})
+    sink = SinkControl(EpochOffset("q", 4, 1000, {"t": [1, 2]}, [2, 2], 2))
     assert SinkControl.decode(sink.encode()) == sink
 
 

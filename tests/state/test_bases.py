@@ -223,27 +223,6 @@ def test_a_damaged_file_begins_empty(tmp_path: Path, caplog: pytest.LogCaptureFi
     again.close()
 
 
-def test_a_base_from_before_the_machine_started_begins_empty(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    boot = tmp_path / "boot"
-    monkeypatch.setattr(lmdb_module, "_BOOT_ID", boot)
-    boot.write_text("first\n")
-    base = LmdbBase(tmp_path / "base", SMALL_MAP)
-    base.apply({"s": {b"a": b"1"}}, b"one")
-    base.clear()
-    base.apply({"s": {b"a": b"1"}}, b"one")
-    base.close()
-    base = LmdbBase(tmp_path / "base", SMALL_MAP)
-    assert base.stamp() == b"one"
-    base.close()
-    boot.write_text("second\n")
-    base = LmdbBase(tmp_path / "base", SMALL_MAP)
-    assert base.stamp() is None
-    assert "before this machine last started" in caplog.text
-    base.close()
-
-
 def test_a_base_does_not_cross_a_fork(tmp_path: Path) -> None:
     done = run(
         """

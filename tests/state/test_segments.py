@@ -164,7 +164,7 @@ def test_damage_is_found_at_every_byte() -> None:
 
 
 def test_other_bytes_and_newer_formats_are_told_apart() -> None:
-    with pytest.raises(TaskCorruptedError, match="Not a segment of Penstock"):
+    with pytest.raises(TaskCorruptedError, match="is not a segment of Penstock"):
         decode(b"PAR1" + bytes(100))
     data = bytearray(encode(SegmentHeader(None, STORES), {})[0].data)
     data[4] = 9

@@ -9,7 +9,7 @@ import typer
 
 import penstock
 from penstock.broker.errors import BrokerError
-from penstock.cli import broker, demo, diff, query, records, run, savepoint, topics
+from penstock.cli import broker, demo, diff, query, records, reset, run, savepoint, topics
 from penstock.cli.common import FAILED, Verbose, out, report, set_verbose
 from penstock.errors import StreamsError
 
@@ -25,6 +25,7 @@ app.command()(run.describe)
 app.command()(query.query)
 app.command()(diff.diff)
 app.add_typer(savepoint.app, name="savepoint")
+app.command()(reset.reset)
 app.command()(broker.broker)
 app.add_typer(topics.app, name="topics")
 app.command()(records.produce)

@@ -98,13 +98,22 @@ class Admin(Protocol):
         ...
 
     def committed_offsets(
-        self, group: str, partitions: Sequence[TopicPartition]
+        self, group: str, partitions: Sequence[TopicPartition], stable: bool = True
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what consumer group `group` has committed, stable offsets only; partitions without are left out."""
+        """Return what consumer group `group` has committed; partitions without are left out.
+
+        stable: raise UnstableOffsetCommitError where an open transaction is about to commit others (KIP-447); else
+        return the last that are committed.
+        """
         ...
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit `offsets` for consumer group `group`, which must have no members."""
+        ...
+
+    def delete_groups(self, groups: Sequence[str]) -> None:
+        """Delete consumer groups with what they have committed; those that do not exist are left out. Raises KafkaError
+        for one that has members."""
         ...
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> None:

@@ -126,7 +126,7 @@ def client_settings(config: StreamsConfig, role: str, forced: Mapping[str, Any] 
     settings.update(forced or {})
     settings["bootstrap.servers"] = servers
     if role == CONSUMER:  # librdkafka wants a group even where partitions are assigned and nothing is committed
-        settings["group.id"] = config["application.id"] or "penstock"
+        settings.setdefault("group.id", config["application.id"] or "penstock")
     settings["client.id"] = f"{config['client.id'] or config['application.id'] or 'penstock'}-{role}"
     return settings
 

@@ -10,8 +10,9 @@ Rules:
 - All reads go through one read transaction, taken when first needed and given up by `apply` and `clear`: what was read
   is the state that `stamp` named. `apply` fails if another process has moved the base since.
 - The map begins at 1 GiB of address space (not of disk) and doubles when it is full.
-- Nothing is synced: a base is a copy, segments are the truth. So one that is damaged, or was written before the machine
-  last started, begins empty.
+- Nothing is synced: a base is a copy, segments are the truth. Whether what is on the disk can be trusted is decided
+  before it is opened (`base_directory`): LMDB has no checksums, and a damaged file may give wrong entries or end the
+  process. What LMDB notices itself is a CorruptedBaseError; a file that it does not open at all begins empty.
 - Open it after a fork, never before.
 """
 
@@ -31,7 +32,7 @@ from typing import Any, TypeVar, cast
 
 import lmdb
 
-from penstock.errors import InvalidStateStoreError, ProcessorStateError, TaskMigratedError
+from penstock.errors import CorruptedBaseError, InvalidStateStoreError, ProcessorStateError, TaskMigratedError
 from penstock.state.api import BaseView, Changes
 from penstock.state.layouts import after_prefix
 
@@ -40,6 +41,9 @@ _Entries = Iterator[tuple[bytes, bytes]]
 _T = TypeVar("_T")
 
 FIRST_MAP_BYTES = 1 << 30
+DATA_FILE = "data.mdb"
+"""The file of a base that has its content."""
+
 _MOST_DOUBLINGS = 16
 _MAX_READERS = 512
 _LONGEST_KEY = 500
@@ -54,10 +58,23 @@ _FIRST_CHUNK, _CHUNK = 8, 512
 _ENTRIES = b"entries"
 _META = b"meta"
 _STAMP = b"stamp"
-_BOOT = b"boot"
 _NUMBER = b"number:"
 _COUNT = b"count:"
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+_DAMAGED = (
+    lmdb.InvalidError,
+    lmdb.CorruptedError,
+    lmdb.PageNotFoundError,
+    lmdb.VersionMismatchError,
+    lmdb.PanicError,
+    lmdb.CursorFullError,
+    lmdb.IncompatibleError,
+    lmdb.BadTxnError,
+    lmdb.BadDbiError,
+    lmdb.BadValsizeError,
+    lmdb.ProblemError,
+)
+"""What LMDB raises for a file that is not whole, and for nothing else that is done here."""
 
 
 class LmdbBase:
@@ -73,14 +90,14 @@ class LmdbBase:
         self._reading: lmdb.Transaction | None = None
         try:
             self._path.mkdir(parents=True, exist_ok=True)
-            self._environment: lmdb.Environment | None = self._open_or_begin_anew(map_bytes)
+            self._environment: lmdb.Environment | None = self._open_or_empty(map_bytes)
         except (OSError, lmdb.Error) as error:
             raise self._failed("cannot be opened", error) from error
 
     def stamp(self) -> bytes | None:
         """Return the stamp of the last commit applied, None if there was none, as of the transaction that all reads
         use."""
-        return cast("bytes | None", self._reader().get(_STAMP, db=self._meta))
+        return self._get(_STAMP, self._meta)
 
     def view(self, store_name: str) -> BaseView:
         """Return the committed entries of one store."""
@@ -133,40 +150,42 @@ class LmdbBase:
 
     def number(self, store_name: str) -> bytes | None:
         """Return the two bytes that stand before the keys of a store, None if it never had an entry."""
-        return cast("bytes | None", self._reader().get(_NUMBER + store_name.encode(), db=self._meta))
+        return self._get(_NUMBER + store_name.encode(), self._meta)
 
     def count(self, number: bytes) -> int:
         """Return how many entries a store has."""
-        return _count(self._reader(), self._meta, number)
+        return int.from_bytes(self._get(_COUNT + number, self._meta) or b"", "big")
 
     def cursor(self) -> AbstractContextManager[lmdb.Cursor]:
         """Return a cursor over the entries; close it before the next `apply`."""
         return cast("AbstractContextManager[lmdb.Cursor]", self._reader().cursor(db=self._entries))
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value under a key as it is stored."""
-        return cast("bytes | None", self._reader().get(key, db=self._entries))
+        """Return the value under a key as it is stored; raises CorruptedBaseError."""
+        return self._get(key, self._entries)
+
+    def corrupted(self, error: Exception) -> CorruptedBaseError:
+        """Return the error for what LMDB noticed while it read."""
+        return _corrupted(self._path, error)
 
     # ---------- helpers
 
-    def _open_or_begin_anew(self, map_bytes: int) -> lmdb.Environment:
+    def _get(self, key: bytes, database: Any) -> bytes | None:
         try:
-            environment = self._open(map_bytes)
-            if environment is not None:
-                return environment
-            reason = "was written before this machine last started"
-        except (lmdb.InvalidError, lmdb.CorruptedError, lmdb.VersionMismatchError, lmdb.PanicError) as error:
-            reason = f"is damaged ({error})"
-        _log.warning("The base %s %s: it begins empty and will be filled from the segments.", self._path, reason)
-        for name in ("data.mdb", "lock.mdb"):
-            (self._path / name).unlink(missing_ok=True)
-        environment = self._open(map_bytes)
-        if environment is None:
-            raise ProcessorStateError(f"The base {self._path} is written by another process while it is made.")
-        return environment
+            return cast("bytes | None", self._reader().get(key, db=database))
+        except _DAMAGED as error:
+            raise self.corrupted(error) from error
 
-    def _open(self, map_bytes: int) -> lmdb.Environment | None:
-        """Return the environment, None if it may be torn by a halt of the machine."""
+    def _open_or_empty(self, map_bytes: int) -> lmdb.Environment:
+        try:
+            return self._open(map_bytes)
+        except _DAMAGED as error:
+            _log.warning("The base %s is damaged (%s): it begins empty.", self._path, error)
+        for name in (DATA_FILE, "lock.mdb"):
+            (self._path / name).unlink(missing_ok=True)
+        return self._open(map_bytes)
+
+    def _open(self, map_bytes: int) -> lmdb.Environment:
         environment = _growing(
             lambda: lmdb.open(
                 str(self._path), map_size=map_bytes, sync=False, metasync=False, max_dbs=2, max_readers=_MAX_READERS
@@ -176,19 +195,11 @@ class LmdbBase:
         with _begin(environment, write=True) as transaction:
             self._entries = environment.open_db(_ENTRIES, txn=transaction)
             self._meta = environment.open_db(_META, txn=transaction)
-            boot = transaction.get(_BOOT, db=self._meta)
-            if boot is None:
-                boot = _boot_id()
-                transaction.put(_BOOT, boot, db=self._meta)
-        if boot == _boot_id():
-            return environment
-        environment.close()
-        return None
+        return environment
 
     def _drop_all(self, transaction: lmdb.Transaction) -> None:
         transaction.drop(self._entries, delete=False)
         transaction.drop(self._meta, delete=False)
-        transaction.put(_BOOT, _boot_id(), db=self._meta)
 
     def _apply_changes(self, transaction: lmdb.Transaction, changes: Changes) -> None:
         for store_name, changed in changes.items():
@@ -244,6 +255,8 @@ class LmdbBase:
                 return
             except lmdb.MapFullError:
                 environment.set_mapsize(environment.info()["map_size"] * 2)
+            except _DAMAGED as error:
+                raise self.corrupted(error) from error
             except lmdb.Error as error:
                 raise self._failed("cannot be written", error) from error
         raise ProcessorStateError(
@@ -290,8 +303,7 @@ class LmdbSnapshot:
 
     def stamp(self) -> bytes | None:
         """Return the stamp of the commit, None for an empty base."""
-        with self._lock:
-            return cast("bytes | None", self._opened().get(_STAMP, db=self._meta))
+        return self._get(_STAMP, self._meta)
 
     def view(self, store_name: str) -> BaseView:
         """Return the entries of one store."""
@@ -308,13 +320,11 @@ class LmdbSnapshot:
 
     def number(self, store_name: str) -> bytes | None:
         """Return the two bytes that stand before the keys of a store, None if it never had an entry."""
-        with self._lock:
-            return cast("bytes | None", self._opened().get(_NUMBER + store_name.encode(), db=self._meta))
+        return self._get(_NUMBER + store_name.encode(), self._meta)
 
     def count(self, number: bytes) -> int:
         """Return how many entries a store has."""
-        with self._lock:
-            return _count(self._opened(), self._meta, number)
+        return int.from_bytes(self._get(_COUNT + number, self._meta) or b"", "big")
 
     @contextmanager
     def cursor(self) -> Iterator[lmdb.Cursor]:
@@ -323,9 +333,19 @@ class LmdbSnapshot:
             yield cursor
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value under a key as it is stored."""
+        """Return the value under a key as it is stored; raises CorruptedBaseError."""
+        return self._get(key, self._entries)
+
+    def corrupted(self, error: Exception) -> CorruptedBaseError:
+        """Return the error for what LMDB noticed while it read."""
+        return _corrupted(self._path, error)
+
+    def _get(self, key: bytes, database: Any) -> bytes | None:
         with self._lock:
-            return cast("bytes | None", self._opened().get(key, db=self._entries))
+            try:
+                return cast("bytes | None", self._opened().get(key, db=database))
+            except _DAMAGED as error:
+                raise self.corrupted(error) from error
 
     def _opened(self) -> lmdb.Transaction:
         if self._transaction is None:
@@ -358,8 +378,11 @@ class _LmdbView:
         if any(len(key) > _LONGEST_KEY for key in keys):
             return [self.get(key) for key in keys]
         stored = [number + key for key in keys]
-        with self._base.cursor() as cursor:
-            found = dict(cast(_Entries, cursor.getmulti(sorted(stored))))  # in order: each page is met once
+        try:
+            with self._base.cursor() as cursor:
+                found = dict(cast(_Entries, cursor.getmulti(sorted(stored))))  # in order: each page is met once
+        except _DAMAGED as error:
+            raise self._base.corrupted(error) from error
         return list(map(found.get, stored))
 
     def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
@@ -376,7 +399,10 @@ class _LmdbView:
         where the caller writes or stops."""
         size = _FIRST_CHUNK
         while True:
-            chunk = self._read_backwards(low, high) if reverse else self._read_forwards(low, high, size)
+            try:
+                chunk = self._read_backwards(low, high) if reverse else self._read_forwards(low, high, size)
+            except _DAMAGED as error:
+                raise self._base.corrupted(error) from error
             if not chunk:
                 return
             yield chunk
@@ -415,6 +441,10 @@ class _LmdbView:
                         break
                     chunk.append(entry)
         return chunk
+
+
+def _corrupted(path: Path, error: Exception) -> CorruptedBaseError:
+    return CorruptedBaseError(str(path), str(error))
 
 
 def _begin(environment: lmdb.Environment, write: bool) -> lmdb.Transaction:
@@ -481,11 +511,3 @@ def _whole(stored: bytes, value: bytes) -> tuple[bytes, bytes]:
 
 def _count(transaction: lmdb.Transaction, meta: Any, number: bytes) -> int:
     return int.from_bytes(cast(bytes, transaction.get(_COUNT + number, b"", db=meta)), "big")
-
-
-def _boot_id() -> bytes:
-    """Return what tells this start of the machine from others, nothing where the system does not say."""
-    try:
-        return _BOOT_ID.read_bytes().strip()
-    except OSError:
-        return b""

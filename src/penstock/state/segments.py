@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import zstandard
 
-from penstock.errors import IncompatibleCheckpointError, TaskCorruptedError
+from penstock.errors import CorruptedSegmentError, IncompatibleCheckpointError
 from penstock.state.api import Changes
 
 VERSION = 1
@@ -208,12 +208,13 @@ def encode_snapshot(
 def decode(data: bytes, expected_id: bytes | None = None) -> Segment:
     """Return the segment that `data` was made from.
 
-    Raises TaskCorruptedError if it is no segment, torn or damaged, or has another id than `expected_id`;
+    Raises CorruptedSegmentError if it is no segment, torn or damaged, or has another id than `expected_id`;
     IncompatibleCheckpointError if a newer version of Penstock wrote it.
     """
-    header, body, identity = _read(data)
+    name = "" if expected_id is None else expected_id.hex()
+    header, body, identity = _read(data, name)
     if expected_id is not None and identity != expected_id:
-        raise TaskCorruptedError(f"The segment {expected_id.hex()} has the content of another one, {identity.hex()}.")
+        raise CorruptedSegmentError(name, f"has the content of another one, {identity.hex()}")
     columns = _Columns(body)
     checkpoint = columns.take()[0]
     carried = [record for record in columns.take() if record is not None]
@@ -237,7 +238,7 @@ def decode(data: bytes, expected_id: bytes | None = None) -> Segment:
 def segment_id(data: bytes) -> bytes:
     """Return the id of a segment from its bytes, without reading its content; raises as `decode` for what is no
     segment."""
-    return _prefix(data)[2]
+    return _prefix(data, "")[2]
 
 
 # ---------- content
@@ -378,36 +379,35 @@ def _write(
     return EncodedSegment(info, data)
 
 
-def _read(data: bytes) -> tuple[dict[str, Any], bytes, bytes]:
-    """Return header, body and id; raises for what is not whole."""
-    header_size, body_size, identity = _prefix(data)
+def _read(data: bytes, name: str) -> tuple[dict[str, Any], bytes, bytes]:
+    """Return header, body and id; raises for what is not whole. name: the id that it should have, for messages."""
+    header_size, body_size, identity = _prefix(data, name)
+    name = name or identity.hex()
     if len(data) != _PREFIX.size + header_size + body_size:
-        raise TaskCorruptedError(
-            f"The segment {identity.hex()} is torn: {len(data)} bytes, "
-            f"expected {_PREFIX.size + header_size + body_size}."
-        )
+        expected = _PREFIX.size + header_size + body_size
+        raise CorruptedSegmentError(name, f"is torn: {len(data)} bytes, expected {expected}")
     header = data[_PREFIX.size : _PREFIX.size + header_size]
     try:
         body = zstandard.ZstdDecompressor().decompress(data[_PREFIX.size + header_size :])
-    except zstandard.ZstdError as error:
-        raise TaskCorruptedError(f"The segment {identity.hex()} is damaged: {error}.") from error
+    except (zstandard.ZstdError, MemoryError) as error:  # the frame says how much memory its content takes
+        raise CorruptedSegmentError(name, f"is damaged: {error}") from error
     if _identity(header, body) != identity:
-        raise TaskCorruptedError(f"The segment {identity.hex()} is damaged: its content does not have this id.")
+        raise CorruptedSegmentError(name, "is damaged: its content does not have this id")
     fields: dict[str, Any] = orjson.loads(header)
     return fields, body, identity
 
 
-def _prefix(data: bytes) -> tuple[int, int, bytes]:
+def _prefix(data: bytes, name: str) -> tuple[int, int, bytes]:
     """Return the sizes of header and body, and the id."""
     if len(data) < _PREFIX.size or data[: len(_MAGIC)] != _MAGIC:
-        raise TaskCorruptedError(
-            f"Not a segment of Penstock, or torn in its first bytes: {data[:8]!r}, {len(data)} bytes."
-        )
+        why = f"is not a segment of Penstock, or torn in its first bytes: {data[:8]!r}, {len(data)} bytes"
+        raise CorruptedSegmentError(name, why)
     _, version, header_size, body_size, identity = _PREFIX.unpack_from(data)
     if version != VERSION:
         raise IncompatibleCheckpointError(
-            f"A segment has format {version}; this version of Penstock reads format {VERSION}: "
-            "run the version that wrote it."
+            f"The segment {name or identity.hex()} has format {version}; this version of Penstock reads format "
+            f"{VERSION}. Run the version that wrote it; if none did, the file is damaged: restore the checkpoint from "
+            "a copy, or a savepoint."
         )
     return header_size, body_size, identity
 

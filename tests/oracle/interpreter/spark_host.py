@@ -33,7 +33,6 @@ from penstock.host.inline import ProducedRecord
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.driver import SparkHost
 from penstock.host.spark.failures import QueryFailedError, failure_in
-from penstock.host.spark.protocol import EpochOffset
 from penstock.plan.subtopology import BuiltTopology, SubtopologySpec
 from penstock.record import NO_METADATA, TopicPartition
 from penstock.state.api import RecordContext, StoreBuilder
@@ -267,13 +266,11 @@ class SparkCases:
         carried = any(entry.carried is not None for entry in manifest.tasks.values())
         if manifest.epoch == 0 or carried or ((due := manifest.due_ms()) is not None and due <= clock.milliseconds()):
             return False
-        logged = Checkpoint(settings.checkpoint_directory()).planned_offset(manifest.query_id)
-        planned = None if logged is None else EpochOffset.from_json(orjson.loads(logged.splitlines()[-1]))
-        if planned is None or planned.epoch != manifest.epoch:
+        if Checkpoint(settings.checkpoint_directory()).last_planned_epoch() != manifest.epoch:
             return False
         positions = {
             TopicPartition(topic, number): offset
-            for topic, offsets in {**planned.positions, **planned.global_positions}.items()
+            for topic, offsets in {**manifest.offsets, **manifest.global_offsets}.items()
             for number, offset in enumerate(offsets)
         }
         return self._runner.admin.end_offsets(list(positions), read_committed=True) == positions
@@ -329,7 +326,7 @@ class SparkCases:
 
 def _global_stores(case: Case, spec: SubtopologySpec, settings: StreamsConfig) -> dict[str, Any]:
     """Return the content of the global stores that the case names, as this machine has them."""
-    base = LmdbBase(Path(settings["state.dir"]) / APPLICATION_ID / "global")
+    base = LmdbBase(Path(settings["state.dir"]) / APPLICATION_ID / "global" / "global")
     try:
         stamp = base.stamp()
         remembered = {} if stamp is None else orjson.loads(stamp)["processor_metadata"]

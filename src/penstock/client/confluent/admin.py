@@ -26,7 +26,7 @@ from penstock.client.api import NewTopic, OffsetAndMetadata, PartitionInfo, Topi
 from penstock.client.confluent.connection import RETRY_SECONDS, Connection, nothing_to_serve
 from penstock.client.settings import ADMIN, client_settings
 from penstock.config import StreamsConfig
-from penstock.errors import KafkaError
+from penstock.errors import KafkaError, UnstableOffsetCommitError
 from penstock.record import TopicPartition
 
 T = TypeVar("T")
@@ -133,18 +133,24 @@ class ConfluentAdmin:
         return {partition: offset for partition, offset in found.items() if offset >= 0}
 
     def committed_offsets(
-        self, group: str, partitions: Sequence[TopicPartition]
+        self, group: str, partitions: Sequence[TopicPartition], stable: bool = True
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what consumer group `group` has committed, stable offsets only; partitions without are left out."""
+        """Return what consumer group `group` has committed; partitions without are left out.
+
+        stable: raise UnstableOffsetCommitError where an open transaction is about to commit others; else return the
+        last that are committed.
+        """
         if not partitions:
             return {}
         request = [GroupPartitions(group, [Position(*partition) for partition in partitions])]
 
         def ask(client: AdminClient) -> list[Position]:
             futures = client.list_consumer_group_offsets(
-                request, require_stable=True, request_timeout=self._connection.timeout
+                request, require_stable=stable, request_timeout=self._connection.timeout
             )
             positions: list[Position] = self._result(futures[group]).topic_partitions
+            if any(each.error is not None and each.error.code() == Code.UNSTABLE_OFFSET_COMMIT for each in positions):
+                raise UnstableOffsetCommitError(f"A transaction of the group {group!r} is open; ask again.")
             return _checked(positions)
 
         found = self._call(f"reading the offsets of group {group!r}", ask)
@@ -167,6 +173,22 @@ class ConfluentAdmin:
             _checked(self._result(futures[group]).topic_partitions)
 
         self._call(f"committing offsets of group {group!r}", ask)
+
+    def delete_groups(self, groups: Sequence[str]) -> None:
+        """Delete consumer groups with what they have committed; those that do not exist are left out. Raises KafkaError
+        for one that has members."""
+
+        def ask(client: AdminClient) -> None:
+            futures = client.delete_consumer_groups(list(groups), request_timeout=self._connection.timeout)
+            for future in futures.values():
+                try:
+                    self._result(future)
+                except KafkaException as error:
+                    if error.args[0].code() != Code.GROUP_ID_NOT_FOUND:
+                        raise
+
+        if groups:
+            self._call(f"deleting the groups {', '.join(groups)}", ask)
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> None:
         """Delete the records before these offsets; raises KafkaError where the brokers cannot or may not."""

@@ -2,7 +2,8 @@
 
 `TransactionalWriter` writes an epoch once, however often it is asked to and by however many processes. The transaction
 that holds the records also commits, as an offset of an internal commits topic, the number of the epoch, with the owner
-(the identity of the application's life) as metadata. Rules, which together make zombies harmless:
+(the identity of the application's life) and a note as metadata: the *marker* of the epoch. Rules, which together make
+zombies harmless:
 
 1. A new producer first ends what earlier producers of its transactional id left open, and fences them
    (`init_transactions`).
@@ -45,7 +46,12 @@ from penstock.client.confluent.refusals import (
 )
 from penstock.client.settings import CONSUMER, PRODUCER, client_settings
 from penstock.config import StreamsConfig
-from penstock.errors import BrokerNotFoundError, TaskMigratedError
+from penstock.errors import (
+    BrokerNotFoundError,
+    TaskCorruptedError,
+    TaskMigratedError,
+    TransactionalIdAuthorizationError,
+)
 from penstock.record import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -66,15 +72,24 @@ _NO_TRANSACTIONS = frozenset(
     )
 )
 
+_NOT_SERVED = "does not serve transactions"
+"""What the embedded broker says where it refuses a transactional id. It has to use the code of a missing right, for
+clients repeat a request for ever on any other."""
+
 
 class EpochWriter(Protocol):
     """Writes the output of one sink partition, an epoch at a time."""
 
     def write(
-        self, epoch: int, owner: str, output: Sequence[PartitionOutput], on_refused: OnRefused = fail_on_refused
+        self,
+        epoch: int,
+        owner: str,
+        output: Sequence[PartitionOutput],
+        on_refused: OnRefused = fail_on_refused,
+        note: str = "",
     ) -> bool:
         """Write `output` as that of `epoch` of `owner`; return False if it was there already. on_refused: decides about
-        records that brokers refuse. Raises KafkaError if it cannot be written."""
+        records that brokers refuse. note: says what the epoch is made of. Raises KafkaError if it cannot be written."""
         ...
 
     def close(self) -> None:
@@ -83,9 +98,10 @@ class EpochWriter(Protocol):
 
 
 def transactions_refused(config: StreamsConfig, transactional_id: str, timeout_ms: int = 15_000) -> str | None:
-    """Return why the brokers do not serve transactions for `transactional_id`, None if they do.
+    """Return why the brokers serve no transactions, None if they do.
 
-    Asks by making a producer. Raises BrokerNotFoundError, and KafkaError for any other trouble.
+    Asks by making a producer. Raises TransactionalIdAuthorizationError where the brokers do not allow this user
+    `transactional_id`, BrokerNotFoundError, and KafkaError for any other trouble.
     """
     forced = {"transactional.id": transactional_id}
     connection = Connection(client_settings(config, PRODUCER, forced), timeout_ms)
@@ -94,6 +110,11 @@ def transactions_refused(config: StreamsConfig, transactional_id: str, timeout_m
         _init_transactions(producer, connection.timeout)
     except KafkaException as error:
         code: Code = error.args[0]
+        if code.code() == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED and _NOT_SERVED not in code.str():
+            raise TransactionalIdAuthorizationError(
+                f"The brokers at bootstrap.servers={connection.servers} do not allow the transactional id "
+                f"{transactional_id}: {str(code.str()).rstrip('.')}."
+            ) from error
         if code.code() in _NO_TRANSACTIONS:
             return str(code.str())
         connection.fail(code, f"asking for transactions as {transactional_id}")
@@ -142,27 +163,37 @@ class TransactionalWriter:
         self._reader: tuple[Connection, Consumer] | None = None
 
     def write(
-        self, epoch: int, owner: str, output: Sequence[PartitionOutput], on_refused: OnRefused = fail_on_refused
+        self,
+        epoch: int,
+        owner: str,
+        output: Sequence[PartitionOutput],
+        on_refused: OnRefused = fail_on_refused,
+        note: str = "",
     ) -> bool:
         """Write `output` as that of `epoch` of `owner`; return False if it was there already.
 
-        on_refused: decides about records that brokers refuse; what it raises is raised, and nothing is written.
+        Args:
+            epoch, owner: together they name the output; neither has a space in it.
+            output: the records, in order for each partition.
+            on_refused: decides about records that brokers refuse; what it raises is raised, and nothing is written.
+            note: says what the epoch is made of; no more than 3,000 characters.
 
         Raises:
             TaskMigratedError: a later epoch of `owner` is committed, so this process is a zombie; or another life of
                 the application writes at the same time.
+            TaskCorruptedError: the epoch is committed with another note.
             KafkaError: the transaction failed several times, each with a new producer.
         """
         left, one_by_one, failures, refusals = list(output), False, 0, 0
         while True:
             connection, producer = self._ready(one_by_one)
-            if self._is_committed(epoch, owner):
+            if self._is_committed(epoch, owner, note):
                 return False
             self._before_write()
             self._reports.clear()
             refused: list[RefusedError] = []
             try:
-                self._transaction(connection, producer, epoch, owner, left)
+                self._transaction(connection, producer, epoch, f"{owner} {note}".rstrip(), left)
                 self._seen = owner
                 if one_by_one:
                     self._producer = None
@@ -185,11 +216,15 @@ class TransactionalWriter:
             refusals += len(refused)
             left = replaced(left, refused, on_refused)
 
+    def fence(self) -> None:
+        """Fence whoever wrote before, and end the transaction that is open; raises as `write`."""
+        self._ready(one_by_one=False)
+
     def has_written(self, epoch: int, owner: str) -> bool:
         """Fence whoever wrote before, and return whether the output of `epoch` of `owner` is there; from then on nobody
         else can write it. Raises as `write`."""
-        self._ready(one_by_one=False)
-        return self._is_committed(epoch, owner)
+        self.fence()
+        return self._is_committed(epoch, owner, "")
 
     def close(self) -> None:
         """Release connections and threads; an open transaction is left to the next producer."""
@@ -234,11 +269,12 @@ class TransactionalWriter:
             if hurried <= 0:
                 patience *= 2
 
-    def _is_committed(self, epoch: int, owner: str) -> bool:
+    def _is_committed(self, epoch: int, owner: str, note: str) -> bool:
         found = self._committed()
         if found.offset < 0:
             return self._was_committed(epoch)
-        if found.metadata != owner:
+        writer, _, written_note = (found.metadata or "").partition(" ")
+        if writer != owner:
             if self._seen == owner:
                 raise TaskMigratedError(
                     f"Another program writes as {self._transactional_id}: it has the same application.id, and another "
@@ -254,6 +290,12 @@ class TransactionalWriter:
                 f"Epoch {found.offset} of {self._transactional_id} is committed already, while this program is at "
                 f"epoch {epoch}: another program with "
                 "this application.id has gone on from the same checkpoint. Run only one."
+            )
+        if note and written_note and note != written_note:
+            raise TaskCorruptedError(
+                f"Epoch {epoch} of {self._transactional_id} is committed already, and was made of other input than "
+                "this program was about to process: the checkpoint was changed, or is an older copy. Restore the whole "
+                "checkpoint directory from the newest copy."
             )
         return True
 
@@ -282,9 +324,9 @@ class TransactionalWriter:
         return self._reader
 
     def _transaction(
-        self, connection: Connection, producer: Producer, epoch: int, owner: str, output: Sequence[PartitionOutput]
+        self, connection: Connection, producer: Producer, epoch: int, metadata: str, output: Sequence[PartitionOutput]
     ) -> None:
-        marker = Position(self._marker.topic, self._marker.partition, epoch, owner)
+        marker = Position(self._marker.topic, self._marker.partition, epoch, metadata)
         producer.begin_transaction()
         send_output(connection, producer, output)
         _returning(
@@ -325,10 +367,15 @@ class AtLeastOnceWriter:
         self._reports = Reports()
 
     def write(
-        self, epoch: int, owner: str, output: Sequence[PartitionOutput], on_refused: OnRefused = fail_on_refused
+        self,
+        epoch: int,
+        owner: str,
+        output: Sequence[PartitionOutput],
+        on_refused: OnRefused = fail_on_refused,
+        note: str = "",
     ) -> bool:
         """Write `output` and return True when the brokers have it; raises KafkaError if they do not take it, and what
-        `on_refused` raises for a record that they refuse."""
+        `on_refused` raises for a record that they refuse. owner, note: nothing says to brokers what was written."""
         self._before_write()
         refused = self._send(epoch, output, one_by_one=False)
         if refused:  # and all that was in one batch with a record that is refused

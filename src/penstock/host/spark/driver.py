@@ -14,6 +14,7 @@ import shutil
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -26,7 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
-from penstock.errors import LockError, StreamsError, StreamsNotStartedError, TaskMigratedError
+from penstock.errors import LockError, StreamsError, StreamsNotStartedError, TaskCorruptedError, TaskMigratedError
 from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionResponse
 from penstock.host.spark import preparation, session
 from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
@@ -38,11 +39,13 @@ from penstock.host.spark.figures import Figures, ProgressLog
 from penstock.host.spark.frames.data_frames import DataFrameQueries
 from penstock.host.spark.query.queries import CheckpointQueries
 from penstock.host.spark.recipe import Recipe
+from penstock.host.spark.resetting import reset_application
 from penstock.host.spark.restarts import Restarts
 from penstock.host.spark.restore_watch import RestoreWatch
 from penstock.host.spark.running_query import JVM_IS_GONE, LOOK_SECONDS, RunningQuery, start_query
 from penstock.host.spark.session_use import SessionUse
 from penstock.host.spark.topic_watch import TopicWatch
+from penstock.host.spark.worker.bases import seal_bases
 from penstock.host_metrics import Measured
 from penstock.plan.subtopology import BuiltTopology
 from penstock.state.restore_listener import StateRestoreListener
@@ -91,13 +94,14 @@ class SparkHost:
             config["penstock.restart.backoff.ms"],
             config["penstock.restart.backoff.max.ms"],
         )
+        self._process_id = uuid.uuid4().hex
         self._runs = 0
         self._figures = Figures(config["metrics.num.samples"], config["metrics.sample.window.ms"])
         self._progress = ProgressLog(self._application_id, config["log.summary.interval.ms"], self._figures)
         self._tells_restores = restore_listener is not None
         self._restores = RestoreWatch(self._checkpoint, restore_listener)
         self._queries = CheckpointQueries(built, config, is_active=self._is_running)
-        self._data_frames = DataFrameQueries(built, config, f"{self._checkpoint.uri.rstrip('/')}/dataframes")
+        self._data_frames = DataFrameQueries(built, config, self._checkpoint.data_frames())
         self._topic_watch = TopicWatch(built, config["metadata.max.age.ms"])
 
     # ------------------------------------------------------------------------------------------------ life
@@ -167,13 +171,14 @@ class SparkHost:
             self._release()
 
     def reset(self) -> None:
-        """Delete the checkpoint and the bases: positions and state, so that the next start is a first one. Raises
-        LockError where a program runs on the checkpoint."""
-        self._lock.acquire()
+        """Delete checkpoint, copies of state, markers and internal topics, so that the next start is a first one; see
+        `resetting`. Raises LockError where a program runs on the checkpoint, KafkaError where the brokers do not do
+        it."""
+        admin = ConfluentAdmin(self._config)
         try:
-            self._checkpoint.delete()
-            shutil.rmtree(self._directory, ignore_errors=True)
+            reset_application(self._built, self._config, admin)
         finally:
+            admin.close()
             self._release()
 
     def close(self, timeout_ms: int) -> bool:
@@ -187,6 +192,8 @@ class SparkHost:
         if self._supervisor is not None and self._supervisor is not threading.current_thread():
             self._supervisor.join(max(deadline - time.monotonic(), 1.0))
             stopped = stopped and not self._supervisor.is_alive()
+        if stopped and self._supervisor is not None:
+            seal_bases(self._directory, self._process_id)
         self._release()
         return stopped
 
@@ -222,15 +229,23 @@ class SparkHost:
 
     def _start_query(self) -> None:
         """Hold topology, brokers and checkpoint against each other as they are now, and start the query."""
-        while (prepared := self._prepare()).finishes:
+        prepared = self._prepare()
+        if prepared.finishes:
             self._finish(prepared)
+            prepared = self._prepare()
+        if prepared.finishes:
+            raise TaskCorruptedError(
+                f"Epoch {prepared.last.epoch + 1} of the checkpoint {self._checkpoint.uri} was half committed, the "
+                "program that began it has run it again, and it is not committed: files of the checkpoint change or "
+                "are deleted while the application starts. See that no other program writes there, and start again."
+            )
         self._guarantee = prepared.guarantee
         self._figures.begin(prepared.last, prepared.recipe.begin, prepared.ends)
-        location = self._checkpoint.spark_location(prepared.recipe.query_id)
         spark = self._open_session()
         with self._changing:
             paused = self._paused.is_set()
-            self._query = start_query(self._of_run(prepared.recipe), spark, location, self._until_end, paused)
+            recipe = self._of_run(prepared.recipe)
+            self._query = start_query(recipe, spark, self._new_location(), self._until_end, paused)
         if not self._until_end:
             self._data_frames.start_sinks(spark)
 
@@ -262,13 +277,19 @@ class SparkHost:
         self._figures.begin(prepared.last, recipe.begin, {})
         Path(recipe.control_directory).mkdir(parents=True, exist_ok=True)
         (Path(recipe.control_directory) / planning.STOP_FILE).touch()
-        location = self._checkpoint.spark_location(recipe.query_id)
-        self._query = start_query(recipe, self._open_session(), location, until_end=True, paused=False)
+        self._query = start_query(recipe, self._open_session(), self._new_location(), until_end=True, paused=False)
         self._follow_query()
+
+    def _new_location(self) -> str:
+        """Return where Spark keeps its checkpoint of the next query: an empty directory of this machine. What an
+        application rests on stands in its own checkpoint."""
+        directory = self._directory.absolute() / "spark"
+        shutil.rmtree(directory, ignore_errors=True)
+        return (directory / str(self._runs)).as_uri()
 
     def _of_run(self, recipe: Recipe) -> Recipe:
         """Return `recipe` with what this program asks of its workers."""
-        return replace(recipe, tells_restores=self._tells_restores)
+        return replace(recipe, process_id=self._process_id, tells_restores=self._tells_restores)
 
     def _parallelism(self) -> int:
         """Return how many Spark partitions a level of a new checkpoint has: one a core."""

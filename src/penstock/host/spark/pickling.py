@@ -13,7 +13,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import _lru_cache_wrapper, lru_cache
-from types import FunctionType, ModuleType
+from hashlib import blake2b
+from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
 from typing import Any
 from weakref import WeakSet
 
@@ -21,6 +22,20 @@ import cloudpickle
 
 _OF_IMPORT = frozenset(("__builtins__", "__loader__", "__spec__"))
 """What a module has of the way in which it was imported."""
+
+_SAID_BY_CODE = (
+    "co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_name", "co_flags", "co_argcount",
+    "co_posonlyargcount", "co_kwonlyargcount", "co_exceptiontable",
+)  # fmt: skip
+"""What a function does, without where it stands in its file."""
+
+_OF_CLASS_OBJECTS = frozenset(
+    ("__dict__", "__weakref__", "__firstlineno__", "__static_attributes__", "_abc_impl", "__msgspec_cache__")
+)
+"""What a class has of the way in which it was made, and what libraries keep in it."""
+
+_MADE_BY_PYTHON = 1 << 9
+"""A flag of classes: Py_TPFLAGS_HEAPTYPE."""
 
 _by_value_before: WeakSet[ModuleType] = WeakSet()
 """Modules that came here by value: another one of that name may be importable."""
@@ -39,6 +54,19 @@ class ByValueError(Exception):
 def dump(value: Any) -> bytes:
     """Return `value` as bytes for `cloudpickle.loads`; raises whatever an object's own pickling raises."""
     return _dump(value, set())
+
+
+def digest_of(value: Any, digest_size: int) -> str:
+    """Return a digest (hexadecimal digits) of what `dump` would give: the same in each process for the same program.
+
+    Three things differ in `dump` from process to process, and are left out or put in order here: the names that
+    cloudpickle draws for classes that go by value, the order of sets among the constants of a function, and the places
+    of functions in their files. Sets that a function refers to otherwise, as a global or in a closure, still differ.
+    Raises whatever an object's own pickling raises.
+    """
+    with io.BytesIO() as file:
+        _DigestPickler(file, set()).dump(value)
+        return blake2b(file.getvalue(), digest_size=digest_size).hexdigest()
 
 
 def dump_by_value(value: Any, modules: Iterable[ModuleType]) -> bytes:
@@ -105,6 +133,45 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle gives 
         elif isinstance(obj, _lru_cache_wrapper) and not _is_imported(obj):
             return _with_cache, (obj.__wrapped__, dict(obj.cache_parameters()))
         return super().reducer_override(obj)
+
+
+class _DigestPickler(_Pickler):
+    """Writes what nobody loads: classes and code as what they say, without what each process draws or orders anew."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, CodeType):
+            return _Said, ("code",), (_ordered(obj.co_consts), *(getattr(obj, name) for name in _SAID_BY_CODE))
+        if isinstance(obj, type) and not _is_importable(obj):
+            content = {
+                name: value
+                for name, value in vars(obj).items()
+                if name not in _OF_CLASS_OBJECTS and not isinstance(value, MemberDescriptorType | GetSetDescriptorType)
+            }
+            return _Said, (f"class {obj.__qualname__}",), (obj.__bases__, content)
+        return super().reducer_override(obj)
+
+
+class _Said:
+    """Stands in a digest for something with this name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def _ordered(constants: tuple[object, ...]) -> tuple[object, ...]:
+    return tuple(("set", sorted(map(repr, each))) if isinstance(each, frozenset) else each for each in constants)
+
+
+def _is_importable(cls: type) -> bool:
+    """Return whether a process that imports the module of `cls` finds it there; so it is with all that C defines."""
+    if not cls.__flags__ & _MADE_BY_PYTHON:
+        return True
+    if cls.__module__ == "__main__" or _goes_by_value(cls.__module__):
+        return False
+    found: Any = sys.modules.get(cls.__module__)
+    for part in cls.__qualname__.split("."):
+        found = None if found is None else vars(found).get(part)
+    return found is cls
 
 
 def _with_cache(function: Callable[..., Any], parameters: dict[str, Any]) -> Callable[..., Any]:

@@ -8,20 +8,30 @@ once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import partial
 
 from penstock.client.api import Admin
 from penstock.client.confluent.transactions import transactions_refused
 from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig, warn_without_meaning
 from penstock.config_keys import AT_LEAST_ONCE, EXACTLY_ONCE_V2
-from penstock.errors import ConfigError, IncompatibleCheckpointError, StreamsError, TaskMigratedError
+from penstock.errors import (
+    ConfigError,
+    IncompatibleCheckpointError,
+    StreamsError,
+    TaskCorruptedError,
+    TaskMigratedError,
+    TransactionalIdAuthorizationError,
+)
 from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
 from penstock.host.spark.checkpoints import lives
-from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
+from penstock.host.spark.checkpoints.checkpoint import FORMAT, Checkpoint, Manifest, Metadata
+from penstock.host.spark.checkpoints.documents import is_sealed
 from penstock.host.spark.checkpoints.evolution import Evolution, evolve
-from penstock.host.spark.checkpoints.manifests import last_manifest
+from penstock.host.spark.checkpoints.manifests import last_manifest, planned_offset
+from penstock.host.spark.markers import Marker, check_markers, check_new_checkpoint, with_markers
 from penstock.host.spark.offset_resets import offset_resets, reset_offsets, topics_made_anew
 from penstock.host.spark.placement import (
     Placement,
@@ -40,6 +50,10 @@ from penstock.record import TopicPartition
 from penstock.state.open import ROCKSDB, check_installed
 
 _log = logging.getLogger(__name__)
+
+
+_ATTEMPTS = 3
+"""How often a start is prepared: again where another program has committed before this one had its generation."""
 
 
 @dataclass(frozen=True)
@@ -77,18 +91,25 @@ def prepare(
         IncompatibleCheckpointError: the topology cannot go on with the state of the checkpoint, or an epoch is half
             committed and the program that began it is not there any more.
         ConfigError: exactly_once_v2 is asked for, and the brokers do not serve transactions; or a package is missing.
+        TransactionalIdAuthorizationError: the brokers do not allow this user to write transactions.
         StreamsError: a topic that a sink writes to does not exist, or the restore of a savepoint did not end.
+        TaskCorruptedError: files of the checkpoint are damaged or missing.
         TaskMigratedError: other programs with this application.id took the checkpoint over, again and again.
     """
     _warn_of_keys(config)
-    for _ in range(1 + config["penstock.restart.max.attempts"]):
-        prepared = _prepare(built, config, checkpoint, admin, parallelism, control_directory, clock or SystemClock())
+    for _ in range(_ATTEMPTS):
+        try:
+            prepared = _prepare(
+                built, config, checkpoint, admin, parallelism, control_directory, clock or SystemClock()
+            )
+        except TaskCorruptedError:
+            checkpoint.check_not_overtaken()  # a newer driver changes the files while this one reads them
+            raise
         if prepared is not None:
             return prepared
     raise TaskMigratedError(
-        f"Each time that {config['application.id']} was about to start from {checkpoint.uri}, another program had "
-        "committed or begun an epoch there meanwhile: several programs with this application.id run at once. Stop all "
-        "but one."
+        f"While {config['application.id']} was about to start from {checkpoint.uri}, another program committed epochs "
+        "there, again and again: several programs with this application.id run at once. Stop all but one."
     )
 
 
@@ -116,12 +137,19 @@ def _prepare(
     life = _life_that_goes_on(metadata, evolution, placement, config, all(_is_known(tp, known) for tp in inputs))
     if life is not None:
         placement = replace(placement, partitions=life.partitions, sink_partitions=life.sink_partitions)
-    transactional, guarantee = guarantee_of(config, application_id)
+    transactional, guarantee = guarantee_of(config, application_id, metadata is not None and metadata.transactional)
     ends = admin.end_offsets(inputs, read_committed=True)
     begin = _begin(topology, placement, config, admin, ends, clock, known)
-    generation = checkpoint.take_generation()
+    generation = checkpoint.take_generation(0 if metadata is None else last_manifest(checkpoint, metadata).generation)
     if (metadata, known) != _found(checkpoint, same_topics):
         return None
+    if transactional:
+        check = partial(_former_owners, checkpoint, metadata, application_id)
+        former = with_markers(config, admin, topics, check)
+        metadata = None if metadata is None else replace(metadata, former_owners=former)
+    if metadata is not None:
+        metadata = _stored(checkpoint, metadata, generation)
+        life = None if life is None else metadata
     partitions = {**topics, **placement.source_partitions}
     run = checkpoint.uri, "", "", generation, transactional, control_directory, clock
     recipe = Recipe(config, topology, placement, partitions, {}, *run, topic_ids=ids)
@@ -136,15 +164,45 @@ def _prepare(
         metadata = lives.same_life(checkpoint, life, recipe, program)
     else:
         metadata = _new_life(checkpoint, metadata, recipe, evolution, begin, program)
-    _forget_others(checkpoint, metadata, generation)
-    return Prepared(lives.of_life(recipe, metadata), guarantee, last_manifest(checkpoint, metadata), ends)
-
-
-def _forget_others(checkpoint: Checkpoint, metadata: Metadata, generation: int) -> None:
-    """Delete what belongs to no life, or to other lives than that of `metadata`."""
     checkpoint.check_generation(generation)  # before anything is deleted that a newer driver may have made
-    checkpoint.forget_other_lives(metadata)
-    checkpoint.forget_unfinished_start(metadata.query_id)
+    checkpoint.forget_other_programs(metadata.plan)
+    last = last_manifest(checkpoint, metadata)
+    planned = planned_offset(checkpoint, metadata, last)
+    return Prepared(lives.of_life(recipe, metadata, last, planned), guarantee, last, ends)
+
+
+def _former_owners(
+    checkpoint: Checkpoint, metadata: Metadata | None, application_id: str, markers: Sequence[Marker]
+) -> tuple[str, ...]:
+    """Return the former owners of the checkpoint, given what Kafka knows to be committed; raises where it cannot go
+    on."""
+    if metadata is None:
+        check_new_checkpoint(checkpoint, application_id, markers)
+        return ()
+    last = last_manifest(checkpoint, metadata)
+    return check_markers(checkpoint, metadata, last, planned_offset(checkpoint, metadata, last), markers)
+
+
+def _stored(checkpoint: Checkpoint, metadata: Metadata, generation: int) -> Metadata:
+    """Write what has been found out about a checkpoint, in the format of today."""
+    if metadata.format != FORMAT:
+        _bring_to_format(checkpoint, metadata, generation)
+    current = replace(metadata, format=FORMAT)
+    if current != checkpoint.read_metadata():
+        checkpoint.check_generation(generation)
+        checkpoint.write_metadata(current)
+    return current
+
+
+def _bring_to_format(checkpoint: Checkpoint, metadata: Metadata, generation: int) -> None:
+    """Write what a checkpoint of format 2 has without a digest, or in Spark's log alone: the program, and the offset of
+    an epoch that is planned."""
+    planned = planned_offset(checkpoint, metadata, last_manifest(checkpoint, metadata))
+    if planned is not None:
+        checkpoint.write_offset(planned.epoch, generation, planned.to_json())
+    program = checkpoint.read_plan(metadata)
+    if program is not None and not is_sealed(program):
+        checkpoint.write_plan(metadata.plan, program)
 
 
 def _placed(
@@ -185,8 +243,9 @@ def _life_there(checkpoint: Checkpoint) -> Metadata | None:
     metadata = checkpoint.read_metadata()
     if metadata is None and checkpoint.has_remains():
         raise StreamsError(
-            f"The checkpoint {checkpoint.uri} is not whole: it has state and no metadata. Either the restore of a "
-            "savepoint did not end: run it again. Or files were deleted: delete the rest too, to start anew."
+            f"The checkpoint {checkpoint.uri} is not whole: it has state, and the file {checkpoint.uri}/metadata is "
+            "missing. Either the restore of a savepoint did not end: run it again. Or files were deleted: restore the "
+            "whole directory from one copy, or start over without its state (penstock reset)."
         )
     return metadata
 
@@ -199,8 +258,8 @@ def _evolution(metadata: Metadata, topology: BuiltTopology, placement: Placement
         lines = "\n".join(f"  - {line}" for line in evolution.refused)
         raise IncompatibleCheckpointError(
             f"The program cannot go on with the state of the checkpoint {checkpoint.uri}:\n{lines}\n"
-            "Nothing was changed. Or start anew: with another application.id, or after deleting the checkpoint (its "
-            "state is lost, and the input is read from where auto.offset.reset says)."
+            "Nothing was changed. Or start over: with another application.id, or after penstock reset (the state is "
+            "lost, and the input is read from where auto.offset.reset says)."
         )
     return evolution
 
@@ -269,22 +328,33 @@ def _check_sink_topics(topology: BuiltTopology, topics: Mapping[str, int], confi
         )
 
 
-def guarantee_of(config: StreamsConfig, application_id: str) -> tuple[bool, str]:
-    """Return whether topics are written in transactions, and the guarantee in words; raises ConfigError where
-    exactly_once_v2 is asked for and the brokers do not serve it."""
+def guarantee_of(config: StreamsConfig, application_id: str, is_transactional: bool = False) -> tuple[bool, str]:
+    """Return whether topics are written in transactions, and the guarantee in words.
+
+    is_transactional: whether the life that goes on writes transactions: its guarantee is lowered on request only.
+
+    Raises:
+        ConfigError: exactly_once_v2 is asked for, or was kept so far, and the brokers do not serve transactions.
+        TransactionalIdAuthorizationError: they do, and do not allow this user to write them.
+    """
     wanted = config["processing.guarantee"]
     if wanted == AT_LEAST_ONCE:
         return False, AT_LEAST_ONCE
-    refused = transactions_refused(config, f"{application_id}-penstock-probe")
+    way_out = f"or set processing.guarantee={AT_LEAST_ONCE}."
+    try:
+        refused = transactions_refused(config, f"{application_id}-penstock-probe")
+    except TransactionalIdAuthorizationError as error:
+        raise TransactionalIdAuthorizationError(
+            f"{error} {application_id} processes exactly once, by transactions: allow WRITE and DESCRIBE on the "
+            f"transactional ids with the prefix {application_id}-, {way_out}"
+        ) from error
     if refused is None:
         return True, EXACTLY_ONCE_V2
-    if wanted == EXACTLY_ONCE_V2:
+    if wanted == EXACTLY_ONCE_V2 or is_transactional:
+        why = f"processing.guarantee={EXACTLY_ONCE_V2}" if wanted == EXACTLY_ONCE_V2 else "what it has written so far"
         raise ConfigError(
-            f"processing.guarantee={EXACTLY_ONCE_V2} needs transactions, and the brokers at "
-            f"{config['bootstrap.servers']} do not serve them for this "
-            f"application: {refused.rstrip('.')}. Use other brokers, allow the transactional ids that begin with "
-            f"{application_id}-, or set "
-            f"processing.guarantee={AT_LEAST_ONCE}."
+            f"{application_id} is to process exactly once ({why}), which needs transactions, and the brokers at "
+            f"{config['bootstrap.servers']} serve none: {refused.rstrip('.')}. Use other brokers, {way_out}"
         )
     return False, f"{AT_LEAST_ONCE} (the broker serves no transactions)"
 

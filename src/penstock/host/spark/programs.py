@@ -11,9 +11,9 @@ from __future__ import annotations
 import logging
 import pickle
 import sys
+import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 
 import cloudpickle
 
@@ -21,11 +21,14 @@ from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.config_keys import KEYS
 from penstock.errors import StreamsError
-from penstock.host.spark.pickling import ByValueError, dump_by_value
+from penstock.host.spark.pickling import ByValueError, digest_of, dump_by_value
+from penstock.host.spark.placement import shape
 from penstock.host.spark.recipe import Recipe, dump_recipe, extend_module_path, load_recipe, module_path
 from penstock.host.spark.user_modules import changed_modules, loaded_digests
 
 _log = logging.getLogger(__name__)
+
+_DIGEST_BYTES = 16
 
 _MOST_BYTES = 64 * 1024 * 1024
 """Most bytes of a program by value: what is larger has data in its modules, which are not kept with each program."""
@@ -69,11 +72,29 @@ def dump_program(recipe: Recipe) -> StoredProgram:
         clock=SystemClock(),
     )
     by_name, modules = dump_recipe(program), loaded_digests()
-    digest = blake2b(by_name, digest_size=16)
-    digest.update(repr(sorted(modules.items())).encode())
-    # classes by value have names drawn at random, so those bytes are not in the digest
+    digest = _digest(program, modules)
     by_value = _by_value(program, modules)
-    return StoredProgram(digest.hexdigest(), pickle.dumps((module_path(), by_name, modules, by_value)))
+    return StoredProgram(digest, pickle.dumps((module_path(), by_name, modules, by_value)))
+
+
+def _digest(program: Recipe, modules: Mapping[str, str]) -> str:
+    """Return the digest of what a program does with the topics that it reads and writes; others may come and go. Where
+    it cannot be taken, the program is taken for another one at each start, and finishes nothing that it began."""
+    placement, topology = program.placement, program.topology
+    counts = placement.partitions, placement.sink_partitions
+    said = (
+        program.config.given(),
+        topology,
+        shape(topology, placement),
+        counts,
+        program.transactional,
+        sorted(modules.items()),
+    )
+    try:
+        return digest_of(said, _DIGEST_BYTES)
+    except Exception as error:  # whatever an object's own pickling raises
+        _log.info("The program has no digest that another process would give it too: %s", error)
+        return uuid.uuid4().hex
 
 
 def _by_value(program: Recipe, modules: Iterable[str]) -> bytes | None:

@@ -1,62 +1,21 @@
-"""What travels between planner, tasks, sink and driver in one epoch: the offset of the source, control rows and
-reports. Plain values, no behaviour.
+"""What travels between planner, tasks, sink and driver in one epoch: control rows and reports. Plain values, no
+behaviour.
 
-Whatever a task may know of its epoch stands in the offset, which Spark logs before the epoch runs, or in the manifest
-of the epoch before; so a replay of an epoch sees the same.
+Whatever a task may know of its epoch stands in the offset, which the checkpoint logs before the epoch runs, or in the
+manifest of the epoch before; so a replay of an epoch sees the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from penstock.host.spark.checkpoints.carried import CarriedRange
 from penstock.host.spark.checkpoints.checkpoint import TaskEntry
+from penstock.host.spark.epoch_offset import EpochOffset
 from penstock.host.spark.rows import decode_message, encode_message
 from penstock.record import TopicPartition
-
-
-@dataclass(frozen=True)
-class EpochOffset:
-    """The offset of the source: an epoch, and how far it has read.
-
-    planned_ms: the clock of the epoch. positions: of each source topic, the next offset of each partition. partitions,
-    sink_partitions: see Placement; here so that a replay by a driver with another idea of them is noticed.
-    global_positions: of each topic of a global store, the next offset of each partition; what lies before is in the
-    global stores that the tasks of the epoch read.
-    lagging: by topic, the partitions that had more to read; kept where tasks may wait for them. idle_ms: how long tasks
-    wait for partitions that had no more. read_to_ms: the time before which aligned topics are read (see `alignment`).
-    """
-
-    query_id: str
-    epoch: int
-    planned_ms: int
-    positions: Mapping[str, list[int]]
-    partitions: list[int]
-    sink_partitions: int
-    global_positions: Mapping[str, list[int]] = field(default_factory=dict)
-    lagging: Mapping[str, list[int]] = field(default_factory=dict)
-    idle_ms: int = 0
-    read_to_ms: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the offset as Spark logs it."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(fields: Mapping[str, Any]) -> EpochOffset:
-        """Return the offset that Spark gives back."""
-        return EpochOffset(**fields)
-
-    def position(self, partition: TopicPartition) -> int:
-        """Return the offset of the next record of `partition`."""
-        return self.positions[partition.topic][partition.partition]
-
-    def global_control(self) -> GlobalControl:
-        """Return what the global stores know of the epoch that ends here."""
-        return GlobalControl(self.epoch, self.planned_ms, self.global_positions)
 
 
 class GlobalControl(NamedTuple):
@@ -66,6 +25,11 @@ class GlobalControl(NamedTuple):
     epoch: int
     planned_ms: int
     positions: Mapping[str, list[int]]
+
+    @staticmethod
+    def of(offset: EpochOffset) -> GlobalControl:
+        """Return what they know of the epoch that ends at `offset`."""
+        return GlobalControl(offset.epoch, offset.planned_ms, offset.global_positions)
 
 
 class TaskControl(NamedTuple):
@@ -134,22 +98,21 @@ class TaskReport(NamedTuple):
     @staticmethod
     def decode(blob: bytes) -> TaskReport:
         """Return the report of a blob."""
-        task, epoch, generation, parent, entry, *others = decode_message(blob)
-        return TaskReport(task, epoch, generation, parent, TaskEntry.of_fields(entry), *others)
+        task, epoch, generation, parent, entry, taken, *figures, sensors = decode_message(blob)
+        fields = (TaskEntry.of_fields(entry), tuple(map(tuple, taken)), *figures, tuple(sensors))
+        return TaskReport(task, epoch, generation, parent, *fields)
 
 
 class SinkControl(NamedTuple):
-    """What a sink partition knows of its epoch."""
+    """What a sink partition knows of its epoch: the offset at which it ends."""
 
-    epoch: int
-    planned_ms: int
-    positions: Mapping[str, list[int]]
+    offset: EpochOffset
 
     def encode(self) -> bytes:
         """Return the control as a blob."""
-        return encode_message((self.epoch, self.planned_ms, dict(self.positions)))
+        return encode_message(self.offset.to_json())
 
     @staticmethod
     def decode(blob: bytes) -> SinkControl:
         """Return the control of a blob."""
-        return SinkControl(*decode_message(blob))
+        return SinkControl(EpochOffset.from_json(decode_message(blob)))

@@ -19,6 +19,7 @@ import cloudpickle
 from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
+from penstock.host.spark.epoch_offset import EpochOffset
 from penstock.host.spark.offset_resets import offset_resets
 from penstock.host.spark.pickling import dump
 from penstock.host.spark.placement import Placement, pattern_topics
@@ -32,10 +33,12 @@ class Recipe:
 
     topology: patterns resolved. topic_partitions: the partitions of each topic of the brokers at start, and of the
     repartition topics. begin: offset to begin at, for each partition of a source topic. checkpoint: its URI.
-    checkpoint_id, query_id, generation, start_epoch: see `checkpoint`. start_ms: the clock of the epochs before
-    start_epoch. transactional: whether the sink writes transactions.
+    checkpoint_id, query_id, generation, start_epoch: see `checkpoint`. start: the offset from which this run goes on;
+    planned: that of the epoch which it has to run first, since it was planned before and is not committed; both None
+    until a life is chosen. transactional: whether the sink writes transactions.
     control_directory: a local directory that driver and source process share. clock: by which epochs are planned.
     topic_ids: the ids of the source topics and the global topics, where brokers give ids.
+    process_id: of the driver, drawn at random: bases of other drivers are looked at closely (`base_directory`).
     tells_restores: whether workers are to tell the end of each restore, for a listener.
     """
 
@@ -52,7 +55,9 @@ class Recipe:
     control_directory: str
     clock: Clock = field(default_factory=SystemClock)
     start_epoch: int = 0
-    start_ms: int = 0
+    start: EpochOffset | None = None
+    planned: EpochOffset | None = None
+    process_id: str = ""
     tells_restores: bool = False
     topic_ids: Mapping[str, str] = field(default_factory=dict)
 

@@ -9,13 +9,14 @@ promises no order, so (lane, sequence) restores it: lane is the number of the ta
 
 from __future__ import annotations
 
-import marshal
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
+from penstock.errors import IncompatibleCheckpointError
 from penstock.record import DictionaryColumn, Int64Array, RecordBatch, column_of, rows_of
 
 SCHEMA_DDL = "dst int, kind int, level int, task int, lane int, sequence int, batch binary"
@@ -29,7 +30,16 @@ CONTROL, DATA, OUTPUT, HEAD, FAILURE = range(5)
 """Kinds of rows: what a task or a sink partition may know of the epoch; input of a task; output of a task to a topic;
 the report of a task; an error that ends the query."""
 
-_MARSHAL_VERSION = 2  # without references between objects: smaller and three times as fast to write
+BATCH_VERSION = b"\x01"
+"""The first byte of a blob that `encode_batch` makes."""
+
+_Column = tuple[list[bytes | None], str, bytes]
+_Numbers = tuple[int, str, bytes]
+_Headers = list[tuple[tuple[str, bytes | None], ...]]
+
+_ENCODER = msgspec.msgpack.Encoder()
+_BATCH_DECODER = msgspec.msgpack.Decoder(tuple[str, int, _Column, _Column | None, _Numbers, _Numbers, _Headers | None])
+
 _FRAME_BYTES = 8 * 1024 * 1024
 
 
@@ -54,8 +64,11 @@ class Row(NamedTuple):
 
 
 def encode_batch(topic: str, partition: int, batch: RecordBatch, max_bytes: int) -> list[bytes]:
-    """Return `batch` as blobs of at most `max_bytes` each where its records allow it, in order."""
-    blob = marshal.dumps(
+    """Return `batch` as blobs of at most `max_bytes` each where its records allow it, in order.
+
+    A blob is a byte for the version of its form, then MessagePack: checkpoints keep such blobs (see `carried`).
+    """
+    blob = BATCH_VERSION + _ENCODER.encode(
         (
             topic,
             partition,
@@ -64,8 +77,7 @@ def encode_batch(topic: str, partition: int, batch: RecordBatch, max_bytes: int)
             _encoded_numbers(batch.timestamps),
             _encoded_numbers(batch.offsets),
             batch.headers,
-        ),
-        _MARSHAL_VERSION,
+        )
     )
     if len(blob) <= max_bytes or len(batch) == 1:
         return [blob]
@@ -79,36 +91,42 @@ def encode_batch(topic: str, partition: int, batch: RecordBatch, max_bytes: int)
 
 
 def decode_batch(blob: bytes | memoryview) -> tuple[str, int, RecordBatch]:
-    """Return topic, partition and records of a blob made by `encode_batch`."""
-    topic, partition, keys, values, timestamps, offsets, headers = marshal.loads(blob)
-    keys = _decoded_column(keys)
-    values = keys if values is None else _decoded_column(values)
-    rows = len(keys)
-    batch = RecordBatch(keys, values, _decoded_numbers(timestamps, rows), _decoded_numbers(offsets, rows), headers)
-    return topic, partition, batch
+    """Return topic, partition and records of a blob that `encode_batch` made.
+
+    Raises IncompatibleCheckpointError for a blob of another version.
+    """
+    if blob[:1] != BATCH_VERSION:
+        raise IncompatibleCheckpointError(
+            f"Records were written in version {bytes(blob[:1]).hex()} of their form; this version of Penstock reads "
+            f"version {BATCH_VERSION.hex()}. Run the version of Penstock that wrote them."
+        )
+    topic, partition, keys, values, timestamps, offsets, headers = _BATCH_DECODER.decode(memoryview(blob)[1:])
+    decoded_keys = _decoded_column(keys)
+    decoded_values = decoded_keys if values is None else _decoded_column(values)
+    rows = len(decoded_keys)
+    times, positions = decoded_numbers(timestamps, rows), decoded_numbers(offsets, rows)
+    return topic, partition, RecordBatch(decoded_keys, decoded_values, times, positions, headers)
 
 
-def _encoded_column(column: Sequence[bytes | None]) -> Any:
-    """Return a column for marshal: the list itself, or the entries and the places of a dictionary."""
+def _encoded_column(column: Sequence[bytes | None]) -> _Column:
+    """Return a column for MessagePack: entries, and the places of a dictionary, of which a plain column has none."""
     if not isinstance(column, DictionaryColumn):
-        return rows_of(column)
+        return rows_of(column), "", b""
     entries, places = column.compact()
     kind = np.min_scalar_type(len(entries))
     return entries, kind.str, places.astype(kind).tobytes()
 
 
-def _decoded_column(column: Any) -> Sequence[bytes | None]:
-    if isinstance(column, list):
-        return column
+def _decoded_column(column: _Column) -> Sequence[bytes | None]:
     entries, kind, places = column
-    return column_of(entries, np.frombuffer(places, kind).astype(np.int32))
+    return column_of(entries, np.frombuffer(places, kind).astype(np.int32)) if kind else entries
 
 
 _STEPS = "steps"  # numbers that go up by one
 
 
-def _encoded_numbers(numbers: Int64Array) -> tuple[int, str, bytes]:
-    """Return numbers for marshal: the least, and by how much each is larger, in as few bytes as that needs."""
+def _encoded_numbers(numbers: Int64Array) -> _Numbers:
+    """Return numbers for MessagePack: the least, and by how much each is larger, in as few bytes as that needs."""
     if not len(numbers):
         return 0, _STEPS, b""
     least = int(numbers.min())
@@ -119,7 +137,8 @@ def _encoded_numbers(numbers: Int64Array) -> tuple[int, str, bytes]:
     return least, kind.str, over.astype(kind).tobytes()
 
 
-def _decoded_numbers(encoded: tuple[int, str, bytes], count: int) -> Int64Array:
+def decoded_numbers(encoded: _Numbers, count: int) -> Int64Array:
+    """Return the `count` numbers of a column of a batch."""
     least, kind, over = encoded
     if kind == _STEPS:
         return np.arange(least, least + count, dtype=np.int64)
@@ -144,12 +163,12 @@ def _bytes_of(column: Sequence[bytes | None]) -> int:
 
 def encode_message(value: Any) -> bytes:
     """Return a message of the protocol (tuples of numbers, texts and bytes) as a blob."""
-    return marshal.dumps(value, _MARSHAL_VERSION)
+    return _ENCODER.encode(value)
 
 
 def decode_message(blob: bytes) -> Any:
-    """Return the message that `encode_message` wrote."""
-    return marshal.loads(blob)
+    """Return the message that `encode_message` wrote; tuples come back as lists."""
+    return msgspec.msgpack.decode(blob)
 
 
 def read_rows(frames: Iterable[pa.RecordBatch]) -> Iterator[Row]:

@@ -9,6 +9,7 @@ from penstock.client.api import Admin, NewTopic
 from penstock.client.confluent.transactions import TransactionalWriter
 from penstock.config import StreamsConfig
 from penstock.host.spark.crashpoints import crash_point
+from penstock.host.spark.epoch_offset import EpochOffset
 from penstock.record import TopicPartition
 
 
@@ -28,6 +29,11 @@ def make_commits_topic(
         admin.create_topics([NewTopic(name, partitions, replication, {"cleanup.policy": "compact"})])
     elif topics[name] < partitions:
         admin.create_partitions(name, partitions)
+
+
+def marker_note(checkpoint_id: str, offset: EpochOffset) -> str:
+    """Return what stands beside the life in the marker of the epoch that ends at `offset`."""
+    return f"{checkpoint_id} {offset.digest()}"
 
 
 def transactional_writer(

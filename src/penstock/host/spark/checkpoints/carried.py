@@ -9,20 +9,26 @@ A file serves one epoch: what is still to be carried then is written again.
 
 from __future__ import annotations
 
+import marshal
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from penstock.errors import TaskCorruptedError
+import numpy as np
+
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
+from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.placement import Placement
-from penstock.host.spark.rows import TaskInput, decode_batch, encode_batch
+from penstock.host.spark.rows import TaskInput, decode_batch, decoded_numbers, encode_batch
 from penstock.plan.subtopology import TaskId
+from penstock.record import RecordBatch, column_of
 
 _FRAME = struct.Struct("<iI")
 _ID_BYTES = 16
+_MARSHAL_TUPLE = b"("
+"""The first byte of a batch in a file that Penstock wrote before batches had a version."""
 
 
 class CarriedRange(NamedTuple):
@@ -108,16 +114,36 @@ def read_carried(checkpoint: Checkpoint, ranges: Iterable[CarriedRange]) -> Iter
     """Yield the rows of `ranges`, in order; raises TaskCorruptedError where a file is missing or damaged."""
     for each in ranges:
         data = checkpoint.read_segment_range(each.task, each.file, each.offset, each.length)
-        if data is None or crc32(data) != each.checksum:
-            state = "is not there" if data is None else "is damaged"
-            raise TaskCorruptedError(
-                f"The carried rows {each.file} of task {each.task} in {checkpoint.uri}: the file {state}, though the "
-                "last manifest names it. Restore the checkpoint from a copy, or delete it to start anew."
-            )
+        name = checkpoint.segment_name(each.task, each.file)
+        if data is None:
+            raise damaged(name, "it is missing, and the last manifest names it")
+        if crc32(data) != each.checksum:
+            raise damaged(name, f"it is torn or was changed: bytes {each.offset} to {each.offset + each.length}")
         view = memoryview(data)
         at = 0
         while at < len(view):
             lane, length = _FRAME.unpack_from(view, at)
             at += _FRAME.size
-            yield TaskInput(lane, *decode_batch(view[at : at + length]))
+            yield TaskInput(lane, *_decoded(view[at : at + length]))
             at += length
+
+
+def _decoded(blob: memoryview) -> tuple[str, int, RecordBatch]:
+    """Return topic, partition and records of a blob."""
+    return _decoded_marshal(blob) if blob[:1] == _MARSHAL_TUPLE else decode_batch(blob)
+
+
+def _decoded_marshal(blob: memoryview) -> tuple[str, int, RecordBatch]:
+    """Return the same of a blob as checkpoints have it that were written before batches had a version."""
+    topic, partition, keys, values, timestamps, offsets, headers = marshal.loads(blob)
+
+    def column(encoded: Any) -> Sequence[bytes | None]:
+        if isinstance(encoded, list):
+            return encoded
+        entries, kind, places = encoded
+        return column_of(entries, np.frombuffer(places, kind).astype(np.int32))
+
+    decoded = column(keys)
+    rows = len(decoded)
+    numbers = decoded_numbers(timestamps, rows), decoded_numbers(offsets, rows)
+    return topic, partition, RecordBatch(decoded, decoded if values is None else column(values), *numbers, headers)

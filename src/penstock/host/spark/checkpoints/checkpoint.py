@@ -1,43 +1,54 @@
 """The checkpoint of an application: Penstock's own files beside Spark's, on any file system that pyarrow knows.
 
     <penstock.checkpoint.dir>/
-      spark/<query id>/     Spark's checkpoint of one query, a *life* of this checkpoint
-      metadata              the life that runs, and what was fixed when it began (`Metadata`)
+      metadata              the current *life* of the checkpoint, and what was fixed when it began (`Metadata`)
       plans/<digest>        the programs of that life, as `programs` makes them
-      generations/<number>  one a driver that has started, older ones are deleted; who has not the largest is a zombie
+      generations/<number>  one for each driver that has started, older ones are deleted; a driver without the largest
+                            number is a zombie
       lock                  held by the running driver (local file systems only)
-      manifests/<epoch>     one an epoch: the head and the live segments of each task (`Manifest`); epoch 0 is empty and
-                            has none
+      offsets/<epoch>.<g>   the offset log: how far an epoch reads, as the driver of generation <g> planned it; written
+                            before anything of the epoch can reach a topic
+      manifests/<epoch>     one for each epoch: the head and the live segments of each task (`Manifest`); epoch 0 is
+                            empty and has none
       state/<task>/<id>     segments, and files of rows carried to the next epoch: immutable, named by a digest
       restoring/<task>.<id> how far a worker is in restoring stores of a task, while that takes long; news, not state
 
-A new life begins where the topology or the placement of its tasks changes: Spark's checkpoint starts anew, epochs are
-numbered on, and the first manifest of a life has what it took over from the life before. The moment of the change is
-that at which `metadata` is replaced.
+A new life begins where the topology or the placement of its tasks changes: epochs are numbered on, and the first
+manifest of a life has what it took over from the life before. The change takes effect when `metadata` is replaced.
 
-Every file appears whole or not at all, on every file system (`files`). A segment in no retained manifest is garbage.
-Nothing here knows what is in a segment, or of Spark, which may keep its checkpoint elsewhere
-(`penstock.spark.checkpoint.dir`).
+Every file appears whole or not at all, and is durable before anything that rests on it is written (`files`): segments
+and carried rows before the manifest that names them, the offset of an epoch before its transactions, its manifest
+before the offset of the next. The small files carry a digest of their content (`documents`). A segment in no retained
+manifest is garbage. Nothing here knows what is in a segment, or of Spark: each query of Spark has a checkpoint of its
+own in a temporary directory, which nothing rests on.
+
+Checkpoints of format 2 are read too. They have no digests, and Spark's log stands in for the offsets: below
+`spark/<query id>` or `penstock.spark.checkpoint.dir` (`Checkpoint.offset_of_format_2`).
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import orjson
 
 from penstock.config import StreamsConfig
-from penstock.errors import IncompatibleCheckpointError, StreamsError, TaskMigratedError
+from penstock.errors import IncompatibleCheckpointError, TaskMigratedError
+from penstock.host.spark.checkpoints.documents import damaged, is_sealed, parsed, sealed, unsealed
 from penstock.host.spark.checkpoints.files import Files
 from penstock.record import TopicPartition
 
-FORMAT = 2
+FORMAT = 3
+
+_FORMAT_2 = 2
 
 _TOKEN_BITS = 32
 """Bits of the number of a driver that are drawn at random; those above count the drivers."""
+
+_DATA_FRAMES = "dataframes"
 
 _NEVER = 1 << 62
 """A time in ms that is never reached."""
@@ -92,7 +103,8 @@ class Manifest:
     reached in each topic. input, output: by topic. records_out: records written to topics. printed: what user functions
     printed. removed: the state of stores that the program has no longer, by `removed_holder`. processed, dropped:
     records by task. bytes_sent: what tasks sent to topics and to one another. commit_ms: how long the commit took.
-    measured: by task and operation. sensors: what those of users recorded, of all tasks together.
+    measured: by task and operation. sensors: what those of users recorded, of all tasks together. global_offsets: how
+    far the topics of global stores were read. read_to_ms: the time before which aligned topics were (`EpochOffset`).
     """
 
     query_id: str
@@ -113,6 +125,8 @@ class Manifest:
     commit_ms: float = 0.0
     measured: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
     sensors: Sequence[Any] = field(default_factory=list)
+    global_offsets: Mapping[str, list[int]] = field(default_factory=dict)
+    read_to_ms: int = 0
 
     def entry(self, task: str) -> TaskEntry:
         """Return what is known of `task`, or of a holder of removed state; before its first commit that is an empty
@@ -156,7 +170,9 @@ class Metadata:
     `placement.shape` describes them. plan: the digest of the program that planned the last epochs. transactional:
     whether it writes transactions. start_epoch: the epoch of the first manifest of this life, which it took over; 0 for
     none. start_ms: the clock of its epoch. removed: stores that are kept without being in the program. topic_ids: the
-    ids of the topics that positions belong to, and of the global ones, where brokers give ids.
+    ids of the topics that positions belong to, and of the global ones, where brokers give ids. former_owners: query ids
+    of other checkpoints whose committed epochs may stand in the commits topic, since this one replaces them; None where
+    the next start is to accept all that stand there.
     """
 
     checkpoint_id: str
@@ -172,6 +188,7 @@ class Metadata:
     start_ms: int = 0
     removed: Mapping[str, RemovedStore] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    former_owners: tuple[str, ...] | None = ()
     format: int = FORMAT
 
 
@@ -185,9 +202,12 @@ class Checkpoint:
 
     def __init__(self, uri: str, spark: Files | None = None) -> None:
         """Open the checkpoint at `uri`: a path, or a URI of a file system that pyarrow knows (file, hdfs, s3, gs
-        ...). spark: where Spark keeps its own, below `uri` if not given."""
+        ...). spark: where Spark keeps what it needs itself, below `uri` if not given: the checkpoints of queries
+        between topics and DataFrames, and its log in a checkpoint of format 2."""
         self._files = Files(uri)
         self._spark = spark or self._files.below("spark")
+        self._spark_is_apart = spark is not None
+        self._taken = 0
         self.uri = uri
 
     @property
@@ -197,94 +217,132 @@ class Checkpoint:
 
     @property
     def local_paths(self) -> tuple[str, ...]:
-        """The directories of it, and of Spark's own, that are on a local file system."""
+        """The directories of it, and of Spark's, that are on a local file system."""
         return tuple(path for path in (self._files.local_path, self._spark.local_path) if path is not None)
 
-    def spark_location(self, query_id: str) -> str:
-        """Return where Spark keeps its own checkpoint of the life `query_id`, as Hadoop names it; raises ConfigError
-        where that cannot."""
-        return self._spark.below(query_id).hadoop_uri()
+    def data_frames(self) -> Files:
+        """Return the directory below which Spark keeps the checkpoints of the queries between topics and DataFrames."""
+        return (self._spark if self._spark_is_apart else self._files).below(_DATA_FRAMES)
 
-    def planned_offset(self, query_id: str) -> bytes | None:
-        """Return the newest offset in Spark's log of the life `query_id` as it stands there, None if Spark has planned
-        no epoch."""
-        offsets = f"{query_id}/offsets"
-        planned = [int(each.name) for each in self._spark.find(offsets) if each.name.isdigit()]
-        return self._spark.read(f"{offsets}/{max(planned)}") if planned else None
+    def exists(self) -> bool:
+        """Return whether there is anything at the place of the checkpoint, whole or not."""
+        return any(each.is_directory or each.name != "lock" for each in self._files.find(""))
 
     def delete(self) -> None:
-        """Delete everything in it, Spark's checkpoint too."""
+        """Delete everything in it, and Spark's checkpoints beside it."""
         self._files.clear()
         self._spark.clear()
 
-    def forget_unfinished_start(self, query_id: str) -> None:
-        """Delete Spark's checkpoint of the life `query_id` if it planned no epoch: what a kill leaves of the first
-        offset's file, Spark takes for a foreign checkpoint and refuses."""
-        found = self._spark.find(f"{query_id}/offsets")
-        if found and not any(each.name.isdigit() for each in found):
-            self._spark.delete_directory(query_id)
-
-    def forget_other_lives(self, metadata: Metadata) -> None:
-        """Delete what only lives before `metadata` needed: their Spark checkpoints and the programs."""
+    def forget_other_programs(self, plan: str) -> None:
+        """Delete the programs that only earlier lives needed, and Spark's log of a checkpoint of format 2. plan: the
+        digest of the program that is kept."""
         for each in self._spark.find(""):
-            if each.is_directory and each.name != metadata.query_id:
+            if each.name != _DATA_FRAMES:
                 self._spark.delete_directory(each.name)
         for each in self._files.find("plans"):
-            if each.name != metadata.plan:
+            if each.name != plan:
                 self._files.delete(f"plans/{each.name}")
 
     # ---------------------------------------- metadata and generation
 
     def read_metadata(self) -> Metadata | None:
-        """Return the metadata, None where there is no checkpoint yet; raises IncompatibleCheckpointError for another
-        format."""
-        data = self._files.read("metadata")
-        if data is None:
+        """Return the metadata, None where there is no checkpoint yet.
+
+        Raises IncompatibleCheckpointError for another format, TaskCorruptedError where the file is damaged.
+        """
+        found = self._document("metadata")
+        if found is None:
             return None
-        fields = orjson.loads(data)
-        if fields.get("format") != FORMAT:
-            raise IncompatibleCheckpointError(
-                f"The checkpoint {self.uri} has format {fields.get('format')}, this version of Penstock reads format "
-                f"{FORMAT}: run the version "
-                "that made it, or start anew with another penstock.checkpoint.dir."
+        content, is_format_2 = found
+        name = self._name("metadata")
+        fields = parsed(content, name)
+        self._check_format(fields, is_format_2, name)
+        try:
+            former = fields.get("former_owners")
+            return Metadata(
+                **{
+                    **fields,
+                    "partitions": tuple(fields["partitions"]),
+                    "removed": {store: RemovedStore(**kept) for store, kept in fields["removed"].items()},
+                    "former_owners": None if former is None else tuple(former),
+                }
             )
-        removed = {name: RemovedStore(**store) for name, store in fields["removed"].items()}
-        return Metadata(**{**fields, "partitions": tuple(fields["partitions"]), "removed": removed})
+        except (KeyError, TypeError, AttributeError) as error:
+            raise damaged(name, f"a field is missing or is not what it must be ({error!r})") from error
 
     def write_metadata(self, metadata: Metadata) -> None:
         """Make the checkpoint, or go over to another life of it."""
-        self._files.write("metadata", orjson.dumps(asdict(metadata), option=orjson.OPT_INDENT_2))
+        fields = asdict(replace(metadata, format=FORMAT))
+        self._files.write("metadata", sealed(orjson.dumps(fields, option=orjson.OPT_INDENT_2)))
 
-    def read_plan(self, digest: str) -> bytes | None:
-        """Return the program that was written under `digest`, None if it is not there."""
-        return self._files.read(f"plans/{digest}")
+    def read_plan(self, metadata: Metadata) -> bytes | None:
+        """Return the program of the life of `metadata`, None if it is not there; raises TaskCorruptedError where it is
+        damaged."""
+        path = f"plans/{metadata.plan}"
+        data = self._files.read(path)
+        return data if data is None or metadata.format == _FORMAT_2 else unsealed(data, self._name(path))
 
     def write_plan(self, digest: str, data: bytes) -> None:
         """Write the program that has `digest`."""
-        self._files.write(f"plans/{digest}", data)
+        self._files.write(f"plans/{digest}", sealed(data))
+
+    def _document(self, path: str) -> tuple[bytes, bool] | None:
+        """Return the content of a small file and whether it is of format 2, which has no digests; None if it is not
+        there; raises TaskCorruptedError where it is damaged."""
+        data = self._files.read(path)
+        if data is None or not is_sealed(data):
+            return None if data is None else (data, True)
+        return unsealed(data, self._name(path)), False
+
+    def _check_format(self, fields: Mapping[str, Any], is_format_2: bool, name: str) -> None:
+        """Raise IncompatibleCheckpointError for a file of another format, TaskCorruptedError for one that lacks the
+        digest which its format has."""
+        found = fields.get("format")
+        if found not in (FORMAT, _FORMAT_2):
+            raise IncompatibleCheckpointError(
+                f"The file {name} has format {found}; this version of Penstock reads the formats {_FORMAT_2} and "
+                f"{FORMAT}. Run the version that wrote it, or begin with another penstock.checkpoint.dir."
+            )
+        if is_format_2 != (found == _FORMAT_2):
+            raise damaged(name, "its last line, with the digest of its content, is missing")
+
+    def _name(self, path: str) -> str:
+        return f"{self.uri.rstrip('/')}/{path}"
 
     def read_generation(self) -> int:
         """Return the number of the newest driver, 0 before the first; lists a directory."""
         return max(self._generations(), default=0)
 
-    def take_generation(self, before_write: Callable[[], None] = lambda: None) -> int:
-        """Become the newest driver: return a number larger than every one before, and that nobody else has.
+    def take_generation(self, at_least: int = 0, before_write: Callable[[], None] = lambda: None) -> int:
+        """Become the newest driver: return a number larger than every one before, which no other driver has.
 
         Of drivers that begin at one moment, on whatever machines, the one with the larger number stays; the others find
         its file here or with their next check. No file is ever replaced, so a late one changes nothing for a newer one.
+        A driver that was overtaken stays overtaken: it takes no second number here, whatever made it start again.
 
-        before_write: called when the number is chosen and nobody can see it. Raises TaskMigratedError where another
-        driver is newer.
+        Args:
+            at_least: the generation of the last manifest: a copy of a checkpoint may lack the files of generations.
+            before_write: called when the number is chosen and is not visible yet.
+
+        Raises:
+            TaskMigratedError: another driver is newer.
         """
-        turn = (self.read_generation() >> _TOKEN_BITS) + 1
+        self.check_not_overtaken()
+        turn = (max(self.read_generation(), at_least) >> _TOKEN_BITS) + 1
         generation = turn << _TOKEN_BITS | secrets.randbits(_TOKEN_BITS)
         before_write()
         self._files.write(_generation_path(generation), b"")
+        self._taken = generation
         self.check_generation(generation)
         for older in self._generations():
             if older < generation:
                 self._files.delete(_generation_path(older))
         return generation
+
+    def check_not_overtaken(self) -> None:
+        """Raise TaskMigratedError if a newer driver has come since this one took its number here."""
+        if self._taken:
+            self.check_generation(self._taken)
 
     def check_generation(self, generation: int) -> None:
         """Raise TaskMigratedError if a newer driver than `generation` has taken over."""
@@ -297,13 +355,15 @@ class Checkpoint:
     def _generations(self) -> list[int]:
         return [int(each.name) for each in self._files.find("generations") if each.name.isdigit()]
 
-    def read_savepoint(self) -> bytes | None:
-        """Return the description of the savepoint that this is, None if it is none or not whole."""
-        return self._files.read("savepoint")
+    def read_savepoint(self) -> dict[str, Any] | None:
+        """Return the description of the savepoint that this is, None if it is none or not whole; raises
+        TaskCorruptedError where the file is damaged."""
+        found = self._document("savepoint")
+        return None if found is None else parsed(found[0], self._name("savepoint"))
 
-    def write_savepoint(self, description: bytes) -> None:
+    def write_savepoint(self, description: Mapping[str, Any]) -> None:
         """Make this a savepoint: everything else is there."""
-        self._files.write("savepoint", description)
+        self._files.write("savepoint", sealed(orjson.dumps(description)))
 
     def directories(self) -> list[str]:
         """Return the directories below, as one opens them, by name."""
@@ -313,15 +373,27 @@ class Checkpoint:
     # ------------------------------------------------------------------------------------------------ manifests
 
     def read_manifest(self, epoch: int, query_id: str) -> Manifest | None:
-        """Return the manifest of `epoch`, None if it is not there; that of epoch 0 is empty and always there."""
+        """Return the manifest of `epoch`, None if it is not there; that of epoch 0 is empty and always there.
+
+        Raises IncompatibleCheckpointError for another format, TaskCorruptedError where the file is damaged.
+        """
         if epoch == 0:
             return Manifest(query_id, 0, 0, 0, 0, {})
-        data = self._files.read(_manifest_path(epoch))
-        return None if data is None else decode_manifest(data)
+        path = _manifest_path(epoch)
+        found = self._document(path)
+        if found is None:
+            return None
+        content, is_format_2 = found
+        fields = parsed(content, self._name(path))
+        self._check_format(fields, is_format_2, self._name(path))
+        try:
+            return _manifest_of(fields)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise damaged(self._name(path), f"a field is missing or is not what it must be ({error!r})") from error
 
     def write_manifest(self, manifest: Manifest, before_rename: Callable[[], None]) -> None:
         """Commit an epoch; `before_rename` is called when the temporary file is written."""
-        self._files.write(_manifest_path(manifest.epoch), encode_manifest(manifest), before_rename)
+        self._files.write(_manifest_path(manifest.epoch), sealed(_encoded(manifest)), before_rename)
 
     def delete_manifest(self, epoch: int) -> None:
         """Delete the manifest of `epoch` if it is there."""
@@ -347,6 +419,65 @@ class Checkpoint:
     def _epochs(self) -> list[int]:
         return [int(each.name) for each in self._files.find("manifests") if each.name.isdigit()]
 
+    # ------------------------------------------------------------------------------------------------ offsets
+
+    def write_offset(self, epoch: int, generation: int, fields: Mapping[str, Any]) -> None:
+        """Log how far `epoch` reads, as the driver of `generation` planned it; the file is durable on return."""
+        self._files.write(_offset_path(epoch, generation), sealed(orjson.dumps(fields)))
+
+    def read_offset(self, epoch: int) -> dict[str, Any] | None:
+        """Return what the newest driver that planned `epoch` logged, None if no driver did; lists a directory.
+
+        Raises TaskCorruptedError where the file is damaged.
+        """
+        generations = [generation for planned, generation in self._offsets() if planned == epoch]
+        if not generations:
+            return None
+        path = _offset_path(epoch, max(generations))
+        found = self._document(path)
+        if found is None:
+            raise damaged(self._name(path), "it was deleted while it was read")
+        if found[1]:
+            raise damaged(self._name(path), "its last line, with the digest of its content, is missing")
+        return parsed(found[0], self._name(path))
+
+    def last_planned_epoch(self) -> int:
+        """Return the newest epoch that was planned and is still logged, 0 if there is none; lists a directory."""
+        return max((epoch for epoch, _ in self._offsets()), default=0)
+
+    def offset_name(self, epoch: int) -> str:
+        """Return the name of the files in which `epoch` is logged, for messages."""
+        return self._name(f"offsets/{epoch:012d}.*")
+
+    def manifest_name(self, epoch: int) -> str:
+        """Return the name of the manifest of `epoch`, for messages."""
+        return self._name(_manifest_path(epoch))
+
+    def delete_offset(self, epoch: int, generation: int) -> None:
+        """Delete what the driver of `generation` logged for `epoch`, if it is there."""
+        self._files.delete(_offset_path(epoch, generation))
+
+    def delete_offsets_before(self, epoch: int) -> None:
+        """Delete what is logged for epochs before `epoch`; lists a directory."""
+        for planned, generation in self._offsets():
+            if planned < epoch:
+                self.delete_offset(planned, generation)
+
+    def _offsets(self) -> list[tuple[int, int]]:
+        names = [each.name.partition(".") for each in self._files.find("offsets")]
+        return [(int(epoch), int(number)) for epoch, _, number in names if epoch.isdigit() and number.isdigit()]
+
+    def offset_of_format_2(self, query_id: str) -> dict[str, Any] | None:
+        """Return the newest offset in Spark's log of the life `query_id` of a checkpoint of format 2, None if there is
+        none; raises TaskCorruptedError where it is damaged."""
+        offsets = f"{query_id}/offsets"
+        planned = [int(each.name) for each in self._spark.find(offsets) if each.name.isdigit()]
+        logged = self._spark.read(f"{offsets}/{max(planned)}") if planned else None
+        if logged is None:
+            return None
+        lines = logged.splitlines()
+        return parsed(lines[-1] if lines else b"", f"{self._spark.uri}/{offsets}/{max(planned)}")
+
     # ------------------------------------------------------------------------------------------------ segments
 
     def read_segment(self, task: str, segment: str) -> bytes | None:
@@ -368,6 +499,10 @@ class Checkpoint:
         if data is None:
             raise FileNotFoundError(f"Segment {segment} of task {task} is not in {self.uri}.")
         return data
+
+    def segment_name(self, task: str, segment: str) -> str:
+        """Return the name of a segment, or of a file of carried rows, for messages."""
+        return self._name(_segment_path(task, segment))
 
     def delete_segment(self, task: str, segment: str) -> None:
         """Delete a segment if it is there."""
@@ -407,8 +542,8 @@ def checkpoint_of(config: StreamsConfig) -> Checkpoint:
     return Checkpoint(config.checkpoint_directory(), spark)
 
 
-def encode_manifest(manifest: Manifest) -> bytes:
-    """Return a manifest as bytes."""
+def _encoded(manifest: Manifest) -> bytes:
+    """Return a manifest as JSON."""
     fields = {
         "format": FORMAT,
         "query_id": manifest.query_id,
@@ -429,26 +564,28 @@ def encode_manifest(manifest: Manifest) -> bytes:
         "sensors": manifest.sensors,
         "printed": manifest.printed,
         "removed": {name: entry.fields() for name, entry in manifest.removed.items()},
+        "global_offsets": manifest.global_offsets,
+        "read_to_ms": manifest.read_to_ms,
     }
     return orjson.dumps(fields)
 
 
-def decode_manifest(data: bytes) -> Manifest:
-    """Return the manifest that `data` was made from; raises StreamsError for another format."""
-    fields = orjson.loads(data)
-    if fields.pop("format", None) != FORMAT:
-        raise StreamsError(
-            "A manifest has a format that this version of Penstock does not read; run the version that wrote it."
-        )
+def _manifest_of(fields: dict[str, Any]) -> Manifest:
+    """Return the manifest that `_encoded` made `fields` from."""
+    values = {name: value for name, value in fields.items() if name != "format"}
     for kind in ("tasks", "removed"):
-        fields[kind] = {name: TaskEntry.of_fields(entry) for name, entry in fields[kind].items()}
+        values[kind] = {name: TaskEntry.of_fields(entry) for name, entry in values[kind].items()}
     for kind in ("input", "output"):
-        fields[kind] = {topic: TopicFigures(*figures) for topic, figures in fields.get(kind, {}).items()}
-    return Manifest(**fields)
+        values[kind] = {topic: TopicFigures(*figures) for topic, figures in values.get(kind, {}).items()}
+    return Manifest(**values)
 
 
 def _generation_path(generation: int) -> str:
     return f"generations/{generation:019d}"
+
+
+def _offset_path(epoch: int, generation: int) -> str:
+    return f"offsets/{epoch:012d}.{generation:019d}"
 
 
 def _manifest_path(epoch: int) -> str:

@@ -43,6 +43,7 @@ class Cleaner:
         self._start_epoch = recipe.start_epoch
         self._tasks: list[str] | None = None
         self._oldest: int | None = None
+        self._offsets_from: int | None = None
         self._named: set[tuple[str, str]] = set()
         self._named_to = 0
 
@@ -50,6 +51,7 @@ class Cleaner:
         """Clear what the commit of `epoch` made superfluous; return the number of files deleted."""
         if self._checkpoint.read_generation() > self._generation:
             return 0
+        self._drop_offsets(epoch)
         deleted = self._drop_carried(epoch - _CARRIED_RETAINED)
         keep_from = epoch - self._retained + 1
         if keep_from <= 1:
@@ -65,6 +67,16 @@ class Cleaner:
             task = self._tasks[epoch % len(self._tasks)]
             deleted += self._sweep(task, self._read(self._oldest), self._read(epoch), _DELETIONS - deleted)
         return deleted
+
+    def _drop_offsets(self, epoch: int) -> None:
+        """Delete what is logged for epochs before `epoch`, the last that is committed: its own offset stays, so that a
+        driver that does not find its manifest any more runs the same epoch again."""
+        if self._offsets_from is None:
+            self._checkpoint.delete_offsets_before(epoch)
+        else:
+            for each in range(self._offsets_from, epoch):
+                self._checkpoint.delete_offset(each, self._generation)
+        self._offsets_from = epoch
 
     def _drop_carried(self, epoch: int) -> int:
         """Delete the large files of rows that `epoch` carried to the next."""

@@ -8,13 +8,22 @@ How a file is written depends on what the file system can do:
 
 A file whose name tells its content may be written by several processes at one moment (`write_once`): attempts of one
 task, of which one is late. One that is replaced has one writer at a time.
+
+A file is durable when `write` or `write_once` returns, as far as its file system promises that:
+- on a local disk it survives a loss of power: content, name and the directories above it are synced to the disk;
+- object stores acknowledge a request when the object is stored durably;
+- HDFS has the content in the memory of each of its data nodes when the file is closed, and writes it to their disks
+  later: a loss of power of all of them at once may lose the last seconds;
+- anything else (fsspec, NFS and other mounted file systems) keeps the promise that it makes itself.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from copy import copy
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -149,7 +158,10 @@ class Files:
             self._write_whole(target, data)
             return
         temporary = self._write_beside(target, data, before_rename)
-        if self._is_local or self._files.get_file_info(target).type == fs.FileType.NotFound:
+        if self._is_local:
+            os.replace(temporary, target)
+            sync_path(os.path.dirname(target))
+        elif self._files.get_file_info(target).type == fs.FileType.NotFound:
             self._files.move(temporary, target)
         else:
             self._replace(temporary, target)
@@ -173,6 +185,23 @@ class Files:
                 if attempt == _MOVES:
                     raise
 
+    def sync_since(self, modified_ns: int) -> int:
+        """Bring to the disk what other programs wrote here without doing so: all files and directories that were
+        modified since `modified_ns` (ns); return the time of the newest, for the next call. On file systems that are
+        not local there is nothing to do."""
+        newest = modified_ns
+        if self._is_local and not modified_ns:
+            make_directory(self._root)
+            sync_path(os.path.dirname(self._root))
+        for directory, _, names in os.walk(self._root) if self._is_local else ():
+            for path in (*(f"{directory}/{name}" for name in names), directory):
+                with suppress(FileNotFoundError):
+                    found = os.stat(path).st_mtime_ns
+                    if found >= modified_ns:
+                        sync_path(path)
+                        newest = max(newest, found)
+        return newest
+
     def _write_beside(self, target: str, data: bytes, before_rename: Callable[[], None] | None) -> str:
         """Write a temporary file in the directory of `target`; return its path."""
         directory, _, _ = target.rpartition("/")
@@ -180,10 +209,15 @@ class Files:
             self._make(directory)
         temporary = f"{directory}/.{uuid.uuid4().hex}.tmp"
         try:
-            self._write_whole(temporary, data)
-        except FileNotFoundError:  # another process has deleted the directory since it was made
-            self._make(directory)
-            self._write_whole(temporary, data)
+            try:
+                self._write_whole(temporary, data)
+            except FileNotFoundError:  # another process has deleted the directory since it was made
+                self._make(directory)
+                self._write_whole(temporary, data)
+        except OSError:  # a full disk, for one: what there is of the file takes room that others need
+            with suppress(OSError):
+                self._delete(temporary)
+            raise
         if before_rename is not None:
             before_rename()
         return temporary
@@ -206,7 +240,10 @@ class Files:
         self._files.delete_dir_contents(self._root, missing_dir_ok=True)
 
     def _make(self, directory: str) -> None:
-        self._files.create_dir(directory, recursive=True)
+        if self._is_local:
+            make_directory(directory)
+        else:
+            self._files.create_dir(directory, recursive=True)
         self._made.add(directory)
 
     def _replace(self, temporary: str, target: str) -> None:
@@ -217,8 +254,13 @@ class Files:
         self._files.move(beside, target)
 
     def _write_whole(self, target: str, data: bytes) -> None:
-        with self._files.open_output_stream(target) as stream:
-            stream.write(data)
+        if self._is_local:
+            with open(target, "xb", buffering=0) as file:
+                _write_all(file.fileno(), data)
+                sync(file.fileno())
+        else:
+            with self._files.open_output_stream(target) as stream:
+                stream.write(data)
 
     def _delete(self, target: str) -> None:
         try:
@@ -233,3 +275,43 @@ class Files:
 def _beside(target: str) -> str:
     directory, _, name = target.rpartition("/")
     return f"{directory}/.{name}.new"
+
+
+# ---------- local disks
+
+
+def sync(descriptor: int) -> None:
+    """Bring what was written to an open file, or the entries of an open directory, to the disk."""
+    full_sync: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync leaves the data in the cache of the disk
+    if full_sync is None:
+        os.fsync(descriptor)
+    else:
+        fcntl.fcntl(descriptor, full_sync)
+
+
+def sync_path(path: str) -> None:
+    """Bring the content of a file to the disk, or the entries of a directory: names made, replaced or deleted in it."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        sync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_directory(path: str) -> None:
+    """Make a directory and those above it, durably; harmless where they are there."""
+    missing: list[str] = []
+    above = path
+    while not os.path.isdir(above):
+        missing.append(above)
+        above = os.path.dirname(above)
+    for each in reversed(missing):
+        with suppress(FileExistsError):
+            os.mkdir(each)
+        sync_path(os.path.dirname(each))
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]

@@ -1,6 +1,6 @@
 """The lives of a checkpoint: how one begins, goes on, or gives way to the next, and what it left unfinished.
 
-A life is one Spark query with one shape of topology and one placement. Where a program with another shape comes, the
+A life is a time in which the topology has one shape and one placement. Where a program with another shape comes, the
 next life takes over what the last manifest has. In this order, so that a crash anywhere leaves the old life whole:
 
 1. An epoch that the old program left between its transactions and its manifest is finished with the old program, as
@@ -22,23 +22,26 @@ from typing import Any
 from penstock.errors import IncompatibleCheckpointError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.evolution import Evolution
-from penstock.host.spark.checkpoints.manifests import last_manifest, planned_epoch
+from penstock.host.spark.checkpoints.manifests import last_manifest, planned_offset, start_offset
 from penstock.host.spark.checkpoints.rewriting import bring_over
 from penstock.host.spark.crashpoints import crash_point
+from penstock.host.spark.epoch_offset import EpochOffset
 from penstock.host.spark.programs import StoredProgram, load_program, of_run
 from penstock.host.spark.recipe import Recipe
 from penstock.host.spark.transactions import transactional_writer
 
 
-def of_life(recipe: Recipe, metadata: Metadata) -> Recipe:
-    """Return `recipe` for a run in the life of `metadata`."""
+def of_life(recipe: Recipe, metadata: Metadata, last: Manifest, planned: EpochOffset | None) -> Recipe:
+    """Return `recipe` for a run in the life of `metadata`, which goes on after the manifest `last` with the epoch that
+    is `planned`, if there is one."""
     return replace(
         recipe,
         begin=metadata.begin,
         checkpoint_id=metadata.checkpoint_id,
         query_id=metadata.query_id,
         start_epoch=metadata.start_epoch,
-        start_ms=metadata.start_ms,
+        start=start_offset(metadata, last),
+        planned=planned,
     )
 
 
@@ -52,20 +55,21 @@ def unfinished(checkpoint: Checkpoint, metadata: Metadata, recipe: Recipe, plan:
     Raises:
         IncompatibleCheckpointError: the program that planned it cannot be loaded.
     """
-    epoch = planned_epoch(checkpoint, metadata)
-    if epoch is None or plan == metadata.plan or not metadata.transactional:
+    last = last_manifest(checkpoint, metadata)
+    planned = planned_offset(checkpoint, metadata, last)
+    if planned is None or plan == metadata.plan or not metadata.transactional:
         return None
-    written = [_has_written(recipe, metadata, epoch, number) for number in range(metadata.sink_partitions)]
+    written = [_has_written(recipe, metadata, planned.epoch, number) for number in range(metadata.sink_partitions)]
     if not any(written):
         return None
-    data = checkpoint.read_plan(metadata.plan)
+    data = checkpoint.read_plan(metadata)
     try:
         program = None if data is None else load_program(data)
     except Exception as error:  # whatever an object's own unpickling raises
-        raise _cannot_finish(checkpoint, epoch, f"cannot be loaded ({error})") from error
+        raise _cannot_finish(checkpoint, planned.epoch, f"cannot be loaded ({error})") from error
     if program is None:
-        raise _cannot_finish(checkpoint, epoch, f"is not in {checkpoint.uri}/plans")
-    return of_life(of_run(program, recipe), metadata)
+        raise _cannot_finish(checkpoint, planned.epoch, f"is not in {checkpoint.uri}/plans")
+    return of_life(of_run(program, recipe), metadata, last, planned)
 
 
 def _has_written(recipe: Recipe, metadata: Metadata, epoch: int, sink_partition: int) -> bool:
@@ -157,6 +161,8 @@ def next_life(
             tasks,
             begin,
             removed=removed,
+            global_offsets=last.global_offsets,
+            read_to_ms=last.read_to_ms,
         )
         checkpoint.check_generation(recipe.generation)
         checkpoint.write_manifest(manifest, lambda: crash_point("life.torn_manifest", start_epoch))

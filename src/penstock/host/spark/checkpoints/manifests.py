@@ -1,11 +1,14 @@
-"""Which life a checkpoint is in, which manifest is the last of it, and which epoch is planned beyond."""
+"""Which life a checkpoint is in, which manifest is the last of it, and what is planned beyond."""
 
 from __future__ import annotations
 
-import orjson
+from collections.abc import Mapping
+from typing import Any
 
-from penstock.errors import StreamsError, TaskCorruptedError
-from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
+from penstock.errors import StreamsError
+from penstock.host.spark.checkpoints.checkpoint import FORMAT, Checkpoint, Manifest, Metadata
+from penstock.host.spark.checkpoints.documents import damaged
+from penstock.host.spark.epoch_offset import EpochOffset
 
 
 def existing_metadata(checkpoint: Checkpoint, missing: type[StreamsError]) -> Metadata:
@@ -20,14 +23,20 @@ def existing_metadata(checkpoint: Checkpoint, missing: type[StreamsError]) -> Me
 
 
 def last_manifest(checkpoint: Checkpoint, metadata: Metadata) -> Manifest:
-    """Return the last manifest of the life of `metadata`; raises TaskCorruptedError if the checkpoint is not whole."""
-    manifest = manifest_of_life(checkpoint, metadata, checkpoint.last_epoch())
-    if manifest is None or (
-        manifest.epoch != metadata.start_epoch and checkpoint.planned_offset(metadata.query_id) is None
-    ):
-        raise TaskCorruptedError(
-            f"The checkpoint {checkpoint.uri} is not whole: manifests, metadata and Spark's own checkpoint do not "
-            "belong together. Restore the whole directory from one copy, or delete it to start anew."
+    """Return the last manifest of the life of `metadata`; raises TaskCorruptedError where files are missing that must
+    be there."""
+    newest = checkpoint.last_epoch()
+    manifest = manifest_of_life(checkpoint, metadata, newest)
+    planned = checkpoint.last_planned_epoch()
+    if newest == planned == 0 and metadata.format == FORMAT and checkpoint.state_directories():
+        raise damaged(checkpoint.manifest_name(1), "it is missing as are all others, and tasks have written state")
+    if manifest is None or max(planned, metadata.start_epoch) > manifest.epoch + 1:
+        missing = max(planned - 1, metadata.start_epoch)
+        raise damaged(
+            checkpoint.manifest_name(max(missing, newest)),
+            f"it is missing or of another life, and the newest manifest that is there is of epoch {newest}, while "
+            f"epoch {max(planned, metadata.start_epoch)} was begun: manifests were deleted, or files of two copies "
+            "were mixed",
         )
     return manifest
 
@@ -41,11 +50,65 @@ def manifest_of_life(checkpoint: Checkpoint, metadata: Metadata, epoch: int) -> 
     return manifest if manifest is not None and manifest.query_id == metadata.query_id else None
 
 
-def planned_epoch(checkpoint: Checkpoint, metadata: Metadata) -> int | None:
-    """Return the epoch that Spark has planned and that has no manifest yet, None if there is none."""
-    logged = checkpoint.planned_offset(metadata.query_id)
-    if logged is None:
+def planned_offset(checkpoint: Checkpoint, metadata: Metadata, last: Manifest) -> EpochOffset | None:
+    """Return the offset of the epoch after the manifest `last`, if the life of `metadata` has begun it; raises
+    TaskCorruptedError where it does not follow that manifest."""
+    name = checkpoint.offset_name(last.epoch + 1)
+    fields = (
+        checkpoint.read_offset(last.epoch + 1)
+        if metadata.format == FORMAT
+        else checkpoint.offset_of_format_2(metadata.query_id)
+    )
+    offset = None if fields is None else _offset_of(fields, name)
+    if offset is None or offset.query_id != metadata.query_id:
         return None
-    epoch = int(orjson.loads(logged.splitlines()[-1])["epoch"])
-    manifest = checkpoint.read_manifest(epoch, metadata.query_id)
-    return epoch if manifest is None or manifest.query_id != metadata.query_id else None
+    if metadata.format != FORMAT and offset.epoch <= last.epoch:
+        return None
+    begun = {**metadata.begin, **last.offsets}
+    behind = [topic for topic, positions in offset.positions.items() if not _follows(positions, begun.get(topic, ()))]
+    if offset.epoch != last.epoch + 1 or behind:
+        raise damaged(
+            name,
+            f"it reads epoch {offset.epoch} to {dict(offset.positions)}, and the manifest before it is of epoch "
+            f"{last.epoch} at {begun}: they do not belong together",
+        )
+    return offset
+
+
+def start_offset(metadata: Metadata, last: Manifest) -> EpochOffset:
+    """Return the offset from which a run goes on after the manifest `last`, or begins the life of `metadata`."""
+    return EpochOffset(
+        metadata.query_id,
+        last.epoch or metadata.start_epoch,
+        last.planned_ms or metadata.start_ms,
+        {topic: list(offsets) for topic, offsets in {**metadata.begin, **last.offsets}.items()},
+        list(metadata.partitions),
+        metadata.sink_partitions,
+        last.global_offsets,
+        read_to_ms=last.read_to_ms,
+    )
+
+
+def check_follows(manifest: Manifest, offset: EpochOffset, name: str) -> None:
+    """Raise TaskCorruptedError, which names the manifest `name`, where it is not that of the epoch that ends at
+    `offset`."""
+    said = (manifest.epoch, manifest.planned_ms, dict(manifest.offsets))
+    planned = (offset.epoch, offset.planned_ms, dict(offset.positions))
+    if manifest.offsets and said != planned:
+        raise damaged(
+            name,
+            f"it is of epoch {said[0]} at {said[2]}, planned at {said[1]} ms, and epoch {planned[0]} was planned at "
+            f"{planned[1]} ms to {planned[2]}",
+        )
+
+
+def _offset_of(fields: Mapping[str, Any], name: str) -> EpochOffset:
+    try:
+        return EpochOffset.from_json(fields)
+    except TypeError as error:
+        raise damaged(name, f"a field is missing or unknown ({error})") from error
+
+
+def _follows(positions: list[int], begun: Any) -> bool:
+    """Return whether the positions of a topic are not before those at which the epoch begins."""
+    return len(positions) >= len(begun) and all(at >= before for at, before in zip(positions, begun, strict=False))

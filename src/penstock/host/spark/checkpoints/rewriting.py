@@ -19,9 +19,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import orjson
 
-from penstock.errors import TaskCorruptedError
+from penstock.errors import CorruptedSegmentError
 from penstock.host.spark.checkpoints.carried import CarriedRange, encode_carried, read_carried
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, TaskEntry
+from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.checkpoints.evolution import Evolution, Origin
 from penstock.host.spark.recipe import Recipe
 from penstock.host.spark.rows import TaskInput
@@ -187,12 +188,10 @@ def _entry(checkpoint: Checkpoint, last: Manifest, target: str, origin: Origin, 
 
 
 def _copy(checkpoint: Checkpoint, task: str, segment: str, target: str) -> None:
-    try:
-        checkpoint.write_segment(target, segment, checkpoint.whole_segment(task, segment), lambda: None)
-    except FileNotFoundError as error:
-        raise TaskCorruptedError(
-            f"{error} The last manifest names it: files were deleted. Restore the checkpoint from a copy."
-        ) from error
+    data = checkpoint.read_segment(task, segment)
+    if data is None:
+        raise damaged(checkpoint.segment_name(task, segment), "it is missing, and the last manifest names it")
+    checkpoint.write_segment(target, segment, data, lambda: None)
 
 
 def write_state(
@@ -237,13 +236,14 @@ def _written(checkpoint: Checkpoint, task: str, segment: EncodedSegment) -> Segm
 
 def read_segment(checkpoint: Checkpoint, task: str, info: SegmentInfo) -> Segment:
     """Return a live segment of a task; raises TaskCorruptedError if it is not there, or not whole."""
+    name = checkpoint.segment_name(task, info.id.hex())
     data = checkpoint.read_segment(task, info.id.hex())
     if data is None:
-        raise TaskCorruptedError(
-            f"Segment {info.id.hex()} of task {task} is not in {checkpoint.uri}, though a manifest names it: files "
-            "were deleted. Restore the checkpoint from a copy."
-        )
-    return decode(data, info.id)
+        raise damaged(name, "it is missing, and a manifest names it")
+    try:
+        return decode(data, info.id)
+    except CorruptedSegmentError as error:
+        raise damaged(name, f"it {error.why}") from error
 
 
 def read_clocks(checkpoint: Checkpoint, task: str, entry: TaskEntry) -> TaskCheckpoint:

@@ -18,13 +18,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import orjson
-
 from penstock.clock import SystemClock
 from penstock.errors import IncompatibleCheckpointError, StreamsError, TaskCorruptedError
 from penstock.host.spark.checkpoints.carried import CarriedRange, encode_carried, read_carried
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata, TaskEntry
-from penstock.host.spark.checkpoints.manifests import existing_metadata, last_manifest, planned_epoch
+from penstock.host.spark.checkpoints.manifests import existing_metadata, last_manifest, planned_offset
 from penstock.host.spark.checkpoints.rescaling import Rescaling, rescaled_shape, tasks_of, wanted_counts
 from penstock.host.spark.checkpoints.rewriting import Rows, hand_on_carried, read_clocks, with_clocks
 from penstock.host.spark.crashpoints import crash_point
@@ -95,12 +93,12 @@ def take(checkpoint: Checkpoint, target: Checkpoint) -> SavepointDescription:
                     f"{error} The last manifest of {checkpoint.uri} names it: the checkpoint is not whole, or the "
                     "application clears files away faster than they can be copied (penstock.manifests.retained)."
                 ) from error
-    program = checkpoint.read_plan(metadata.plan)
+    program = checkpoint.read_plan(metadata)
     if program is not None:
         target.write_plan(metadata.plan, program)
     target.write_manifest(manifest, lambda: None)
     target.write_metadata(metadata)
-    target.write_savepoint(orjson.dumps({"taken_ms": SystemClock().milliseconds(), "epoch": manifest.epoch}))
+    target.write_savepoint({"taken_ms": SystemClock().milliseconds(), "epoch": manifest.epoch})
     return inspect(target)
 
 
@@ -163,7 +161,7 @@ def restore(
     torn = partial(crash_point, "restore.torn_manifest", manifest.epoch)
     checkpoint.write_manifest(replace(restored, tasks=tasks), torn)
     crash_point("restore.manifest", manifest.epoch)
-    program = savepoint.read_plan(metadata.plan)
+    program = savepoint.read_plan(metadata)
     if program is not None:
         checkpoint.write_plan(metadata.plan, program)
     crash_point("restore.plan", manifest.epoch)
@@ -177,6 +175,7 @@ def restore(
         start_epoch=manifest.epoch,
         start_ms=manifest.planned_ms,
         topic_ids={},  # the topics may be copies, on other brokers
+        former_owners=None,  # what was written since the savepoint is to be written again
     )
     checkpoint.write_metadata(entered)
     crash_point("restore.after", manifest.epoch)
@@ -193,7 +192,7 @@ def _rescaled(
 ) -> dict[str, TaskEntry]:
     """Write the state of the sub-topologies of `counts` with their new numbers of tasks; return the entries of all
     tasks."""
-    data = savepoint.read_plan(metadata.plan)
+    data = savepoint.read_plan(metadata)
     if data is None:
         raise TaskCorruptedError(f"The savepoint {savepoint.uri} is not whole: its program is missing. Take another.")
     try:
@@ -275,10 +274,11 @@ def _check_droppable(checkpoint: Checkpoint, store: str) -> Metadata:
             if in_program
             else f"No state is kept of a store {store} at {checkpoint.uri}; removed stores that are kept: {kept}."
         )
-    epoch = planned_epoch(checkpoint, metadata)
-    if epoch is not None:
+    planned = planned_offset(checkpoint, metadata, last_manifest(checkpoint, metadata))
+    if planned is not None:
         raise IncompatibleCheckpointError(
-            f"Epoch {epoch} of the checkpoint {checkpoint.uri} is not finished: start the application once and stop it."
+            f"Epoch {planned.epoch} of the checkpoint {checkpoint.uri} is not finished: start the application once and "
+            "stop it."
         )
     return metadata
 
@@ -295,11 +295,10 @@ def _opened(savepoint: Checkpoint) -> tuple[dict[str, Any], Metadata, Manifest]:
             f"There is no savepoint at {savepoint.uri}, or its taking did not end; make one with: penstock savepoint "
             "take"
         )
-    fields: dict[str, Any] = orjson.loads(described)
-    manifest = savepoint.read_manifest(fields["epoch"], metadata.query_id)
+    manifest = savepoint.read_manifest(described["epoch"], metadata.query_id)
     if manifest is None:
         raise TaskCorruptedError(f"The savepoint {savepoint.uri} is not whole: its manifest is missing. Take another.")
-    return fields, metadata, manifest
+    return described, metadata, manifest
 
 
 def _copy_files(source: Checkpoint, segments: set[tuple[str, str]], target: Checkpoint) -> None:

@@ -1,8 +1,10 @@
 """Plans the epochs of the query and makes their input partitions, in the one long-lived process of the source.
 
-Its clients and caches live as long as the query. What a task may depend on goes into the offset that Spark logs, or
-comes from the manifest of the epoch before; so a replay of an epoch gets the same input partitions. How far an epoch
-reads is decided in `input_plan`; here are the brokers, the clock and the files that it is asked with.
+Its clients and caches live as long as the query. What a task may depend on goes into the offset of the epoch, or comes
+from the manifest of the epoch before; so a replay of an epoch gets the same input partitions. The offset is logged in
+the checkpoint, durably, before the partitions are handed out: nothing of an epoch can reach a topic unless every later
+driver knows how far the epoch reads. How far that is is decided in `input_plan`; here are the brokers, the clock and
+the files that it is asked with.
 """
 
 from __future__ import annotations
@@ -16,17 +18,20 @@ from pyspark.sql.datasource import InputPartition
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.client.confluent.admin import ConfluentAdmin
-from penstock.errors import BrokerNotFoundError, KafkaError, TaskCorruptedError, UnknownTopicOrPartitionError
+from penstock.errors import BrokerNotFoundError, KafkaError, UnknownTopicOrPartitionError
 from penstock.host.spark.checkpoints.carried import carried_ranges
 from penstock.host.spark.checkpoints.checkpoint import Manifest
 from penstock.host.spark.checkpoints.cleaner import Cleaner
+from penstock.host.spark.checkpoints.documents import damaged
+from penstock.host.spark.checkpoints.manifests import check_follows
 from penstock.host.spark.clients import open_checkpoint
 from penstock.host.spark.crashpoints import crash_point
+from penstock.host.spark.epoch_offset import EpochOffset
 from penstock.host.spark.epochs.input_plan import InputPlanner
 from penstock.host.spark.epochs.purging import RecordPurge
 from penstock.host.spark.epochs.topic_ends import TopicEnds
 from penstock.host.spark.epochs.waiting import held_bytes, lagging_inputs
-from penstock.host.spark.protocol import EpochOffset, GlobalControl, SinkControl, TaskControl
+from penstock.host.spark.protocol import GlobalControl, SinkControl, TaskControl
 from penstock.host.spark.recipe import Recipe
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
@@ -99,7 +104,11 @@ class Planning:
         self._ends.fix()
 
     def next_epoch(self, start: EpochOffset) -> EpochOffset:
-        """Return the end of the epoch after `start`, or `start` when nothing is due or the driver wants no more."""
+        """Return the end of the epoch after `start`, or `start` when nothing is due or the driver wants no more; first
+        of all that of an epoch which an earlier run has planned and not committed."""
+        planned_before = self._recipe.planned
+        if planned_before is not None and planned_before.epoch == start.epoch + 1:
+            return planned_before
         if (self._control / STOP_FILE).exists():
             (self._control / STOPPED_FILE).touch()
             return start
@@ -141,23 +150,20 @@ class Planning:
         """Return the input partitions of the epoch from `start` to `end`: task n of a level in partition n modulo their
         number."""
         recipe, placement = self._recipe, self._recipe.placement
-        crash_point("source.partitions", end.epoch)
-        if (end.query_id, end.partitions, end.sink_partitions) != (
+        assert (end.query_id, end.partitions, end.sink_partitions) == (
             recipe.query_id,
             list(placement.partitions),
             placement.sink_partitions,
-        ):
-            raise TaskCorruptedError(
-                f"Spark's offset log of the query {recipe.query_id} belongs to another life "
-                f"of the application than {self._checkpoint.uri}: "
-                "delete both, or restore both from the same copy."
-            )
+        ), "an offset of another life, which `planned_offset` leaves out"
         manifest = self._manifest_of(start)
+        self._checkpoint.check_generation(recipe.generation)
+        self._checkpoint.write_offset(end.epoch, recipe.generation, end.to_json())
+        crash_point("source.partitions", end.epoch)
         carried = carried_ranges(manifest, placement)
         lagging = {TopicPartition(topic, each) for topic, numbers in end.lagging.items() for each in numbers}
         held = held_bytes(manifest)
         count = placement.partitions[0]
-        parts: list[EpochPartition] = [EpochPartition([], [], end.global_control(), None) for _ in range(count)]
+        parts: list[EpochPartition] = [EpochPartition([], [], GlobalControl.of(end), None) for _ in range(count)]
         for task, place in placement.places.items():
             part = parts[place.number % count]
             entry = manifest.entry(str(task))
@@ -174,7 +180,7 @@ class Planning:
             for tp in placement.inputs_of(task, recipe.topology.repartition_topics):
                 if end.position(tp) > start.position(tp):
                     part.ranges.append(Range(task, tp, start.position(tp), end.position(tp)))
-        parts[0].sink = SinkControl(end.epoch, end.planned_ms, end.positions)
+        parts[0].sink = SinkControl(end)
         return parts
 
     def committed(self, end: EpochOffset) -> None:
@@ -198,12 +204,10 @@ class Planning:
         if self._manifest is not None and self._manifest.epoch == offset.epoch:
             return self._manifest
         manifest = self._checkpoint.read_manifest(offset.epoch, self._recipe.query_id)
+        name = self._checkpoint.manifest_name(offset.epoch)
         if manifest is None or manifest.query_id != self._recipe.query_id:
-            raise TaskCorruptedError(
-                f"Spark's checkpoint has epoch {offset.epoch} as committed, but its manifest is not in "
-                f"{self._checkpoint.uri}: files were deleted or "
-                "copied apart. Restore the whole directory, or delete it to start anew."
-            )
+            raise damaged(name, "it was deleted or replaced while the application ran")
+        check_follows(manifest, offset, name)
         self._manifest = manifest
         planned_here = manifest.epoch == self._planned_here
         self._planner.learn(manifest, self._clock.milliseconds() - manifest.planned_ms if planned_here else None)

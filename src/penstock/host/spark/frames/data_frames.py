@@ -40,6 +40,7 @@ from penstock.errors import StreamsError
 from penstock.host.spark.checkpoints.files import Files
 from penstock.host.spark.failures import QueryFailedError, encode_failure, failure_of_exception
 from penstock.host.spark.frames import topic_source
+from penstock.host.spark.markers import move_markers
 from penstock.host.spark.preparation import guarantee_of
 from penstock.host.spark.session import STOP_SECONDS, make_active, open_for_calls
 from penstock.host.spark.transactions import make_commits_topic
@@ -90,12 +91,12 @@ class BatchPartitions:
 class DataFrameQueries:
     """Starts, watches and stops the queries of one application; where it has none, nothing happens."""
 
-    def __init__(self, built: BuiltTopology, config: StreamsConfig, location: str) -> None:
-        """Take what is to run. location: the directory below which the checkpoints of the queries stand."""
+    def __init__(self, built: BuiltTopology, config: StreamsConfig, files: Files) -> None:
+        """Take what is to run. files: the directory below which the checkpoints of the queries stand."""
         self._sources = built.data_frame_sources
         self._sinks = built.data_frame_sinks
         self._config = config
-        self._location = location
+        self._files = files
         self._running: dict[str, StreamingQuery] = {}
 
     def session(self) -> SparkSession | None:
@@ -133,7 +134,7 @@ class DataFrameQueries:
         for topic, source in self._sources.items():
             if not self._runs(topic):
                 target = _Target(topic, known[topic], transactional, config)
-                partitions = BatchPartitions(Files(self._location), topic, known[topic])
+                partitions = BatchPartitions(self._files, topic, known[topic])
                 owner: Future[str] = Future()  # the id of the query, which nobody knows before it has started
                 rows = columns(source.data_frame, topic)
                 owner.set_result(self._start(topic, rows, _writing_batches(target, partitions, owner), to_end).id)
@@ -168,7 +169,11 @@ class DataFrameQueries:
         there = {**known, **{topic.name: topic.partitions for topic in new}}
         admin.create_topics(new)
         for topic in self._sources:
-            make_commits_topic(admin, known, _commits_topic(topic), there[topic], self._config)
+            commits = commits_topic_of_source(topic)
+            make_commits_topic(admin, known, commits, there[topic], self._config)
+            if commits in known:
+                partitions = [TopicPartition(commits, number) for number in range(known[commits])]
+                move_markers(admin, str(self._config.required("application.id")), partitions)
         return there
 
     def _wait(self, topics: Iterable[str]) -> None:
@@ -230,14 +235,29 @@ class DataFrameQueries:
         self, topic: str, frame: DataFrame, function: Callable[[DataFrame, int], None], to_end: bool
     ) -> StreamingQuery:
         open_for_calls(frame.sparkSession)
-        writer = frame.writeStream.foreachBatch(function).queryName(topic)
-        writer = writer.option("checkpointLocation", f"{self._location}/{topic}")
+        log = self._files.below(topic)
+        writer = frame.writeStream.foreachBatch(_behind_the_log(log, function)).queryName(topic)
+        writer = writer.option("checkpointLocation", log.hadoop_uri())
         query = self._running[topic] = (writer.trigger(availableNow=True) if to_end else writer).start()
         return query
 
 
-def _commits_topic(topic: str) -> str:
+def commits_topic_of_source(topic: str) -> str:
+    """Return the internal topic whose offsets are the batches of a DataFrame that the partitions of `topic` have."""
     return f"{topic}-commits"
+
+
+def _behind_the_log(log: Files, function: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
+    """Return `function` for a query whose checkpoint is `log`: it is called when that is on the disk, since Spark does
+    not sync what it writes there, and would plan a batch again under the same number after a loss of power."""
+    last_sync_ns = 0
+
+    def call(batch: DataFrame, number: int) -> None:
+        nonlocal last_sync_ns
+        last_sync_ns = log.sync_since(last_sync_ns)
+        function(batch, number)
+
+    return call
 
 
 # ---------------------------------------- rows into topics
@@ -352,7 +372,7 @@ def _writer(target: _Target, partition: int) -> EpochWriter:
     config: StreamsConfig = cloudpickle.loads(target.config)
     if not target.transactional:
         return AtLeastOnceWriter(config)
-    commits = _commits_topic(target.topic)
+    commits = commits_topic_of_source(target.topic)
     return TransactionalWriter(
         config,
         transactional_id=f"{target.topic}-{partition}",

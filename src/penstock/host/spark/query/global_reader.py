@@ -17,7 +17,8 @@ from penstock.errors import StateStoreNotAvailableError
 from penstock.host.spark.worker.global_state import clocks_of, global_directory, lock_path
 from penstock.plan.subtopology import TaskId
 from penstock.state.api import StateStore, StoreBuilder
-from penstock.state.lmdb import LmdbBase
+from penstock.state.base_directory import BaseDirectory
+from penstock.state.lmdb import DATA_FILE, LmdbBase
 from penstock.task.standby_task import StandbySnapshot
 
 _GLOBAL_TASK = TaskId(-1, -1)
@@ -35,6 +36,7 @@ class GlobalStateReader:
         self._config = config
         self._lock = threading.Lock()
         self._base: LmdbBase | None = None
+        self._directory = BaseDirectory(global_directory(config), "", DATA_FILE)
 
     def store(self, name: str) -> StateStore:
         """Return the store `name` as it is now; raises StateStoreNotAvailableError where this machine has none yet."""
@@ -56,6 +58,7 @@ class GlobalStateReader:
             if self._base is not None:
                 self._base.close()
                 self._base = None
+            self._directory.leave()
 
     def _open(self) -> LmdbBase:
         directory = global_directory(self._config)
@@ -63,7 +66,10 @@ class GlobalStateReader:
             raise self._not_there(", ".join(sorted(self._stores)))
         with lock_path(self._config).open("a") as lock:
             self._wait(lock.fileno(), directory)
-            return LmdbBase(directory, _MAP_BYTES)
+            database = self._directory.visit()
+            if database is None:
+                raise self._not_there(", ".join(sorted(self._stores)))
+            return LmdbBase(database, _MAP_BYTES)
 
     def _wait(self, lock: int, directory: Path) -> None:
         """Take the lock of who makes and updates the base."""

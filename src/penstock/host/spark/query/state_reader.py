@@ -8,13 +8,14 @@ Rules:
 - A look for a newer manifest is made by a read, and not more often than every `penstock.query.refresh.ms`.
 - Segments may be cleared away while they are read, by a driver that is ahead by all retained manifests: the reader then
   begins anew from the newest manifest.
-- A base stays when its process ends: the next one in its slot brings it up to date, if it is not too far behind.
+- A base stays when its reader is closed: the next one in its slot brings it up to date, if it is not too far behind.
 """
 
 from __future__ import annotations
 
 import fcntl
 import threading
+import uuid
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from typing import IO, Any
 from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import (
+    CorruptedSegmentError,
     IncompatibleCheckpointError,
     InvalidStateStoreError,
     LockError,
@@ -32,11 +34,13 @@ from penstock.errors import (
     TaskCorruptedError,
 )
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
+from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.checkpoints.manifests import existing_metadata, manifest_of_life
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 from penstock.state.api import StoreBuilder
-from penstock.state.lmdb import LmdbBase
+from penstock.state.base_directory import BaseDirectory
+from penstock.state.lmdb import DATA_FILE, LmdbBase
 from penstock.state.segment_log import log_from_json
 from penstock.state.segments import SegmentInfo
 from penstock.task.standby_task import StandbySnapshot, StandbyTask
@@ -117,6 +121,8 @@ class StateReader:
         self._stored: StoredTasks | None = None
         self._standby: dict[TaskId, StandbyTask] = {}
         self._slot: _Slot | None = None
+        self._process_id = uuid.uuid4().hex
+        self._directories: list[BaseDirectory] = []
         self._open = True
 
     def read(self, store_name: str, partitions: Collection[int] | None = None) -> StateSnapshot:
@@ -220,6 +226,10 @@ class StateReader:
         for task in self._standby.values():
             task.close()
         self._standby.clear()
+        while self._directories:
+            directory = self._directories.pop()
+            directory.leave()
+            directory.seal()
 
     def _tasks(self, store_name: str) -> list[TaskId]:
         assert self._stored is not None
@@ -237,7 +247,10 @@ class StateReader:
         standby = self._standby.get(task)
         if standby is None:
             standby = self._standby[task] = self._opened(task)
-        standby.update(log_from_json(dict(manifest.entry(str(task)).segments)), partial(self._read, str(task)))
+        try:
+            standby.update(log_from_json(dict(manifest.entry(str(task)).segments)), partial(self._read, str(task)))
+        except CorruptedSegmentError as error:
+            raise damaged(self._checkpoint.segment_name(str(task), error.segment), f"it {error.why}") from error
         return standby.snapshot()
 
     def _opened(self, task: TaskId) -> StandbyTask:
@@ -247,7 +260,9 @@ class StateReader:
             self._slot = _Slot(directory)
         names = self._stored.layouts[task.subtopology]
         stores = {name: self._stores[name] for name in names if name in self._stores}
-        base = LmdbBase(self._slot.directory / str(task), map_bytes=STANDBY_MAP_BYTES)
+        used = BaseDirectory(self._slot.directory / str(task), self._process_id, DATA_FILE)
+        self._directories.append(used)
+        base = LmdbBase(used.enter(), map_bytes=STANDBY_MAP_BYTES)
         return StandbyTask(task, stores, self._config, base)
 
     def _read(self, task: str, info: SegmentInfo) -> bytes:

@@ -3,7 +3,10 @@
 <state.dir>/<application.id>/
   bases/<task>             LMDB; any worker may have it open
   bases-rocksdb/<task>     RocksDB, if `penstock.state.base` says so; one worker at a time
+  global                   LMDB, of the global stores (`global_state`)
   uncommitted/<task>/      what outgrows the memory of an attempt, until it ends
+
+`base_directory` says what these have in them, and when they are trusted.
 """
 
 from __future__ import annotations
@@ -11,39 +14,78 @@ from __future__ import annotations
 import shutil
 import time
 import uuid
+from functools import partial
 from pathlib import Path
 
+from penstock.config import StreamsConfig
 from penstock.errors import LockError
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.recipe import Recipe
 from penstock.state.api import Base
-from penstock.state.lmdb import LmdbBase
+from penstock.state.base_directory import BaseDirectory
+from penstock.state.lmdb import DATA_FILE, LmdbBase
 from penstock.state.open import LMDB, ROCKSDB, open_base
 
 _DIRECTORIES = {LMDB: "bases", ROCKSDB: "bases-rocksdb"}
+GLOBAL_DIRECTORY = "global"
 _PATIENCE_SECONDS = 60
 _LOOK_SECONDS = 0.05
 
 
-def base_directory(recipe: Recipe, task: str) -> Path:
+class TaskBase:
+    """The base of a task, as one worker has it open."""
+
+    def __init__(self, recipe: Recipe, checkpoint: Checkpoint, task: str, content_bytes: int) -> None:
+        """Open the base of `task`, in which `content_bytes` are to be expected; waits for a worker that has it open, if
+        only one may.
+
+        Raises:
+            LockError: a worker has it open for a minute: an attempt of the task that was given up and goes on.
+            ProcessorStateError: it cannot be opened.
+            TaskMigratedError: another run of the application uses it, and is newer by `checkpoint`.
+        """
+        kind = recipe.config["penstock.state.base"]
+        for other in _DIRECTORIES.keys() - {kind}:  # of a run with another configuration: behind, and in the way
+            shutil.rmtree(_directory(recipe, _DIRECTORIES[other], task), ignore_errors=True)
+        self._directory = task_directory(recipe, task, checkpoint)
+        database = self._directory.enter()
+        try:
+            self.base = _open_patiently(kind, database, recipe.config, content_bytes)
+        except BaseException:
+            self._directory.leave()
+            raise
+
+    def is_at(self, path: str) -> bool:
+        """Return whether this is the base in the directory `path`."""
+        return str(self._directory.database) == path
+
+    def close(self, is_damaged: bool) -> None:
+        """Release the base; is_damaged: the next worker makes it again."""
+        self.base.close()
+        self._directory.leave(is_damaged)
+
+
+def task_directory(recipe: Recipe, task: str, checkpoint: Checkpoint) -> BaseDirectory:
     """Return where the base of `task` is on each machine."""
-    return _directory(recipe, _DIRECTORIES[recipe.config["penstock.state.base"]], task)
-
-
-def open_task_base(recipe: Recipe, task: str, content_bytes: int) -> Base:
-    """Open the base of `task`, in which `content_bytes` are to be expected; waits for a worker that has it open, if
-    only one may.
-
-    Raises:
-        LockError: a worker has it open for a minute: an attempt of the task that was given up and goes on.
-        ProcessorStateError: it cannot be opened.
-    """
     kind = recipe.config["penstock.state.base"]
-    for other in _DIRECTORIES.keys() - {kind}:  # of a run with another configuration: behind, and in the way
-        shutil.rmtree(_directory(recipe, _DIRECTORIES[other], task), ignore_errors=True)
+    data_file = DATA_FILE if kind == LMDB else None
+    alone = partial(checkpoint.check_generation, recipe.generation)
+    return BaseDirectory(_directory(recipe, _DIRECTORIES[kind], task), recipe.process_id, data_file, alone)
+
+
+def seal_bases(directory: Path, process_id: str) -> None:
+    """Say of the bases of an application below `directory` on this machine that they are whole, as far as they belong
+    to the run `process_id`, which has ended in an orderly way."""
+    paths = [*(directory / _DIRECTORIES[LMDB]).glob("*"), directory / GLOBAL_DIRECTORY]
+    for path in paths:
+        BaseDirectory(path, process_id, DATA_FILE).seal()
+
+
+def _open_patiently(kind: str, path: Path, config: StreamsConfig, content_bytes: int) -> Base:
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         try:
-            return open_base(kind, base_directory(recipe, task), recipe.config, content_bytes)
+            return open_base(kind, path, config, content_bytes)
         except LockError:
             if time.monotonic() >= deadline:
                 raise

@@ -15,24 +15,26 @@ from __future__ import annotations
 import fcntl
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import orjson
 
 from penstock.config import StreamsConfig
-from penstock.errors import OffsetOutOfRangeError, StreamsError, TaskMigratedError
+from penstock.errors import CorruptedBaseError, OffsetOutOfRangeError, StreamsError, TaskMigratedError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.clients import open_admin, open_fetcher
 from penstock.host.spark.crashpoints import crash_point
 from penstock.host.spark.protocol import GlobalControl
 from penstock.host.spark.recipe import Recipe
+from penstock.host.spark.worker.bases import GLOBAL_DIRECTORY
 from penstock.host.spark.worker.restore_progress import GlobalRestore
 from penstock.plan.subtopology import SubtopologySpec
 from penstock.record import RecordBatch, TopicPartition
 from penstock.state.api import StateStore
-from penstock.state.lmdb import LmdbBase
+from penstock.state.base_directory import BaseDirectory
+from penstock.state.lmdb import DATA_FILE, LmdbBase
 from penstock.task.global_task import GlobalStateUpdateTask
 
 _log = logging.getLogger(__name__)
@@ -64,7 +66,7 @@ class _Stamp:
 
 def global_directory(config: StreamsConfig) -> Path:
     """Return where the base of the global stores is on each machine."""
-    return Path(config["state.dir"]) / str(config.required("application.id")) / "global"
+    return Path(config["state.dir"]) / str(config.required("application.id")) / GLOBAL_DIRECTORY
 
 
 def lock_path(config: StreamsConfig) -> Path:
@@ -91,19 +93,32 @@ def global_stores(recipe: Recipe, checkpoint: Checkpoint, control: GlobalControl
     if spec is None:
         yield {}
         return
-    directory = global_directory(recipe.config)
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(lock_path(recipe.config)):
-        base = LmdbBase(directory)
+    path = global_directory(recipe.config)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    directory = BaseDirectory(
+        path, recipe.process_id, DATA_FILE, lambda: checkpoint.check_generation(recipe.generation)
+    )
+    is_damaged = False
+    with ExitStack() as opened:
+        opened.callback(lambda: directory.leave(is_damaged))
         try:
-            stamp = _Updating(recipe, checkpoint, spec, base, control).run()
-        except BaseException:
-            base.close()
+            with _locked(lock_path(recipe.config)):
+                base = LmdbBase(directory.enter())
+                opened.callback(base.close)
+                stamp = _Updating(recipe, checkpoint, spec, base, control).run()
+            yield _task(recipe, spec, base, control, stamp.processor_metadata).read_only_stores()
+        except StreamsError as error:
+            is_damaged = _is_about(error, directory.database)
             raise
-    try:
-        yield _task(recipe, spec, base, control, stamp.processor_metadata).read_only_stores()
-    finally:
-        base.close()
+
+
+def _is_about(error: BaseException | None, database: Path) -> bool:
+    """Return whether `error`, or one that led to it, says that the base in the directory `database` is damaged."""
+    while error is not None:
+        if isinstance(error, CorruptedBaseError):
+            return error.path == str(database)
+        error = error.__cause__
+    return False
 
 
 @contextmanager
@@ -170,14 +185,15 @@ class _Updating:
         same = stamp.checkpoint_id == recipe.checkpoint_id and stamp.stores == self._stores
         if same and dict(stamp.positions) == dict(control.positions):
             return stamp
-        if stamp.checkpoint_id == recipe.checkpoint_id and (stamp.generation, stamp.epoch) > (
+        if stamp.checkpoint_id == recipe.checkpoint_id and stamp.generation > recipe.generation:
+            self._checkpoint.check_generation(recipe.generation)  # else an older copy of the checkpoint goes on
+        elif stamp.checkpoint_id == recipe.checkpoint_id and (stamp.generation, stamp.epoch) > (
             recipe.generation,
             control.epoch,
         ):
             raise TaskMigratedError(
-                f"The global stores of this machine have been taken on to epoch {stamp.epoch} by generation "
-                f"{stamp.generation}, while this worker is at epoch {control.epoch} of generation "
-                f"{recipe.generation}: another program with this application.id has taken over. Run only one."
+                f"The global stores of this machine have been taken on to epoch {stamp.epoch} by another worker, while "
+                f"this one is at epoch {control.epoch}: what it does is void."
             )
         if same and all(offset <= _at(control.positions, tp, offset) for tp, offset in _flat(stamp.positions)):
             return stamp

@@ -21,13 +21,16 @@ from penstock.client.confluent.transactions import AtLeastOnceWriter, EpochWrite
 from penstock.clock import SystemClock
 from penstock.errors import StreamsError, TaskCorruptedError, TaskMigratedError
 from penstock.host.spark.checkpoints.checkpoint import Manifest, TopicFigures
+from penstock.host.spark.checkpoints.documents import damaged
+from penstock.host.spark.checkpoints.manifests import check_follows
 from penstock.host.spark.clients import open_checkpoint
 from penstock.host.spark.crashpoints import crash_point
+from penstock.host.spark.epoch_offset import EpochOffset
 from penstock.host.spark.failures import QueryFailedError, encode_failure
 from penstock.host.spark.protocol import SinkControl, TaskReport
 from penstock.host.spark.recipe import Recipe, load_recipe
 from penstock.host.spark.rows import CONTROL, FAILURE, HEAD, OUTPUT, Row, decode_batch, read_rows, size_of
-from penstock.host.spark.transactions import transactional_writer
+from penstock.host.spark.transactions import marker_note, transactional_writer
 from penstock.host.spark.worker.measuring import added_up
 from penstock.host.spark.worker.production import ProductionFailedError, RefusedRecords
 from penstock.host.spark.worker.stage import prepare_worker
@@ -120,13 +123,15 @@ def _write(recipe: Recipe, rows: list[Row]) -> PartitionCommit:
         return result
     if result.control is None:
         raise TaskCorruptedError("Output arrived in a sink partition without its control row; the shuffle lost rows.")
-    epoch = SinkControl.decode(result.control).epoch
+    offset = SinkControl.decode(result.control).offset
+    epoch = offset.epoch
     batches = [PartitionOutput(*decode_batch(row.batch)) for row in output]
     crash_point("transaction.before", epoch)
     began = SystemClock().nanoseconds()
     refused = RefusedRecords(recipe, [row.lane for row in output])
     try:
-        written = _writer(recipe, output[0].task).write(epoch, recipe.query_id, batches, refused)
+        note = marker_note(recipe.checkpoint_id, offset)
+        written = _writer(recipe, output[0].task).write(epoch, recipe.query_id, batches, refused, note)
     except ProductionFailedError as error:
         return PartitionCommit(failure=encode_failure(error, ""))
     result.write_ms = _ms_since(began)
@@ -171,29 +176,29 @@ def commit_epoch(recipe: Recipe, messages: Sequence[PartitionCommit]) -> None:
     began = SystemClock().nanoseconds()
     checkpoint = open_checkpoint(recipe.checkpoint)
     checkpoint.check_generation(recipe.generation)
-    control = _control(messages)
+    end = _control(messages).offset
     decoded = (TaskReport.decode(blob) for message in messages for blob in message.reports)
     reports = sorted(decoded, key=lambda report: report.task)
-    before = checkpoint.read_manifest(control.epoch - 1, recipe.query_id)
+    before = checkpoint.read_manifest(end.epoch - 1, recipe.query_id)
     if before is None:
-        raise TaskCorruptedError(
-            f"The manifest of epoch {control.epoch - 1} is not in {checkpoint.uri}: files were deleted while the "
-            "application ran."
-        )
-    _check(recipe, control, reports, before)
-    existing = checkpoint.read_manifest(control.epoch, recipe.query_id)
+        name = checkpoint.manifest_name(end.epoch - 1)
+        raise damaged(name, "it was deleted while the application ran")
+    _check(recipe, end, reports, before)
+    existing = checkpoint.read_manifest(end.epoch, recipe.query_id)
     if existing is not None and existing.query_id == recipe.query_id:
-        return  # a replay: Spark's commit log missed the epoch, all that it wrote stands
-    crash_point("manifest.before_write", control.epoch)
+        # A driver whose place this one has taken was about to write it when it was last looked for.
+        check_follows(existing, end, checkpoint.manifest_name(end.epoch))
+        return
+    crash_point("manifest.before_write", end.epoch)
     checkpoint.check_generation(recipe.generation)  # as late as can be: a newer driver takes this number for its life
     manifest = Manifest(
         query_id=recipe.query_id,
-        epoch=control.epoch,
+        epoch=end.epoch,
         generation=recipe.generation,
-        planned_ms=control.planned_ms,
+        planned_ms=end.planned_ms,
         committed_ms=SystemClock().milliseconds(),
         tasks={report.task: report.entry for report in reports},
-        offsets=control.positions,
+        offsets=end.positions,
         input=_figures(each for report in reports for each in report.input),
         records_out=sum(records for message in messages for _, records, _ in message.output),
         output=_figures(each for message in messages for each in message.output),
@@ -205,9 +210,11 @@ def commit_epoch(recipe: Recipe, messages: Sequence[PartitionCommit]) -> None:
         commit_ms=max((message.write_ms for message in messages), default=0.0) + _ms_since(began),
         measured={report.task: report.measured for report in reports if report.measured},
         sensors=added_up(report.sensors for report in reports),
+        global_offsets=end.global_positions,
+        read_to_ms=end.read_to_ms,
     )
-    checkpoint.write_manifest(manifest, partial(crash_point, "manifest.torn_write", control.epoch))
-    crash_point("manifest.after_write", control.epoch)
+    checkpoint.write_manifest(manifest, partial(crash_point, "manifest.torn_write", end.epoch))
+    crash_point("manifest.after_write", end.epoch)
 
 
 def _ms_since(nanoseconds: int) -> float:
@@ -221,7 +228,7 @@ def _control(messages: Sequence[PartitionCommit]) -> SinkControl:
     raise TaskCorruptedError("No sink partition received its control row; the shuffle lost rows.")
 
 
-def _check(recipe: Recipe, control: SinkControl, reports: Sequence[TaskReport], before: Manifest) -> None:
+def _check(recipe: Recipe, end: EpochOffset, reports: Sequence[TaskReport], before: Manifest) -> None:
     expected = {str(task) for task in recipe.placement.tasks}
     seen: set[str] = set()
     for report in reports:
@@ -232,22 +239,17 @@ def _check(recipe: Recipe, control: SinkControl, reports: Sequence[TaskReport], 
                 "application.id run at once."
             )
         parent = before.entry(report.task).head
-        if (
-            report.task in seen
-            or report.task not in expected
-            or report.epoch != control.epoch
-            or report.parent != parent
-        ):
+        if report.task in seen or report.task not in expected or report.epoch != end.epoch or report.parent != parent:
             raise TaskCorruptedError(
                 f"Task {report.task} reports epoch {report.epoch} after segment {report.parent or 'none'}; expected "
-                f"one report of epoch {control.epoch} "
+                f"one report of epoch {end.epoch} "
                 f"after segment {parent or 'none'}. The epoch is not committed; start the application again."
             )
         seen.add(report.task)
     missing = sorted(expected - seen)
     if missing:
         raise TaskCorruptedError(
-            f"The tasks {', '.join(missing)} did not report epoch {control.epoch}; it is not committed. Start the "
+            f"The tasks {', '.join(missing)} did not report epoch {end.epoch}; it is not committed. Start the "
             "application again."
         )
 

@@ -10,6 +10,7 @@ ranges of topics that they read, of later levels too.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -17,9 +18,11 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from penstock.errors import StreamsError
 from penstock.host.spark.clients import open_checkpoint
+from penstock.host.spark.epoch_offset import EpochOffset
 from penstock.host.spark.epochs.planning import EpochPartition, Planning, Range
-from penstock.host.spark.protocol import EpochOffset
+from penstock.host.spark.failures import QueryFailedError, encode_failure
 from penstock.host.spark.recipe import Recipe, load_recipe
 from penstock.host.spark.rows import CONTROL, DATA, SCHEMA_DDL, Row, TaskInput, encode_batch, write_rows
 from penstock.host.spark.worker.global_state import global_stores
@@ -67,36 +70,32 @@ class EpochReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planning: Planning | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """Return where this life of the checkpoint began: its epoch, and the begin of every topic."""
-        recipe = load_recipe(self._recipe)
-        placement = recipe.placement
-        begin = {topic: list(offsets) for topic, offsets in recipe.begin.items()}
-        return EpochOffset(
-            recipe.query_id,
-            recipe.start_epoch,
-            recipe.start_ms,
-            begin,
-            list(placement.partitions),
-            placement.sink_partitions,
-        ).to_json()
+        """Return where this run begins: behind the last manifest. Each run is a new query to Spark."""
+        start = load_recipe(self._recipe).start
+        assert start is not None, "the recipe of a run has a life"
+        return start.to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
         """Fix the ends at which the query is to stop."""
-        self._plan().fix_ends()
+        with _errors_told():
+            self._plan().fix_ends()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  # Spark's name
         """Return the end of the next epoch, or `start` when nothing is due."""
-        return self._plan().next_epoch(EpochOffset.from_json(start)).to_json()
+        with _errors_told():
+            return self._plan().next_epoch(EpochOffset.from_json(start)).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[EpochPartition]:
         """Return the input partitions of the epoch that ends at `end`."""
         if start == end:
             return []
-        return self._plan().partitions(EpochOffset.from_json(start), EpochOffset.from_json(end))
+        with _errors_told():
+            return self._plan().partitions(EpochOffset.from_json(start), EpochOffset.from_json(end))
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Tell that the epoch that ends at `end` is in Spark's commit log."""
-        self._plan().committed(EpochOffset.from_json(end))
+        """Tell that the epoch that ends at `end` is committed."""
+        with _errors_told():
+            self._plan().committed(EpochOffset.from_json(end))
 
     def stop(self) -> None:
         """Release the clients."""
@@ -115,6 +114,15 @@ class EpochReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._planning is None:
             self._planning = Planning(load_recipe(self._recipe))
         return self._planning
+
+
+@contextmanager
+def _errors_told() -> Iterator[None]:
+    """Let errors of the block reach the driver as they are."""
+    try:
+        yield
+    except StreamsError as error:
+        raise QueryFailedError(encode_failure(error, "")) from error
 
 
 def _partition_rows(recipe: Recipe, partition: EpochPartition) -> Iterator[Row]:

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from penstock.errors import KafkaError, StreamsError, TaskCorruptedError
+from penstock.errors import CorruptedBaseError, KafkaError, StreamsError, TaskCorruptedError
 from penstock.host.spark.clients import open_checkpoint
 from penstock.host.spark.failures import QueryFailedError, encode_failure
 from penstock.host.spark.printing import captured_print
@@ -163,7 +163,8 @@ def ended_by_failure(recipe: Recipe, level: int, rows: Iterator[Row]) -> Iterato
     none writes. The lane of such a row is the `level`: later levels, which then lack rows, fail too, and the first
     failure is the one to be told.
 
-    Raises QueryFailedError for an error of a broker: the next attempt may find it back.
+    Raises QueryFailedError for an error of a broker, which may be back for the next attempt, and for a damaged base,
+    which the next attempt makes again.
     """
     try:
         yield from rows
@@ -172,7 +173,7 @@ def ended_by_failure(recipe: Recipe, level: int, rows: Iterator[Row]) -> Iterato
         cause = error.__cause__ if isinstance(error, _TaskFailedError) else error
         assert isinstance(cause, StreamsError)
         failure = encode_failure(cause, printed)
-        if isinstance(cause, KafkaError):
+        if isinstance(cause, KafkaError | CorruptedBaseError):
             raise QueryFailedError(failure) from error
         placement = recipe.placement
         for partition in range(placement.sink_partitions):

@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from penstock.errors import CorruptedBaseError
 from penstock.host.spark.checkpoints.carried import encode_carried, read_carried
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, TaskEntry
 from penstock.host.spark.crashpoints import crash_point
@@ -64,6 +65,9 @@ class TaskEpoch:
             commit = self._process(state, chain(() if first is None else (first,), new))
             crash_point("task.after_process", control.epoch)
             entry = state.write_commit(commit)
+        except CorruptedBaseError as error:
+            state.distrust(error)
+            raise
         finally:
             state.close()
         sent, carried = self._apart(commit.output)

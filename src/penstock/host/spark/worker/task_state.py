@@ -15,12 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from penstock.errors import TaskCorruptedError, TaskMigratedError
+from penstock.errors import CorruptedBaseError, CorruptedSegmentError, TaskCorruptedError, TaskMigratedError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, TaskEntry
+from penstock.host.spark.checkpoints.documents import damaged
+from penstock.host.spark.checkpoints.rewriting import read_segment
 from penstock.host.spark.crashpoints import crash_point
 from penstock.host.spark.protocol import TaskControl
 from penstock.host.spark.recipe import Recipe
-from penstock.host.spark.worker.bases import Scratch, open_task_base
+from penstock.host.spark.worker.bases import Scratch, TaskBase
 from penstock.host.spark.worker.restore_progress import TaskRestore
 from penstock.plan.subtopology import TaskId
 from penstock.state.api import Base, Changes
@@ -60,22 +62,39 @@ class TaskState:
         self._log: SegmentLog = log_from_json(dict(control.entry.segments))
         # A task without stores has nothing to keep on this machine.
         content_bytes = self._log.content_bytes()
-        self.base: Base = open_task_base(recipe, self._task, content_bytes) if self._spec.stores else MemoryBase()
+        self._opened = TaskBase(recipe, checkpoint, self._task, content_bytes) if self._spec.stores else None
+        self._is_damaged = False
+        self.base: Base = MemoryBase() if self._opened is None else self._opened.base
         self.checkpoint: TaskCheckpoint | None = None
         self._scratch = Scratch(recipe, self._task)
         self.spilled = SpilledChanges(self.base, self._scratch.open, self._write_part)
         self._parts: list[SegmentInfo] = []
         try:
             self._advance()
-        except BaseException:
-            self.base.close()
+        except CorruptedBaseError as error:
+            self.distrust(error)
+            self._close_base()
             raise
+        except CorruptedSegmentError as error:
+            self._close_base()
+            raise damaged(checkpoint.segment_name(self._task, error.segment), f"it {error.why}") from error
+        except BaseException:
+            self._close_base()
+            raise
+
+    def distrust(self, error: CorruptedBaseError) -> None:
+        """Let the base be made again by the next attempt, if it is that which `error` is about."""
+        self._is_damaged = self._opened is not None and self._opened.is_at(error.path)
 
     def close(self) -> None:
         """Release the base, and drop what was spilled over it."""
         self.spilled.close()
         self._scratch.clear()
-        self.base.close()
+        self._close_base()
+
+    def _close_base(self) -> None:
+        if self._opened is not None:
+            self._opened.close(self._is_damaged)
 
     def write_commit(self, commit: TaskCommit) -> TaskEntry:
         """Write a commit as segments, merge and snapshot what is due; return the task's new entry. Nothing is written
@@ -167,12 +186,12 @@ class TaskState:
         if checkpoint_id != self._recipe.checkpoint_id:
             return bytes.fromhex(position)
         mine = self._recipe.generation
-        if int(generation) > mine or (int(generation) == mine and int(epoch) > self._control.epoch - 1):
+        if int(generation) > mine:  # of a newer driver, or of one that an older copy of the checkpoint does not know
+            self._files.check_generation(mine)
+        elif int(generation) == mine and int(epoch) > self._control.epoch - 1:
             raise TaskMigratedError(
-                f"The state of task {self._task} has been taken on to epoch {epoch} by generation {generation}, while "
-                "this worker is at epoch "
-                f"{self._control.epoch} of generation {mine}: another program with this application.id has taken over. "
-                "Run only one."
+                f"The state of task {self._task} has been taken on to epoch {epoch} by another attempt, while this "
+                f"worker is at epoch {self._control.epoch}: what it does is void."
             )
         return bytes.fromhex(position)
 
@@ -185,7 +204,8 @@ class TaskState:
         live = sum(self.base.view(name).approximate_num_entries() for name in self._spec.stores)
         due = maintenance_due(log, live)
         for group in due.merges:
-            (merged,) = self._write([merge([self._read(info) for info in group])])
+            read = [read_segment(self._files, self._task, info) for info in group]
+            (merged,) = self._write([merge(read)])
             log = log.with_merged(group, merged)
         if due.snapshot is not None:
             step = due.snapshot
@@ -214,11 +234,8 @@ class TaskState:
     def _read_file(self, info: SegmentInfo) -> bytes:
         data = self._files.read_segment(self._task, info.id.hex())
         if data is None:
-            raise TaskCorruptedError(
-                f"Segment {info.id.hex()} of task {self._task} is not in {self._files.uri}, though the manifest of "
-                f"epoch {self._control.epoch - 1} names "
-                "it: files were deleted. Restore the checkpoint from a copy, or delete it to start anew."
-            )
+            why = f"is missing, and the manifest of epoch {self._control.epoch - 1} names it"
+            raise CorruptedSegmentError(info.id.hex(), why)
         return data
 
     def _stores(self) -> tuple[tuple[str, str], ...]:

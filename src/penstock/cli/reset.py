@@ -1,0 +1,42 @@
+"""`penstock reset`: forgets what an application has done, so that its next start is a first one."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import typer
+
+from penstock import spark
+from penstock.cli.common import Settings, out, parsed_settings
+from penstock.cli.program import load_program
+
+
+def reset(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A program that defines `topology` and `config`.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+    config: Settings = None,
+) -> None:
+    """Delete positions, state, markers and internal topics of an application, which must not run.
+
+    Its next start reads its input from where auto.offset.reset says, and writes its output again. The topics that it
+    reads and writes stay as they are.
+    """
+    program = load_program(file)
+    configured = program.configured(parsed_settings(config))
+    plan = (spark.plan_reset if dry_run else spark.reset)(program.topology, configured)
+    if as_json:
+        out.print(orjson.dumps({**asdict(plan), "dry_run": dry_run}).decode(), markup=False)
+        return
+    epoch = "there is none" if plan.epoch is None else f"with what {plan.epoch} epochs committed"
+    out.print(f"{'Would delete' if dry_run else 'Deleted'} of {plan.application_id}:", markup=False)
+    for what, names in {
+        "checkpoint": [f"{plan.checkpoint} ({epoch})"],
+        "state": [plan.state_directory],
+        "groups": plan.groups,
+        "topics": plan.topics,
+    }.items():
+        out.print(f"  {what:<10}  {', '.join(names) or 'none'}", markup=False)

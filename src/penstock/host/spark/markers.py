@@ -1,0 +1,195 @@
+"""The markers of committed epochs, which Kafka keeps, held against the checkpoint: what a driver does before it begins.
+
+The sink writes each epoch of a sink partition in one transaction with a *marker*: the number of the epoch, as an offset
+of the commits topic, with the life, the checkpoint and a digest of the epoch's offset as metadata. So Kafka remembers
+how far the application came, whatever becomes of the checkpoint. A checkpoint that was lost, or is an older copy, is
+found out here, before it writes anything twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, TypeVar
+
+from penstock.client.api import Admin, OffsetAndMetadata
+from penstock.config import StreamsConfig
+from penstock.errors import IncompatibleCheckpointError, UnstableOffsetCommitError
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
+from penstock.host.spark.epoch_offset import EpochOffset
+from penstock.host.spark.transactions import commits_topic, transactional_writer
+from penstock.record import TopicPartition
+
+T = TypeVar("T")
+
+_STABLE_SECONDS = 0.5
+"""How long to wait for transactions that end by themselves, before those that do not are fenced."""
+
+_LOOK_SECONDS = 0.02
+
+_FENCED_AT_ONCE = 16
+
+
+class Marker(NamedTuple):
+    """The newest epoch that a sink partition has committed. checkpoint_id, digest: empty where Penstock wrote it before
+    markers had them."""
+
+    sink_partition: int
+    epoch: int
+    query_id: str
+    checkpoint_id: str = ""
+    digest: str = ""
+
+
+def with_markers(
+    config: StreamsConfig,
+    admin: Admin,
+    topics: Mapping[str, int],
+    check: Callable[[Sequence[Marker]], T],
+) -> T:
+    """Return what `check` says of the markers of an application, once no transaction of it is open.
+
+    A transaction that a killed driver left open is ended here, by a producer that fences its own. That is done only
+    where `check` accepts the markers that stand there already: an application that is started on the wrong checkpoint
+    does not disturb the one that runs.
+
+    Args:
+        config: of the application.
+        admin: a client of its brokers.
+        topics: the partitions of each topic of the brokers.
+        check: takes the markers; raises where the application must not go on.
+
+    Raises:
+        KafkaError: the brokers do not answer, or do not allow it; and whatever `check` raises.
+    """
+    application_id = str(config.required("application.id"))
+    topic = commits_topic(application_id)
+    partitions = [TopicPartition(topic, number) for number in range(topics.get(topic, 0))]
+    if not partitions:
+        return check(())
+    try:
+        _move_once_stable(admin, application_id, partitions)
+    except UnstableOffsetCommitError:
+        found = {
+            **admin.committed_offsets(application_id, partitions, stable=False),
+            **admin.committed_offsets(topic, partitions, stable=False),
+        }
+        check(_markers(found))
+        _fence(config, application_id, len(partitions))
+        _move_once_stable(admin, application_id, partitions)
+    return check(_markers(admin.committed_offsets(topic, partitions)))
+
+
+def move_markers(admin: Admin, former_group: str, partitions: Sequence[TopicPartition]) -> None:
+    """Commit in the group that is named as the commits topic of `partitions` what `former_group` has committed for them
+    and that group has not: markers stood there once. Raises UnstableOffsetCommitError where a transaction is open."""
+    group = partitions[0].topic
+    known = admin.committed_offsets(group, partitions)
+    former = admin.committed_offsets(former_group, [tp for tp in partitions if tp not in known])
+    admin.commit_offsets(group, {tp: found for tp, found in former.items() if found.metadata})
+
+
+def _move_once_stable(admin: Admin, former_group: str, partitions: Sequence[TopicPartition]) -> None:
+    """As `move_markers`; waits for transactions that end by themselves in a moment."""
+    deadline = time.monotonic() + _STABLE_SECONDS
+    while True:
+        try:
+            move_markers(admin, former_group, partitions)
+            return
+        except UnstableOffsetCommitError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(_LOOK_SECONDS)
+
+
+def _fence(config: StreamsConfig, application_id: str, sink_partitions: int) -> None:
+    """End the open transactions of all sink partitions, and let nobody else continue them."""
+
+    def fence(sink_partition: int) -> None:
+        writer = transactional_writer(config, application_id, sink_partition)
+        try:
+            writer.fence()
+        finally:
+            writer.close()
+
+    with ThreadPoolExecutor(_FENCED_AT_ONCE) as pool:
+        list(pool.map(fence, range(sink_partitions)))
+
+
+def _markers(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> tuple[Marker, ...]:
+    return tuple(_marker(partition, found) for partition, found in sorted(committed.items()) if found.metadata)
+
+
+def _marker(partition: TopicPartition, found: OffsetAndMetadata) -> Marker:
+    query_id, checkpoint_id, digest, *_ = (*found.metadata.split(" "), "", "")
+    return Marker(partition.partition, found.offset, query_id, checkpoint_id, digest)
+
+
+# ---------------------------------------- held against a checkpoint
+
+
+def check_new_checkpoint(checkpoint: Checkpoint, application_id: str, markers: Sequence[Marker]) -> None:
+    """Raise IncompatibleCheckpointError where an application that is to begin on an empty checkpoint has written
+    before."""
+    if markers:
+        newest = max(markers, key=lambda each: each.epoch)
+        raise IncompatibleCheckpointError(
+            f"There is no checkpoint at {checkpoint.uri}, and Kafka knows that {application_id} has committed "
+            f"{newest.epoch} epochs: the checkpoint was lost or moved, or state.dir, penstock.checkpoint.dir or "
+            "application.id is not what it was. To begin here would process all input again and write all output "
+            "twice. Bring the checkpoint back, restore a savepoint (penstock savepoint restore), or forget what was "
+            f"committed: penstock reset FILE, with the program."
+        )
+
+
+def check_markers(
+    checkpoint: Checkpoint,
+    metadata: Metadata,
+    last: Manifest,
+    planned: EpochOffset | None,
+    markers: Iterable[Marker],
+) -> tuple[str, ...]:
+    """Return the former owners for the metadata of a checkpoint that can go on, given the markers that stand in Kafka.
+
+    Raises:
+        IncompatibleCheckpointError: the checkpoint is an older copy, lacks files, or is not the one that wrote the
+            markers.
+    """
+    former = set(metadata.former_owners or ())
+    for marker in markers:
+        is_ours = metadata.checkpoint_id == marker.checkpoint_id or metadata.query_id == marker.query_id
+        if is_ours:
+            _check_own(checkpoint, metadata, last, planned, marker)
+        elif metadata.former_owners is None:
+            former.add(marker.query_id)
+        elif marker.query_id not in former:
+            raise IncompatibleCheckpointError(
+                f"Another checkpoint than {checkpoint.uri} belongs to what {metadata.application_id} has written: "
+                f"Kafka has epoch {marker.epoch} of sink partition {marker.sink_partition} from it. Start the "
+                "application on that checkpoint, or give this one an application.id of its own."
+            )
+    return tuple(sorted(former))
+
+
+def _check_own(
+    checkpoint: Checkpoint, metadata: Metadata, last: Manifest, planned: EpochOffset | None, marker: Marker
+) -> None:
+    if marker.epoch <= last.epoch:
+        return
+    if marker.query_id == metadata.query_id and marker.epoch == last.epoch + 1 and planned is not None:
+        if marker.digest in ("", planned.digest()):
+            return
+        lost = f"{checkpoint.offset_name(marker.epoch)} is not the one by which that epoch was written"
+    elif marker.query_id == metadata.query_id and marker.epoch == last.epoch + 1:
+        lost = f"{checkpoint.offset_name(marker.epoch)}, by which it was written, is missing"
+    else:
+        lost = f"{checkpoint.manifest_name(marker.epoch - 1)} is missing"
+    raise IncompatibleCheckpointError(
+        f"The checkpoint {checkpoint.uri} ends with epoch {last.epoch}, and Kafka has epoch {marker.epoch} that "
+        f"{metadata.application_id} wrote from it (sink partition {marker.sink_partition}); {lost}: this is an older "
+        "copy of the checkpoint, or files of it were deleted. To go on here would write output twice or leave some "
+        "out. Restore the whole checkpoint directory from the newest copy. If there is none: copy what is here with "
+        "penstock savepoint take, and restore it with penstock savepoint restore into an empty directory; the "
+        f"application then goes on from epoch {last.epoch}, and writes again what it wrote since."
+    )

@@ -1,0 +1,85 @@
+"""Resets an application: after it the next start is a first one (Kafka tool: kafka-streams-application-reset).
+
+What goes: the checkpoint with positions and state, the copies of state on this machine, what Kafka remembers of the
+application (its consumer groups, with the markers of committed epochs), and its internal topics. What stays: the topics
+that it reads and writes, and all that other machines keep below `state.dir`, which is no good without the checkpoint
+and is deleted when it is met. The checkpoint goes first: an application whose markers alone are left is refused, so a
+reset that was interrupted is noticed, and run again.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.client.api import Admin
+from penstock.config import StreamsConfig
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint, checkpoint_of
+from penstock.host.spark.checkpoints.lock import CheckpointLock
+from penstock.host.spark.frames.data_frames import commits_topic_of_source
+from penstock.host.spark.transactions import commits_topic
+from penstock.plan.subtopology import BuiltTopology
+
+
+@dataclass(frozen=True)
+class ApplicationReset:
+    """What a reset deletes.
+
+    checkpoint: its URI. epoch: the last that is committed there, None where there is no checkpoint. state_directory: on
+    this machine. groups: consumer groups. topics: internal topics.
+    """
+
+    application_id: str
+    checkpoint: str
+    epoch: int | None
+    state_directory: str
+    groups: tuple[str, ...]
+    topics: tuple[str, ...]
+
+
+def planned_reset(built: BuiltTopology, config: StreamsConfig, topics: Mapping[str, int]) -> ApplicationReset:
+    """Return what a reset of an application deletes; topics: those of its brokers, with their partitions."""
+    application_id = str(config.required("application.id"))
+    checkpoint = checkpoint_of(config)
+    sources = map(commits_topic_of_source, built.data_frame_sources)
+    internal = [commits_topic(application_id), *built.data_frame_topics, *sources]
+    groups = [application_id, *(topic for topic in internal if topic.endswith("-commits"))]
+    has_markers = commits_topic(application_id) in topics
+    return ApplicationReset(
+        application_id,
+        checkpoint.uri,
+        checkpoint.last_epoch() if checkpoint.exists() else None,
+        str(_directory(config)),
+        tuple(groups) if has_markers else (),
+        tuple(topic for topic in internal if topic in topics),
+    )
+
+
+def reset_application(built: BuiltTopology, config: StreamsConfig, admin: Admin) -> ApplicationReset:
+    """Delete what `planned_reset` names; return it.
+
+    Raises:
+        LockError: a program runs the application on this machine.
+        KafkaError: the brokers do not answer, do not allow it, or a group has members.
+    """
+    checkpoint, directory = checkpoint_of(config), _directory(config)
+    with CheckpointLock(checkpoint, directory, str(config.required("application.id"))):
+        plan = planned_reset(built, config, admin.topics())
+        _overtake(checkpoint)
+        checkpoint.delete()
+        shutil.rmtree(directory, ignore_errors=True)
+        admin.delete_groups(plan.groups)
+        admin.delete_topics(plan.topics)
+    return plan
+
+
+def _overtake(checkpoint: Checkpoint) -> None:
+    """End a program that runs on the checkpoint on another machine: it commits nothing more."""
+    if checkpoint.exists():
+        checkpoint.take_generation()
+
+
+def _directory(config: StreamsConfig) -> Path:
+    return Path(config["state.dir"]) / str(config.required("application.id"))

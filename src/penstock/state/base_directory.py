@@ -1,0 +1,204 @@
+"""The directory of a base on this machine: who uses it, and whether what is in it can be trusted.
+
+    <path>/<name>   the database, in a directory of the same name
+    <path>/owner    the application run that uses it, and how often in a row a process died with it open
+    <path>/open.*   one for each process that has it open, locked by that process
+    <path>/read.*   one for each process of another program that reads it, locked by that process
+    <path>/seal     size and digest of the database, once the run was closed in an orderly way
+    <path>/lock     held while any of these is looked at or changed
+
+A base is a copy: segments, or topics, are the truth, and whatever is in doubt is deleted here and made again. Rules:
+- Within one run a base is trusted. Processes that are killed do no harm to it; but where processes die twice in a row
+  while they have it open, it may be the reason, and it is deleted.
+- The base of another run is trusted if it has a seal and the database is what the seal says. A database without one is
+  that of a run which was killed, or of a machine that lost power: nothing says that the disk has what was written.
+- A database that checks itself, as RocksDB does by checksums, needs no seal.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import IO
+
+import orjson
+
+_log = logging.getLogger(__name__)
+
+_MOST_DEATHS = 2
+_CHUNK = 1024 * 1024
+
+
+class BaseDirectory:
+    """One process's use of the directory of a base."""
+
+    def __init__(
+        self, path: Path, process_id: str, data_file: str | None, before_taking: Callable[[], object] = lambda: None
+    ) -> None:
+        """Take the directory; nothing is looked at yet.
+
+        Args:
+            path: of the directory.
+            process_id: of the application run that this process belongs to, drawn at random (as Kafka Streams names
+                its instances).
+            data_file: the file of the database that has its content; None for a database that checks itself.
+            before_taking: called before the base of another run is taken; raises where this run is over.
+        """
+        self._path = path
+        self._process_id = process_id
+        self._data_file = data_file
+        self._before_taking = before_taking
+        self._marker: IO[bytes] | None = None
+        self._deaths = 0
+
+    @property
+    def database(self) -> Path:
+        """The directory of the database."""
+        return self._path / self._path.name
+
+    def enter(self) -> Path:
+        """Use the base from now on, until `leave`: delete what cannot be trusted; return the directory of the database,
+        which may not be there yet. Raises what `before_taking` raises."""
+        self._path.mkdir(parents=True, exist_ok=True)
+        with _locked(self._path):
+            found, deaths = self._read_owner()
+            if found != self._process_id:
+                self._before_taking()
+            alive, died = self._markers()
+            deaths += died
+            if deaths >= _MOST_DEATHS or not self._is_trusted(found, alive):
+                self._delete(deaths)
+                deaths = 0
+            self._remember(found, deaths)
+            self._marker = _made(self._path / f"open.{uuid.uuid4().hex}")
+            self._deaths = deaths
+        return self.database
+
+    def visit(self) -> Path | None:
+        """Read the base of another program from now on, until `leave`; return the directory of the database, None where
+        there is none, or it is not what its seal says."""
+        if not self.database.exists():
+            return None
+        with _locked(self._path):
+            if (self._path / "seal").exists() and not self._is_what_was_sealed():
+                return None
+            self._marker = _made(self._path / f"read.{uuid.uuid4().hex}")
+        return self.database
+
+    def leave(self, is_damaged: bool = False) -> None:
+        """Use the base no longer; is_damaged: it is to be made again by the next process. Harmless when called
+        again."""
+        if self._marker is None:
+            return
+        if is_damaged or self._deaths:
+            with _locked(self._path):
+                if is_damaged:
+                    self._delete(0)
+                self._write_owner(0)
+        Path(self._marker.name).unlink(missing_ok=True)
+        self._marker.close()
+        self._marker = None
+
+    def seal(self) -> bool:
+        """Say that the database is whole, so that another run can trust it; return False where that cannot be said,
+        since a process has it open or died with it."""
+        if self._data_file is None or not (self.database / self._data_file).is_file():
+            return False
+        with _locked(self._path):
+            alive, died = self._markers()
+            found, deaths = self._read_owner()
+            if alive or died or deaths or found != self._process_id:
+                return False
+            _replace(self._path / "seal", orjson.dumps(self._measured()))
+        return True
+
+    # ---------- helpers, with the lock held
+
+    def _is_trusted(self, found: str, alive: bool) -> bool:
+        if found == self._process_id:
+            return True
+        if self._data_file is None or not self.database.exists():
+            return True
+        if not self._is_what_was_sealed():
+            return False
+        if not alive:  # it has the places of readers whose processes are gone
+            (self.database / "lock.mdb").unlink(missing_ok=True)
+        return True
+
+    def _is_what_was_sealed(self) -> bool:
+        with suppress(OSError, orjson.JSONDecodeError):
+            return bool(orjson.loads((self._path / "seal").read_bytes()) == self._measured())
+        return False
+
+    def _measured(self) -> dict[str, object]:
+        assert self._data_file is not None
+        digest, size = blake2b(digest_size=32), 0
+        with (self.database / self._data_file).open("rb", buffering=0) as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+                size += len(chunk)
+        return {"size": size, "digest": digest.hexdigest()}
+
+    def _delete(self, deaths: int) -> None:
+        if self.database.exists():
+            why = "two processes in a row died with it open" if deaths else "nothing says that it is whole"
+            _log.info("The base %s is made again: %s.", self._path, why)
+        shutil.rmtree(self.database, ignore_errors=True)
+
+    def _markers(self) -> tuple[bool, bool]:
+        """Return whether a process has the base open, and whether one died with it open; forget those that did."""
+        alive = died = False
+        for path in (*self._path.glob("open.*"), *self._path.glob("read.*")):
+            with suppress(FileNotFoundError), path.open("rb") as marker:
+                try:
+                    fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    alive = True
+                    continue
+                if path.exists():  # else it was closed, between the listing and now
+                    died = died or path.name.startswith("open.")
+                    path.unlink(missing_ok=True)
+        return alive, died
+
+    def _read_owner(self) -> tuple[str, int]:
+        with suppress(OSError, orjson.JSONDecodeError, TypeError, KeyError, ValueError):
+            fields = orjson.loads((self._path / "owner").read_bytes())
+            return str(fields["process_id"]), int(fields["deaths"])
+        return "", 0
+
+    def _remember(self, found: str, deaths: int) -> None:
+        if found != self._process_id:
+            for name in ("seal", "data.mdb", "lock.mdb"):  # earlier versions had their database here
+                (self._path / name).unlink(missing_ok=True)
+        if found != self._process_id or deaths:
+            self._write_owner(deaths)
+
+    def _write_owner(self, deaths: int) -> None:
+        _replace(self._path / "owner", orjson.dumps({"process_id": self._process_id, "deaths": deaths}))
+
+
+def _made(path: Path) -> IO[bytes]:
+    """Return a new file that is locked as long as this process has it open."""
+    marker = path.open("xb")
+    fcntl.flock(marker, fcntl.LOCK_EX)
+    return marker
+
+
+def _replace(path: Path, content: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    temporary.write_bytes(content)
+    os.replace(temporary, path)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with (path / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
