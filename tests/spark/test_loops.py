@@ -6,10 +6,11 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from penstock import Consumed, Grouped, Materialized, Produced, Serdes, StreamsBuilder, Topology
+from penstock import Consumed, Grouped, Materialized, Produced, Serdes, StreamsBuilder, Topology, savepoints
 from penstock.config import StreamsConfig
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.plan.partitioning import partition_for
@@ -119,6 +120,36 @@ def test_a_join_by_foreign_key_is_exact_whatever_falls_when(
     store = spark_runner.store(config, "orders-by-name")
     counted = Counter({key.decode(): int.from_bytes(value[8:], "big") for key, value in store.items()})
     assert +counted == Counter(text.split(" of ")[1] for text in expected.values())
+
+
+@pytest.mark.one_broker
+@pytest.mark.parametrize("grown", [(LEFT + 1, RIGHT), (LEFT, RIGHT + 1), (LEFT + 1, RIGHT + 1)])
+def test_a_join_by_foreign_key_goes_on_with_more_partitions_of_either_side(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str, str], tmp_path: Path, grown: tuple[int, int]
+) -> None:
+    config = spark_runner.config(application)
+    query = InlineQuery(orders_of_customers(*topics), config, spark_runner.admin)
+    orders: Table = {}
+    customers: Table = {}
+    chosen = random.Random(9)
+    left, right = changes(chosen, orders, customers, 60)
+    spark_runner.write(topics[0], records(left, LEFT, 0))
+    spark_runner.write(topics[1], records(right, RIGHT, 0))
+    query.run_to_end()
+    savepoints.take(config, str(tmp_path / "saved"))
+    for topic, before, now in zip(topics, (LEFT, RIGHT), grown, strict=False):
+        if now > before:
+            spark_runner.add_partitions(topic, now)
+    rescaled = spark_runner.config(application, {"penstock.checkpoint.dir": str(tmp_path / "rescaled")})
+    counts = savepoints.partitions_of_stores(orders_of_customers(*topics), rescaled)
+    savepoints.restore(str(tmp_path / "saved"), rescaled, counts)
+    query = InlineQuery(orders_of_customers(*topics), rescaled, spark_runner.admin)
+    left, right = changes(chosen, orders, customers, 60)
+    spark_runner.write(topics[0], records(left, grown[0], 1_000))
+    spark_runner.write(topics[1], records(right, grown[1], 1_000))
+    query.run_to_end()
+    joined = spark_runner.store(rescaled, "joined")
+    assert {key.decode(): value[8:].decode() for key, value in joined.items()} == expected_join(orders, customers)
 
 
 def test_nothing_is_left_of_carried_rows_that_arrived(

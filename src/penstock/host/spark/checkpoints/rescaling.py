@@ -128,6 +128,18 @@ class Rescaling:
                 for number, base in enumerate(targets)
             }
 
+    def answering_elsewhere(self, before: Mapping[str, Any]) -> list[str]:
+        """Return the sub-topologies whose subscriptions of joins by foreign key are to be answered to another number of
+        partitions than in the shape `before`: each subscription has the number of the partition that asks, so their
+        state has to be written again though it keeps its tasks."""
+        partitions = "partitions of source topics"
+        return [
+            str(spec.id)
+            for spec in self._program.topology.subtopologies
+            if any(isinstance(builder.value_serde, SubscriptionWrapperSerde) for builder in spec.stores.values())
+            and any(before[partitions][topic] != self._shape[partitions][topic] for topic in _answers(spec))
+        ]
+
     def _written(
         self,
         task: str,
@@ -170,11 +182,7 @@ class Rescaling:
         """Return what an entry's value becomes: a subscription knows the partition of the row that asks."""
         if not isinstance(builder.value_serde, SubscriptionWrapperSerde):
             return lambda key, value: value
-        answers = [
-            node.topic for node in spec.nodes
-            if isinstance(node, SinkSpec) and node.partitioner is partition_of_response and node.topic is not None
-        ]  # fmt: skip
-        counts = {self._shape["partitions of source topics"][topic] for topic in answers}
+        counts = {self._shape["partitions of source topics"][topic] for topic in _answers(spec)}
         if len(counts) != 1:
             raise StreamsError(
                 f"Store {builder.name}: the joins by foreign key of its sub-topology are to answer to "
@@ -206,6 +214,15 @@ class Rescaling:
                         f"Sink {node.name} chooses the partitions of {node.topic} by a function of the program; to "
                         "which partition a key belongs is not known, so the keys cannot be divided anew."
                     )
+
+
+def _answers(spec: SubtopologySpec) -> list[str]:
+    """Return the topics to which the joins by foreign key of a sub-topology answer."""
+    return [
+        node.topic
+        for node in spec.nodes
+        if isinstance(node, SinkSpec) and node.partitioner is partition_of_response and node.topic is not None
+    ]
 
 
 class _Waiting:

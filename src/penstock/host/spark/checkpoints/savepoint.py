@@ -203,8 +203,10 @@ def _rescaled(
             "divided: run this where the modules of the program are."
         ) from error
     rescaling = Rescaling(savepoint, checkpoint, manifest, shape, program)
-    tasks = {task: entry for task, entry in manifest.tasks.items() if task.partition("_")[0] not in counts}
-    for subtopology, count in counts.items():
+    answering = {sub: len(tasks_of(metadata.shape, sub)) for sub in rescaling.answering_elsewhere(metadata.shape)}
+    divided = {**answering, **counts}
+    tasks = {task: entry for task, entry in manifest.tasks.items() if task.partition("_")[0] not in divided}
+    for subtopology, count in divided.items():
         tasks.update(rescaling.tasks(subtopology, tasks_of(metadata.shape, subtopology), count))
     tasks = {task: replace(entry, carried=None) for task, entry in tasks.items()}
     for task, carried in hand_on_carried(savepoint, checkpoint, manifest, _rows(metadata, shape, program)).items():
