@@ -22,8 +22,8 @@ lint: ## ruff, mypy and the contract of the layers
 crash: bootstrap ## run all crash tests: every kill, not a sample
 	@PENSTOCK_CRASH=all exec $(BIN)/python -m pytest -m crash -o faulthandler_timeout=0 $(ARGS)
 
-chaos: bootstrap ## strike an application with kills, pauses and changes for MINUTES=30 on a real Kafka, by SEED=
-	@PENSTOCK_CHAOS_SEED=$(SEED) PENSTOCK_CHAOS_MINUTES=$(or $(MINUTES),30) exec $(BIN)/python -m pytest -s tests/chaos -o faulthandler_timeout=0 $(ARGS)
+chaos: bootstrap ## strike an application with kills, stops, losses of power and changes for MINUTES=30 on BROKERS=3 of a real Kafka, by SEED=
+	@PENSTOCK_CHAOS_BROKERS=$(or $(BROKERS),3) PENSTOCK_CHAOS_SEED=$(SEED) PENSTOCK_CHAOS_MINUTES=$(or $(MINUTES),30) exec $(BIN)/python -m pytest -s tests/chaos -o faulthandler_timeout=0 $(ARGS)
 
 benchmarks: bootstrap ## measure, and print the figures of benchmarks/README.md
 	@exec $(BIN)/python benchmarks/word_count.py $(ARGS)

@@ -5,11 +5,14 @@ come to the end of its input. Every wait has a bound. What must hold afterwards 
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,14 +21,20 @@ from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.plan.partitioning import partition_for
 from tests.chaos import deeds, program, records
 from tests.chaos.rescaling import SavepointCommands
-from tests.crash.processes import END_SECONDS, MarkedProcesses, kill, spark_home, start_program, victims
+from tests.crash.processes import END_SECONDS, MarkedProcesses, Process, kill, spark_home, start_program, victims
 from tests.spark.support import InputRecord, SparkRunner, wait_for
+from tests.support.loop_disk import LoopDisk
 
 STANDSTILL_SECONDS = 300.0
 """How long the application may go on without committing an epoch, or ending."""
 
 _MOST_ENDINGS = 6
 _BROKER_AWAY_SECONDS = 2.0
+_TRANSACTION_SECONDS = 10
+_STOPPED_SECONDS = 15.0
+"""How long an application stands still: longer than any time-out of its transactions."""
+_FULL_SECONDS = 10.0
+_TEN_YEARS_SECONDS = 315_360_000
 _VICTIM_SECONDS = 30.0
 _PARTITIONS, _MOST_PARTITIONS = 2, 4
 _LETTERS_OF_NEXT = {2: 3, 3: 2}
@@ -57,9 +66,27 @@ class Chaos:
     rows: all input so far. partitions: of each topic of the input; they grow.
     """
 
-    def __init__(self, seed: int, broker: Broker, runner: SparkRunner, name: str, directory: Path, master: str) -> None:
-        """Make the topics and write the first input; nothing is started yet. name: application.id, and what its topics
-        begin with."""
+    def __init__(
+        self,
+        seed: int,
+        broker: Broker,
+        runner: SparkRunner,
+        name: str,
+        directory: Path,
+        master: str,
+        disk: LoopDisk | None,
+    ) -> None:
+        """Make the topics and write the first input; nothing is started yet.
+
+        Args:
+            seed: draws input and victims.
+            broker: what the application reads from and writes to.
+            runner: writes and reads topics of that broker.
+            name: application.id, and what its topics begin with.
+            directory: for state, savepoints and logs.
+            master: of Spark.
+            disk: where state and savepoints are kept; None for a part of `directory`.
+        """
         self.name, self.rows, self.history = name, records.first_round(seed), list[str]()
         self.deeds = Counter[str]()
         self.partitions = dict.fromkeys(program.INPUTS, _PARTITIONS)
@@ -67,18 +94,22 @@ class Chaos:
         self._draw = random.Random(seed)
         self._orders, self._log = directory / "orders", directory / "application.log"
         self._orders.mkdir(parents=True)
+        self._disk, kept = disk, directory if disk is None else disk.path
+        self._clock = directory / "clock"
         self._spark_home = spark_home(directory / "spark")
         self._values = {
             "application.id": name,
             "bootstrap.servers": broker.bootstrap_servers,
-            "state.dir": str(directory / "state"),
+            "state.dir": str(kept / "state"),
+            "penstock.checkpoint.dir": str(kept / "checkpoint"),
+            "producer.transaction.timeout.ms": 1000 * _TRANSACTION_SECONDS,
             "penstock.spark.master": master,
             "penstock.spark.partitions": 2,
             "penstock.poll.ms": 50,
         }
         self._topology = {"prefix": name, "version": 1, "letters": _PARTITIONS}
         self._rounds, self._begun = 0, time.monotonic()
-        self._commands = SavepointCommands(directory / "savepoints")
+        self._commands = SavepointCommands(kept / "savepoints")
         self._processes = MarkedProcesses()
         self._running: subprocess.Popen[bytes] | None = None
         topics = [f"{name}-{topic}" for topic in (*program.INPUTS, *program.OUTPUTS)]
@@ -132,6 +163,22 @@ class Chaos:
             case deeds.RESCALE:
                 self._come_to_end()
                 self._rescale()
+            case deeds.STOP:
+                self._signal(self._processes.running(), signal.SIGSTOP)
+                self._next_round()
+                time.sleep(_STOPPED_SECONDS)  # the deed itself
+                self._signal(self._processes.running(), signal.SIGCONT)
+            case deeds.TAKEOVER:
+                self._take_over()
+            case deeds.CLOCK:
+                self._clock.write_text(str(_TEN_YEARS_SECONDS))
+                self._next_round()
+                self._wait_for_epoch()
+                self._clock.write_text("0")
+            case deeds.POWER:
+                self._lose_power()
+            case deeds.FULL_DISK:
+                self._fill_disk()
             case _:
                 self._kill(deed)
 
@@ -145,6 +192,49 @@ class Chaos:
             self._note("nobody was there to be paused")
         self._next_round()
         (self._orders / "pause").unlink()
+
+    def _take_over(self) -> None:
+        """Let the program stand still while another goes on from its checkpoint, then let it go on: it has to end by
+        itself, and the other one to live."""
+        older, frozen = self._running, self._processes.running()
+        assert older is not None
+        self._signal(frozen, signal.SIGSTOP)
+        (Path(self.config.checkpoint_directory()) / "lock").unlink(missing_ok=True)  # locks are of one machine
+        machines = Path(self._values["state.dir"]).parent
+        self._values["state.dir"] = str(machines / f"state-{self.deeds[deeds.TAKEOVER]}")
+        self._running = None
+        self._next_round()
+        self._wait_for_epoch()
+        newer = self._running
+        self._signal(frozen, signal.SIGCONT)
+        self._note("the older program goes on")
+        self._patiently(lambda: older.poll() is not None)
+        gone = {process.pid for process in frozen}
+        wait_for(lambda: gone.isdisjoint(process.pid for process in self._processes.running()), END_SECONDS)
+        self._next_round()
+        self._wait_for_epoch()
+        assert self._running is newer, self._story("the older program ended the newer one")
+
+    def _lose_power(self) -> None:
+        """End all processes as a loss of power does, with what their disk has at that moment."""
+        assert self._disk is not None
+        frozen = self._processes.running()
+        self._signal(frozen, signal.SIGSTOP)
+        self._disk.lose_power(self._processes.kill)
+
+    def _fill_disk(self) -> None:
+        """Leave no room on the disk for a while."""
+        assert self._disk is not None
+        self._disk.fill()
+        self._next_round()
+        time.sleep(_FULL_SECONDS)  # the deed itself
+        self._disk.empty()
+
+    @staticmethod
+    def _signal(processes: Sequence[Process], number: signal.Signals) -> None:
+        for process in processes:
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, number)
 
     def _kill(self, victim: str) -> None:
         """Kill a victim, once there is one: a program that has just been started has no workers yet."""
@@ -200,7 +290,8 @@ class Chaos:
         arguments = json.dumps({**values, "orders": str(self._orders)})
         environment = {
             **self._processes.environment,
-            "PYTHONPATH": f"{_ROOT / 'src'}:{_ROOT}",
+            "PYTHONPATH": f"{_ROOT / 'src'}:{_ROOT}:{Path(__file__).parent / 'clock'}",
+            "PENSTOCK_CHAOS_CLOCK": str(self._clock),
             "SPARK_HOME": str(self._spark_home),
         }
         self._note(f"start of version {self._topology['version']} after epoch {self._checkpoint.last_epoch()}")

@@ -3,7 +3,9 @@ undisturbed run of the test driver leaves: outputs under read_committed (each re
 transactions), stores, positions.
 
 `make test` does a few deeds of a schedule; `make chaos SEED=7 MINUTES=30` goes on for so long, on a real Kafka.
-PENSTOCK_CHAOS_MASTER says where, for example `local-cluster[2,1,1024]`, where executors are killed too.
+PENSTOCK_CHAOS_MASTER says where, for example `local-cluster[2,1,1024]`, where executors are killed too, and
+PENSTOCK_CHAOS_BROKERS=3 on how many brokers. Losses of power and full disks need a machine that lets a test mount a
+disk.
 """
 
 from __future__ import annotations
@@ -25,14 +27,17 @@ from penstock.testing import TopologyTestDriver
 from tests.chaos import deeds, program, records
 from tests.chaos.chaos import Broker, Chaos
 from tests.spark.support import SparkRunner
-from tests.support.chaos_brokers import EmbeddedBroker, KafkaBroker
+from tests.support.chaos_brokers import EmbeddedBroker, KafkaBrokers
 from tests.support.kafka import kafka_is_at_hand
+from tests.support.loop_disk import LoopDisk, why_not
 
 MINUTES = float(os.environ.get("PENSTOCK_CHAOS_MINUTES") or 0)
 _RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
 SEED = int(os.environ.get("PENSTOCK_CHAOS_SEED") or zlib.crc32(_RUN.encode()) % 10_000)
 MASTER = os.environ.get("PENSTOCK_CHAOS_MASTER") or "local[2,4]"
+BROKERS = int(os.environ.get("PENSTOCK_CHAOS_BROKERS") or 1)
 DEEDS_OF_A_SAMPLE = 2
+DISK_MEGABYTES = 1024
 
 pytestmark = [
     pytest.mark.spark,
@@ -46,8 +51,20 @@ pytestmark = [
 @pytest.fixture
 def chaos_broker(tmp_path: Path) -> Iterator[Broker]:
     """A broker of the test's own, for it is killed; a sample takes the embedded one where there is no Kafka."""
-    with KafkaBroker() if MINUTES or kafka_is_at_hand() else EmbeddedBroker(tmp_path / "broker") as broker:
+    with (
+        KafkaBrokers(SEED, BROKERS) if MINUTES or kafka_is_at_hand() else EmbeddedBroker(tmp_path / "broker") as broker
+    ):
         yield broker
+
+
+@pytest.fixture
+def chaos_disk(tmp_path: Path) -> Iterator[LoopDisk | None]:
+    """A disk of the test's own, None where there can be none: then its power is not lost, and it is not filled."""
+    if why_not() is not None:
+        yield None
+        return
+    with LoopDisk(tmp_path, DISK_MEGABYTES) as disk:
+        yield disk
 
 
 Rows = dict[str, list[tuple[bytes | None, bytes | None]]]
@@ -88,14 +105,18 @@ def is_strictly_growing(found: list[tuple[bytes | None, bytes | None]]) -> bool:
 
 @pytest.mark.parametrize("seed", [SEED])
 def test_chaos_leaves_no_trace(
-    seed: int, chaos_broker: Broker, unique_name: Callable[[str], str], tmp_path: Path
+    seed: int,
+    chaos_broker: Broker,
+    chaos_disk: LoopDisk | None,
+    unique_name: Callable[[str], str],
+    tmp_path: Path,
 ) -> None:
     runner = SparkRunner(chaos_broker.bootstrap_servers, tmp_path)
-    schedule = deeds.schedule(seed, MASTER.startswith("local-cluster"))
+    schedule = deeds.schedule(seed, MASTER.startswith("local-cluster"), chaos_disk is not None)
     deadline = time.monotonic() + 60 * MINUTES
-    print(f"SEED={seed} MASTER={MASTER}")
+    print(f"SEED={seed} MASTER={MASTER} BROKERS={BROKERS} disk of its own: {why_not() or 'yes'}")
     try:
-        with Chaos(seed, chaos_broker, runner, unique_name("chaos"), tmp_path, MASTER) as chaos:
+        with Chaos(seed, chaos_broker, runner, unique_name("chaos"), tmp_path, MASTER, chaos_disk) as chaos:
             chaos.live(schedule, lambda done: time.monotonic() > deadline if MINUTES else done == DEEDS_OF_A_SAMPLE)
         epochs = runner.manifest(chaos.config).epoch
         print(f"{chaos.deeds.total()} deeds, {epochs} epochs, {len(chaos.rows)} records: {dict(chaos.deeds)}")
@@ -135,8 +156,8 @@ def check(chaos: Chaos, runner: SparkRunner) -> None:
 
 
 def test_every_kind_of_deed_comes_once_before_it_comes_again() -> None:
-    kinds = 1 + len(deeds.KILLS) + 5
-    drawn = list(islice(deeds.schedule(3, cluster=True), 2 * kinds))
+    kinds = 1 + len(deeds.KILLS) + 10
+    drawn = list(islice(deeds.schedule(3, cluster=True, disk=True), 2 * kinds))
     assert len(set(drawn[:kinds])) == kinds
     assert Counter(drawn) == dict.fromkeys(drawn, 2)
-    assert drawn == list(islice(deeds.schedule(3, cluster=True), 2 * kinds))
+    assert drawn == list(islice(deeds.schedule(3, cluster=True, disk=True), 2 * kinds))

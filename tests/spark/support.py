@@ -142,7 +142,7 @@ class SparkRunner:
     def create_topics(self, partitions: Mapping[str, int]) -> None:
         """Create topics with their numbers of partitions; records stay for ever, whatever their timestamps."""
         config = {"retention.ms": "-1"}
-        self.admin.create_topics([NewTopic(name, count, 1, config) for name, count in partitions.items()])
+        self.admin.create_topics([NewTopic(name, count, config=config) for name, count in partitions.items()])
 
     def add_partitions(self, topic: str, total: int) -> None:
         """Let `topic` have so many partitions, and the runner write to all of them."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from confluent_kafka.admin import AdminClient
 
 from penstock.broker.process import BrokerProcess
 from tests.support.kafka import RealKafka
@@ -40,12 +43,16 @@ class EmbeddedBroker:
         self._process.start()
 
 
-class KafkaBroker:
-    """A real Kafka of one broker; a context manager that ends it."""
+class KafkaBrokers:
+    """A real Kafka of one broker, or of three, of which that one is killed which leads something of the application; a
+    context manager that ends them."""
 
-    def __init__(self) -> None:
-        """Start nothing yet."""
-        self._kafka = RealKafka()
+    def __init__(self, seed: int, brokers: int) -> None:
+        """Start nothing yet; seed: draws what the broker that is killed leads."""
+        self._kafka = RealKafka(brokers, settings={"broker.session.timeout.ms": "4000"} if brokers > 1 else None)
+        self._draw = random.Random(seed)
+        self._brokers = brokers
+        self._killed = 1
 
     def __enter__(self) -> Self:
         self._kafka.start()
@@ -62,9 +69,16 @@ class KafkaBroker:
         return self._kafka.bootstrap_servers
 
     def kill(self) -> None:
-        """End it with SIGKILL."""
-        self._kafka.kill(1)
+        """End one with SIGKILL: the leader of a partition of positions, of transactions, or of any other topic."""
+        self._killed = 1 if self._brokers == 1 else self._leader()
+        self._kafka.kill(self._killed)
 
     def resume(self) -> None:
         """Start it again, and wait until it serves."""
-        self._kafka.resume(1)
+        self._kafka.resume(self._killed)
+
+    def _leader(self) -> int:
+        topics = AdminClient({"bootstrap.servers": self.bootstrap_servers}).list_topics(timeout=30).topics
+        chosen = self._draw.choice(["__consumer_offsets", "__transaction_state", *sorted(topics)])
+        leaders = [each.leader for each in topics[chosen].partitions.values()] if chosen in topics else []
+        return int(self._draw.choice([each for each in leaders if each > 0] or [1]))
