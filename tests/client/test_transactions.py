@@ -23,7 +23,7 @@ from penstock.client.confluent.transactions import (
     transactions_refused,
 )
 from penstock.config import StreamsConfig
-from penstock.errors import KafkaError, RecordTooLargeError, TaskMigratedError
+from penstock.errors import KafkaError, RecordTooLargeError, TaskCorruptedError, TaskMigratedError
 from penstock.record import RecordBatch, TopicPartition
 from tests.support.brokers import RunningBroker
 from tests.support.commands import until
@@ -159,6 +159,16 @@ def test_an_epoch_is_written_once_by_whomever(kafka_place: Place) -> None:
     assert not first.write(2, "q", kafka_place.output("b"))  # fenced meanwhile, and looks again
     assert first.write(3, "q", kafka_place.output("c"))
     assert kafka_place.read() == [b"a", b"b", b"c"]
+
+
+def test_an_epoch_is_not_taken_for_the_same_where_it_is_made_of_something_else(kafka_place: Place) -> None:
+    place = kafka_place
+    assert place.writer().write(1, "q", place.output("a"), note="checkpoint one")
+    assert not place.writer().write(1, "q", place.output("a"), note="checkpoint one")
+    assert not place.writer().write(1, "q", place.output("a"))
+    with pytest.raises(TaskCorruptedError, match="was made of other input"):
+        place.writer().write(1, "q", place.output("b"), note="checkpoint two")
+    assert place.read() == [b"a"]
 
 
 def test_another_life_writes_its_own_epochs(kafka_place: Place) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import random
 import threading
@@ -14,6 +15,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from penstock.errors import ConfigError
+from penstock.host.spark.checkpoints import files as files_module
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.checkpoints.files import Files
 
@@ -58,6 +60,26 @@ def test_a_file_that_is_torn_before_its_renaming_is_not_there(files: Files) -> N
     assert files.read("a/one") == b"first"
     assert files.read("a/two") is None
     assert [each.name for each in files.find("a") if each.name[0] != "."] == ["one"]
+
+
+def test_what_other_programs_wrote_is_brought_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(
+        files_module, "sync", lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    )
+    files = Files(str(tmp_path / "log"))
+    newest = files.sync_since(0)
+    (tmp_path / "log" / "offsets").mkdir()
+    for name in ("0", "1"):
+        (tmp_path / "log" / "offsets" / name).write_text("")
+        os.utime(tmp_path / "log" / "offsets" / name, ns=(newest + int(name), newest + int(name)))
+    synced.clear()
+    newest = files.sync_since(newest)
+    offsets = str(tmp_path / "log" / "offsets")
+    assert {offsets, f"{offsets}/0", f"{offsets}/1"} <= set(synced)
+    synced.clear()
+    files.sync_since(newest + 1)
+    assert synced == []
 
 
 class _LateDirectory:

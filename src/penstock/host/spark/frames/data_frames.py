@@ -37,6 +37,7 @@ from penstock.client.confluent.refusals import PartitionOutput
 from penstock.client.confluent.transactions import AtLeastOnceWriter, EpochWriter, TransactionalWriter
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
+from penstock.host.spark.checkpoints.documents import digest_of, is_sealed, parsed, sealed, unsealed
 from penstock.host.spark.checkpoints.files import Files
 from penstock.host.spark.failures import QueryFailedError, encode_failure, failure_of_exception
 from penstock.host.spark.frames import topic_source
@@ -81,10 +82,11 @@ class BatchPartitions:
     def of(self, batch: int) -> int:
         """Return the partitions of `batch`; what is answered first for a batch is durable before it is returned."""
         data = self._files.read(self._path)
-        known: dict[str, int] = {} if data is None else orjson.loads(data)
+        name = f"{self._files.uri}/{self._path}"
+        known: dict[str, int] = {} if data is None else parsed(unsealed(data, name) if is_sealed(data) else data, name)
         if known.get("batch") != batch:
             known = {"batch": batch, "partitions": self._partitions}
-            self._files.write(self._path, orjson.dumps(known))
+            self._files.write(self._path, sealed(orjson.dumps(known)))
         return known["partitions"]
 
 
@@ -137,7 +139,8 @@ class DataFrameQueries:
                 partitions = BatchPartitions(self._files, topic, known[topic])
                 owner: Future[str] = Future()  # the id of the query, which nobody knows before it has started
                 rows = columns(source.data_frame, topic)
-                owner.set_result(self._start(topic, rows, _writing_batches(target, partitions, owner), to_end).id)
+                function = _writing_batches(target, partitions, self._files.below(topic), owner)
+                owner.set_result(self._start(topic, rows, function, to_end).id)
         if to_end:
             self._wait(self._sources)
 
@@ -293,14 +296,22 @@ def columns(frame: DataFrame, topic: str) -> DataFrame:
     )
 
 
-def _writing_batches(now: _Target, partitions: BatchPartitions, owner: Future[str]) -> Callable[[DataFrame, int], None]:
-    """Return what the query does with a batch."""
+def _writing_batches(
+    now: _Target, partitions: BatchPartitions, log: Files, owner: Future[str]
+) -> Callable[[DataFrame, int], None]:
+    """Return what the query whose checkpoint is `log` does with a batch.
+
+    The marker of a batch has a digest of its offsets: where Spark's log was damaged, and another batch comes under the
+    number of one that is written, that is told.
+    """
 
     def write(batch: DataFrame, number: int) -> None:
         target = replace(now, partitions=partitions.of(number))
+        digest = digest_of(log.read(f"offsets/{number}") or b"")
         rows = batch.mapInArrow(partial(_with_partitions, target), _ROW)
         shuffled = rows.repartitionById(target.partitions, "partition")
-        shuffled.mapInArrow(partial(_write_rows, target, number, owner.result()), "records bigint").collect()
+        written = shuffled.mapInArrow(partial(_write_rows, target, number, owner.result(), digest), "records bigint")
+        written.collect()
 
     return write
 
@@ -341,7 +352,9 @@ def partitions_of(frame: pa.RecordBatch, topic: str, partitions: int) -> list[in
     return chosen
 
 
-def _write_rows(target: _Target, batch: int, owner: str, frames: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _write_rows(
+    target: _Target, batch: int, owner: str, digest: str, frames: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """Write the rows of the partitions that came here, one transaction for each; yield how many were written."""
     rows = [row for frame in frames for row in frame.to_pylist()]
     rows.sort(key=lambda row: (row["partition"], row["task"], row["number"]))
@@ -350,7 +363,7 @@ def _write_rows(target: _Target, batch: int, owner: str, frames: Iterable[pa.Rec
         own = list(group)
         output = [PartitionOutput(target.topic, partition, _batch(own))]
         try:
-            if _writer(target, partition).write(batch, owner, output):
+            if _writer(target, partition).write(batch, owner, output, note=digest):
                 written += len(own)
         except StreamsError as error:
             raise QueryFailedError(encode_failure(error, "")) from error

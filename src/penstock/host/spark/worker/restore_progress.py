@@ -58,9 +58,12 @@ class RestoreState(NamedTuple):
 
     @staticmethod
     def decode(data: bytes) -> RestoreState | None:
-        """Return the state that `encode` gave, None for that of another version."""
-        fields = orjson.loads(data)
-        if len(fields) != len(RestoreState._fields):
+        """Return the state that `encode` gave, None for that of another version, or what is left of one."""
+        try:
+            fields = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            return None
+        if not isinstance(fields, list) or len(fields) != len(RestoreState._fields):
             return None
         state = RestoreState(*fields)
         return state._replace(stores=[StoreRestore(*store) for store in state.stores])
