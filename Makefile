@@ -13,10 +13,11 @@ demo: bootstrap ## count the words of a real text on Spark, and watch the counts
 test: bootstrap ## run all tests, with a seeded sample of the crash tests
 	@PENSTOCK_BROKERS=$(BROKERS) exec $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --max-worker-restart 0 $(ARGS)
 
-lint: ## ruff, mypy and the contract of the layers
+lint: ## ruff, mypy, pyright and the contract of the layers
 	@./scripts/bootstrap.sh --no-java
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
 crash: bootstrap ## run all crash tests: every kill, not a sample

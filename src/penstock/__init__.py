@@ -66,7 +66,14 @@ if TYPE_CHECKING:
     )
     from penstock.serdes import Serde, Serdes
     from penstock.serdes.windowed import WindowedSerdes
-    from penstock.state.api import KeyValueIterator, KeyValueStore, ReadOnlyKeyValueStore, StateStore, StoreBuilder
+    from penstock.state.api import (
+        KeyValueIterator,
+        KeyValueStore,
+        ReadOnlyKeyValueStore,
+        RecordContext,
+        StateStore,
+        StoreBuilder,
+    )
     from penstock.state.custom import CustomStateStore, CustomStoreSupplier, StateStoreContext
     from penstock.state.query.metadata import HostInfo, KeyQueryMetadata, LagInfo, StreamsMetadata
     from penstock.state.query.position import Position, PositionBound
@@ -85,7 +92,7 @@ if TYPE_CHECKING:
     from penstock.state.query.queryable import QueryableStoreType, QueryableStoreTypes, StoreQueryParameters
     from penstock.state.query.request import FailureReason, QueryResult, StateQueryRequest, StateQueryResult
     from penstock.state.restore_listener import StateRestoreListener
-    from penstock.state.rocksdb import RocksDBConfigSetter
+    from penstock.state.rocksdb_options import RocksDBConfigSetter
     from penstock.state.stores import Stores
     from penstock.state.versioned_api import (
         PUT_RETURN_CODE_NOT_PUT,
@@ -174,7 +181,14 @@ _MODULES = {
     ),
     "penstock.serdes": ("Serde", "Serdes"),
     "penstock.serdes.windowed": ("WindowedSerdes",),
-    "penstock.state.api": ("KeyValueIterator", "KeyValueStore", "ReadOnlyKeyValueStore", "StateStore", "StoreBuilder"),
+    "penstock.state.api": (
+        "KeyValueIterator",
+        "KeyValueStore",
+        "ReadOnlyKeyValueStore",
+        "RecordContext",
+        "StateStore",
+        "StoreBuilder",
+    ),
     "penstock.state.custom": ("CustomStateStore", "CustomStoreSupplier", "StateStoreContext"),
     "penstock.state.query.metadata": ("HostInfo", "KeyQueryMetadata", "LagInfo", "StreamsMetadata"),
     "penstock.state.query.position": ("Position", "PositionBound"),
@@ -193,7 +207,7 @@ _MODULES = {
     "penstock.state.query.request": ("FailureReason", "QueryResult", "StateQueryRequest", "StateQueryResult"),
     "penstock.state.query.queryable": ("QueryableStoreType", "QueryableStoreTypes", "StoreQueryParameters"),
     "penstock.state.restore_listener": ("StateRestoreListener",),
-    "penstock.state.rocksdb": ("RocksDBConfigSetter",),
+    "penstock.state.rocksdb_options": ("RocksDBConfigSetter",),
     "penstock.state.stores": ("Stores",),
     "penstock.state.versioned_api": (
         "PUT_RETURN_CODE_NOT_PUT",
@@ -285,6 +299,7 @@ __all__ = [
     "ReadOnlySessionStore",
     "ReadOnlyWindowStore",
     "Record",
+    "RecordContext",
     "RecordMetadata",
     "Repartitioned",
     "ResultOrder",

@@ -15,17 +15,20 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from enum import Enum
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 from penstock.config import StreamsConfig
+from penstock.durations import Duration, milliseconds
 from penstock.errors import StreamsError, StreamsNotStartedError
 from penstock.host.api import HostLife, State, StreamThreadExceptionResponse
 from penstock.metrics import Metric, MetricName
 from penstock.prometheus import PrometheusExporter
 from penstock.state.restore_listener import StateRestoreListener
+from penstock.termination import terminating
 
 _log = logging.getLogger(__name__)
 
@@ -75,18 +78,18 @@ class CloseOptions:
     operation: GroupMembershipOperation = GroupMembershipOperation.REMAIN_IN_GROUP
 
     @staticmethod
-    def timeout(timeout_ms: int) -> CloseOptions:
+    def timeout(timeout_ms: Duration) -> CloseOptions:
         """Return options with a time-out (ms)."""
-        return CloseOptions(timeout_ms)
+        return CloseOptions(milliseconds(timeout_ms, "time-out"))
 
     @staticmethod
     def group_membership_operation(operation: GroupMembershipOperation) -> CloseOptions:
         """Return options that say whether the group is left."""
         return CloseOptions(operation=operation)
 
-    def with_timeout(self, timeout_ms: int | None) -> CloseOptions:
+    def with_timeout(self, timeout_ms: Duration | None) -> CloseOptions:
         """Return these options with another time-out (ms); None for DEFAULT_CLOSE_TIMEOUT_MS."""
-        return replace(self, timeout_ms=timeout_ms)
+        return replace(self, timeout_ms=None if timeout_ms is None else milliseconds(timeout_ms, "time-out"))
 
     def with_group_membership_operation(self, operation: GroupMembershipOperation) -> CloseOptions:
         """Return these options with another answer to whether the group is left."""
@@ -114,6 +117,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
         self._listener: StateListener | None = None
         self._handler: StreamsUncaughtExceptionHandler | None = None
         self._restore_listener: StateRestoreListener | None = None
+        self._block = ExitStack()
 
     @abstractmethod
     def _open_host(self, until_end: bool) -> _HostType:
@@ -162,7 +166,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
         self._start(until_end=False)
         return self
 
-    def run_to_end(self, timeout_ms: int | None = None) -> None:
+    def run_to_end(self, timeout_ms: Duration | None = None) -> None:
         """Process what the source topics hold at this moment, commit, close, and return.
 
         Args:
@@ -173,12 +177,14 @@ class ApplicationLife(ABC, Generic[_HostType]):
             TimeoutError: it was not done in time; it is closed then, and goes on from its last commit when run again.
             StreamsError: it must not start, or failed.
         """
-        try:
-            self._start(until_end=True)
-            if not self.await_termination(timeout_ms):
-                raise TimeoutError(f"{self._application_id} did not reach the end of its inputs in {timeout_ms} ms.")
-        finally:
-            self.close()
+        with terminating():
+            try:
+                limit = None if timeout_ms is None else milliseconds(timeout_ms, "time-out")
+                self._start(until_end=True)
+                if not self.await_termination(limit):
+                    raise TimeoutError(f"{self._application_id} did not reach the end of its inputs in {limit} ms.")
+            finally:
+                self.close()
 
     def _start(self, until_end: bool) -> None:
         if not self._move(State.REBALANCING, State.CREATED):
@@ -202,7 +208,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
         # state is kept.
         print(f"{self._application_id}: {host.summary()}", file=sys.stderr, flush=True)
 
-    def close(self, timeout_ms: int | CloseOptions | None = None) -> bool:
+    def close(self, timeout_ms: Duration | CloseOptions | None = None) -> bool:
         """Stop after the running commit and release everything; harmless when called again.
 
         Args:
@@ -212,7 +218,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
             Whether all has ended in time.
         """
         chosen = timeout_ms.timeout_ms if isinstance(timeout_ms, CloseOptions) else timeout_ms
-        timeout = DEFAULT_CLOSE_TIMEOUT_MS if chosen is None else chosen
+        timeout = DEFAULT_CLOSE_TIMEOUT_MS if chosen is None else milliseconds(chosen, "time-out")
         if timeout < 0:
             raise ValueError(f"A time-out cannot be negative: expected 0 ms or more, got {timeout}.")
         deadline = time.monotonic() + timeout / 1000
@@ -223,8 +229,8 @@ class ApplicationLife(ABC, Generic[_HostType]):
         left = max(0, int((deadline - time.monotonic()) * 1000))
         return self._wait_until_ended(left) and released
 
-    def await_termination(self, timeout_ms: int | None = None) -> bool:
-        """Wait until the application has ended, by `close`, at the end of its inputs or by an error.
+    def await_termination(self, timeout_ms: Duration | None = None) -> bool:
+        """Wait until the application has ended, by `close`, at the end of its inputs or by an error; SIGTERM closes it.
 
         Args:
             timeout_ms: longest wait (ms); None for no limit.
@@ -235,7 +241,13 @@ class ApplicationLife(ABC, Generic[_HostType]):
         Raises:
             BaseException: the error that ended it.
         """
-        ended = self._wait_until_ended(timeout_ms)
+        limit = None if timeout_ms is None else milliseconds(timeout_ms, "time-out")
+        with terminating():
+            try:
+                ended = self._wait_until_ended(limit)
+            except SystemExit:
+                self.close()
+                raise
         if ended and self._error is not None:
             raise self._error
         return ended
@@ -278,14 +290,22 @@ class ApplicationLife(ABC, Generic[_HostType]):
             return self._paused
 
     def __enter__(self) -> Self:
-        if self.state() is State.CREATED:
-            self.start()
+        with ExitStack() as block:
+            block.enter_context(terminating())
+            try:
+                if self.state() is State.CREATED:
+                    self.start()
+            except BaseException:  # SIGTERM may come when all has been started
+                self.close()
+                raise
+            self._block = block.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        with self._block:
+            self.close()
 
     # ---------------------------------------- what is going on
 
@@ -383,13 +403,14 @@ class ApplicationLife(ABC, Generic[_HostType]):
         return self._released
 
     def _keep_the_program_alive(self) -> None:
-        """Wait at the end of the program until the application has ended, as Java does; Ctrl-C closes it."""
-        try:
-            self._wait_until_ended()
-        except KeyboardInterrupt:
-            _log.info("Interrupted: %s is being closed.", self._application_id)
-        finally:
-            self.close()
+        """Wait at the end of the program until the application has ended, as Java does; Ctrl-C and SIGTERM close it."""
+        with terminating():
+            try:
+                self._wait_until_ended()
+            except (KeyboardInterrupt, SystemExit):
+                _log.info("Interrupted: %s is being closed.", self._application_id)
+            finally:
+                self.close()
 
     def _wait_until_ended(self, timeout_ms: int | None = None) -> bool:
         with self._changed:

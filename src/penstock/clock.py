@@ -1,9 +1,16 @@
-"""Clocks: `SystemClock` is the only caller of `time.time`; tests and the task use `MockClock`."""
+"""Clocks: `SystemClock` is the only caller of `time.time`; tests and the task use `MockClock`. Intervals
+and time-outs within one process are measured by `elapsed_milliseconds` or `time.monotonic`, which no leap of the wall
+clock changes."""
 
 from __future__ import annotations
 
 import time
 from typing import Protocol
+
+
+def elapsed_milliseconds() -> int:
+    """Return the time in ms since a moment that is the same for a process: for intervals."""
+    return time.perf_counter_ns() // 1_000_000
 
 
 class Clock(Protocol):

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from penstock.config_constants import ConfigConstants
 from penstock.config_keys import KEYS
 from penstock.errors import ConfigError
 
@@ -24,16 +26,25 @@ _SECRET_PARTS = (
     "sasl.jaas",
     "sasl.username",
     "ssl.key",
+    "keystore.key",
+    "user.info",
     "token",
     "credential",
     "oauthbearer.client",
 )
 
-_RENAMED = {
-    "default.deserialization.exception.handler": "deserialization.exception.handler",
-    "default.production.exception.handler": "production.exception.handler",
+_OWN_PREFIX = "penstock."
+
+_FORMER_NAMES = {
+    "cache.max.bytes.buffering": "statestore.cache.max.bytes",  # KIP-770
+    "default.deserialization.exception.handler": "deserialization.exception.handler",  # KIP-1056
+    "default.dsl.store": "dsl.store.suppliers.class",  # KIP-954
+    "default.production.exception.handler": "production.exception.handler",  # KIP-1056
 }
-"""Former names of keys, which hold where the new one is not set (KIP-1056)."""
+"""Deprecated names of keys, which hold where the new one is not set."""
+
+_FORMER_VALUES = {("default.dsl.store", "rocksDB"): "rocksdb"}
+"""What values of keys under a deprecated name are called now."""
 
 
 def environment_name(key: str) -> str:
@@ -53,26 +64,56 @@ _warned: set[str] = set()
 
 def warn_without_meaning(key: str) -> None:
     """Say in the log, once in a process, that the configuration `key` changes nothing where the application runs."""
+    _warn_once(key, "The configuration %s has no meaning here and is left out.", key)
+
+
+def _warn_once(key: str, message: str, *arguments: str) -> None:
     if key not in _warned:
         _warned.add(key)
-        _log.warning("The configuration %s has no meaning here and is left out.", key)
+        _log.warning(message, *arguments)
 
 
-class StreamsConfig(Mapping[str, Any]):
+def current_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `values` with each key under its current name; where a deprecated name is given beside it, that is left as
+    it is and does not hold. Either is said in the log, once in a process (Kafka class: StreamsConfigUtils)."""
+    found = dict(values)
+    for old, new in _FORMER_NAMES.items():
+        if old not in found:
+            continue
+        if new in found:
+            _warn_once(old, "The deprecated configuration %s is ignored, since %s is set too.", old, new)
+        else:
+            value = found.pop(old)
+            found[new] = _FORMER_VALUES.get((old, value), value) if isinstance(value, str) else value
+            _warn_once(old, "The configuration %s is deprecated; set %s instead.", old, new)
+    return found
+
+
+def _check_known(given: Mapping[str, Any]) -> None:
+    """Raise ConfigError for a key that begins as Penstock's own do and is none; other keys may be a client's."""
+    for key in given:
+        if key.startswith(_OWN_PREFIX) and key not in KEYS:
+            raise ConfigError(f"Unknown configuration {key}{did_you_mean(key, KEYS) or ': Penstock has no such key.'}")
+
+
+def did_you_mean(key: str, known: Iterable[str]) -> str:
+    """Return the question after the key that is meant, probably; empty where none of `known` is like `key`."""
+    close = get_close_matches(key, list(known), n=1)
+    return f": did you mean {close[0]}?" if close else ""
+
+
+class StreamsConfig(ConfigConstants, Mapping[str, Any]):
     """The configuration of one application, checked (Kafka class: StreamsConfig). Reading a key that has a row and no
     value gives its default."""
 
     def __init__(self, values: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None) -> None:
         """Take `values` (dotted keys), then the environment (default: os.environ); raises ConfigError for a value that
         cannot be."""
-        given = dict(values or {})
         surroundings = os.environ if environment is None else environment
-        for old, new in _RENAMED.items():
-            if old in given and new not in given:
-                given[new] = given.pop(old)
-        for name in KEYS:
-            if name not in given and environment_name(name) in surroundings:
-                given[name] = surroundings[environment_name(name)]
+        names = {environment_name(name): name for name in (*KEYS, *_FORMER_NAMES)}
+        around = current_names({name: surroundings[each] for each, name in names.items() if each in surroundings})
+        given = {**around, **current_names(values or {})}
+        _check_known(given)
         self._given: dict[str, Any] = given
         self._values: dict[str, Any] = dict(given)
         for name, row in KEYS.items():
@@ -94,7 +135,7 @@ class StreamsConfig(Mapping[str, Any]):
 
     def overridden(self, values: Mapping[str, Any]) -> StreamsConfig:
         """Return this configuration with `values` before its own; raises ConfigError for a value that cannot be."""
-        return StreamsConfig({**self._given, **values}, environment={}) if values else self
+        return StreamsConfig({**self._given, **current_names(values)}, environment={}) if values else self
 
     def required(self, key: str) -> Any:
         """Return the value of `key`; raises ConfigError naming the key and its environment variable if it is not

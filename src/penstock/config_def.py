@@ -6,13 +6,13 @@ the name. Not here: the keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import ConfigError
 from penstock.exception_handlers import BUILT_IN, ExceptionHandler
-from penstock.serdes import Serde
+from penstock.serdes import Serde, Serdes
 
 
 @dataclass(frozen=True)
@@ -72,14 +72,47 @@ def one_of(*choices: str) -> Callable[[str, Any], str]:
 
 
 def serde(name: str, value: Any) -> Serde:
-    """Return a serde, given as an object or a class; raises ConfigError for anything else."""
+    """Return a serde, given as an object, a class or the name of one of `Serdes`, also as Java names it
+    (`org.apache.kafka.common.serialization.Serdes$StringSerde`); raises ConfigError for anything else."""
     if isinstance(value, type) and issubclass(value, Serde):
         return value()
+    if isinstance(value, str) and (named := _SERDES.get(value.rpartition("Serdes$")[2])) is not None:
+        return named()
     if not isinstance(value, Serde):
+        call = ": call it" if getattr(value, "__qualname__", "").startswith("Serdes.") else ""
         raise ConfigError(
-            f"Invalid value {value!r} for configuration {name}: expected a Serde, such as Serdes.string()."
+            f"Invalid value {value!r} for configuration {name}: expected a Serde, such as Serdes.string(){call}, or "
+            f"one of the names {', '.join(each for each in _SERDES if each.islower())}."
         )
     return value
+
+
+_SERDES: Mapping[str, Callable[[], Serde]] = {
+    "string": Serdes.string,
+    "StringSerde": Serdes.string,
+    "integer": Serdes.integer,
+    "IntegerSerde": Serdes.integer,
+    "long": Serdes.long,
+    "LongSerde": Serdes.long,
+    "short": Serdes.short,
+    "ShortSerde": Serdes.short,
+    "float": Serdes.float,
+    "FloatSerde": Serdes.float,
+    "double": Serdes.double,
+    "DoubleSerde": Serdes.double,
+    "boolean": Serdes.boolean,
+    "BooleanSerde": Serdes.boolean,
+    "bytes": Serdes.bytes,
+    "ByteArraySerde": Serdes.bytes,
+    "BytesSerde": Serdes.bytes,
+    "ByteBufferSerde": Serdes.byte_buffer,
+    "uuid": Serdes.uuid,
+    "UUIDSerde": Serdes.uuid,
+    "void": Serdes.void,
+    "VoidSerde": Serdes.void,
+    "json": Serdes.json,
+}
+"""The serdes that a configuration may name: as `Serdes` calls them, and as Kafka's Java classes are called."""
 
 
 def anything(name: str, value: Any) -> Any:

@@ -5,9 +5,7 @@ Keys of Kafka keep their names, our own begin with `penstock.`.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 
 from penstock.config_def import ConfigKey, anything, boolean, function, handler, one_of, serde, text, whole
 from penstock.exception_handlers import (
@@ -19,6 +17,7 @@ from penstock.exception_handlers import (
     ProcessingExceptionHandler,
     ProductionExceptionHandler,
 )
+from penstock.private_files import default_directory
 
 AT_LEAST_ONCE = "at_least_once"
 EXACTLY_ONCE_V2 = "exactly_once_v2"
@@ -55,9 +54,9 @@ KEYS: Mapping[str, ConfigKey] = {
         ConfigKey(
             "state.dir",
             text,
-            str(Path(tempfile.gettempdir()) / "penstock"),
+            str(default_directory()),
             "high",
-            "Directory of the bases of the state stores.",
+            "Directory of the bases of the state stores; not set: where the platform keeps state of this user.",
         ),
         ConfigKey(
             "processing.guarantee",
@@ -293,6 +292,13 @@ KEYS: Mapping[str, ConfigKey] = {
             "Wait in ms before the first restart after an error; doubles from restart to restart in a row.",
         ),
         ConfigKey("penstock.restart.backoff.max.ms", whole(0), 60_000, "low", "Longest wait in ms before a restart."),
+        ConfigKey(
+            "penstock.clock.max.hold.back.ms",
+            whole(0),
+            60_000,
+            "low",
+            "How far (ms) the machine's clock may go back while that of the epochs stands still; beyond, both do.",
+        ),
         ConfigKey("penstock.poll.ms", whole(0), 100, "low", "Pause in ms between looks for new records."),
         ConfigKey(
             "penstock.spark.master",
@@ -408,7 +414,7 @@ KEYS: Mapping[str, ConfigKey] = {
             whole(0),
             1000,
             "low",
-            "Wall-clock throttle of final results of windows and joins.",
+            "Wall-clock throttle of final results of windows and joins, within an epoch.",
         ),
     )
 }

@@ -124,16 +124,43 @@ class KafkaError(StreamsError):
     KafkaException)."""
 
 
-class BrokerNotFoundError(KafkaError):
+class RetriableError(KafkaError):
+    """The brokers do not serve a request now and may a moment later, such as while another broker takes over (Kafka
+    class: RetriableException)."""
+
+
+class BrokerNotFoundError(RetriableError):
     """No broker of bootstrap.servers answered in time (Kafka class: BrokerNotFoundException)."""
 
 
-class TransactionalIdAuthorizationError(KafkaError):
+class AuthenticationError(KafkaError):
+    """The brokers do not accept the login of this client, or it does not trust their certificate (Kafka classes:
+    SaslAuthenticationException, SslAuthenticationException)."""
+
+
+class AuthorizationError(KafkaError):
+    """The brokers do not allow this user what was asked for (Kafka class: AuthorizationException)."""
+
+
+class TopicAuthorizationError(AuthorizationError):
+    """The brokers do not allow this user an operation on a topic (Kafka class: TopicAuthorizationException)."""
+
+
+class GroupAuthorizationError(AuthorizationError):
+    """The brokers do not allow this user an operation on a consumer group (Kafka class:
+    GroupAuthorizationException)."""
+
+
+class ClusterAuthorizationError(AuthorizationError):
+    """The brokers do not allow this user an operation on the cluster (Kafka class: ClusterAuthorizationException)."""
+
+
+class TransactionalIdAuthorizationError(AuthorizationError):
     """The brokers do not allow this user a transactional id (Kafka class:
     TransactionalIdAuthorizationException)."""
 
 
-class UnstableOffsetCommitError(KafkaError):
+class UnstableOffsetCommitError(RetriableError):
     """Offsets are asked for while a transaction that commits others is open (Kafka class:
     UnstableOffsetCommitException)."""
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
+from penstock.log_limits import limit_rate
 from penstock.record import ConsumerRecord, Headers, Record
 
 DEAD_LETTER_QUEUE_TOPIC = "errors.dead.letter.queue.topic.name"
@@ -27,7 +28,7 @@ HEADER_ERRORS_TOPIC = "__streams.errors.topic"
 HEADER_ERRORS_PARTITION = "__streams.errors.partition"
 HEADER_ERRORS_OFFSET = "__streams.errors.offset"
 
-_log = logging.getLogger(__name__)
+_log = limit_rate(logging.getLogger(__name__))
 
 
 class ProducerRecord(NamedTuple):

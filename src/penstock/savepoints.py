@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from penstock.client.confluent.admin import ConfluentAdmin
@@ -20,7 +19,8 @@ from penstock.host.spark.checkpoints.evolution import Evolution, evolve
 from penstock.host.spark.checkpoints.lock import CheckpointLock
 from penstock.host.spark.checkpoints.program_shape import program_shape, store_partitions
 from penstock.host.spark.checkpoints.savepoint import SavepointDescription
-from penstock.plan.topology import Topology
+from penstock.host.spark.directories import application_path
+from penstock.plan.topology import Topology, built_topology
 
 Application = StreamsConfig | Mapping[str, Any] | str
 """A configuration, or the directory of a checkpoint."""
@@ -97,7 +97,7 @@ def diff(topology: Topology, application: Application, config: StreamsConfig | M
     if metadata is None:
         raise StreamsError(f"There is no checkpoint at {checkpoint.uri}, so there is no state that could change.")
     checked = _config(config)
-    built = topology.build(str(checked.required("application.id")))
+    built = built_topology(topology, str(checked.required("application.id")))
     known = {**metadata.shape["partitions of source topics"], **topics_of(checked)}
     known = {topic: count for topic, count in known.items() if topic not in built.repartition_topics}
     return evolve(metadata.shape, program_shape(built, checked, known), metadata.removed)
@@ -120,7 +120,7 @@ def partitions_of_stores(topology: Topology, config: StreamsConfig | Mapping[str
     """Return in how many partitions (tasks) each store of a program has its keys, as the topics of its brokers are
     now."""
     checked = _config(config)
-    built = topology.build(str(checked.required("application.id")))
+    built = built_topology(topology, str(checked.required("application.id")))
     return store_partitions(built, checked, topics_of(checked))
 
 
@@ -146,6 +146,6 @@ def _checkpoint(application: Application) -> Checkpoint:
 @contextmanager
 def _locked(checkpoint: Checkpoint, config: StreamsConfig | None, application_id: str) -> Iterator[None]:
     """Keep programs from running on `checkpoint` during the block."""
-    directory = None if config is None else Path(config["state.dir"]) / application_id
+    directory = None if config is None else application_path(config)
     with CheckpointLock(checkpoint, directory, application_id):
         yield

@@ -17,7 +17,7 @@ from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.host.spark.frames.topic_source import TopicDataSource
 from penstock.host.spark.resetting import ApplicationReset, planned_reset, reset_application
-from penstock.plan.topology import Topology
+from penstock.plan.topology import Topology, built_topology
 
 __all__ = ["ApplicationReset", "TopicDataSource", "plan_reset", "reset"]
 
@@ -40,7 +40,7 @@ def reset(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> Appl
     checked = _checked(config)
     admin = ConfluentAdmin(checked)
     try:
-        return reset_application(topology.build(str(checked.required("application.id"))), checked, admin)
+        return reset_application(built_topology(topology, str(checked.required("application.id"))), checked, admin)
     finally:
         admin.close()
 
@@ -50,7 +50,7 @@ def plan_reset(topology: Topology, config: StreamsConfig | Mapping[str, Any]) ->
     checked = _checked(config)
     admin = ConfluentAdmin(checked)
     try:
-        return planned_reset(topology.build(str(checked.required("application.id"))), checked, admin.topics())
+        return planned_reset(built_topology(topology, str(checked.required("application.id"))), checked, admin.topics())
     finally:
         admin.close()
 

@@ -14,7 +14,7 @@ from penstock.config import StreamsConfig
 from penstock.host.api import Host
 from penstock.host.open import open_host
 from penstock.metrics import Metric, MetricName
-from penstock.plan.topology import Topology
+from penstock.plan.topology import Topology, built_topology
 from penstock.running_topology import Identity, RunningTopology
 
 
@@ -38,7 +38,7 @@ class KafkaStreams(ApplicationLife[Host], RunningTopology):
             TopologyError: the topology cannot be run.
         """
         super().__init__(config)
-        self._built = topology.build(self._application_id)
+        self._built = built_topology(topology, self._application_id)
         self._config = self._config.overridden(self._built.config_overrides)
         self._spark = spark
         self._description = str(topology.describe())

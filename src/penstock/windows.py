@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from penstock.durations import Duration, milliseconds
+
 K = TypeVar("K")
 
 LONG_MAX = (1 << 63) - 1
@@ -139,7 +141,7 @@ class Windows:
 
 def _check_milliseconds(**arguments: Any) -> None:
     for name, value in arguments.items():
-        if not isinstance(value, int) or isinstance(value, bool):
+        if milliseconds(value, name) is not value:
             raise TypeError(f"Expected {name} as a whole number of milliseconds, got {value!r}.")
 
 
@@ -167,21 +169,23 @@ class TimeWindows(Windows):
             raise ValueError("Grace period must not be negative.")
 
     @staticmethod
-    def of_size_with_no_grace(size_ms: int) -> TimeWindows:
+    def of_size_with_no_grace(size_ms: Duration) -> TimeWindows:
         """Return tumbling windows of `size_ms` that take no record after their end; raises ValueError unless it is
         positive."""
-        return TimeWindows(size_ms, size_ms, 0)
+        size = milliseconds(size_ms, "size")
+        return TimeWindows(size, size, 0)
 
     @staticmethod
-    def of_size_and_grace(size_ms: int, grace_ms: int) -> TimeWindows:
+    def of_size_and_grace(size_ms: Duration, grace_ms: Duration) -> TimeWindows:
         """Return tumbling windows of `size_ms` that take records until `grace_ms` after their end; raises ValueError
         for what cannot be."""
-        return TimeWindows(size_ms, size_ms, grace_ms)
+        size = milliseconds(size_ms, "size")
+        return TimeWindows(size, size, milliseconds(grace_ms, "grace"))
 
-    def advance_by(self, advance_ms: int) -> TimeWindows:
+    def advance_by(self, advance_ms: Duration) -> TimeWindows:
         """Return windows of this size that begin every `advance_ms`: hopping windows; raises ValueError unless
         0 < advance_ms <= size."""
-        return replace(self, advance_ms=advance_ms)
+        return replace(self, advance_ms=milliseconds(advance_ms, "advance"))
 
     def windows_for(self, timestamp: int) -> dict[int, Window]:
         """Return the windows that hold `timestamp` (ms) by their starts, ascending."""
@@ -234,16 +238,16 @@ class SlidingWindows:
             raise ValueError("Window grace period must not be negative.")
 
     @staticmethod
-    def of_time_difference_with_no_grace(time_difference_ms: int) -> SlidingWindows:
+    def of_time_difference_with_no_grace(time_difference_ms: Duration) -> SlidingWindows:
         """Return windows of `time_difference_ms` that take no record after their end; raises ValueError if it is
         negative."""
-        return SlidingWindows(time_difference_ms, 0)
+        return SlidingWindows(milliseconds(time_difference_ms, "time_difference"), 0)
 
     @staticmethod
-    def of_time_difference_and_grace(time_difference_ms: int, grace_ms: int) -> SlidingWindows:
+    def of_time_difference_and_grace(time_difference_ms: Duration, grace_ms: Duration) -> SlidingWindows:
         """Return windows of `time_difference_ms` that take records until `grace_ms` after their end; raises ValueError
         for what is negative."""
-        return SlidingWindows(time_difference_ms, grace_ms)
+        return SlidingWindows(milliseconds(time_difference_ms, "time_difference"), milliseconds(grace_ms, "grace"))
 
 
 @dataclass(frozen=True)
@@ -262,15 +266,15 @@ class SessionWindows:
             raise ValueError("Grace period cannot be negative.")
 
     @staticmethod
-    def of_inactivity_gap_with_no_grace(inactivity_gap_ms: int) -> SessionWindows:
+    def of_inactivity_gap_with_no_grace(inactivity_gap_ms: Duration) -> SessionWindows:
         """Return sessions that end after `inactivity_gap_ms` without a record; raises ValueError if it is negative."""
-        return SessionWindows(inactivity_gap_ms, 0)
+        return SessionWindows(milliseconds(inactivity_gap_ms, "inactivity_gap"), 0)
 
     @staticmethod
-    def of_inactivity_gap_and_grace(inactivity_gap_ms: int, grace_ms: int) -> SessionWindows:
+    def of_inactivity_gap_and_grace(inactivity_gap_ms: Duration, grace_ms: Duration) -> SessionWindows:
         """Return sessions that end after `inactivity_gap_ms` without a record, and take late records until `grace_ms`
         after that; raises ValueError for what is negative."""
-        return SessionWindows(inactivity_gap_ms, grace_ms)
+        return SessionWindows(milliseconds(inactivity_gap_ms, "inactivity_gap"), milliseconds(grace_ms, "grace"))
 
 
 @dataclass(frozen=True)
@@ -293,23 +297,25 @@ class JoinWindows:
             raise ValueError("Grace period must not be negative.")
 
     @staticmethod
-    def of_time_difference_with_no_grace(time_difference_ms: int) -> JoinWindows:
+    def of_time_difference_with_no_grace(time_difference_ms: Duration) -> JoinWindows:
         """Return windows of `time_difference_ms` to both sides, without grace; raises ValueError if it is negative."""
-        return JoinWindows(time_difference_ms, time_difference_ms, 0)
+        time_difference = milliseconds(time_difference_ms, "time_difference")
+        return JoinWindows(time_difference, time_difference, 0)
 
     @staticmethod
-    def of_time_difference_and_grace(time_difference_ms: int, grace_ms: int) -> JoinWindows:
+    def of_time_difference_and_grace(time_difference_ms: Duration, grace_ms: Duration) -> JoinWindows:
         """Return windows of `time_difference_ms` to both sides with `grace_ms` for late records; raises ValueError for
         what is negative."""
-        return JoinWindows(time_difference_ms, time_difference_ms, grace_ms)
+        time_difference = milliseconds(time_difference_ms, "time_difference")
+        return JoinWindows(time_difference, time_difference, milliseconds(grace_ms, "grace"))
 
-    def before(self, time_difference_ms: int) -> JoinWindows:
+    def before(self, time_difference_ms: Duration) -> JoinWindows:
         """Return these windows with another span before a record; raises ValueError where nothing is left of them."""
-        return replace(self, before_ms=time_difference_ms)
+        return replace(self, before_ms=milliseconds(time_difference_ms, "time_difference"))
 
-    def after(self, time_difference_ms: int) -> JoinWindows:
+    def after(self, time_difference_ms: Duration) -> JoinWindows:
         """Return these windows with another span after a record; raises ValueError where nothing is left of them."""
-        return replace(self, after_ms=time_difference_ms)
+        return replace(self, after_ms=milliseconds(time_difference_ms, "time_difference"))
 
     @property
     def size_ms(self) -> int:

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from penstock.config import StreamsConfig
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.plan.partitioning import partition_for
+from penstock.record import TopicPartition
 from tests.chaos import deeds, program, records
 from tests.chaos.rescaling import SavepointCommands
 from tests.crash.processes import END_SECONDS, MarkedProcesses, Process, kill, spark_home, start_program, victims
@@ -175,6 +176,7 @@ class Chaos:
                 self._next_round()
                 self._wait_for_epoch()
                 self._clock.write_text("0")
+                self._wait_for_tick(since_ms=time.time_ns() // 1_000_000)
             case deeds.POWER:
                 self._lose_power()
             case deeds.FULL_DISK:
@@ -298,11 +300,29 @@ class Chaos:
         self._running = start_program(Path(program.__file__), [arguments], environment, self._log)
 
     def _wait_for_epoch(self) -> None:
-        """Wait until an epoch more is committed, by a program that is started anew whenever it has ended."""
+        """Wait until an epoch more is committed."""
         before = self._checkpoint.last_epoch()
+        self._wait_running(lambda: self._checkpoint.last_epoch() > before)
+
+    def _wait_for_tick(self, since_ms: int) -> None:
+        """Wait until the program makes a punctuation by the real time again, after `since_ms`."""
+        topic = f"{self.name}-{program.TICKS}"
+        read = {TopicPartition(topic, number): 0 for number in range(_PARTITIONS)}
+
+        def ticked() -> bool:
+            found = []
+            for partition, end in self._runner.admin.end_offsets(list(read), read_committed=True).items():
+                found += [int(record.value or b"") for record in self._runner.fetch(partition, read[partition], end)]
+                read[partition] = end
+            return any(since_ms <= tick < since_ms + 1000 * _TEN_YEARS_SECONDS // 2 for tick in found)
+
+        self._wait_running(ticked)
+
+    def _wait_running(self, condition: Callable[[], bool]) -> None:
+        """Wait for `condition`, with a program that is started anew whenever it has ended."""
         starts = 0
 
-        def committed() -> bool:
+        def met() -> bool:
             nonlocal starts
             if self._running is None or self._running.poll() is not None:
                 if self._running is not None and self._running.returncode > 0:
@@ -310,9 +330,9 @@ class Chaos:
                 starts += 1
                 assert starts <= _MOST_ENDINGS, self._story("it ends again and again")
                 self._start()
-            return self._checkpoint.last_epoch() > before
+            return condition()
 
-        self._patiently(committed)
+        self._patiently(met)
 
     def _come_to_end(self) -> None:
         """Let it end by itself, with nothing unread."""

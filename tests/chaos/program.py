@@ -1,4 +1,5 @@
-"""The program that chaos strikes: joins, windows, a join by foreign key and a repartition, from topics to topics.
+"""The program that chaos strikes: joins, windows, a join by foreign key, a repartition and punctuations by wall clock,
+from topics to topics.
 
 Run as `program.py <configuration as JSON>`; beside keys of StreamsConfig that has `prefix` (of the topics), `version`
 and `letters` (of the topology), `orders` (a directory) and `to_end`. It runs to the end of its input, or until a file
@@ -19,7 +20,11 @@ from penstock import (
     JoinWindows,
     KafkaStreams,
     Materialized,
+    Processor,
+    ProcessorContext,
     Produced,
+    PunctuationType,
+    Record,
     Repartitioned,
     Serdes,
     StreamJoined,
@@ -32,10 +37,29 @@ from penstock.host.api import State
 
 INPUTS = ("clicks", "views", "accounts", "orders", "users")
 GROWING, JOINED, TABLES = ("minutes", "letters"), ("pairs", "enriched"), ("owners",)
-OUTPUTS = (*GROWING, *JOINED, *TABLES, "more")
+TICKS = "ticks"
+OUTPUTS = (*GROWING, *JOINED, *TABLES, "more", TICKS)
 LETTERS_STORE, ORDERS_STORE, MORE_STORE = "letters-store", "orders-store", "more-store"
 MINUTE_MS, NEAR_MS, GRACE_MS = 60_000, 1_000, 1_000_000_000
+TICK_MS = 1_000
+_TICKED_MS = 1_700_000_000_000
+"""The timestamp of ticks: a broker refuses one that is far in the future, as the clock of the program may be."""
 _LOOK_SECONDS = 0.05
+
+
+class Ticking(Processor[str, str, str, str]):
+    """Forwards its task and the wall-clock time (ms) every TICK_MS."""
+
+    def init(self, context: ProcessorContext) -> None:
+        """Schedule the ticks."""
+        super().init(context)
+        context.schedule(TICK_MS, PunctuationType.WALL_CLOCK_TIME, self._tick)
+
+    def process(self, record: Record[str, str]) -> None:
+        """Do nothing: time alone makes ticks."""
+
+    def _tick(self, now: int) -> None:
+        self.context.forward(Record(self.context.task_id, str(now), _TICKED_MS))
 
 
 def topology(prefix: str, version: int, letters: int) -> Topology:
@@ -67,6 +91,8 @@ def topology(prefix: str, version: int, letters: int) -> Topology:
     of_account = Joined.with_(key_serde=text, value_serde=text, other_value_serde=text)
     enriched = clicks.left_join(accounts, lambda click, account: f"{click} of {account}", joined=of_account)
     enriched.to(f"{prefix}-enriched", produced)
+
+    views.process(Ticking).to(f"{prefix}-{TICKS}", produced)
 
     owned = orders.join(users, lambda order, user: f"{order} of {user}", foreign_key_extractor=lambda order: order[:2])
     owned.to_stream().to(f"{prefix}-owners", produced)

@@ -137,6 +137,7 @@ def check(chaos: Chaos, runner: SparkRunner) -> None:
     if chaos.is_exactly_once():
         assert [name for name in program.GROWING if not is_strictly_growing(found[name])] == []
         assert [name for name in program.JOINED if Counter(found[name]) != Counter(written[name])] == []
+        assert max(Counter(found[program.TICKS]).values()) == 1  # a task makes a punctuation of one time once
     letters = {
         key: (int.from_bytes(value[8:], "big"), int.from_bytes(value[:8], "big"))
         for key, value in chaos.state(program.LETTERS_STORE).items()

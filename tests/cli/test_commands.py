@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -131,6 +132,28 @@ def test_wrong_usage_has_its_own_code(penstock_here: Run) -> None:
     assert penstock_here("topics", "list", "--config", "novalue").code == 2
 
 
+def test_help_knows_each_command_and_loads_none(penstock_here: Run, tmp_path: Path) -> None:
+    heavy = ("confluent_kafka", "kio", "numpy", "pandas", "pyarrow", "pyspark")
+    program = "import sys; sys.argv = ['penstock', '--help']; import penstock.cli.main as m\ntry: m.main()\nfinally: "
+    program += f"print('loaded', [each for each in {heavy} if each in sys.modules])"
+    with Command((), tmp_path, program=("-c", program)) as command:
+        shown = command.ended().out
+    assert "loaded []" in shown
+    commands = [line.split()[1] for line in shown.splitlines() if line.startswith("│ ") and line[2].isalpha()]
+    assert "run" in commands
+    assert "savepoint" in commands
+    for name in commands:
+        ended = penstock_here(name, "--help")
+        assert ended.code == 0, name
+        assert re.search(rf"Usage: .* {name} ", ended.out)
+
+
+def test_a_command_that_does_not_exist_is_wrong_usage(penstock_here: Run) -> None:
+    ended = penstock_here("rnu")
+    assert ended.code == 2
+    assert "No such command 'rnu'" in ended.err
+
+
 def test_the_broker_runs_until_ctrl_c(tmp_path: Path) -> None:
     with Command(("broker", "--data-dir", str(tmp_path / "data"), "--port", "0"), tmp_path) as broker:
         assert until(lambda: "Listening at 127.0.0.1:" in broker.output())
@@ -175,6 +198,12 @@ builder = StreamsBuilder()
 builder.stream({source!r}).to({target!r})
 topology = builder.build()
 """
+
+
+def test_a_directory_without_savepoints_is_told(penstock_here: Run, tmp_path: Path) -> None:
+    ended = penstock_here("savepoint", "list", str(tmp_path))
+    assert ended.code == 1
+    assert f"There is no savepoint in {tmp_path}" in ended.err
 
 
 def test_reset_says_what_it_deletes_and_deletes_it(run: Run, unique_name: Callable[[str], str], tmp_path: Path) -> None:

@@ -31,6 +31,17 @@ topology = builder.build()
 """
 
 
+DROPS = """
+from penstock import Serdes, StreamsBuilder
+config = {
+    "application.id": "drops", "default.key.serde": Serdes.string(), "default.value.serde": Serdes.string(),
+}
+builder = StreamsBuilder()
+builder.stream("plaintext-input").group_by_key().count()
+topology = builder.build()
+"""
+
+
 @pytest.fixture
 def broker_of_the_test(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker with the lines in the topic plaintext-input."""
@@ -77,9 +88,10 @@ def test_the_example_counts_what_is_there_and_goes_on_from_there(
         ended = first.ended()
         assert first.nothing_left()
     assert (ended.code, ended.out) == (0, "")
-    assert len(ended.err.splitlines()) == 1, "one line says guarantee, broker and checkpoint"
+    promised, done = ended.err.splitlines()
+    assert done.startswith("3 records read, ")
     for part in ("streams-wordcount: at_least_once", broker_of_the_test.bootstrap_servers, str(tmp_path / "state")):
-        assert part in ended.err
+        assert part in promised
     assert counts(broker_of_the_test.bootstrap_servers) == expected(LINES)
 
     with Command(("run", str(EXAMPLE)), tmp_path, environment) as second:
@@ -122,10 +134,22 @@ def test_a_function_that_fails_is_told_in_a_few_lines(broker_of_the_test: Broker
     assert len(ended.err.splitlines()) < 30
 
 
+def test_dropped_records_are_told(broker_of_the_test: BrokerProcess, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(DROPS)
+    with Command(("run", str(program), "--until-end"), tmp_path, settings(broker_of_the_test, tmp_path)) as command:
+        ended = command.ended()
+    assert ended.code == 0
+    assert "drops dropped 3 records, 3 since its start (task 0_0: 3)" in ended.err
+    assert "3 records read, 0 written, 3 dropped (without a key, too late, or not readable)." in ended.err
+
+
 def test_a_run_without_brokers_has_one_of_its_own_and_ends_it(tmp_path: Path) -> None:
-    arguments = ("run", str(EXAMPLE), "--port", "0", "--config", f"state.dir={tmp_path / 'state'}")
+    data = tmp_path / "data"
+    arguments = ("run", str(EXAMPLE), "--port", "0", "--data-dir", str(data), "-c", f"state.dir={tmp_path / 'state'}")
     with Command(arguments, tmp_path) as running:
         assert until(lambda: "checkpoint" in running.output())
+        assert f"its data is in {data}." in running.output()
         assert "Created topics plaintext-input, word-count-output." in running.output()
         servers = running.output().partition("A broker runs at ")[2].partition(" ")[0]
         penstock(tmp_path, "produce", "plaintext-input", "-b", servers, standard_input="a b a\n")
@@ -154,6 +178,15 @@ def test_ctrl_c_during_the_demo_leaves_no_process(tmp_path: Path) -> None:
         assert ended.code == 130
         assert "Traceback" not in ended.err
         assert demo.nothing_left()
+
+
+def test_ctrl_c_while_the_jvm_starts_leaves_no_process(broker_of_the_test: BrokerProcess, tmp_path: Path) -> None:
+    servers = f"bootstrap.servers={broker_of_the_test.bootstrap_servers}"
+    with Command(("run", str(EXAMPLE), "--config", servers, "--config", f"state.dir={tmp_path}"), tmp_path) as command:
+        assert until(lambda: any(b"SparkSubmit" in line for line in command.command_lines()))
+        command.interrupt()
+        assert command.ended().code == 130
+        assert command.nothing_left()
 
 
 def test_a_directory_with_other_things_in_it_is_not_emptied(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_INVALID, KafkaException, Producer
+from confluent_kafka import OFFSET_INVALID, KafkaException, Message, Producer
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo
 
 from penstock.client.api import NewTopic, OffsetAndMetadata
-from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, ConfluentFetcher, ConfluentProducer
+from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, ConfluentFetcher, ConfluentProducer, consumer
 from penstock.client.confluent.connection import Connection
 from penstock.config import StreamsConfig
 from penstock.errors import (
@@ -22,6 +22,7 @@ from penstock.errors import (
     ConfigError,
     KafkaError,
     OffsetOutOfRangeError,
+    RetriableError,
     StreamsError,
     TopicExistsError,
     UnknownTopicOrPartitionError,
@@ -330,5 +331,217 @@ def test_leaders_are_looked_up_anew_where_those_known_are_of_before_a_restart(mo
     monkeypatch.setattr(AdminClient, "list_topics", lambda _, timeout: looked_up.append(timeout))
     admin = ConfluentAdmin(StreamsConfig({"bootstrap.servers": "127.0.0.1:1"}), timeout_ms=5_000)
     assert [admin.end_offsets([partition]) for _ in range(2)] == [{partition: 7}] * 2
-    assert looked_up == [5.0, 5.0]
+    assert len(looked_up) == 2
+    admin.close()
+
+
+NO_BROKER = StreamsConfig({"bootstrap.servers": "127.0.0.1:1"})
+HERE = TopicPartition("t", 0)
+
+
+def record(offset: int) -> Message:
+    return Message(topic="t", partition=0, offset=offset, key=b"k", value=b"%d" % offset, timestamp=(1, 1_000))
+
+
+def event(code: int, offset: int = -1001) -> Message:
+    return Message(topic="t", partition=0, offset=offset, error=Code(code))
+
+
+@pytest.fixture
+def arriving(monkeypatch: pytest.MonkeyPatch) -> list[list[Message]]:
+    """What consumers are given, a list for each time that they look."""
+    arrivals: list[list[Message]] = []
+
+    class Scripted:
+        def __init__(self, settings: object) -> None:
+            self._is_deaf = bool(arrivals) and not arrivals[0]  # an empty list at the front: one that gets nothing
+            if self._is_deaf:
+                arrivals.pop(0)
+
+        def assign(self, targets: object) -> None: ...
+
+        def unassign(self) -> None: ...
+
+        def poll(self, timeout: float) -> None: ...
+
+        def list_topics(self, topic: str, timeout: float) -> None:
+            raise KafkaException(Code(Code._TRANSPORT))
+
+        def close(self) -> None: ...
+
+        def consume(self, most: int, timeout: float) -> list[Message]:
+            return arrivals.pop(0) if arrivals and not self._is_deaf else []
+
+    monkeypatch.setattr(consumer, "Consumer", Scripted)
+    return arrivals
+
+
+@pytest.mark.parametrize("code", [Code._PARTITION_EOF, Code.NOT_LEADER_FOR_PARTITION, Code.FENCED_LEADER_EPOCH])
+def test_events_amid_records_of_a_range_are_no_records(arriving: list[list[Message]], code: int) -> None:
+    arriving += [[record(0), event(code, 1), record(1)], [event(code, 2)], [record(2), event(code, 3), record(3)]]
+    got = list(ConfluentFetcher(NO_BROKER).fetch(HERE, 0, 3, read_committed=True))
+    assert [batch.values for batch in got] == [[b"0", b"1"], [b"2"]]
+
+
+def test_records_before_an_error_of_a_range_are_not_lost(arriving: list[list[Message]]) -> None:
+    arriving += [[record(0), event(Code._AUTO_OFFSET_RESET, 1), record(7)]]
+    reading = ConfluentFetcher(NO_BROKER).fetch(HERE, 0, 9, read_committed=True)
+    assert next(reading).values == [b"0"]
+    with pytest.raises(OffsetOutOfRangeError):
+        next(reading)
+
+
+def test_events_and_errors_amid_records_lose_none_of_a_consumer(arriving: list[list[Message]]) -> None:
+    arriving += [[record(0), event(Code._PARTITION_EOF, 1), record(1), event(Code._BAD_MSG, 2), record(3)], [record(4)]]
+    following = ConfluentConsumer(NO_BROKER)
+    ((partition, batch),) = following.poll(timeout_ms=0, max_records=10)
+    assert (partition, batch.values) == (HERE, [b"0", b"1"])
+    with pytest.raises(KafkaError, match="reading t-0 at offset 2"):
+        following.poll(timeout_ms=0, max_records=10)
+    assert [batch.values for _ in range(2) for _, batch in following.poll(0, 10)] == [[b"3"], [b"4"]]
+
+
+def test_a_consumer_that_gets_nothing_is_replaced(arriving: list[list[Message]]) -> None:
+    """librdkafka may go on asking a broker that is away."""
+    arriving += [[], [record(0)], [record(1)]]
+    got = list(ConfluentFetcher(NO_BROKER, timeout_ms=1_000).fetch(HERE, 0, 2, read_committed=True))
+    assert [batch.values for batch in got] == [[b"0"], [b"1"]]
+
+
+def test_a_consumer_that_gets_nothing_learns_who_leads_now(
+    arriving: list[list[Message]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """librdkafka looks when it loses a connection, where brokers may still name the leader that is gone."""
+    made: list[object] = []
+    make = Connection.make
+
+    def counted(connection: Connection, client: Callable[[dict[str, Any]], Any]) -> Any:
+        made.append(client)
+        return make(connection, client)
+
+    def list_topics(_: object, topic: str, timeout: float) -> None:
+        arriving.append([record(0)])
+        raise KafkaException(Code(Code._TRANSPORT))
+
+    monkeypatch.setattr(Connection, "make", counted)
+    monkeypatch.setattr(consumer.Consumer, "list_topics", list_topics)
+    (batch,) = ConfluentFetcher(NO_BROKER, timeout_ms=1_000).fetch(HERE, 0, 1, read_committed=True)
+    assert batch.values == [b"0"]
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize(("topic", "is_read"), [("t", False), ("t-before", True)])
+def test_a_topic_that_was_deleted_ends_reads_of_its_own_alone(
+    arriving: list[list[Message]], monkeypatch: pytest.MonkeyPatch, topic: str, is_read: bool
+) -> None:
+    """librdkafka goes on reporting that a topic is missing which this consumer read before."""
+    report: list[Callable[[Code], None]] = []
+    make = Connection.make
+
+    def made(connection: Connection, client: Callable[[dict[str, Any]], Any]) -> Any:
+        report.append(connection.settings["error_cb"])
+        return make(connection, client)
+
+    def list_topics(_: object, asked: str, timeout: float) -> None:
+        report[0](Code(Code.UNKNOWN_TOPIC_OR_PART, f"{topic} [0]: topic does not exist"))
+        arriving.append([record(0)])
+        raise KafkaException(Code(Code._TRANSPORT))
+
+    monkeypatch.setattr(Connection, "make", made)
+    monkeypatch.setattr(consumer.Consumer, "list_topics", list_topics)
+    reading = ConfluentFetcher(NO_BROKER, timeout_ms=1_000).fetch(HERE, 0, 1, read_committed=True)
+    with contextlib.nullcontext() if is_read else pytest.raises(UnknownTopicOrPartitionError):
+        assert [batch.values for batch in reading] == [[b"0"]]
+
+
+def asked_of_silent_brokers(monkeypatch: pytest.MonkeyPatch, unanswered: int) -> list[tuple[AdminClient, float]]:
+    """Let brokers answer a question for offsets only after `unanswered` others; return whom and for how many seconds
+    each was asked."""
+    asked: list[tuple[AdminClient, float]] = []
+
+    def list_offsets(
+        client: AdminClient, *_: object, request_timeout: float, **__: object
+    ) -> dict[Position, Future[ListOffsetsResultInfo]]:
+        future: Future[ListOffsetsResultInfo] = Future()
+        asked.append((client, request_timeout))
+        if len(asked) <= unanswered:
+            future.set_exception(KafkaException(Code(Code._TIMED_OUT)))
+        else:
+            future.set_result(ListOffsetsResultInfo(7, -1, 0))
+        return {Position(*HERE): future}
+
+    monkeypatch.setattr(AdminClient, "list_offsets", list_offsets)
+    monkeypatch.setattr(AdminClient, "list_topics", lambda _, timeout: None)
+    return asked
+
+
+def test_an_admin_client_that_is_not_answered_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = asked_of_silent_brokers(monkeypatch, unanswered=1)
+    admin = ConfluentAdmin(NO_BROKER)
+    assert admin.end_offsets([HERE]) == {HERE: 7}
+    assert len({id(client) for client, _ in asked}) == len(asked) == 2
+    admin.close()
+
+
+def test_a_long_bound_is_no_long_wait_for_a_broker_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = asked_of_silent_brokers(monkeypatch, unanswered=3)
+    admin = ConfluentAdmin(NO_BROKER, timeout_ms=600_000)
+    assert admin.end_offsets([HERE]) == {HERE: 7}
+    assert [seconds for _, seconds in asked] == [2.5, 5.0, 10.0, 20.0]
+    assert len({id(client) for client, _ in asked}) == 4
+    admin.close()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        Code.FENCED_LEADER_EPOCH,
+        Code.UNKNOWN_LEADER_EPOCH,
+        Code.NOT_LEADER_FOR_PARTITION,
+        Code.LEADER_NOT_AVAILABLE,
+        Code.OFFSET_NOT_AVAILABLE,
+        Code.COORDINATOR_NOT_AVAILABLE,
+        Code.NOT_COORDINATOR,
+        Code.REQUEST_TIMED_OUT,
+        Code._TRANSPORT,
+        Code._TIMED_OUT,
+        Code._ALL_BROKERS_DOWN,
+    ],
+)
+def test_an_error_that_passes_is_told_as_one(code: int) -> None:
+    connection = Connection({"bootstrap.servers": "localhost:1"}, 0)
+    with pytest.raises(RetriableError):
+        connection.call("asking", lambda: raise_code(code))
+    with pytest.raises(KafkaError) as refused:
+        connection.call("asking", lambda: raise_code(Code.TOPIC_AUTHORIZATION_FAILED))
+    assert not isinstance(refused.value, RetriableError)
+
+
+def raise_code(code: int) -> None:
+    raise KafkaException(Code(code))
+
+
+def test_offsets_of_a_group_are_asked_for_again_while_its_coordinator_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An admin client of librdkafka ends the process there."""
+    answers: list[Position | int] = [Code.NOT_COORDINATOR, Position(*HERE, 7, "a note")]
+
+    class Moved:
+        def __init__(self, settings: object) -> None: ...
+
+        def committed(self, asked: list[Position], timeout: float) -> list[Position]:
+            if asked[0].partition != HERE.partition:  # to find the coordinator
+                return []
+            answer = answers.pop(0)
+            if isinstance(answer, int):
+                raise_code(answer)
+            assert isinstance(answer, Position)
+            return [answer]
+
+        def poll(self, timeout: float) -> None: ...
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr("penstock.client.confluent.admin.Consumer", Moved)
+    admin = ConfluentAdmin(NO_BROKER)
+    assert admin.committed_offsets("group", [HERE]) == {HERE: OffsetAndMetadata(7, "a note")}
     admin.close()

@@ -15,10 +15,10 @@ from confluent_kafka import TopicPartition as Position
 from penstock.client.api import NewTopic
 from penstock.client.confluent import transactions
 from penstock.client.confluent.admin import ConfluentAdmin
+from penstock.client.confluent.at_least_once import AtLeastOnceWriter
 from penstock.client.confluent.consumer import ConfluentFetcher
 from penstock.client.confluent.refusals import PartitionOutput, RefusedRecord
 from penstock.client.confluent.transactions import (
-    AtLeastOnceWriter,
     TransactionalWriter,
     transactions_refused,
 )
@@ -235,13 +235,30 @@ def test_what_a_topic_refuses_can_be_dropped_or_replaced(place: Place) -> None:
     assert writer.write(1, "q", output, instead)
     assert {record.topic for record in refused} == {small}
     assert sorted(len(record.value or b"") for record in refused) == [5_000, 3_000_000]
+    assert place.read_topic(small) == [b"a", b"b"]
     if place.transactional:
-        assert place.read_topic(small) == [b"a", b"b"]
         assert not writer.write(1, "q", output, instead)
-    else:
-        assert set(place.read_topic(small)) == {b"a", b"b"}
     assert place.read() == [b"letter"] * 2
     writer.close()
+
+
+def test_what_stands_in_a_batch_with_a_refused_record_is_not_overtaken(place: Place) -> None:
+    small = place.small_topic()
+    config = StreamsConfig({**place.config.given(), "producer.batch.num.messages": 7})
+    refused: list[bytes | None] = []
+
+    def drop(record: RefusedRecord) -> list[PartitionOutput]:
+        refused.append(record.value)
+        return []
+
+    bad = {30: "x" * 5_000, 33: "y" * 5_000, 120: LARGE, 150: "z" * 5_000}
+    (one,) = place.output(*(bad.get(number, f"{number}") for number in range(200)))
+    writer = AtLeastOnceWriter(config)
+    assert writer.write(1, "q", [PartitionOutput(small, 0, one.batch), *place.output("elsewhere")], drop)
+    writer.close()
+    assert place.read_topic(small) == [b"%d" % number for number in range(200) if number not in bad]
+    assert sorted(len(value or b"") for value in refused) == [5_000, 5_000, 5_000, 3_000_000]
+    assert set(place.read()) == {b"elsewhere"}
 
 
 def test_an_epoch_that_is_known_to_be_committed_needs_no_marker(kafka_place: Place) -> None:
@@ -258,6 +275,33 @@ def test_two_programs_of_one_id_with_checkpoints_of_their_own_are_told(kafka_pla
     with pytest.raises(TaskMigratedError, match=r"the same application\.id, and another checkpoint"):
         one.write(2, "first", kafka_place.output("c"))
     assert kafka_place.read() == [b"a", b"b"]
+
+
+@pytest.mark.parametrize(("given", "expected"), [({}, 5), ({"retry.backoff.ms": 70}, 70)])
+def test_the_transaction_before_is_waited_for_in_short_steps_unless_the_user_says_otherwise(
+    kafka_place: Place, monkeypatch: pytest.MonkeyPatch, given: dict[str, object], expected: int
+) -> None:
+    made: list[object] = []
+
+    class Told(Producer):
+        def __init__(self, settings: dict[str, object]) -> None:
+            made.append(settings["retry.backoff.ms"])
+            super().__init__(settings)
+
+    class ToldReader(Consumer):
+        def __init__(self, settings: dict[str, object]) -> None:
+            made.append(settings["retry.backoff.ms"])
+            super().__init__(settings)
+
+    monkeypatch.setattr(transactions, "Producer", Told)
+    monkeypatch.setattr(transactions, "Consumer", ToldReader)
+    kafka_place.config = StreamsConfig({**kafka_place.config.given(), **given})
+    writer = kafka_place.writer()
+    for epoch in range(1, 4):  # back to back
+        assert writer.write(epoch, "q", kafka_place.output(str(epoch)))
+    assert made
+    assert set(made) == {expected}
+    assert kafka_place.read() == [b"1", b"2", b"3"]
 
 
 def test_a_request_that_librdkafka_never_answers_is_made_again_by_a_new_producer(
@@ -295,3 +339,10 @@ def test_a_reader_that_finds_its_group_no_more_is_replaced(kafka_place: Place, m
     assert kafka_place.writer().write(1, "q", kafka_place.output("a"))
     assert not kafka_place.writer().write(1, "q", kafka_place.output("a"))
     assert kafka_place.read() == [b"a"]
+
+
+def test_a_setting_that_is_on_purpose_is_not_warned_of(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    writer = AtLeastOnceWriter(place.config)
+    assert writer.write(1, "q", place.output("a"))
+    writer.close()
+    assert "gapless" not in caplog.text

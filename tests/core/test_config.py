@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock import config
 from penstock.config import StreamsConfig, environment_name
 from penstock.config_keys import KEYS
 from penstock.errors import ConfigError
@@ -12,13 +13,51 @@ from penstock.serdes import Serdes, StringSerde
 
 def test_a_key_comes_from_the_mapping_then_the_environment_then_its_row() -> None:
     environment = {"PENSTOCK_APPLICATION_ID": "from-environment", "PENSTOCK_STATE_DIR": "there"}
-    config = StreamsConfig({"application.id": "from-mapping"}, environment)
-    assert (config["application.id"], config["state.dir"], config["penstock.poll.ms"]) == ("from-mapping", "there", 100)
+    found = StreamsConfig({"application.id": "from-mapping"}, environment)
+    assert (found["application.id"], found["state.dir"], found["penstock.poll.ms"]) == ("from-mapping", "there", 100)
 
 
 def test_keys_of_penstock_are_not_prefixed_twice() -> None:
     assert environment_name("penstock.spark.master") == "PENSTOCK_SPARK_MASTER"
     assert environment_name("application.id") == "PENSTOCK_APPLICATION_ID"
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "bytes_"),
+    [
+        ({"cache.max.bytes.buffering": 0}, {}, 0),
+        ({"cache.max.bytes.buffering": "7"}, {}, 7),
+        ({"cache.max.bytes.buffering": 0, "statestore.cache.max.bytes": 5}, {}, 5),
+        ({"cache.max.bytes.buffering": 0}, {"PENSTOCK_STATESTORE_CACHE_MAX_BYTES": "5"}, 0),
+        ({}, {"PENSTOCK_CACHE_MAX_BYTES_BUFFERING": "3"}, 3),
+        ({}, {"PENSTOCK_CACHE_MAX_BYTES_BUFFERING": "3", "PENSTOCK_STATESTORE_CACHE_MAX_BYTES": "5"}, 5),
+    ],
+)
+def test_the_deprecated_size_of_the_cache_holds_where_the_new_one_is_not_set(
+    given: dict[str, object], environment: dict[str, str], bytes_: int
+) -> None:
+    assert StreamsConfig(given, environment)["statestore.cache.max.bytes"] == bytes_
+
+
+def test_an_override_under_a_deprecated_name_goes_before_the_application() -> None:
+    application = StreamsConfig({"statestore.cache.max.bytes": 5}, {})
+    assert application.overridden({"cache.max.bytes.buffering": 0})["statestore.cache.max.bytes"] == 0
+
+
+@pytest.mark.parametrize(("value", "meant"), [("rocksDB", "rocksdb"), ("in_memory", "in_memory")])
+def test_the_deprecated_kind_of_the_stores_of_the_dsl_holds(value: str, meant: str) -> None:
+    assert StreamsConfig({"default.dsl.store": value}, {})["dsl.store.suppliers.class"] == meant
+    both = StreamsConfig({"default.dsl.store": value, "dsl.store.suppliers.class": "rocksdb"}, {})
+    assert both["dsl.store.suppliers.class"] == "rocksdb"
+
+
+def test_a_deprecated_name_is_said_in_the_log_once(caplog: pytest.LogCaptureFixture) -> None:
+    config._warned.clear()
+    for _ in range(2):
+        StreamsConfig({"cache.max.bytes.buffering": 0}, {})
+    assert [record.getMessage() for record in caplog.records] == [
+        "The configuration cache.max.bytes.buffering is deprecated; set statestore.cache.max.bytes instead."
+    ]
 
 
 @pytest.mark.parametrize(
@@ -28,7 +67,7 @@ def test_keys_of_penstock_are_not_prefixed_twice() -> None:
         ("penstock.batch.max.bytes", "many"),
         ("penstock.batch.max.bytes", 3),
         ("statestore.cache.max.bytes", True),
-        ("default.key.serde", "string"),
+        ("default.key.serde", "strings"),
         ("default.timestamp.extractor", 5),
         ("application.id", 5),
     ],
@@ -55,10 +94,10 @@ def test_secrets_are_not_shown() -> None:
 
 
 def test_keys_of_clients_pass_through() -> None:
-    config = StreamsConfig(
+    found = StreamsConfig(
         {"bootstrap.servers": "a:1", "security.protocol": "SSL", "default.key.serde": Serdes.string()}, {}
     )
-    assert config.client_config() == {"bootstrap.servers": "a:1", "security.protocol": "SSL"}
+    assert found.client_config() == {"bootstrap.servers": "a:1", "security.protocol": "SSL"}
 
 
 def test_every_row_says_what_it_does_and_its_default_is_valid() -> None:

@@ -15,7 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import SerializationError
-from penstock.serdes import LongSerde, Serde, Serdes
+from penstock.record import Headers
+from penstock.serdes import LongSerde, Serde, Serdes, StringSerde
+from penstock.serdes.windowed import WindowedSerdes
+from penstock.windows import TimeWindow, Windowed
 
 
 @dataclass
@@ -242,6 +245,80 @@ def test_a_type_has_its_serde(type_: Any, like: Serde) -> None:
 def test_a_type_without_a_serde_of_its_own_is_refused(type_: Any) -> None:
     with pytest.raises(ValueError, match="Unknown class for built-in serializer"):
         Serdes.serde_from(type_)
+
+
+class LoudSerde(StringSerde):
+    """Overrides what works on single values alone."""
+
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
+        return f"{value}!{len(headers)}".encode()
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> str:
+        return f"{data.decode()}?{len(headers)}"
+
+
+class Loud:
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
+        return f"{value}!{len(headers)}".encode()
+
+
+class MixedSerde(Loud, StringSerde):
+    """Has the method of a class that is no serde."""
+
+
+@pytest.mark.parametrize("serde", [LoudSerde(), MixedSerde()])
+def test_columns_go_through_the_methods_that_a_subclass_overrides(serde: Serde) -> None:
+    headers: list[Headers] = [(("h", b"1"),), (), ()]
+    assert serde.serialize_column("t", ["a", None, "b"], headers) == [b"a!1", None, b"b!0"]
+    assert serde.serialize_column("t", ["a", None, "b"]) == [b"a!0", None, b"b!0"]
+    entries, places = serde.serialize_distinct("t", ["a", "a", "a"], headers)
+    assert (entries, places.tolist()) == ([b"a!1", b"a!0"], [0, 1, 1])
+    read = serde.deserialize_column("t", [b"a", None, b"b"], headers)
+    assert read == [
+        None if data is None else serde.deserialize("t", data, own)
+        for data, own in zip([b"a", None, b"b"], headers, strict=True)
+    ]
+    assert not serde.is_canonical_column([b"a"])
+    assert not serde.unchanging_types
+    assert not serde.repeatable
+    assert serde.uses_headers
+
+
+@pytest.mark.parametrize(
+    ("inner", "uses_headers"),
+    [
+        (Serdes.string(), False),
+        (Serdes.json(), False),
+        (Serdes.serde_from(lambda topic, value: value, lambda topic, data: data), False),
+        (Serdes.serde_from(lambda topic, value, headers: value, lambda topic, data: data), True),
+        (LoudSerde(), True),
+    ],
+)
+def test_serdes_around_others_use_the_headers_if_these_do(inner: Serde, uses_headers: bool) -> None:
+    assert inner.uses_headers is uses_headers
+    assert Serdes.list(inner).uses_headers is uses_headers
+    assert WindowedSerdes.time_windowed(inner, 10).uses_headers is uses_headers
+
+
+def test_windowed_keys_hand_the_headers_to_the_serde_of_the_key() -> None:
+    serde = WindowedSerdes.time_windowed(LoudSerde(), 10)
+    keys = [Windowed("a", TimeWindow(0, 10)), Windowed("b", TimeWindow(10, 20))]
+    headers: list[Headers] = [(), (("h", b"1"),)]
+    column = serde.serialize_column("t", keys, headers)
+    assert column == [serde.serialize("t", key, own) for key, own in zip(keys, headers, strict=True)]
+    assert [key.key for key in serde.deserialize_column("t", column, headers)] == ["a!0?0", "b!1?1"]
+
+
+def test_functions_with_a_parameter_for_headers_are_given_them() -> None:
+    def write(topic: str, value: str, headers: Headers) -> bytes:
+        return f"{value}{len(headers)}".encode()
+
+    serde = Serdes.serde_from(write, lambda topic, data: data.decode())
+    assert serde.serialize("t", "a", (("h", b"1"),)) == b"a1"
+    assert serde.serialize_column("t", ["a", "b"], [(), (("h", b"1"),)]) == [b"a0", b"b1"]
+    assert serde.deserialize("t", b"a", (("h", b"1"),)) == "a"
+    both = Serdes.serde_from(serde.serialize, serde.deserialize)
+    assert both.serialize("t", "a", (("h", b"1"),)) == b"a1"
 
 
 def test_two_functions_are_a_serde() -> None:

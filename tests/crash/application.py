@@ -26,14 +26,14 @@ OUTPUT_PARTITIONS = 3
 STANDSTILL_SECONDS = 400.0
 """How long an application may go on without starting, committing an epoch or ending."""
 
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Most time goes to starting JVMs: they compile and grow less."""
+
 _FIRST_KILL = 3
 _EPOCH_BYTES = 4096
 _LINE_WORDS = 12
 _WORDS = 400
 _LOOK_SECONDS = 0.005
-_JAVA_OPTIONS = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # most time goes to starting JVMs: they compile and grow less
-)
 _MODULE = """
 VERSION = {version}
 
@@ -132,7 +132,7 @@ class Application:
             **self._processes.environment,
             "PYTHONPATH": f"{_ROOT / 'src'}:{self._directory}",
             "SPARK_HOME": str(spark_home(self._directory / "spark")),
-            "JDK_JAVA_OPTIONS": _JAVA_OPTIONS,
+            "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
             "PENSTOCK_CRASH_POINTS": " ".join(self._at_points),
             "PENSTOCK_CRASH_DIRECTORY": str(self._struck),
         }

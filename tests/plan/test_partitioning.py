@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from penstock import Serdes, SessionWindow, Windowed
 from penstock.plan.partitioning import (
     WindowedStreamPartitioner,
+    keyless_partitions,
     murmur2,
     murmur2_column,
     partition_column,
@@ -49,6 +50,20 @@ def test_the_partitions_of_a_column_are_those_of_each_key(keys: list[bytes | Non
     assert column.dtype == np.int64
     assert column.tolist() == [partitions - 1 if key is None else partition_for(key, partitions) for key in keys]
     assert all(0 <= partition < partitions for partition in column.tolist())
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 4, 6, 12])
+@pytest.mark.parametrize("moves", ["offset", "timestamp"])
+def test_records_without_a_key_are_spread_over_all_partitions(step: int, moves: str) -> None:
+    rows, still = np.arange(0, 1200 * step, step, dtype=np.int64), np.full(1200, -1, np.int64)
+    offsets, timestamps = (rows, still + 11) if moves == "offset" else (still, rows)
+    chosen = keyless_partitions(offsets, timestamps, 0, 6)
+    assert np.bincount(chosen, minlength=6).min() > 150
+    assert chosen.tolist() == [
+        int(keyless_partitions(offsets[row : row + 1], timestamps[row : row + 1], 0, 6)[0]) for row in range(1200)
+    ]
+    others = keyless_partitions(offsets, timestamps, 1, 6)
+    assert not np.array_equal(chosen, others)
 
 
 @given(st.text(max_size=8), st.integers(0, 100), st.integers(1, 300))

@@ -9,10 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import Materialized, Processor, StreamsBuilder, Topology
+from penstock import Materialized, Processor, Record, StreamsBuilder, Topology
 from penstock.serdes import Serdes
 
 SVG = "{http://www.w3.org/2000/svg}"
+
+
+class Idle(Processor):
+    def process(self, record: Record) -> None:
+        pass
 
 
 def word_count() -> Topology:
@@ -74,7 +79,7 @@ def test_boxes_never_overlap(write_back: bool, data: st.DataObject) -> None:
         if not parents:
             topology.add_source(name, f"topic-{number}", key_serde=Serdes.string())
         else:
-            topology.add_processor(name, Processor, *parents)
+            topology.add_processor(name, Idle, *parents)
         nodes.append(name)
     for number, parent in enumerate(data.draw(st.lists(st.sampled_from(nodes), max_size=4))):
         topology.add_sink(f"sink-{number}", f"topic-{number}" if write_back else f"out-{number % 2}", parent)

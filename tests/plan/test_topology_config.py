@@ -159,3 +159,12 @@ def test_what_a_topology_sets_for_itself_goes_before_the_configuration() -> None
 def test_only_some_keys_can_be_set_for_one_topology() -> None:
     with pytest.raises(ConfigError, match=r"^Configuration 'state.dir' cannot be set for one topology"):
         TopologyConfig(SERDES, {"state.dir": "elsewhere"})
+
+
+def test_a_topology_may_set_keys_under_their_deprecated_names() -> None:
+    builder = StreamsBuilder(TopologyConfig(SERDES, {"cache.max.bytes.buffering": 0, "default.dsl.store": "rocksDB"}))
+    builder.table("in")
+    assert builder.build().build("app").config_overrides == {
+        "statestore.cache.max.bytes": 0,
+        "dsl.store.suppliers.class": "rocksdb",
+    }

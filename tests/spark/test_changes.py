@@ -197,7 +197,7 @@ def test_another_layout_of_a_store_is_refused_with_what_to_do(
     builder = StreamsBuilder()
     words = builder.stream(topics[0], consumed=TEXT).group_by(lambda _, word: word, grouped=PAIRS.with_name("counts"))
     words.windowed_by(_windows()).count(materialized=Materialized.as_("counts"))
-    with pytest.raises(IncompatibleCheckpointError, match="penstock savepoint drop counts"):
+    with pytest.raises(IncompatibleCheckpointError, match="penstock savepoint drop FILE counts"):
         query.change(builder.build())
     query.change(counting(*topics, "counts"))
     assert spark_runner.manifest(config).epoch == 1

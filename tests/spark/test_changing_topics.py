@@ -15,8 +15,9 @@ from confluent_kafka.admin import AdminClient
 from penstock import AutoOffsetReset, Consumed, Materialized, Produced, Serdes, StreamsBuilder, Topology, savepoints
 from penstock.client.confluent.producer import ConfluentProducer
 from penstock.errors import IncompatibleCheckpointError, MissingSourceTopicError, StreamsError
-from penstock.host.spark.epochs import topic_ends
+from penstock.host.spark.epochs import planning, topic_ends
 from penstock.host.spark.topic_watch import topic_changes
+from penstock.plan.partitioning import partition_for
 from tests.spark.crashes import Crashes, KilledError
 from tests.spark.inline import InlineQuery, failure_of
 from tests.spark.support import TIMEOUT_SECONDS, InputRecord, Listening, SparkRunner, wait_for
@@ -234,6 +235,7 @@ def test_a_topic_of_a_pattern_that_is_made_anew_is_begun_anew(
 def make_anew(spark_runner: SparkRunner, topic: str, *values: str) -> None:
     """Delete a topic and make it again, with `values`."""
     spark_runner.admin.delete_topics([topic])
+    wait_for(lambda: topic not in spark_runner.admin.topics())
     spark_runner.create_topics({topic: 1})
     write(spark_runner, topic, *values)
 
@@ -290,6 +292,45 @@ def test_a_topic_that_is_read_by_its_name_must_not_be_made_anew_however_long_it_
     with pytest.raises(StreamsError, match=made_anew):
         query.restart()
     assert copied(spark_runner, prefix) == ["1"]
+
+
+@pytest.mark.parametrize("until_end", [False, True])
+def test_nothing_is_read_of_a_topic_that_was_made_anew_a_moment_ago(
+    spark_runner: SparkRunner, application: str, prefix: str, until_end: bool
+) -> None:
+    """Its id was compared before, and is compared now and then only where there is nothing to read."""
+    topic = f"{prefix}-in-a"
+    query = InlineQuery(copying(prefix, pattern=False), spark_runner.config(application), spark_runner.admin)
+    write(spark_runner, topic, "1")
+    query.run_to_end()
+    if until_end:
+        write(spark_runner, topic, "2")
+        query.restart(until_end=True)
+    make_anew(spark_runner, topic, "3", "4", "5")
+    assert f"deleted and made anew since the application read them: {topic}" in str(failure_of(query.run_to_end))
+    assert copied(spark_runner, prefix) == ["1"]
+    query.close()
+
+
+@pytest.mark.parametrize("pattern", [False, True])
+def test_nothing_is_written_of_a_topic_that_was_made_anew_after_an_epoch_was_planned(
+    spark_runner: SparkRunner, application: str, prefix: str, pattern: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = f"{prefix}-in-a"
+    query = InlineQuery(copying(prefix, pattern), spark_runner.config(application), spark_runner.admin)
+    write(spark_runner, topic, "1")
+    query.run_to_end()
+    write(spark_runner, topic, "2", "3")
+
+    def make_anew_once(point: str, epoch: int) -> None:
+        if point == "source.partitions":
+            monkeypatch.undo()
+            make_anew(spark_runner, topic, "4", "5", "6", "7")
+
+    monkeypatch.setattr(planning, "crash_point", make_anew_once)
+    assert f"deleted and made anew since the application read them: {topic}" in str(failure_of(query.run_to_end))
+    assert copied(spark_runner, prefix) == ["1"]
+    query.close()
 
 
 @EMBEDDED_ONLY
@@ -362,3 +403,28 @@ def test_a_running_application_ends_when_a_topic_that_it_names_is_deleted(
     finally:
         host.close(30_000)
     assert isinstance(listening.error, MissingSourceTopicError)
+
+
+def to_topics_by_value(prefix: str) -> Topology:
+    """Copies each record to the topic that its value names."""
+    builder = StreamsBuilder()
+    builder.stream(f"{prefix}-in-a", TEXT).to(lambda key, value, context: f"{prefix}-{value}", TEXT_OUT)
+    return builder.build()
+
+
+@EMBEDDED_ONLY
+def test_a_topic_that_is_made_after_the_start_can_be_written_to_by_its_name(
+    spark_runner: SparkRunner, application: str, prefix: str
+) -> None:
+    query = InlineQuery(to_topics_by_value(prefix), spark_runner.config(application), spark_runner.admin)
+    write(spark_runner, f"{prefix}-in-a", "out")
+    query.run_to_end()
+    spark_runner.create_topics({f"{prefix}-later": 3})
+    write(spark_runner, f"{prefix}-in-a", "later", "out", "later")
+    query.run_to_end()
+    assert copied(spark_runner, prefix) == ["out", "out"]
+    (partition,) = {record.partition for record in spark_runner.read(f"{prefix}-later")}
+    assert partition == partition_for(b"k", 3)
+    write(spark_runner, f"{prefix}-in-a", "nowhere")
+    assert f"topic {prefix}-nowhere" in str(failure_of(query.run_to_end))
+    query.close()

@@ -20,6 +20,7 @@ from penstock.host.spark.checkpoints.checkpoint import (
 )
 from penstock.host.spark.checkpoints.cleaner import Cleaner
 from penstock.host.spark.checkpoints.documents import sealed, unsealed
+from penstock.host.spark.checkpoints.manifests import NewManifests
 from penstock.host.spark.placement import Placement
 from penstock.host.spark.recipe import Recipe
 from penstock.plan.subtopology import BuiltTopology, TaskId
@@ -44,6 +45,23 @@ def manifest(epoch: int, tasks: dict[str, TaskEntry], planned_ms: int = 0) -> Ma
 
 def write(checkpoint: Checkpoint, epoch: int, tasks: dict[str, TaskEntry], planned_ms: int = 0) -> None:
     checkpoint.write_manifest(manifest(epoch, tasks, planned_ms), never)
+
+
+def test_a_driver_that_stood_still_goes_on_with_the_oldest_manifest_that_is_left(
+    checkpoint: Checkpoint, caplog: pytest.LogCaptureFixture
+) -> None:
+    following = NewManifests(checkpoint, patience_ms=0)
+    for epoch in range(1, 4):
+        write(checkpoint, epoch, {})
+    assert [each.epoch for each in following.after(1, "q")] == [2, 3]
+    assert not list(following.after(3, "q"))
+    for epoch in range(4, 12):
+        write(checkpoint, epoch, {})
+    for epoch in range(1, 8):
+        checkpoint.delete_manifest(epoch)
+    assert not list(NewManifests(checkpoint, patience_ms=60_000).after(3, "q"))  # it may be about to be written
+    assert [each.epoch for each in following.after(3, "q")] == [8, 9, 10, 11]
+    assert "epochs 4 to 7" in caplog.text
 
 
 def test_a_manifest_is_read_as_it_was_written(checkpoint: Checkpoint) -> None:
@@ -256,6 +274,20 @@ def test_what_the_newest_manifest_names_is_kept_though_a_clock_was_wrong(checkpo
     for epoch in range(1, 6):
         write(checkpoint, epoch, {"0_0": entry("a", "b") if epoch == 5 else entry("a")}, planned_ms=ahead)
     cleaner(checkpoint, retained=2).clean(5)
+    assert segments(checkpoint) == {"a", "b"}
+
+
+def test_what_a_retained_manifest_names_is_kept_though_the_clock_went_back_after_the_oldest(
+    checkpoint: Checkpoint,
+) -> None:
+    for name in ("a", "b"):
+        checkpoint.write_segment("0_0", name, b"", never)
+    written = dict(checkpoint.list_segments("0_0"))["b"]
+    for epoch in range(1, 6):
+        logs = {4: ("a", "b")}
+        write(checkpoint, epoch, {"0_0": entry(*logs.get(epoch, ("a",)))}, planned_ms=written + (epoch < 4) * 10**11)
+    cleaner(checkpoint, retained=3).clean(5)
+    assert checkpoint.first_epoch() == 3
     assert segments(checkpoint) == {"a", "b"}
 
 

@@ -95,10 +95,10 @@ def test_a_sub_topology_without_stores_is_known_by_its_topics() -> None:
 
 def test_what_stands_in_the_way_is_named_with_what_to_do() -> None:
     kept = shape([["a"]])
-    assert "penstock savepoint drop a" in evolve(kept, shape([["a"]], layout="window"), {}).refused[0]
+    assert "penstock savepoint drop FILE a" in evolve(kept, shape([["a"]], layout="window"), {}).refused[0]
     assert "2 partitions (tasks) and would have 3" in evolve(kept, shape([["a"]], partitions=3), {}).refused[0]
     assert "--rescale" in evolve(kept, shape([["a"]], partitions=3), {}).refused[0]
-    assert "savepoint drop a" in evolve(shape([[]]), kept, {"a": RemovedStore("key_value", 5)}).refused[0]
+    assert "savepoint drop FILE a" in evolve(shape([[]]), kept, {"a": RemovedStore("key_value", 5)}).refused[0]
     formats = [shape([["a"]], formats={"a": ["string", each]}) for each in ("long", "json", None)]
     assert "values as long, and the program reads them as json" in evolve(formats[0], formats[1], {}).refused[0]
     assert not evolve(formats[0], formats[2], {}).refused

@@ -169,7 +169,8 @@ def test_a_replay_reads_the_global_table_as_it_was(
             shutil.rmtree(base_directory(config))  # another machine takes the replay
         query.restart()
         assert query.epoch(), "the replay"
-        assert spark_runner.read(f"{prefix}-named")[-1].value == f"c1 order{number} by before{number}".encode()
+        named = {record.value for record in spark_runner.read(f"{prefix}-named")}  # over partitions, without keys
+        assert f"c1 order{number} by before{number}".encode() in named
         query.run_to_end()
 
 

@@ -135,6 +135,27 @@ def test_goes_on_after_the_cause_of_an_error_is_mended(
     assert [text(record.value) for record in spark_runner.read(target)] == ["11", "00"]
 
 
+@pytest.mark.one_broker
+def test_an_application_that_failed_holds_nothing_that_another_needs(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+) -> None:
+    spark_runner.write(topics[0], lines(["0"]))
+    config = spark_runner.config(application)
+    failed = spark_runner.host(failing(*topics), config)
+    listening = Listening()
+    failed.start(listening)
+    assert listening.ended.wait(120)
+    assert isinstance(listening.error, StreamsError)
+    builder = StreamsBuilder()
+    builder.stream(topics[0], consumed=TEXT).map_values(lambda value: f"mended {value}").to(
+        topics[1], produced=TEXT_OUT
+    )
+    spark_runner.run(builder.build(), config)  # before the first is closed, as in a cell of a notebook that runs again
+    failed.close(30_000)
+    assert [record.value for record in spark_runner.read(topics[1])] == [b"mended 0"]
+
+
+@pytest.mark.one_broker
 def test_a_missing_source_topic_is_named_with_the_command_that_makes_it(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:
@@ -154,7 +175,7 @@ def test_a_second_program_is_refused_while_the_first_runs(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:
     config = spark_runner.config(application)
-    refused = pytest.raises(LockError, match=r"Another program \(pid \d+\) runs with application.id")
+    refused = pytest.raises(LockError, match=f"This program runs '{application}' already.*close the KafkaStreams")
     with spark_runner.running(word_count(*topics), config), refused:
         spark_runner.run(word_count(*topics), config)
     spark_runner.run(word_count(*topics), config)

@@ -76,13 +76,14 @@ def values(metrics: Mapping[MetricName, Metric]) -> dict[tuple[str, ...], Any]:
 def seen(query: InlineQuery) -> dict[tuple[str, ...], Any]:
     """Return what the metrics of a driver are that has followed all epochs."""
     checkpoint = Checkpoint(query.recipe.checkpoint)
-    figures, last_ms = Figures(), 0
+    last_ms = 0
+    figures = Figures(elapsed_ms=lambda: last_ms)
     for epoch in range(1, checkpoint.last_epoch() + 1):
         manifest = checkpoint.read_manifest(epoch, query.recipe.query_id)
         assert manifest is not None
-        figures.take(manifest)
         last_ms = manifest.committed_ms
-    return values(streams_metrics("me", {}, figures.snapshot(), figures.measured(last_ms)))
+        figures.take(manifest)
+    return values(streams_metrics("me", {}, figures.snapshot(), figures.measured()))
 
 
 @pytest.mark.parametrize("broker", ["embedded"], indirect=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -16,9 +17,12 @@ TEXT = Serdes.string()
 
 
 class NoTopics:
-    """Brokers without topics, which is the first thing that a start asks for."""
+    """Brokers without topics, which are the first thing that a start asks for."""
 
     def topics(self) -> dict[str, int]:
+        return {}
+
+    def topic_ids(self, names: Collection[str]) -> dict[str, str]:
         return {}
 
 

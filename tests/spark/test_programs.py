@@ -22,7 +22,7 @@ from penstock.plan.subtopology import SinkSpec
 from penstock.record import RecordMetadata
 from tests.spark.crashes import Crashes, KilledError
 from tests.spark.inline import InlineQuery
-from tests.spark.support import SparkRunner, lines
+from tests.spark.support import InputRecord, SparkRunner, lines
 from tests.spark.test_recipe import recipe_of
 from tests.spark.test_topologies import TEXT, TEXT_OUT
 from tests.support.brokers import KAFKA_ONLY
@@ -233,7 +233,7 @@ def test_an_epoch_left_half_committed_is_finished_with_the_modules_of_the_progra
 
     query = InlineQuery(program(), spark_runner.config(application), spark_runner.admin)
     query.run_to_end()
-    spark_runner.write(source, lines(["a", "b", "c", "d"], partitions=2))
+    spark_runner.write(source, [InputRecord(each.encode(), each.encode(), 1_000) for each in "abcd"])  # go to both
     crashes(at="transaction.after")
     with pytest.raises(KilledError, match=r"transaction\.after"):
         query.run_to_end()

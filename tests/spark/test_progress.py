@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+from dataclasses import replace
 
 import pytest
 
 from penstock import StreamsBuilder
 from penstock.host.spark.checkpoints.checkpoint import Manifest, TopicFigures
-from penstock.host.spark.figures import Figures, ProgressLog
+from penstock.host.spark.figures import DroppedRecordsLog, Figures, ProgressLog
 from tests.spark.inline import InlineQuery
 from tests.spark.support import InputRecord, SparkRunner, lines, wait_for
 from tests.spark.test_topologies import TEXT, TEXT_OUT, word_count
@@ -55,6 +56,24 @@ def test_a_line_comes_after_each_interval_with_what_happened_in_it(told: pytest.
         "app: 20 records in and 6 out, in 2 epochs of the last 121 s; epoch 2 took 250 ms",
         "app: 10 records in and 3 out, in 1 epochs of the last 120 s; epoch 3 took 250 ms",
     ]
+
+
+def test_dropped_records_are_a_warning_once_a_minute(told: pytest.LogCaptureFixture) -> None:
+    figures, time = Figures(), Time()
+    log = DroppedRecordsLog("app", figures, time)
+    log.look()
+    assert not told.messages
+    for at, epoch in enumerate((1, 2, 3)):
+        figures.take(replace(manifest(epoch), dropped={"0_0": 2, "0_1": 0}))
+        time.seconds = at
+        log.look()
+    assert [record.levelname for record in told.records] == ["WARNING"]
+    assert told.messages[0].startswith("app dropped 2 records, 2 since its start (task 0_0: 2): ")
+    time.seconds = 61
+    log.look()
+    log.look()
+    assert len(told.messages) == 2
+    assert told.messages[1].startswith("app dropped 4 records, 6 since its start (task 0_0: 6): ")
 
 
 @pytest.mark.parametrize("interval", [0, -1])

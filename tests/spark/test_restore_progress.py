@@ -59,7 +59,7 @@ class Listener(StateRestoreListener):
 def clock(monkeypatch: pytest.MonkeyPatch) -> MockClock:
     clock = MockClock(1_000_000)
     for module in (restore_progress, restore_watch):
-        monkeypatch.setattr(module, "SystemClock", lambda: clock)
+        monkeypatch.setattr(module, "elapsed_milliseconds", clock.milliseconds)
     return clock
 
 
@@ -286,6 +286,39 @@ def test_a_machine_that_begins_with_nothing_restores_tasks_and_global_stores(
         ("batch", global_topic, "names", 4, 1),
         ("end", global_topic, "names", 1),
     ]
+
+
+@pytest.mark.parametrize("base", ["lmdb", "rocksdb"])
+def test_a_restore_of_one_commit_is_told_and_the_usual_way_is_not(
+    spark_runner: SparkRunner, application: str, unique_name: Callable[[str], str], base: str
+) -> None:
+    source, target = unique_name("in"), unique_name("out")
+    spark_runner.create_topics({source: 1, target: 1})
+    config = spark_runner.config(application, {"penstock.state.base": base})
+    query = InlineQuery(word_count(source, target), config, spark_runner.admin, tells_restores=True)
+
+    def heard_with(word: bytes) -> list[tuple[Any, ...]]:
+        spark_runner.write(source, [InputRecord(None, word, 1, 0)])
+        query.run_to_end()
+        listener = Listener()
+        RestoreWatch(Checkpoint(query.recipe.checkpoint), listener).end(query.recipe.generation, query.epochs)
+        return listener.told
+
+    changelog = TopicPartition(f"{application}-counts-changelog", 0)
+    assert heard_with(b"a") == []
+    query.stop()
+    for bases in (Path(config["state.dir"]) / application).glob("bases*"):
+        shutil.rmtree(bases)
+    query.restart()
+    assert heard_with(b"b") == [
+        ("start", changelog, "counts", 0, 1),
+        ("batch", changelog, "counts", 0, 1),
+        ("end", changelog, "counts", 1),
+    ]
+    assert heard_with(b"c") == []
+    query.stop()
+    query.restart()
+    assert heard_with(b"d") == []
 
 
 @pytest.mark.spark

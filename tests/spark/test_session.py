@@ -8,6 +8,7 @@ import resource
 import socket
 import stat
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -74,6 +75,36 @@ def test_a_pyspark_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> 
         session.check_spark()
 
 
+def session_with(python: object) -> Any:
+    return SimpleNamespace(sparkContext=SimpleNamespace(pythonExec=str(python)))
+
+
+def python_that(directory: Path, does: str) -> Path:
+    path = directory / "python3"
+    path.write_text(f"#!/bin/sh\n{does}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_this_python_or_another_of_its_version_with_penstock_will_do(tmp_path: Path) -> None:
+    session.check_python(session_with(sys.executable))
+    session.check_python(session_with(python_that(tmp_path, f'exec {sys.executable} "$@"')))
+
+
+@pytest.mark.parametrize(
+    ("does", "told"),
+    [
+        ("echo \"ModuleNotFoundError: No module named 'penstock'\" >&2; exit 1", "No module named 'penstock'"),
+        ("echo 3.9", "it is Python 3.9"),
+    ],
+)
+def test_a_python_that_cannot_run_workers_is_named_before_a_query_starts(tmp_path: Path, does: str, told: str) -> None:
+    python = python_that(tmp_path, does)
+    with pytest.raises(ConfigError, match=f"with {python}, and this program runs with .*PYSPARK_PYTHON=") as refused:
+        session.check_python(session_with(python))
+    assert told in str(refused.value)
+
+
 def test_the_environment_is_as_before_when_the_jvm_has_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     before = dict(os.environ)
@@ -129,6 +160,28 @@ def test_a_classic_session_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_REMOTE", raising=False)
     session.check_classic(None, StreamsConfig({"application.id": "app"}))
     session.check_classic(object(), StreamsConfig({"application.id": "app", "penstock.spark.master": "local[2]"}))
+
+
+def test_sockets_of_a_local_session_are_in_a_directory_of_its_user(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        monkeypatch.setattr(tempfile, "tempdir", short)
+        directory = Path(session._own_sockets()["spark.python.unix.domain.socket.dir"])
+        assert directory.stat().st_mode & 0o777 == 0o700
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("deep" * 20)))
+    assert session._own_sockets() == {}
+
+
+def test_pages_of_a_local_session_are_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    with session._environment("spark://somewhere:7077"):
+        assert "SPARK_LOCAL_IP" not in os.environ
+    with session._environment("local[2]"):
+        assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
+    monkeypatch.setenv("SPARK_LOCAL_IP", "0.0.0.0")
+    with session._environment("local[2]"):
+        assert os.environ["SPARK_LOCAL_IP"] == "0.0.0.0"
 
 
 def test_a_cluster_keeps_the_python_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:

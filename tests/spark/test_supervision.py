@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -340,12 +341,28 @@ class TestCheckpointLock:
         one, other = Checkpoint(str(tmp_path / "one")), Checkpoint(str(tmp_path / "other"))
         second = CheckpointLock(other, state, "app")
         with CheckpointLock(one, state, "app"):
-            with pytest.raises(LockError, match=rf"pid {os.getpid()}\) runs with application.id 'app'.*state.*other"):
+            with pytest.raises(LockError, match=r"This program runs 'app' already, and holds .*state: close"):
                 second.acquire()
             with CheckpointLock(other, tmp_path / "another machine", "app"):
                 pass
         with second:
             pass
+
+    def test_another_program_is_named_by_its_process(self, tmp_path: Path) -> None:
+        hold = (
+            "import sys\nfrom penstock.host.spark.checkpoints.checkpoint import Checkpoint\n"
+            "from penstock.host.spark.checkpoints.lock import CheckpointLock\n"
+            "with CheckpointLock(Checkpoint(sys.argv[1]), None, 'app'): print('held', flush=True); sys.stdin.read()"
+        )
+        where = str(tmp_path / "checkpoint")
+        with subprocess.Popen(
+            [sys.executable, "-c", hold, where], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as other:
+            assert other.stdout is not None
+            assert other.stdout.readline() == b"held\n"
+            with pytest.raises(LockError, match=rf"pid {other.pid}\) runs with application.id 'app'.*checkpoint"):
+                CheckpointLock(Checkpoint(where), None, "app").acquire()
+            other.communicate()
 
     def test_what_is_held_stays_held_where_it_is_asked_for_again(self, tmp_path: Path) -> None:
         checkpoint = Checkpoint(str(tmp_path))

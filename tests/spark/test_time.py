@@ -23,6 +23,8 @@ from penstock import (
     PunctuationType,
     Record,
     Serdes,
+    SessionWindows,
+    SlidingWindows,
     StreamJoined,
     StreamsBuilder,
     Suppressed,
@@ -32,7 +34,7 @@ from penstock import (
 from penstock.plan.partitioning import partition_for
 from penstock.record import ConsumerRecord
 from penstock.testing import TopologyTestDriver
-from tests.spark.crashes import Crashes, run_to_end_over_kills
+from tests.spark.crashes import Crashes, KilledError, run_to_end_over_kills
 from tests.spark.inline import InlineQuery
 from tests.spark.support import InputRecord, SparkRunner
 from tests.support.brokers import RunningBroker
@@ -270,7 +272,7 @@ def closed_windows(prefix: str) -> Topology:
     return builder.build()
 
 
-def test_final_results_are_throttled_by_planned_time_and_none_comes_without_a_record(
+def test_final_results_that_are_due_leave_with_their_epoch_and_none_comes_without_a_record(
     spark_runner: SparkRunner, application: str, prefix: str, tmp_path: Path
 ) -> None:
     clock = FileClock(tmp_path / "clock")
@@ -286,10 +288,82 @@ def test_final_results_are_throttled_by_planned_time_and_none_comes_without_a_re
 
     assert seen_after(5, 6) == {}
     clock.advance(999)
-    assert seen_after(25) == {"suppressed": ["0:2"]}
+    assert seen_after(25) == {"suppressed": ["0:2"], "final": ["0:2"]}
     clock.advance(60_000)
-    assert seen_after() == {"suppressed": ["0:2"]}
+    assert seen_after() == {"suppressed": ["0:2"], "final": ["0:2"]}
     assert seen_after(26) == {"suppressed": ["0:2"], "final": ["0:2"]}
+    assert seen_after(35, 36) == {"suppressed": ["0:2", "20:2"], "final": ["0:2", "20:2"]}
+
+
+MINUTE_MS = 60_000
+
+
+def minutes_by_operator(prefix: str) -> Topology:
+    """Each way of emitting only what is final, one after the other too: windows, sessions, and joins."""
+    builder = StreamsBuilder()
+    consumed = Consumed.with_(key_serde=STRING, value_serde=STRING)
+    stream, other = builder.stream(f"{prefix}-days", consumed), builder.stream(f"{prefix}-years", consumed)
+    grouped = stream.group_by_key(Grouped.with_(key_serde=STRING, value_serde=STRING))
+    final = EmitStrategy.on_window_close()
+    kept = Materialized.with_(key_serde=STRING, value_serde=Serdes.long()).with_retention(DAY_MS)
+    windows = JoinWindows.of_time_difference_with_no_grace(MINUTE_MS // 2)
+    both = StreamJoined.with_(key_serde=STRING, value_serde=STRING, other_value_serde=STRING)
+    tables = {
+        "tumbling": grouped.windowed_by(TimeWindows.of_size_with_no_grace(MINUTE_MS)),
+        "sliding": grouped.windowed_by(SlidingWindows.of_time_difference_with_no_grace(MINUTE_MS // 2)),
+        "sessions": grouped.windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(MINUTE_MS // 2)),
+    }
+    results = {
+        name: windowed.emit_strategy(final).count(kept).to_stream().map(lambda key, count: (key.key, str(count)))
+        for name, windowed in tables.items()
+    }
+    results["joined"] = stream.left_join(other, lambda one, two: f"{one}+{two}", windows, stream_joined=both)
+    results["outer"] = other.outer_join(stream, lambda one, two: f"{one}+{two}", windows, stream_joined=both)
+    again = results["joined"].group_by_key(Grouped.with_(key_serde=STRING, value_serde=STRING))
+    counted = again.windowed_by(TimeWindows.of_size_with_no_grace(MINUTE_MS)).emit_strategy(final).count(kept)
+    results["again"] = counted.to_stream().map(lambda key, count: (key.key, str(count)))
+    for name, result in results.items():
+        result.map(lambda key, value, name=name: (name, value)).to(f"{prefix}-out", TEXT_OUT)
+    return builder.build()
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 1_000_000])
+def test_a_run_to_the_end_emits_all_that_is_final_and_once(
+    spark_runner: SparkRunner, application: str, prefix: str, cache_bytes: int
+) -> None:
+    spark_runner.write(f"{prefix}-days", [InputRecord(b"k", b"v", 1 + MINUTE_MS * n) for n in range(100)])
+    config = spark_runner.config(application, {"statestore.cache.max.bytes": cache_bytes})
+    query = InlineQuery(minutes_by_operator(prefix), config, spark_runner.admin)
+    for _ in range(2):
+        query.restart(until_end=True)
+        query.run_to_end()
+        output = output_by_key(spark_runner, prefix)
+        assert {name: len(rows) for name, rows in output.items()} == {
+            "tumbling": 99,
+            "sliding": 99,
+            "sessions": 99,
+            "joined": 99,
+            "outer": 99,
+            "again": 98,
+        }
+        times = [time for _, time in output["joined"]]
+        assert times == [1 + MINUTE_MS * n for n in range(99)]
+
+
+def test_an_epoch_that_is_run_again_emits_the_same_final_results(
+    spark_runner: SparkRunner, broker: RunningBroker, application: str, prefix: str, crashes: Callable[..., Crashes]
+) -> None:
+    rows = [InputRecord(b"k", b"v" * 50, 1 + MINUTE_MS * n) for n in range(100)]
+    spark_runner.write(f"{prefix}-days", rows)
+    config = spark_runner.config(application, {"penstock.batch.max.bytes": 1024})
+    query = InlineQuery(minutes_by_operator(prefix), config, spark_runner.admin)
+    crashes(3, 0.02, 6)
+    run_to_end_over_kills(query)
+    assert query.epochs > 4
+    output = output_by_key(spark_runner, prefix)
+    if broker.kind != "kafka":  # without transactions an epoch that is run again writes again
+        output = {name: sorted(set(found)) for name, found in output.items() if name in ("joined", "outer")}
+    assert {len(found) for name, found in output.items() if name != "again"} == {99}
 
 
 class Ticking(Processor):
@@ -297,13 +371,127 @@ class Ticking(Processor):
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
-        context.schedule(100, PunctuationType.WALL_CLOCK_TIME, self.tick)
+        context.schedule(100, PunctuationType.WALL_CLOCK_TIME, self.tick, self.start_ms(context))
+
+    def start_ms(self, context: ProcessorContext) -> int | None:
+        return None
 
     def tick(self, now: int) -> None:
         self.context.forward(Record("k0", str(now), now))
 
     def process(self, record: Record) -> None:
         self.context.forward(record)
+
+
+def ticking(prefix: str, processor: type[Ticking] = Ticking) -> Topology:
+    builder = StreamsBuilder()
+    source = builder.stream(f"{prefix}-days", Consumed.with_(key_serde=STRING, value_serde=STRING))
+    source.process(processor).to(f"{prefix}-out", TEXT_OUT)
+    return builder.build()
+
+
+class TickingFromNow(Ticking):
+    """Does so at once too: what stands in `init` is another time in each epoch."""
+
+    def start_ms(self, context: ProcessorContext) -> int | None:
+        return context.current_system_time_ms()
+
+
+def test_a_schedule_that_begins_now_keeps_its_interval(
+    spark_runner: SparkRunner, application: str, prefix: str, tmp_path: Path
+) -> None:
+    clock = FileClock(tmp_path / "clock")
+    topology = ticking(prefix, TickingFromNow)
+    query = InlineQuery(topology, spark_runner.config(application), spark_runner.admin, clock=clock)
+    for _ in range(5):
+        spark_runner.write(f"{prefix}-days", [InputRecord(b"k0", b"v", 1)])
+        query.run_to_end()
+        clock.advance(30)
+    told = [time for _, time in output_by_key(spark_runner, prefix)["k0"] if time != 1]
+    assert sorted(told) == [1_000_000] * PARTITIONS + [1_000_120] * PARTITIONS
+
+
+TEN_YEARS_MS = 10 * 365 * DAY_MS
+
+
+def test_punctuations_begin_again_after_a_leap_of_the_wall_clock(
+    spark_runner: SparkRunner, application: str, prefix: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = FileClock(tmp_path / "clock")
+    query = InlineQuery(ticking(prefix), spark_runner.config(application), spark_runner.admin, clock=clock)
+
+    def told_after(step_ms: int) -> list[int]:
+        clock.advance(step_ms)
+        query.run_to_end()
+        query.restart()
+        return sorted({time for _, time in output_by_key(spark_runner, prefix).get("k0", [])})
+
+    assert told_after(0) == []
+    leaped = 1_000_000 + TEN_YEARS_MS
+    assert told_after(TEN_YEARS_MS) == [leaped]
+    assert told_after(-TEN_YEARS_MS) == [leaped]
+    assert told_after(99) == [leaped]
+    assert told_after(1) == [1_000_100, leaped]
+    assert told_after(100) == [1_000_100, 1_000_200, leaped]
+    warnings = [record.getMessage() for record in caplog.records if "has leaped" in record.getMessage()]
+    assert len(warnings) == 1
+    assert "1970-01-01T00:16:40.000+00:00" in warnings[0]
+    assert "1979-12-30T00:16:40.000+00:00" in warnings[0]
+
+
+def test_the_clock_of_epochs_stands_still_while_the_machine_is_a_little_behind(
+    spark_runner: SparkRunner, application: str, prefix: str, tmp_path: Path
+) -> None:
+    clock = FileClock(tmp_path / "clock")
+    config = spark_runner.config(application, {"penstock.clock.max.hold.back.ms": 1_000})
+    query = InlineQuery(ticking(prefix), config, spark_runner.admin, clock=clock)
+    query.run_to_end()
+    for step_ms, planned_ms in ((100, 1_000_100), (-1_000, 1_000_100), (-1, 999_099)):
+        clock.advance(step_ms)
+        spark_runner.write(f"{prefix}-days", [InputRecord(b"k0", b"v", 1)])
+        assert query.epoch()
+        assert spark_runner.manifest(config).planned_ms == planned_ms
+
+
+def test_an_epoch_that_is_run_again_keeps_its_time_when_the_clock_has_leaped(
+    spark_runner: SparkRunner, application: str, prefix: str, tmp_path: Path, crashes: Callable[..., Crashes]
+) -> None:
+    clock = FileClock(tmp_path / "clock")
+    config = spark_runner.config(application)
+    query = InlineQuery(ticking(prefix), config, spark_runner.admin, clock=clock)
+    query.run_to_end()
+    clock.advance(TEN_YEARS_MS)
+    crashes(at="task.before_process")
+    with pytest.raises(KilledError):
+        query.epoch()
+    clock.advance(-TEN_YEARS_MS)
+    query.restart()
+    assert query.epoch()
+    assert spark_runner.manifest(config).planned_ms == 1_000_000 + TEN_YEARS_MS
+    query.run_to_end()
+    clock.advance(100)
+    query.run_to_end()
+    told = {time for _, time in output_by_key(spark_runner, prefix)["k0"]}
+    assert told == {1_000_000 + TEN_YEARS_MS, 1_000_100}
+
+
+def test_a_task_waits_for_its_idle_time_from_a_clock_that_went_back(
+    spark_runner: SparkRunner, application: str, prefix: str, tmp_path: Path
+) -> None:
+    clock = FileClock(tmp_path / "clock")
+    clock.advance(TEN_YEARS_MS)
+    config = spark_runner.config(application, {"max.task.idle.ms": 500})
+    query = InlineQuery(in_one_order(prefix), config, spark_runner.admin, clock=clock)
+    spark_runner.write(f"{prefix}-years", [written(("", 5, "k0"))])
+    query.run_to_end()
+    clock.advance(-TEN_YEARS_MS)
+    query.run_to_end()
+    clock.advance(499)
+    query.run_to_end()
+    assert spark_runner.read(f"{prefix}-out") == []
+    clock.advance(1)
+    query.run_to_end()
+    assert order(spark_runner, prefix) == [5]
 
 
 def test_punctuations_by_wall_clock_come_on_idle_input_by_planned_time(

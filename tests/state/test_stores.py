@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, InvalidStateStoreError, StreamsError
+from penstock.log_limits import forget_lines
 from penstock.record import NO_TIMESTAMP, RecordMetadata, ValueAndTimestamp
 from penstock.serdes import Serdes
 from penstock.state.api import FlushedEntries, RecordContext, StoreBuilder
@@ -88,6 +89,7 @@ def test_a_range_from_above_its_end_is_empty_and_warns(
     fill(store, "a", "b")
     with caplog.at_level(logging.WARNING):
         assert list(store.range("b", "a")) == []
+        forget_lines()  # or the second would be counted with the first
         assert list(store.reverse_range("b", "a")) == []
     assert len(caplog.records) == 2
     assert "'b' > 'a'" in caplog.text

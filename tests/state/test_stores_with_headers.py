@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.config import StreamsConfig
 from penstock.record import AggregationWithHeaders, Headers, ValueAndTimestamp, ValueTimestampHeaders
-from penstock.serdes import Serdes
+from penstock.serdes import Serde, Serdes
 from penstock.state.api import RecordContext, StoreBuilder
 from penstock.state.build import build_store
 from penstock.state.cache import RecordCache
@@ -63,6 +63,33 @@ def test_a_key_value_store_keeps_value_timestamp_and_headers() -> None:
     assert store.get("c") == ValueTimestampHeaders("z", 9)
     with pytest.raises(TypeError, match="holds ValueAndTimestamp, not str"):
         store.put("a", "plain")
+
+
+class TellingSerde(Serde[str]):
+    """A text, and the names of the headers that it was written and read with."""
+
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
+        return f"{value}>{''.join(dict(headers))}".encode()
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> str:
+        return f"{data.decode()}<{''.join(dict(headers))}"
+
+
+def test_the_serde_of_the_values_is_shown_the_headers_that_are_kept() -> None:
+    supplier = Stores.persistent_timestamped_key_value_store_with_headers("s")
+    store = build(Stores.timestamped_key_value_store_with_headers_builder(supplier, STRING, TellingSerde()))
+    store.put("a", ValueTimestampHeaders("x", 1, (("h", None),)))
+    store.put("b", ValueAndTimestamp("y", 2))
+    assert [entry.value.value for entry in store.all()] == ["x>h<h", "y><"]
+    assert store.get_columns([b"a", b"c", b"b"])[0] == ["x>h<h", None, "y><"]
+    sessions = build(
+        Stores.session_store_with_headers_builder(
+            Stores.persistent_session_store_with_headers("s", 100), STRING, TellingSerde()
+        )
+    )
+    session = Windowed("a", SessionWindow(0, 5))
+    sessions.put(session, AggregationWithHeaders("x", (("h", None),)))
+    assert sessions.fetch_session("a", 0, 5).aggregation == "x>h<h"
 
 
 def test_a_window_store_keeps_them_too() -> None:

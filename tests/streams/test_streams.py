@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -370,3 +373,108 @@ def test_close_takes_options(host: TestHost) -> None:
     assert options == CloseOptions.group_membership_operation(leave).with_timeout(7)
     assert streams.close(options)
     assert host.closed_with == [7]
+
+
+WAIT_SECONDS = 30
+
+
+def in_a_block(streams: KafkaStreams) -> None:
+    with streams:
+        threading.Event().wait(WAIT_SECONDS)
+
+
+def to_the_end(streams: KafkaStreams) -> None:
+    streams.run_to_end(WAIT_SECONDS * 1000)
+
+
+@contextmanager
+def terminated_once(is_started: threading.Event) -> Iterator[None]:
+    """Send SIGTERM to this process when `is_started` is set."""
+
+    def kill() -> None:
+        assert is_started.wait(WAIT_SECONDS)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        yield
+    finally:
+        killer.join()
+
+
+@pytest.mark.parametrize("run", [in_a_block, to_the_end])
+@pytest.mark.parametrize("has_handler", [False, True])
+def test_sigterm_closes_in_order_and_ends_the_program(
+    host: TestHost,
+    monkeypatch: pytest.MonkeyPatch,
+    run: Callable[[KafkaStreams], None],
+    has_handler: bool,
+) -> None:
+    called: list[int] = []
+
+    def handler(number: int, frame: object) -> None:
+        called.append(number)
+
+    before = signal.signal(signal.SIGTERM, handler if has_handler else signal.SIG_DFL)
+    try:
+        streams, is_started = KafkaStreams(topology(), CONFIG), threading.Event()
+        monkeypatch.setattr(host, "summary", lambda: is_started.set())
+        with terminated_once(is_started), pytest.raises(SystemExit) as ended:
+            run(streams)
+        assert ended.value.code == 143
+        assert streams.state() is State.NOT_RUNNING
+        assert host.closed_with
+        assert called == ([signal.SIGTERM] if has_handler else [])
+        assert signal.getsignal(signal.SIGTERM) == (handler if has_handler else signal.SIG_DFL)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_sigterm_closes_an_application_that_is_waited_for(host: TestHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    streams = running(host)
+    wait = streams._wait_until_ended
+
+    def terminated(timeout_ms: int | None = None) -> bool:
+        monkeypatch.setattr(streams, "_wait_until_ended", wait)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return wait(timeout_ms)
+
+    monkeypatch.setattr(streams, "_wait_until_ended", terminated)
+    with pytest.raises(SystemExit) as ended:
+        streams.await_termination(WAIT_SECONDS * 1000)
+    assert (ended.value.code, streams.state()) == (143, State.NOT_RUNNING)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_block_that_does_not_start_leaves_the_handler_of_sigterm(host: TestHost) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    host.refusal = StreamsError("no")
+    with pytest.raises(StreamsError), KafkaStreams(topology(), CONFIG):
+        pass
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_second_sigterm_does_not_stop_the_close(host: TestHost) -> None:
+    def close(timeout_ms: int) -> bool:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return TestHost.close(host, timeout_ms)
+
+    host.close = close  # type: ignore[method-assign]  # a host that takes its time
+    with pytest.raises(SystemExit), KafkaStreams(topology(), CONFIG) as streams:
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert streams.state() is State.NOT_RUNNING
+
+
+def test_an_application_of_another_thread_leaves_sigterm_alone(host: TestHost) -> None:
+    seen: list[Any] = []
+
+    def run() -> None:
+        with KafkaStreams(topology(), CONFIG):
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert seen == [signal.getsignal(signal.SIGTERM)]

@@ -14,6 +14,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,6 +106,14 @@ class Command:
                     continue  # it has ended, or is another user's
                 if wanted in environment.split(b"\0"):
                     found.append(int(directory.name))
+        return found
+
+    def command_lines(self) -> list[bytes]:
+        """Return the command lines of the processes of this run."""
+        found = []
+        for pid in self.processes():
+            with suppress(OSError):  # it has ended
+                found.append(Path(f"/proc/{pid}/cmdline").read_bytes())
         return found
 
     def nothing_left(self) -> bool:

@@ -18,7 +18,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -135,13 +135,21 @@ class RealKafka:
         brokers: how many, 1 or 3; all are controllers too.
         java_options: options of the JVM of each.
         settings: more lines for the brokers' properties.
+        listeners: more listeners of a cluster of one broker, by name, and the security protocol of each.
     """
 
     def __init__(
-        self, brokers: int = 1, *, java_options: Sequence[str] = SHORT_LIVED, settings: dict[str, str] | None = None
+        self,
+        brokers: int = 1,
+        *,
+        java_options: Sequence[str] = SHORT_LIVED,
+        settings: Mapping[str, str] | None = None,
+        listeners: Mapping[str, str] | None = None,
     ) -> None:
         self._java_options = java_options
         self._settings = settings or {}
+        self._listeners = listeners or {}
+        self._listener_ports: dict[str, int] = {}
         self._numbers = range(1, brokers + 1)
         self._class_path = ""
         self._directory = Path()
@@ -153,6 +161,10 @@ class RealKafka:
     def bootstrap_servers(self) -> str:
         """The addresses for `bootstrap.servers`."""
         return ",".join(f"127.0.0.1:{self._ports[number]}" for number in self._numbers)
+
+    def address(self, listener: str) -> str:
+        """Return the address of one of the further listeners."""
+        return f"127.0.0.1:{self._listener_ports[listener]}"
 
     def __enter__(self) -> Self:
         self.start()
@@ -183,13 +195,16 @@ class RealKafka:
 
     def _write_properties(self) -> None:
         count = len(self._numbers)
-        ports = _free_ports(2 * count)
+        ports = _free_ports(2 * count + len(self._listeners))
         self._ports = dict(zip(self._numbers, ports[:count], strict=True))
-        controllers = dict(zip(self._numbers, ports[count:], strict=True))
+        controllers = dict(zip(self._numbers, ports[count : 2 * count], strict=True))
+        self._listener_ports = dict(zip(self._listeners, ports[2 * count :], strict=True))
+        further = "".join(f",{name}://{self.address(name)}" for name in self._listeners)
+        protocols = "".join(f",{name}:{protocol}" for name, protocol in self._listeners.items())
         voters = ",".join(f"{number}@127.0.0.1:{controllers[number]}" for number in self._numbers)
         min_in_sync = "2" if count > 1 else "1"
         for number in self._numbers:
-            listener = f"PLAINTEXT://127.0.0.1:{self._ports[number]}"
+            listener = f"PLAINTEXT://127.0.0.1:{self._ports[number]}{further}"
             properties = {
                 "process.roles": "broker,controller",
                 "node.id": str(number),
@@ -197,7 +212,7 @@ class RealKafka:
                 "listeners": f"{listener},CONTROLLER://127.0.0.1:{controllers[number]}",
                 "advertised.listeners": listener,
                 "controller.listener.names": "CONTROLLER",
-                "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+                "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT{protocols}",
                 "log.dirs": str(self._directory / f"data-{number}"),
                 "offsets.topic.replication.factor": str(count),
                 "offsets.topic.num.partitions": "4",
@@ -209,7 +224,8 @@ class RealKafka:
                 "default.replication.factor": str(count),
                 "min.insync.replicas": min_in_sync,
                 "group.initial.rebalance.delay.ms": "0",
-            } | self._settings
+                **self._settings,
+            }
             text = "".join(f"{name}={value}\n" for name, value in properties.items())
             self._properties(number).write_text(text)
 

@@ -55,6 +55,9 @@ class Tick(Processor):
         super().init(context)
         context.schedule(10, PunctuationType.WALL_CLOCK_TIME, self._tick)
 
+    def process(self, record: Record) -> None:
+        """Takes no notice of records."""
+
     def _tick(self, now: int) -> None:
         context = self.context
         context.send("ticks", str(now), f"{context.topic} {context.partition} {context.offset}")

@@ -190,3 +190,42 @@ def test_no_row_is_run_twice_and_a_stop_iteration_is_an_error(execution: str) ->
     with pytest.raises(StreamsError, match="processor=M, topic=in, partition=0, offset=2"):
         task.process()
     assert calls == ["a", "b", "c"]
+
+
+class Watching(Processor):
+    """Works record by record: keeps the values it sees, and fails without a key."""
+
+    def __init__(self, seen: list[Any]) -> None:
+        self._seen = seen
+
+    def process(self, record: Record[Any, Any]) -> None:
+        self._seen.append(record.value)
+        if record.key is None:
+            raise LookupError("no key")
+
+
+@pytest.mark.parametrize("execution", ["auto", "record"])
+@pytest.mark.parametrize(
+    ("keys", "seen", "failed"), [("abc", ["1", "2", "bad"], "M"), ("a--", ["1", "2"], "W"), ("---", ["1"], "W")]
+)
+def test_what_comes_before_a_failing_row_is_run_and_may_fail_first(
+    execution: str, keys: str, seen: list[str], failed: str
+) -> None:
+    def refuse(value: str) -> str:
+        if value == "bad":
+            raise ValueError(value)
+        return value
+
+    watched: list[Any] = []
+    topology = Topology()
+    topology.add_source("S", "in")
+    topology.add_processor("W", supplier(lambda: Watching(watched)), "S")
+    topology.add_processor("M", supplier(lambda: StreamMapValues(refuse, False)), "S")
+    topology.add_sink("K", "out", "M", "W")
+    task = task_of(topology, execution=execution)
+    rows = zip(keys, ["1", "2", "bad"], strict=True)
+    task.add_records("in", 0, batch_of(*((None if key == "-" else key, value, 1) for key, value in rows)))
+    offset = len(seen) - 1
+    with pytest.raises(StreamsError, match=f"processor={failed}, topic=in, partition=0, offset={offset}"):
+        task.process()
+    assert watched == seen

@@ -56,7 +56,9 @@ def task_of(
     schedules: Schedules | None = None,
     partitions: int = 1,
     config: Mapping[str, Any] | None = None,
+    first_of_several: bool = False,
 ) -> StreamTask:
+    spec = topology.build("test").subtopologies[0] if first_of_several else only_subtopology(topology)
     settings = {
         "application.id": "test",
         "default.key.serde": STRING,
@@ -66,7 +68,7 @@ def task_of(
         **(config or {}),
     }
     task = StreamTask(
-        only_subtopology(topology),
+        spec,
         TaskId(0, 0),
         StreamsConfig(settings, environment={}),
         base or MemoryBase(),

@@ -1,4 +1,4 @@
-"""Types through chains of operators: read by mypy alone (tests/typing/test_typing.py), never run."""
+"""Types through chains of operators: read by mypy and pyright alone (tests/typing/test_typing.py), never run."""
 
 from __future__ import annotations
 
@@ -38,6 +38,10 @@ def words_of(key: str, line: str) -> Iterable[str]:
 
 def sum_of_sessions(key: str, one: float, other: float) -> float:
     return one + other
+
+
+def count_trade(key: str, trade: Trade, total: int) -> int:
+    return total + 1
 
 
 builder = StreamsBuilder()
@@ -83,7 +87,7 @@ assert_type(
 )
 assert_type(
     trades.group_by_key()
-    .cogroup(lambda key, trade, total: total + 1)
+    .cogroup(count_trade)
     .cogroup(lines.group_by_key(), lambda key, line, total: total + len(line))
     .aggregate(int),
     KTable[str, int],

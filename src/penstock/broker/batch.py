@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import cramjam
 from crc32c import crc32c
@@ -27,6 +27,9 @@ HEADER_SIZE: Final = 61
 
 LENGTH_PREFIX: Final = 12
 """Bytes of base offset and length, which the length of a batch does not count."""
+
+MOST_DECOMPRESSED: Final = 16 * 1024 * 1024
+"""Bytes of the records of one batch, as they are read for a search by time."""
 
 NO_PRODUCER_ID: Final = -1
 """Producer id of a batch that no idempotent producer wrote."""
@@ -184,7 +187,7 @@ def assign_offset(view: memoryview, base_offset: int, leader_epoch: int) -> None
     _EPOCH.pack_into(view, _EPOCH_AT, leader_epoch)
 
 
-def _unpack_varint(data: bytes, position: int) -> tuple[int, int]:
+def _unpack_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
     result = shift = 0
     while shift < 70:
         byte = data[position]
@@ -196,31 +199,52 @@ def _unpack_varint(data: bytes, position: int) -> tuple[int, int]:
     raise IndexError("a variable-length integer has no end")
 
 
+def _decompressed(codec: Any, data: bytes) -> memoryview:
+    """Return what was compressed, which has no more than MOST_DECOMPRESSED bytes: a batch of a few bytes may announce
+    gigabytes."""
+    for size in (MOST_DECOMPRESSED // 16, MOST_DECOMPRESSED):
+        buffer = memoryview(bytearray(size))
+        try:
+            return buffer[: codec.decompress_into(data, buffer)]
+        except cramjam.DecompressionError:
+            if size == MOST_DECOMPRESSED:
+                raise
+    raise AssertionError("the last size returns or raises")
+
+
+def _decompress_snappy_block(data: bytes, room: int) -> bytes:
+    size: int = cramjam.snappy.decompress_raw_len(data)
+    if size > room:
+        raise IndexError(f"more than {MOST_DECOMPRESSED} bytes are compressed in it")
+    return bytes(cramjam.snappy.decompress_raw(data))
+
+
 def _decompress_snappy(data: bytes) -> bytes:
     # Java clients frame snappy in their own format: a 16-byte preamble, then blocks with their length in front.
     if not data.startswith(b"\x82SNAPPY\x00"):
-        return bytes(cramjam.snappy.decompress_raw(data))
-    blocks, position = [], 16
+        return _decompress_snappy_block(data, MOST_DECOMPRESSED)
+    blocks, position, room = [], 16, MOST_DECOMPRESSED
     while position < len(data):
         size = int.from_bytes(data[position : position + 4], "big")
-        blocks.append(bytes(cramjam.snappy.decompress_raw(data[position + 4 : position + 4 + size])))
+        blocks.append(_decompress_snappy_block(data[position + 4 : position + 4 + size], room))
+        room -= len(blocks[-1])
         position += 4 + size
     return b"".join(blocks)
 
 
-def _records_of(view: memoryview, header: BatchHeader) -> bytes:
+def _records_of(view: memoryview, header: BatchHeader) -> bytes | memoryview:
     data = bytes(view[HEADER_SIZE : header.size])
     match header.attributes & _COMPRESSION_MASK:
         case 0:
             return data
         case 1:
-            return bytes(cramjam.gzip.decompress(data))
+            return _decompressed(cramjam.gzip, data)
         case 2:
             return _decompress_snappy(data)
         case 3:
-            return bytes(cramjam.lz4.decompress(data))
+            return _decompressed(cramjam.lz4, data)
         case _:
-            return bytes(cramjam.zstd.decompress(data))
+            return _decompressed(cramjam.zstd, data)
 
 
 def record_times(view: memoryview) -> Iterator[tuple[int, int]]:

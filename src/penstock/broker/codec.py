@@ -149,7 +149,7 @@ def _array_codec(item: Codec, compact: bool, nullable: bool) -> Codec:
             if nullable:
                 return None
             raise MalformedRequestError(f"null at byte {cursor.position}, where an array must stand")
-        return [item.decode(cursor) for _ in range(length)]
+        return [item.decode(cursor) for _ in cursor.elements(length)]
 
     def encode(sink: Sink, value: list[Any] | None) -> None:
         if value is None:
@@ -163,7 +163,7 @@ def _array_codec(item: Codec, compact: bool, nullable: bool) -> Codec:
 
 
 def _decode_tagged(cursor: Cursor, message: Message, tagged: dict[int, _Field]) -> None:
-    for _ in range(cursor.varint()):
+    for _ in cursor.elements(cursor.varint()):
         tag = cursor.varint()
         content = cursor.take(cursor.varint())
         if tag in tagged:

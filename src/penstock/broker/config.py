@@ -25,7 +25,9 @@ class BrokerConfig:
         segment_bytes: size at which a segment of the log is closed, where the topic does not say it.
         max_request_bytes: largest request that is read; a larger one closes its connection.
         max_partitions: most partitions the broker holds, over all topics.
-        max_connections: most clients that are connected at once.
+        max_connections: most clients that are connected at once; for one more, the one that is idle longest is closed.
+        connections_max_idle_ms: after how long (ms) without a request a connection is closed (Kafka's
+            connections.max.idle.ms).
         min_free_bytes: free disk space below which the broker does not start.
 
     Raises:
@@ -41,6 +43,7 @@ class BrokerConfig:
     max_request_bytes: int = 100 * 1024 * 1024
     max_partitions: int = 10_000
     max_connections: int = 1_000
+    connections_max_idle_ms: int = 600_000
     min_free_bytes: int = 32 * 1024 * 1024
 
     def __post_init__(self) -> None:
@@ -57,6 +60,7 @@ class BrokerConfig:
             ("max_request_bytes", self.max_request_bytes),
             ("max_partitions", self.max_partitions),
             ("max_connections", self.max_connections),
+            ("connections_max_idle_ms", self.connections_max_idle_ms),
         ):
             if value < 1:
                 raise BrokerError(f"{name} is {value}; it must be at least 1")

@@ -6,7 +6,10 @@ names).
 Rules:
 - One request at a time, as in Kafka: while a Fetch waits or the client does not read, nothing more is read from its
   socket. So a client holds at most one frame and one response in memory.
-- A frame is received into a buffer of its own, and records are passed on as views of it.
+- A frame is received into a buffer of its own, and records are passed on as views of it. The buffer grows with what has
+  arrived, whatever length was announced.
+- A connection without a request for too long is closed, and the one that is idle longest where there are too many: who
+  opens connections and says nothing keeps nobody out.
 - A request that cannot be understood closes the connection and is logged; it never stops the broker.
 """
 
@@ -15,6 +18,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
+import time
+from collections.abc import Iterator
 from typing import Final, cast
 
 from kio.schema.errors import ErrorCode
@@ -25,12 +30,59 @@ from penstock.broker.errors import MalformedRequestError
 from penstock.broker.fetch import Fetch
 from penstock.broker.state import BrokerState, Request
 from penstock.broker.wire import INT16, Cursor, Sink
+from penstock.log_limits import limit_rate
 
 _SIZE: Final = struct.Struct(">i")
 _HEADER: Final = struct.Struct(">hhi")
 _RESPONSE_HEADER: Final = struct.Struct(">ii")
 
-_log = logging.getLogger(__name__)
+_FIRST_BUFFER: Final = 64 * 1024
+"""Bytes for a frame of which nothing has arrived yet."""
+
+_log = limit_rate(logging.getLogger(__name__))
+
+
+class Connections:
+    """The open connections, the one whose last use is longest ago first."""
+
+    def __init__(self, most: int, max_idle_ms: int) -> None:
+        """Take how many there may be, and after how long (ms) without use one is closed."""
+        self._most = most
+        self._max_idle = max_idle_ms / 1000
+        self._used: dict[Connection, float] = {}
+
+    def __iter__(self) -> Iterator[Connection]:
+        return iter(tuple(self._used))
+
+    def enter(self, connection: Connection) -> bool:
+        """Take one more; where there are too many, close the one that is idle longest. Return whether there is room."""
+        if len(self._used) >= self._most:
+            idle = next((each for each in self._used if each.is_idle), None)
+            _log.warning("%d connections are open (max_connections): the one idle longest is closed", self._most)
+            if idle is None:
+                return False
+            self.leave(idle)
+            idle.close()
+        self.note_use(connection)
+        return True
+
+    def leave(self, connection: Connection) -> None:
+        """Forget one that is closed."""
+        self._used.pop(connection, None)
+
+    def note_use(self, connection: Connection) -> None:
+        """Take note that one is in use now."""
+        self._used.pop(connection, None)
+        self._used[connection] = time.monotonic()
+
+    async def close_idle(self) -> None:
+        """Close those that are idle for too long, for ever."""
+        while True:
+            await asyncio.sleep(self._max_idle / 4)
+            now = time.monotonic()
+            for connection, used in tuple(self._used.items()):
+                if now - used >= self._max_idle and connection.is_idle:
+                    connection.close()
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -41,33 +93,36 @@ class Connection(asyncio.BufferedProtocol):
         connections: the open connections, which this one enters and leaves.
     """
 
-    def __init__(self, state: BrokerState, connections: set[Connection]) -> None:
+    def __init__(self, state: BrokerState, connections: Connections) -> None:
         self._state = state
         self._connections = connections
         self._transport: asyncio.Transport | None = None
         self._prefix = memoryview(bytearray(_SIZE.size))
         self._buffer = self._prefix
         self._filled = 0
+        self._size = _SIZE.size
         self._waiting: Fetch | None = None
         self._client_is_slow = False
         self._next_frame: memoryview | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the connection, or close it where the broker has as many as it may."""
+        """Take the connection, in place of an idle one where the broker has as many as it may."""
         self._transport = cast(asyncio.Transport, transport)  # the loop gives a stream transport to stream servers
-        if len(self._connections) >= self._state.config.max_connections:
-            _log.warning("refused a connection: %d are open (max_connections)", len(self._connections))
+        if not self._connections.enter(self):
             self._transport.abort()
-            return
-        self._connections.add(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         """Forget the client and what it waits for."""
-        self._connections.discard(self)
+        self._connections.leave(self)
         self._transport = None
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is waited for but the client's next request."""
+        return self._waiting is None
 
     def close(self) -> None:
         """Close the connection."""
@@ -86,23 +141,32 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where the next bytes of the socket go."""
+        if self._filled == len(self._buffer):
+            self._grow()
         return self._buffer[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take note of received bytes, and handle the frame when it is whole."""
         self._filled += nbytes
-        if self._filled < len(self._buffer):
+        if self._filled < self._size:
             return
         if self._buffer is self._prefix:
             size: int = _SIZE.unpack_from(self._prefix)[0]
             if not _HEADER.size <= size <= self._state.config.max_request_bytes:
                 self._refuse(f"a request of {size} bytes; the limit is {self._state.config.max_request_bytes}")
                 return
-            self._buffer = memoryview(bytearray(size))
+            self._size = size
+            self._buffer = memoryview(bytearray(min(size, _FIRST_BUFFER)))
         else:
-            self._next_frame, self._buffer = self._buffer, self._prefix
+            self._connections.note_use(self)
+            self._next_frame, self._buffer, self._size = self._buffer, self._prefix, _SIZE.size
             self._go_on()
         self._filled = 0
+
+    def _grow(self) -> None:
+        larger = memoryview(bytearray(min(self._size, 2 * len(self._buffer))))
+        larger[: self._filled] = self._buffer
+        self._buffer = larger
 
     def _go_on(self) -> None:
         if self._next_frame is not None and self._waiting is None and not self._client_is_slow:
@@ -163,6 +227,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _finish_fetch(self, key: int, version: int, correlation_id: int, response: Message) -> None:
         self._waiting = None
+        self._connections.note_use(self)
         self._send(key, version, correlation_id, response)
         self._go_on()
 

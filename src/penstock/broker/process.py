@@ -20,6 +20,8 @@ from typing import IO, Final, Self
 
 from penstock.broker.errors import BrokerError
 from penstock.broker.server import READY_LINE
+from penstock.errors import ProcessorStateError
+from penstock.private_files import open_private, private_directory
 
 LOG_NAME: Final = "broker.log"
 """File in the data directory that takes the broker's warnings and errors."""
@@ -85,10 +87,10 @@ class BrokerProcess:
         if self.pid is not None:
             raise BrokerError(f"the broker runs already as process {self.pid} at {self._address}")
         try:
-            self._data_dir.mkdir(parents=True, exist_ok=True)
-            log = (self._data_dir / LOG_NAME).open("ab+")
-        except OSError as error:
-            raise BrokerError(f"cannot use the data directory {self._data_dir}: {error.strerror}") from error
+            private_directory(self._data_dir)
+            log = open_private(self._data_dir / LOG_NAME, "ab+")
+        except (OSError, ProcessorStateError) as error:
+            raise BrokerError(f"cannot use the data directory {self._data_dir}: {error}") from error
         with log:
             self._start(log)
 

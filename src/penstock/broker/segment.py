@@ -24,6 +24,7 @@ from typing import Final
 
 from penstock.broker.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, InvalidBatchError, check_batch, read_header
 from penstock.broker.errors import BrokerError
+from penstock.private_files import FILE_MODE
 
 INDEX_INTERVAL: Final = 4096
 """Bytes of log between two entries of the index, at least."""
@@ -120,7 +121,7 @@ class Segment:
     @property
     def _file(self) -> int:
         if self._descriptor is None:
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
         return self._descriptor
 
     def append(self, batch: memoryview, header: BatchHeader) -> None:

@@ -22,11 +22,13 @@ from contextlib import contextmanager
 from typing import Final
 
 from penstock.broker.config import BrokerConfig
-from penstock.broker.connection import Connection
+from penstock.broker.connection import Connection, Connections
 from penstock.broker.errors import BrokerError
 from penstock.broker.metadata_store import MetadataStore
 from penstock.broker.state import BrokerState
 from penstock.broker.topics import TopicRegistry
+from penstock.errors import ProcessorStateError
+from penstock.private_files import FILE_MODE, private_directory
 
 READY_LINE: Final = "Kafka broker is ready: bootstrap.servers="
 """How the line begins that says the broker serves; the address follows."""
@@ -67,10 +69,10 @@ def _allow_open_files() -> None:
 def _data_directory(config: BrokerConfig) -> Iterator[None]:
     directory = config.data_dir
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise BrokerError(f"cannot use the data directory {directory}: {error.strerror}; choose another one") from error
+        private_directory(directory)
+        descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
+    except (OSError, ProcessorStateError) as error:
+        raise BrokerError(f"cannot use the data directory {directory}: {error}; choose another one") from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -102,7 +104,7 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[str], None], stop_at_
         loop.add_reader(sys.stdin.fileno(), _stop_at_eof, loop, stop)
     store = MetadataStore(config.data_dir / "metadata.sqlite")
     topics = TopicRegistry(config, store)
-    connections: set[Connection] = set()
+    connections = Connections(config.max_connections, config.connections_max_idle_ms)
     state: BrokerState | None = None
 
     def connect() -> Connection:
@@ -115,10 +117,12 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[str], None], stop_at_
         port: int = server.sockets[0].getsockname()[1]
         state = BrokerState(config, store, topics, host, port, store.cluster_id)
         await server.start_serving()
+        closing_idle = loop.create_task(connections.close_idle())
         on_ready(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         await stop.wait()
         server.close()
-        for connection in tuple(connections):
+        closing_idle.cancel()
+        for connection in connections:
             connection.close()
         await server.wait_closed()
     finally:

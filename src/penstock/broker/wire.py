@@ -3,7 +3,8 @@
 Not here: which fields a message has (codec.py), and sockets (connection.py).
 
 Rules: no length from the wire is trusted; reading past the frame raises MalformedRequestError, and an array cannot have
-more elements than the frame has bytes left. Bytes and records are passed as views of the frame, never copied.
+more elements than the frame has bytes left, nor a request more than MOST_ELEMENTS. Bytes and records are passed as
+views of the frame, never copied.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ INT16: Final = struct.Struct(">h")
 INT32: Final = struct.Struct(">i")
 """Layout of a 32-bit signed integer."""
 
+MOST_ELEMENTS: Final = 50_000
+"""Elements of arrays and tagged fields of one request: to decode them takes time in which no other client is served."""
+
 _COPY_BELOW: Final = 8192
 
 
@@ -29,11 +33,26 @@ class Cursor:
         view: the frame without its length prefix.
     """
 
-    __slots__ = ("position", "view")
+    __slots__ = ("_elements", "position", "view")
 
     def __init__(self, view: memoryview) -> None:
         self.view = view
         self.position = 0
+        self._elements = 0
+
+    def elements(self, count: int) -> range:
+        """Return the indices of elements that are about to be decoded.
+
+        Args:
+            count: their number.
+
+        Raises:
+            MalformedRequestError: the request has more than MOST_ELEMENTS altogether.
+        """
+        self._elements += count
+        if self._elements > MOST_ELEMENTS:
+            raise MalformedRequestError(f"a request of more than {MOST_ELEMENTS} elements")
+        return range(count)
 
     def number(self, layout: struct.Struct) -> Any:
         """Return one number of the given layout.
@@ -112,7 +131,7 @@ class Cursor:
 
     def skip_tagged_fields(self) -> None:
         """Pass over a section of tagged fields."""
-        for _ in range(self.varint()):
+        for _ in self.elements(self.varint()):
             self.varint()
             self.take(self.varint())
 

@@ -15,15 +15,19 @@ from penstock.config import StreamsConfig
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the embedded broker; 0 for a free one.")]
 
 
+DataDir = Annotated[
+    Path | None,
+    typer.Option("--data-dir", help="Directory of the embedded broker's data; default: <state.dir>/broker."),
+]
+
+
 def default_data_directory(config: StreamsConfig) -> Path:
     """Return where the embedded broker keeps its data if nobody says where: <state.dir>/broker."""
     return Path(config["state.dir"]) / "broker"
 
 
 def broker(
-    data_dir: Annotated[
-        Path | None, typer.Option("--data-dir", help="Directory of its data; default: <state.dir>/broker.")
-    ] = None,
+    data_dir: DataDir = None,
     port: Port = DEFAULT_PORT,
     partitions: Annotated[int, typer.Option("--partitions", min=1, help="Partitions of topics made unasked.")] = 1,
     verbose: Verbose = False,

@@ -1,4 +1,4 @@
-"""What the commands share: consoles, options, configurations made of options, and how a command ends.
+"""What the commands share: consoles, options, and how a command ends.
 
 Exit codes: 0 done, 1 it failed and one line says why and what to do, 2 wrong usage, 130 Ctrl-C, 143 SIGTERM.
 """
@@ -10,36 +10,21 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Annotated, Any, Final, NoReturn
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
 
-from penstock.broker.errors import BrokerError
-from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 
 DEFAULT_PORT: Final = 9092
-DEFAULT_SERVERS: Final = f"localhost:{DEFAULT_PORT}"
-FAILED, INTERRUPTED, TERMINATED = 1, 130, 143
-TIMEOUT_MS: Final = 5_000
-"""How long a command waits for an answer of a broker."""
-
+FAILED, INTERRUPTED = 1, 130
 out: Final = Console(highlight=False, soft_wrap=True)
 """For what a command answers."""
 
 err: Final = Console(stderr=True, highlight=False, soft_wrap=True)
 """For everything else: progress, hints, errors."""
 
-Servers = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap-servers",
-        "-b",
-        metavar="HOST:PORT",
-        help=f"Brokers to ask; default: PENSTOCK_BOOTSTRAP_SERVERS, else {DEFAULT_SERVERS}.",
-    ),
-]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--config", "-c", metavar="KEY=VALUE", help="A configuration key; may be given again."),
@@ -71,17 +56,6 @@ def parsed_settings(settings: list[str] | None) -> dict[str, Any]:
     return parsed
 
 
-def client_config(servers: str | None, settings: list[str] | None) -> StreamsConfig:
-    """Return the configuration of a command that talks to brokers: options, then environment, then the default."""
-    given = parsed_settings(settings)
-    if servers is not None:
-        given["bootstrap.servers"] = servers
-    config = StreamsConfig(given)
-    if config["bootstrap.servers"] is None:
-        config = StreamsConfig({**given, "bootstrap.servers": DEFAULT_SERVERS})
-    return config
-
-
 def report(error: BaseException) -> None:
     """Say in one line on standard error why a command failed; with -v its traceback too."""
     if _verbose:
@@ -90,26 +64,12 @@ def report(error: BaseException) -> None:
     err.print(f"[bold red]penstock:[/] {_escaped(text)}")
     for note in vars(error).get("__notes__", ()):  # such as the lines of a user's function that failed
         err.print(_escaped(note))
-    if not _verbose and not isinstance(error, StreamsError | BrokerError):
+    if not _verbose and not isinstance(error, StreamsError):
         err.print("This is not an error that Penstock knows; -v shows where it comes from.")
 
 
 def _escaped(text: str) -> str:
     return text.replace("[", r"\[")
-
-
-@contextmanager
-def terminating() -> Iterator[None]:
-    """Let SIGTERM end the block as an exception would, so that what it opened is closed."""
-
-    def end(number: int, frame: FrameType | None) -> NoReturn:
-        raise SystemExit(TERMINATED)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

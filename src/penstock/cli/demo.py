@@ -22,7 +22,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from penstock.broker.process import BrokerProcess
-from penstock.cli.common import Verbose, err, out, set_verbose, terminating
+from penstock.cli.common import Verbose, err, out, set_verbose
 from penstock.cli.demo_view import DemoView, WordCounts
 from penstock.cli.program import Program, load_program
 from penstock.client.api import NewTopic
@@ -30,9 +30,11 @@ from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, Conflue
 from penstock.config import StreamsConfig
 from penstock.errors import LockError, StreamsError
 from penstock.host.api import State, StreamThreadExceptionResponse
+from penstock.private_files import open_private, private_directory
 from penstock.record import RecordBatch, TopicPartition
 from penstock.serdes import Serdes
 from penstock.streams import KafkaStreams
+from penstock.termination import terminating
 
 INPUT: Final = "plaintext-input"
 OUTPUT: Final = "word-count-output"
@@ -87,8 +89,8 @@ def _examples() -> Path:
 def _own(directory: Path) -> Iterator[None]:
     """Hold `directory`, emptied, for the time of the block; raises LockError where another demo holds it."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        lock = (directory.parent / f"{directory.name}.lock").open("w")
+        private_directory(directory)
+        lock = open_private(directory.parent / f"{directory.name}.lock", "ab")
     except OSError as error:
         raise StreamsError(f"Cannot use {directory}: {error.strerror}; name another with --data-dir.") from error
     with lock:

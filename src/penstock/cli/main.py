@@ -1,36 +1,81 @@
-"""The `penstock` command: gathers the commands, and turns what they raise into one line and an exit code."""
+"""The `penstock` command: gathers the commands, and turns what they raise into one line and an exit code.
+
+A command is imported when it is called: `penstock --help` loads neither the clients of Kafka nor Spark.
+"""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 import penstock
-from penstock.broker.errors import BrokerError
-from penstock.cli import broker, demo, diff, query, records, reset, run, savepoint, topics
 from penstock.cli.common import FAILED, Verbose, out, report, set_verbose
 from penstock.errors import StreamsError
+from penstock.extras import load
+
+_COMMANDS: Final = {
+    "run": "Run the topology of a program, with an embedded broker where it names no brokers.",
+    "describe": "Show the topology of a program in Kafka's text, or draw it.",
+    "query": "Show what a store of a program holds, whether the program runs or not.",
+    "diff": "Show what becomes of each store when a changed program goes on; fails where it could not.",
+    "savepoint": "Keep the state of an application, restore it, look at it.",
+    "reset": "Delete positions, state, markers and internal topics of an application, which must not run.",
+    "broker": "Run an embedded Kafka broker on this machine until Ctrl-C.",
+    "topics": "Create, list, describe and delete topics.",
+    "produce": "Write each line of standard input to a topic as a record.",
+    "consume": "Show the records of a topic, a line each.",
+    "demo": "Count the words of a real text on Spark, and watch the counts grow.",
+}
+"""The commands in the order in which `--help` shows them, with what each is for."""
+
+_MODULES: Final = {"describe": "run", "produce": "records", "consume": "records"}
+"""The module of penstock.cli that a command is in, where it does not have its name."""
+
+
+class _UnloadedCommand(TyperCommand):
+    """Stands for a command until it is called."""
+
+    def __init__(self, name: str, short_help: str) -> None:
+        super().__init__(name, help=short_help)
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Return the context in which the command itself runs."""
+        return _command(str(self.name)).make_context(info_name, args, parent, **extra)
+
+
+class _Commands(TyperGroup):
+    """Knows which commands there are without importing them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:
+        """Return the command `cmd_name`, None where there is none."""
+        return _UnloadedCommand(cmd_name, _COMMANDS[cmd_name]) if cmd_name in _COMMANDS else None
+
+
+def _command(name: str) -> Any:
+    module = load(f"penstock.cli.{_MODULES.get(name, name)}", f"penstock {name}")
+    found = getattr(module, name, None)
+    if found is None:
+        return typer.main.get_command(module.app)
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    alone.command(name)(found)
+    return typer.main.get_command(alone)
+
 
 app = typer.Typer(
     name="penstock",
+    cls=_Commands,
     help="Kafka Streams for Python, run on Spark.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(run.run)
-app.command()(run.describe)
-app.command()(query.query)
-app.command()(diff.diff)
-app.add_typer(savepoint.app, name="savepoint")
-app.command()(reset.reset)
-app.command()(broker.broker)
-app.add_typer(topics.app, name="topics")
-app.command()(records.produce)
-app.command()(records.consume)
-app.command()(demo.demo)
 
 
 def _show_version(wanted: bool) -> None:
@@ -54,7 +99,7 @@ def main() -> None:
     """Run the command line of this process and end it with the exit code of the command."""
     try:
         app()
-    except (StreamsError, BrokerError, OSError, RuntimeError, ValueError) as error:
+    except (StreamsError, OSError, RuntimeError, ValueError) as error:
         report(error)
         sys.exit(FAILED)
 

@@ -9,7 +9,8 @@ from typing import Annotated, TextIO
 
 import typer
 
-from penstock.cli.common import INTERRUPTED, TIMEOUT_MS, Servers, Settings, client_config, err, interruptible
+from penstock.cli.clients import TIMEOUT_MS, Servers, client_config
+from penstock.cli.common import INTERRUPTED, Settings, err, interruptible
 from penstock.cli.serdes import NULL, SerdeName, from_text, to_text
 from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, ConfluentProducer
 from penstock.config import StreamsConfig
@@ -118,6 +119,7 @@ def _positions(config: StreamsConfig, topic: str, from_beginning: bool) -> dict[
     admin = ConfluentAdmin(config, TIMEOUT_MS)
     topics = admin.topics()
     if topic not in topics:
+        admin.topic_ids([topic])  # raises where it is only not to be seen
         raise UnknownTopicOrPartitionError(
             f"There is no topic {topic!r} at bootstrap.servers={config['bootstrap.servers']}; "
             f"`penstock topics list` shows the topics, `penstock topics create {topic}` makes it."

@@ -11,14 +11,15 @@ from typing import Annotated, Any
 import typer
 
 from penstock.broker.process import BrokerProcess
-from penstock.cli.broker import Port, default_data_directory
-from penstock.cli.common import DEFAULT_PORT, Settings, Verbose, err, out, parsed_settings, set_verbose, terminating
+from penstock.cli.broker import DataDir, Port, default_data_directory
+from penstock.cli.common import DEFAULT_PORT, Settings, Verbose, err, out, parsed_settings, set_verbose
 from penstock.cli.program import Program, load_program
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.streams import KafkaStreams
+from penstock.termination import terminating
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A Python program that defines `topology` and `config`.")]
 
@@ -29,6 +30,7 @@ def run(
         bool, typer.Option("--until-end", help="Process what the topics hold now, then stop.")
     ] = False,
     port: Port = DEFAULT_PORT,
+    data_dir: DataDir = None,
     config: Settings = None,
     verbose: Verbose = False,
 ) -> None:
@@ -38,15 +40,26 @@ def run(
         set_verbose(True)
         overrides.setdefault("penstock.spark.log.level", "info")
     program = load_program(file)
-    with terminating(), _with_broker(program, program.configured(overrides), port) as settings:
+    with terminating(), _with_broker(program, program.configured(overrides), port, data_dir) as settings:
         streams = KafkaStreams(program.topology, settings)
         # The error that ends it is told once, by the command.
         streams.set_uncaught_exception_handler(lambda error: StreamThreadExceptionResponse.SHUTDOWN_CLIENT)
-        if until_end:
-            streams.run_to_end()
-            return
-        with streams:
-            streams.await_termination()
+        try:
+            if until_end:
+                streams.run_to_end()
+            else:
+                with streams:
+                    streams.await_termination()
+        finally:
+            _tell_what_was_done(streams)
+
+
+def _tell_what_was_done(streams: KafkaStreams) -> None:
+    figures = streams.statistics()
+    if figures.get("records_in"):
+        dropped = sum(figures["dropped"].values())
+        lost = f", {dropped} dropped (without a key, too late, or not readable)" if dropped else ""
+        err.print(f"{figures['records_in']} records read, {figures['records_out']} written{lost}.")
 
 
 class Format(StrEnum):
@@ -76,12 +89,12 @@ def describe(
 
 
 @contextmanager
-def _with_broker(program: Program, config: StreamsConfig, port: int) -> Iterator[StreamsConfig]:
+def _with_broker(program: Program, config: StreamsConfig, port: int, data_dir: Path | None) -> Iterator[StreamsConfig]:
     """Yield `config`, with an embedded broker behind it for the time of the block if it names no brokers."""
     if config["bootstrap.servers"] is not None:
         yield config
         return
-    directory = default_data_directory(config)
+    directory = data_dir or default_data_directory(config)
     with BrokerProcess(directory, port=port) as broker:
         configured = StreamsConfig({**config.given(), "bootstrap.servers": broker.bootstrap_servers})
         err.print(f"A broker runs at {broker.bootstrap_servers} for this run; its data is in {directory}.")

@@ -13,9 +13,12 @@ from penstock import savepoints
 from penstock.cli.common import Settings, out, parsed_settings
 from penstock.cli.program import Program, load_program
 from penstock.config import StreamsConfig
+from penstock.errors import StreamsError
 from penstock.host.spark.checkpoints.savepoint import SavepointDescription
 
-app = typer.Typer(no_args_is_help=True, help="Keep the state of an application, restore it, look at it.")
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Keep the state of an application, restore it, look at it."
+)
 
 Where = Annotated[
     str,
@@ -63,7 +66,13 @@ def list_savepoints(
 ) -> None:
     """List the savepoints in a directory."""
     table = Table("savepoint", "application", "epoch", "taken", "stores", "bytes", box=None, pad_edge=False)
-    for each in savepoints.list_savepoints(directory):
+    found = savepoints.list_savepoints(directory)
+    if not found:
+        raise StreamsError(
+            f"There is no savepoint in {directory}: name the directory that has the directories of savepoints in it, "
+            "or take one: penstock savepoint take APPLICATION SAVEPOINT."
+        )
+    for each in found:
         table.add_row(
             each.location.rpartition("/")[2], each.application_id, str(each.epoch), _time(each.taken_ms),
             ", ".join(store.name for store in each.stores), f"{each.bytes:,}",

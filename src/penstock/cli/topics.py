@@ -7,12 +7,13 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from penstock.cli.common import TIMEOUT_MS, Servers, Settings, client_config, out
+from penstock.cli.clients import TIMEOUT_MS, Servers, client_config
+from penstock.cli.common import Settings, out
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin
 from penstock.record import TopicPartition
 
-app = typer.Typer(no_args_is_help=True, help="Create, list, describe and delete topics.")
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Create, list, describe and delete topics.")
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="One or more topics.")]
 

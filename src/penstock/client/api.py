@@ -2,8 +2,10 @@
 
 Here is no client and no import of one: `confluent.py` has the only implementation. All clients speak bytes; serdes
 belong to tasks. Every call is bounded in time; what went wrong is a StreamsError that names topic, partition and
-bootstrap.servers: BrokerNotFoundError if no broker answers, UnknownTopicOrPartitionError, TopicExistsError, else
-KafkaError. A client is used by one thread at a time and is made in the process that uses it.
+bootstrap.servers: BrokerNotFoundError if no broker answers, another RetriableError where the same call may succeed a
+moment later, AuthenticationError if brokers refuse the login, AuthorizationError if a right is missing,
+UnknownTopicOrPartitionError, TopicExistsError, else KafkaError. A client is used by one thread at a time and is made in
+the process that uses it.
 """
 
 from __future__ import annotations
@@ -63,7 +65,8 @@ class Admin(Protocol):
 
     def topic_ids(self, names: Collection[str]) -> dict[str, str]:
         """Return the id of each of these topics, which one that is deleted and made anew under its name does not have
-        again; topics that do not exist are left out, and all where brokers give no ids (before 2.8)."""
+        again; topics that do not exist are left out, and all where brokers give no ids (before 2.8). Raises
+        TopicAuthorizationError for one that this user may not see."""
         ...
 
     def create_topics(self, topics: Sequence[NewTopic]) -> None:

@@ -3,7 +3,8 @@
 Pure functions; nothing here connects. Rules, in rising order of precedence: Penstock's defaults for the role; keys
 without a prefix, for every client; keys with the prefix of the role (`consumer.`, `producer.`, `admin.`), for it alone;
 what the role forces. Keys of Kafka's Java clients that librdkafka has under another name are translated, those that
-have no meaning to it are left out and named once in the log. Values of keys never stand in a message.
+have no meaning to it are left out and named once in the log. References to secrets are looked up here, at the last
+moment. Values of keys never stand in a message.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.client.security import librdkafka_security
 from penstock.config import StreamsConfig, warn_without_meaning
+from penstock.config_providers import is_of_providers, providers, resolved
 from penstock.errors import ConfigError
 
 CONSUMER, PRODUCER, ADMIN = "consumer", "producer", "admin"
@@ -58,6 +61,10 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     ADMIN: {},
 }
 
+HURRIED: Mapping[str, Any] = {"retry.backoff.ms": 5}
+"""Defaults of clients that wait for a transaction. While brokers complete it, which takes milliseconds, they refuse its
+committed offset and the offsets of the next one, and librdkafka would ask again after 100 ms only."""
+
 _FORCED: Mapping[str, Mapping[str, Any]] = {
     CONSUMER: {"enable.auto.commit": False, "enable.auto.offset.store": False, "auto.offset.reset": "error"},
     PRODUCER: {"enable.idempotence": True, "delivery.report.only.error": True},
@@ -99,25 +106,33 @@ _NOT_THE_USERS = frozenset(
 """Keys that Penstock sets itself, as Kafka Streams does."""
 
 
-def client_settings(config: StreamsConfig, role: str, forced: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def client_settings(
+    config: StreamsConfig,
+    role: str,
+    forced: Mapping[str, Any] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """Return what a client of librdkafka is to be made with.
 
     Args:
         config: the application's configuration.
         role: CONSUMER, PRODUCER or ADMIN.
         forced: keys that this client needs whatever the user gave.
+        defaults: of this client, over those of its role.
 
     Raises:
-        ConfigError: bootstrap.servers is not set.
+        ConfigError: bootstrap.servers is not set, librdkafka cannot do what a key of a Java client asks for, or nothing
+            stands where a reference points to.
     """
-    servers = config["bootstrap.servers"]
+    known = providers(config.client_config())
+    servers = resolved("bootstrap.servers", config["bootstrap.servers"], known)
     if not servers:
         raise ConfigError(
             "Missing required configuration 'bootstrap.servers': set it in the config or as "
             "PENSTOCK_BOOTSTRAP_SERVERS, such as localhost:9092; `penstock broker` starts a broker on this machine."
         )
-    given = _of_the_user(config, role)
-    settings: dict[str, Any] = {**_COMMON_DEFAULTS, **_DEFAULTS[role]}
+    given = _of_the_user(config, role, known)
+    settings: dict[str, Any] = {**_COMMON_DEFAULTS, **_DEFAULTS[role], **(defaults or {})}
     for key, alias in _ALIASES.items():
         if alias in given:
             settings.pop(key, None)
@@ -131,8 +146,9 @@ def client_settings(config: StreamsConfig, role: str, forced: Mapping[str, Any] 
     return settings
 
 
-def _of_the_user(config: StreamsConfig, role: str) -> dict[str, Any]:
-    """Return the user's keys for `role`, those with its prefix over those without one, under librdkafka's names."""
+def _of_the_user(config: StreamsConfig, role: str, known: Mapping[str, str]) -> dict[str, Any]:
+    """Return the user's keys for `role`, those with its prefix over those without one, under librdkafka's names and
+    with what their references stand for. known: the providers of these."""
     every_prefix = (*(prefix for prefixes in _PREFIXES.values() for prefix in prefixes), *_OTHER_PREFIXES)
     given = config.client_config()
     chosen = {key: value for key, value in given.items() if not key.startswith(every_prefix)}
@@ -140,8 +156,10 @@ def _of_the_user(config: StreamsConfig, role: str) -> dict[str, Any]:
         chosen.update({key[len(prefix) :]: value for key, value in given.items() if key.startswith(prefix)})
     result: dict[str, Any] = {}
     for key, value in chosen.items():
+        if is_of_providers(key):
+            continue
         if key in _WITHOUT_MEANING or key in _NOT_THE_USERS:
             warn_without_meaning(key)
         elif value is not None:
-            result[_LIBRDKAFKA_NAMES.get(key, key)] = value
-    return result
+            result[_LIBRDKAFKA_NAMES.get(key, key)] = resolved(key, value, known)
+    return librdkafka_security(result)

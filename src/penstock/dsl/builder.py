@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from penstock.dsl.arguments import option
 from penstock.dsl.global_table import GlobalKTable
 from penstock.dsl.graph import Graph, Shells
 from penstock.dsl.grouped import KGroupedStream
@@ -49,7 +50,7 @@ class StreamsBuilder:
             topic: a topic, several topics, or a compiled regular expression: all topics whose whole name matches.
             consumed: serdes, timestamp extractor, where to begin, name of the node.
         """
-        options: Consumed[K, V] = consumed or Consumed()
+        options: Consumed[K, V] = option(consumed, Consumed())
         pattern = topic if isinstance(topic, re.Pattern) else None
         topics = () if isinstance(topic, re.Pattern) else (topic,) if isinstance(topic, str) else tuple(topic)
         node = nodes.StreamSource(
@@ -86,7 +87,7 @@ class StreamsBuilder:
         """
         if partitions is not None and partitions < 1:
             raise ValueError(f"A topic has 1 partition or more, got partitions={partitions}.")
-        options: Consumed[K, V] = consumed or Consumed()
+        options: Consumed[K, V] = option(consumed, Consumed())
         name = self._graph.names.processor_name(options.name, names.STREAM_SOURCE)
         node = nodes.StreamSource(
             name=name,
@@ -102,18 +103,22 @@ class StreamsBuilder:
         )
 
     def table(
-        self, topic: str, consumed: Consumed[K, V] | None = None, materialized: Materialized | None = None
+        self,
+        topic: str,
+        consumed: Consumed[K, V] | Materialized | None = None,
+        materialized: Materialized | None = None,
     ) -> KTable[K, V]:
         """Return the table that the records of a topic are the updates of: the last value of each key, None deletes.
 
         Args:
             topic: the topic.
             consumed: serdes, timestamp extractor, where to begin, name of the node; its serdes, if it is given, go
-                before those of `materialized`.
+                before those of `materialized`, which may stand here alone.
             materialized: the store of the table; without a name it gets one only where an operator needs it.
         """
-        options = materialized or Materialized()
-        reading = consumed or Consumed(key_serde=options.key_serde, value_serde=options.value_serde)
+        consumed, materialized = _in_order(consumed, materialized)
+        options = option(materialized, Materialized())
+        reading = option(consumed, Consumed(key_serde=options.key_serde, value_serde=options.value_serde))
         options = options.with_key_serde(reading.key_serde).with_value_serde(reading.value_serde)
         queryable = options.user_store_name
         store_name = self._graph.names.new_store_name(f"{topic}-") if queryable is None else queryable
@@ -132,21 +137,26 @@ class StreamsBuilder:
         return self._graph.table(self._graph.add(node), reading.key_serde, reading.value_serde, queryable)
 
     def global_table(
-        self, topic: str, consumed: Consumed[K, V] | None = None, materialized: Materialized | None = None
+        self,
+        topic: str,
+        consumed: Consumed[K, V] | Materialized | None = None,
+        materialized: Materialized | None = None,
     ) -> GlobalKTable[K, V]:
         """Return the table of a topic of which every task has all keys, whatever its partitions.
 
         Args:
             topic: the topic, which nothing else in the program reads.
-            consumed: serdes and name of the node; its serdes, if it is given, go before those of `materialized`.
+            consumed: serdes and name of the node; its serdes, if it is given, go before those of `materialized`, which
+                may stand here alone.
             materialized: name and base of the store; it gets no changelog, since the topic is one.
 
         Raises TopologyError for a versioned store.
         """
-        options = materialized or Materialized()
+        consumed, materialized = _in_order(consumed, materialized)
+        options = option(materialized, Materialized())
         if isinstance(options.store_supplier, VersionedBytesStoreSupplier):
             raise TopologyError("GlobalTables cannot be versioned.")
-        reading = consumed or Consumed(key_serde=options.key_serde, value_serde=options.value_serde)
+        reading = option(consumed, Consumed(key_serde=options.key_serde, value_serde=options.value_serde))
         queryable = options.user_store_name
         store_name = self._graph.names.new_store_name(f"{topic}-") if queryable is None else queryable
         options = options.with_key_serde(reading.key_serde).with_value_serde(reading.value_serde)
@@ -167,7 +177,7 @@ class StreamsBuilder:
 
         Returns this builder.
         """
-        self._add_global_source(topic, consumed or Consumed(), store_builder, checked_supplier(supplier))
+        self._add_global_source(topic, option(consumed, Consumed()), store_builder, checked_supplier(supplier))
         return self
 
     def _add_global_source(
@@ -204,3 +214,14 @@ class StreamsBuilder:
         if unnamed and self._topology_config is not None and self._topology_config.ensure_explicit_names:
             raise TopologyError(unnamed)
         return topology
+
+
+def _in_order(
+    consumed: Consumed[K, V] | Materialized | None, materialized: Materialized | None
+) -> tuple[Consumed[K, V] | None, Materialized | None]:
+    """Return both options of a table, of which Java takes the second one alone too."""
+    if not isinstance(consumed, Materialized):
+        return consumed, materialized
+    if materialized is not None:
+        raise TypeError("Expected Consumed before Materialized, got Materialized twice.")
+    return None, consumed

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, overload
 
 from penstock.dsl.aggregate_builder import GroupedStreamAggregateBuilder
+from penstock.dsl.arguments import check_windows, option
 from penstock.dsl.functions import checked
 from penstock.dsl.graph import Graph
 from penstock.dsl.options import Materialized, Named, name_of
@@ -111,7 +112,7 @@ class CogroupedKStream(Generic[K, VR]):
         The serdes come from `materialized`, else from the configuration.
         """
         checked(initializer, "initializer()")
-        options = materialized or Materialized()
+        options = option(materialized, Materialized())
         store = options.store_builder(self._streams.store_name(options), None, None)
 
         def make(name: str, parent: nodes.NodeId, aggregator: Aggregator) -> nodes.GraphNode:
@@ -129,6 +130,7 @@ class CogroupedKStream(Generic[K, VR]):
         self, windows: Windows | SlidingWindows | SessionWindows
     ) -> TimeWindowedCogroupedKStream[K, VR] | SessionWindowedCogroupedKStream[K, VR]:
         """Return the streams grouped by key and window; null values are treated as by `KGroupedStream.windowed_by`."""
+        check_windows(windows)
         if isinstance(windows, SessionWindows):
             return SessionWindowedCogroupedKStream(self._streams, windows)
         return TimeWindowedCogroupedKStream(self._streams, windows)
@@ -154,7 +156,7 @@ class TimeWindowedCogroupedKStream(Generic[K, VR]):
         Raises ValueError if `materialized` keeps results for less time than windows are open.
         """
         checked(initializer, "initializer()")
-        options, windows = materialized or Materialized(), self._windows
+        options, windows = option(materialized, Materialized()), self._windows
         store_name, strategy = self._streams.store_name(options), EmitStrategy.ON_WINDOW_UPDATE
         store = window_store(options, store_name, windows, strategy, None, None)
 
@@ -187,7 +189,7 @@ class SessionWindowedCogroupedKStream(Generic[K, VR]):
         """
         checked(initializer, "initializer()")
         checked(merger, "merger(key, one, other)")
-        options, windows = materialized or Materialized(), self._windows
+        options, windows = option(materialized, Materialized()), self._windows
         store_name, strategy = self._streams.store_name(options), EmitStrategy.ON_WINDOW_UPDATE
         store = session_store(options, store_name, windows, strategy, None, None)
 

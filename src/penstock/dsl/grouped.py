@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, overload
 
 from penstock.dsl.aggregate_builder import GroupedStreamAggregateBuilder
+from penstock.dsl.arguments import check_windows, option
 from penstock.dsl.cogrouped import CogroupedKStream
 from penstock.dsl.functions import checked
 from penstock.dsl.graph import Graph
@@ -47,7 +48,7 @@ class KGroupedStream(Generic[K, V]):
 
     def count(self, materialized: Materialized | None = None, named: Named | str | None = None) -> KTable[K, int]:
         """Return the table of the number of records of each key, as a whole number of 8 bytes."""
-        if materialized is not None and materialized.user_store_name is None:
+        if materialized is not None and option(materialized, Materialized()).user_store_name is None:
             self.aggregate_builder.graph.names.new_store_name(names.STREAM_AGGREGATE)  # Kafka takes this number twice
         store, queryable = self._store(materialized, names.STREAM_AGGREGATE, Serdes.long())
         name = self.aggregate_builder.graph.names.processor_name(name_of(named), names.STREAM_AGGREGATE)
@@ -102,6 +103,7 @@ class KGroupedStream(Generic[K, V]):
     ) -> TimeWindowedKStream[K, V] | SessionWindowedKStream[K, V]:
         """Return the records grouped by key and window: by TimeWindows, SlidingWindows, UnlimitedWindows or windows of
         one's own a TimeWindowedKStream, by SessionWindows a SessionWindowedKStream."""
+        check_windows(windows)
         if isinstance(windows, SessionWindows):
             return SessionWindowedKStream(self.aggregate_builder, windows)
         return TimeWindowedKStream(self.aggregate_builder, windows)
@@ -116,7 +118,7 @@ class KGroupedStream(Generic[K, V]):
         self, materialized: Materialized | None, prefix: str, value_serde: Serde | None
     ) -> tuple[StoreBuilder, str | None]:
         """Return the store of an aggregation, and its name if the user gave it."""
-        options = materialized or Materialized()
+        options = option(materialized, Materialized())
         queryable = options.user_store_name
         name = self.aggregate_builder.graph.names.new_store_name(prefix) if queryable is None else queryable
         return options.store_builder(name, self.aggregate_builder.key_serde, value_serde), queryable

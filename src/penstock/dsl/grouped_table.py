@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic
 
+from penstock.dsl.arguments import option
 from penstock.dsl.functions import checked
 from penstock.dsl.graph import Graph
 from penstock.dsl.options import Grouped, Materialized, Named, name_of
@@ -101,7 +102,7 @@ class KGroupedTable(Generic[K, V]):
     ) -> _Place:
         """Return where an aggregation goes, below a repartition: its own, or the one that all aggregations share if the
         user named it."""
-        options, provider, name = materialized or Materialized(), self._graph.names, name_of(named)
+        options, provider, name = option(materialized, Materialized()), self._graph.names, name_of(named)
         queryable = options.user_store_name
         store_name = provider.new_store_name(names.TABLE_AGGREGATE) if queryable is None else queryable
         store = options.store_builder(store_name, self._grouped.key_serde, value_serde)

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from penstock.dsl.arguments import check_serdes
 from penstock.dsl.options import STORE_TYPES
+from penstock.durations import Duration, milliseconds
 from penstock.plan.names import check_name
 from penstock.plan.subtopology import StreamPartitioner
 from penstock.serdes import Serde
@@ -31,6 +33,7 @@ class Joined:
     grace_period_ms: int | None = None
 
     def __post_init__(self) -> None:
+        check_serdes(self, "key_serde", "value_serde", "other_value_serde")
         if self.name is not None:
             check_name(self.name)
 
@@ -41,12 +44,12 @@ class Joined:
 
     @staticmethod
     def with_(
-        *,
         key_serde: Serde | None = None,
         value_serde: Serde | None = None,
         other_value_serde: Serde | None = None,
+        *,
         name: str | None = None,
-        grace_period_ms: int | None = None,
+        grace_period_ms: Duration | None = None,
     ) -> Joined:
         """Return options as given; raises TopologyError for a name that is not legal."""
         return Joined(
@@ -54,7 +57,7 @@ class Joined:
             value_serde=value_serde,
             other_value_serde=other_value_serde,
             name=name,
-            grace_period_ms=grace_period_ms,
+            grace_period_ms=None if grace_period_ms is None else milliseconds(grace_period_ms, "grace period"),
         )
 
     def with_key_serde(self, key_serde: Serde | None) -> Joined:
@@ -73,9 +76,9 @@ class Joined:
         """Return a copy with this name."""
         return replace(self, name=name)
 
-    def with_grace_period(self, grace_period_ms: int) -> Joined:
+    def with_grace_period(self, grace_period_ms: Duration) -> Joined:
         """Return a copy whose records wait `grace_period_ms` of stream time before they are joined."""
-        return replace(self, grace_period_ms=grace_period_ms)
+        return replace(self, grace_period_ms=milliseconds(grace_period_ms, "grace period"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +104,7 @@ class StreamJoined:
     changelog_config: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        check_serdes(self, "key_serde", "value_serde", "other_value_serde")
         for name in (self.name, self.store_name):
             if name is not None:
                 check_name(name)
@@ -114,10 +118,10 @@ class StreamJoined:
 
     @staticmethod
     def with_(
-        *,
         key_serde: Serde | None = None,
         value_serde: Serde | None = None,
         other_value_serde: Serde | None = None,
+        *,
         this_store_supplier: WindowBytesStoreSupplier | None = None,
         other_store_supplier: WindowBytesStoreSupplier | None = None,
         store_type: str | None = None,
@@ -196,7 +200,7 @@ class TableJoined:
 
     @staticmethod
     def with_(
-        *, partitioner: StreamPartitioner | None = None, other_partitioner: StreamPartitioner | None = None
+        partitioner: StreamPartitioner | None = None, other_partitioner: StreamPartitioner | None = None
     ) -> TableJoined:
         """Return options with the partitioners of the two tables."""
         return TableJoined(partitioner=partitioner, other_partitioner=other_partitioner)

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
+from penstock.dsl.arguments import check_serdes
 from penstock.dsl.type_variables import KR, VR, K, V
+from penstock.durations import Duration, milliseconds
 from penstock.plan.names import check_name
 from penstock.plan.offset_reset import check_offset_reset
 from penstock.plan.subtopology import StreamPartitioner
@@ -82,6 +84,7 @@ class Consumed(Generic[K, V]):
     name: str | None = None
 
     def __post_init__(self) -> None:
+        check_serdes(self, "key_serde", "value_serde")
         _check_optional(self.name)
         check_offset_reset(self.offset_reset)
 
@@ -92,13 +95,13 @@ class Consumed(Generic[K, V]):
 
     @staticmethod
     def with_(
+        key_serde: Serde[KR] | None = None,
+        value_serde: Serde[VR] | None = None,
         *,
-        key_serde: Serde[K] | None = None,
-        value_serde: Serde[V] | None = None,
         timestamp_extractor: TimestampExtractor | None = None,
         offset_reset: str | None = None,
         name: str | None = None,
-    ) -> Consumed[K, V]:
+    ) -> Consumed[KR, VR]:
         """Return options as given; raises TopologyError for a name, ValueError for an offset_reset that cannot be."""
         return Consumed(
             key_serde=key_serde,
@@ -141,6 +144,7 @@ class Produced:
     name: str | None = None
 
     def __post_init__(self) -> None:
+        check_serdes(self, "key_serde", "value_serde")
         _check_optional(self.name)
 
     @staticmethod
@@ -150,9 +154,9 @@ class Produced:
 
     @staticmethod
     def with_(
-        *,
         key_serde: Serde | None = None,
         value_serde: Serde | None = None,
+        *,
         partitioner: StreamPartitioner | None = None,
         name: str | None = None,
     ) -> Produced:
@@ -188,6 +192,7 @@ class Grouped:
     name: str | None = None
 
     def __post_init__(self) -> None:
+        check_serdes(self, "key_serde", "value_serde")
         _check_optional(self.name)
 
     @staticmethod
@@ -196,7 +201,7 @@ class Grouped:
         return Grouped(name=name)
 
     @staticmethod
-    def with_(*, key_serde: Serde | None = None, value_serde: Serde | None = None, name: str | None = None) -> Grouped:
+    def with_(key_serde: Serde | None = None, value_serde: Serde | None = None, *, name: str | None = None) -> Grouped:
         """Return options as given; raises TopologyError for a name that is not legal."""
         return Grouped(key_serde=key_serde, value_serde=value_serde, name=name)
 
@@ -228,6 +233,7 @@ class Repartitioned:
     name: str | None = None
 
     def __post_init__(self) -> None:
+        check_serdes(self, "key_serde", "value_serde")
         _check_optional(self.name)
 
     @staticmethod
@@ -237,9 +243,9 @@ class Repartitioned:
 
     @staticmethod
     def with_(
-        *,
         key_serde: Serde | None = None,
         value_serde: Serde | None = None,
+        *,
         number_of_partitions: int | None = None,
         partitioner: StreamPartitioner | None = None,
         name: str | None = None,
@@ -294,6 +300,7 @@ class Materialized:
     changelog_config: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        check_serdes(self, "key_serde", "value_serde")
         _check_optional(self.store_name)
         if self.store_type is not None and self.store_type not in STORE_TYPES:
             raise ValueError(f"Unknown store type {self.store_type!r}: expected one of {', '.join(STORE_TYPES)}.")
@@ -307,10 +314,14 @@ class Materialized:
         """
         if isinstance(store, str):
             return Materialized(store_name=check_name(store))
+        if isinstance(store, Serde):
+            raise TypeError(
+                f"Expected the name of a store, got {store!r}: write Materialized.with_(key_serde, value_serde)."
+            )
         return Materialized(store_supplier=store)
 
     @staticmethod
-    def with_(*, key_serde: Serde | None = None, value_serde: Serde | None = None) -> Materialized:
+    def with_(key_serde: Serde | None = None, value_serde: Serde | None = None) -> Materialized:
         """Return options with these serdes."""
         return Materialized(key_serde=key_serde, value_serde=value_serde)
 
@@ -322,9 +333,9 @@ class Materialized:
         """Return a copy with this serde of values."""
         return replace(self, value_serde=value_serde)
 
-    def with_retention(self, retention_ms: int) -> Materialized:
+    def with_retention(self, retention_ms: Duration) -> Materialized:
         """Return a copy that keeps the results of windows for `retention_ms`; raises ValueError if it is negative."""
-        return replace(self, retention_ms=retention_ms)
+        return replace(self, retention_ms=milliseconds(retention_ms, "retention"))
 
     def with_store_type(self, store_type: str) -> Materialized:
         """Return a copy whose store is "in_memory" or on disk ("rocksdb"); raises ValueError where there is a supplier,

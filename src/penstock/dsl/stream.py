@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, overload
 
+from penstock.dsl.arguments import option
 from penstock.dsl.branched import BranchedKStream
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.graph import Graph
@@ -110,8 +111,8 @@ class KStream(StreamJoins[K, V]):
 
     def print(self, printed: Printed) -> None:
         """Show each record as `printed` says; nothing can follow."""
-        if printed is None:
-            raise TypeError("printed can't be null")
+        if not isinstance(printed, Printed):
+            raise TypeError(f"Expected Printed, got {printed!r}: write Printed.to_sys_out().")
         name = self._name(printed.name, names.STREAM_PRINTER)
         label = self._graph.name_of(self._id) if printed.label is None else printed.label
         node = nodes.Print(name=name, parents=(self._id,), label=label, mapper=printed.mapper, path=printed.path)
@@ -219,7 +220,7 @@ class KStream(StreamJoins[K, V]):
         """Return the records after a write to and a read from an internal topic, which puts them on the partition of
         their key; those without key are dropped.
         """
-        options = repartitioned or Repartitioned()
+        options = option(repartitioned, Repartitioned())
         prefix = options.name
         if prefix is None:
             prefix = self._graph.names.new_processor_name(names.STREAM_REPARTITION)
@@ -253,8 +254,9 @@ class KStream(StreamJoins[K, V]):
         return self._grouped(self._select_key(key_selector, grouped.name), grouped, True)
 
     def _grouped(self, id: nodes.NodeId, grouped: Grouped, repartition_required: bool) -> KGroupedStream:
+        options = option(grouped, Grouped())
         return self._graph.grouped_stream(
-            id, grouped.key_serde, grouped.value_serde, grouped.name, repartition_required=repartition_required
+            id, options.key_serde, options.value_serde, options.name, repartition_required=repartition_required
         )
 
     def to_table(self, named: Named | str | None = None, materialized: Materialized | None = None) -> KTable[K, V]:
@@ -265,7 +267,7 @@ class KStream(StreamJoins[K, V]):
         without a serde, the store uses the default of the configuration, not the serde of the stream.
         """
         name = self._name(named, names.STREAM_TO_TABLE)
-        options = materialized or Materialized(key_serde=self._key_serde, value_serde=self._value_serde)
+        options = option(materialized, Materialized(key_serde=self._key_serde, value_serde=self._value_serde))
         queryable = options.user_store_name
         store_name = self._graph.names.new_store_name(names.STREAM_TO_TABLE) if queryable is None else queryable
         key_serde = self._key_serde if options.key_serde is None else options.key_serde
@@ -299,7 +301,7 @@ class KStream(StreamJoins[K, V]):
         """
         if not isinstance(topic, str):
             checked(topic, "topic(key, value, metadata)")
-        options = produced or Produced()
+        options = option(produced, Produced())
         self._graph.add(
             nodes.StreamSink(
                 name=self._name(options.name, names.STREAM_SINK),
@@ -334,7 +336,7 @@ class KStream(StreamJoins[K, V]):
         if partitions is not None and partitions < 1:
             raise ValueError(f"A topic has 1 partition or more, got partitions={partitions}.")
         checked(function, "function(data_frame, epoch)")
-        options = produced or Produced()
+        options = option(produced, Produced())
         name = self._name(options.name, names.STREAM_SINK)
         self._graph.add(
             nodes.StreamSink(

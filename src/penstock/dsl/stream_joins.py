@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, overload
 
+from penstock.dsl.arguments import option
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.global_table import GlobalKTable
 from penstock.dsl.graph import Graph
@@ -226,8 +227,12 @@ class StreamJoins(Generic[K, V]):
     ) -> KStream:
         with_key = takes_key(joiner, "joiner", ("value", "other_value"))
         if not isinstance(windows, JoinWindows):
-            raise TypeError(f"Expected JoinWindows for a join of two streams, got {windows!r}.")
-        options = stream_joined or StreamJoined()
+            raise TypeError(
+                f"Expected JoinWindows for a join of two streams, got {windows!r}: write "
+                "JoinWindows.of_time_difference_with_no_grace(timedelta(minutes=5)). To join with the newest value of "
+                "each key instead, read the other topic as a table: builder.table(topic)."
+            )
+        options = option(stream_joined, StreamJoined())
         left = self._copartitioned(_suffixed(options.name, "-left"), options.key_serde, options.value_serde)
         right = other._copartitioned(_suffixed(options.name, "-right"), options.key_serde, options.other_value_serde)
         provider, name = self._graph.names, options.name
@@ -266,7 +271,7 @@ class StreamJoins(Generic[K, V]):
         self, type: JoinType, table: TableJoins, joiner: Callable[..., Any], joined: Joined | None = None
     ) -> KStream:
         with_key = takes_key(joiner, "joiner", ("value", "table_value"))
-        options = joined or Joined()
+        options = option(joined, Joined())
         parent = self._copartitioned(options.name, options.key_serde, options.value_serde)
         prefix = names.STREAM_LEFT_JOIN if type.keeps_left else names.STREAM_JOIN
         name = self._graph.names.processor_name(options.name, prefix)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from penstock.durations import Duration, milliseconds
 from penstock.plan.names import check_name
 from penstock.windows import LONG_MAX
 
@@ -108,10 +109,10 @@ class Suppressed:
             check_name(self.name)
 
     @staticmethod
-    def until_time_limit(time_limit_ms: int, buffer_config: BufferConfig) -> Suppressed:
+    def until_time_limit(time_limit_ms: Duration, buffer_config: BufferConfig) -> Suppressed:
         """Return options by which an update waits `time_limit_ms` of stream time, counted from the first that waits of
         its key, and later ones of its key take its place."""
-        return Suppressed(time_limit_ms=time_limit_ms, buffer_config=buffer_config)
+        return Suppressed(time_limit_ms=milliseconds(time_limit_ms, "time limit"), buffer_config=buffer_config)
 
     @staticmethod
     def until_window_closes(buffer_config: StrictBufferConfig) -> Suppressed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, overload
 
+from penstock.dsl.arguments import option
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.graph import Graph
 from penstock.dsl.options import Grouped, Materialized, Named, name_of
@@ -163,6 +164,11 @@ class KTable(TableJoins[K, V]):
 
         Raises TopologyError for a versioned table, and for windows that are asked to close where there are none.
         """
+        if not isinstance(suppressed, Suppressed):
+            raise TypeError(
+                f"Expected Suppressed, got {suppressed!r}: write "
+                "Suppressed.until_window_closes(BufferConfig.unbounded()) or Suppressed.until_time_limit(...)."
+            )
         plan = self._graph.plan()
         if own_versions(plan[self._id]):
             raise TopologyError("suppress() is only supported for non-versioned KTables")
@@ -213,7 +219,7 @@ class KTable(TableJoins[K, V]):
         Serdes that `grouped` does not give are the defaults of the configuration.
         """
         checked(mapper, "mapper(key, value)")
-        options = grouped or Grouped()
+        options = option(grouped, Grouped())
         name = self._graph.names.processor_name(options.name, names.TABLE_SELECT)
         id = self._graph.add(nodes.TableGroupBy(name=name, parents=(self._id,), mapper=mapper))
         return self._graph.grouped_table(id, options)
@@ -227,7 +233,7 @@ class KTable(TableJoins[K, V]):
         """Return the store that `materialized` asks for, if it names one, and whether it makes the table versioned."""
         if materialized is None:
             return None, None
-        name = materialized.user_store_name
+        name = option(materialized, Materialized()).user_store_name
         if name is None:
             if prefix is not None:
                 self._graph.names.new_store_name(prefix)  # Kafka takes the number, though there is no store
@@ -238,7 +244,7 @@ class KTable(TableJoins[K, V]):
     def _table(self, node: nodes.GraphNode, materialized: Materialized | None, value_serde: Serde | None) -> KTable:
         """Return the table of `node`; serdes that `materialized` has go before the key serde of this table and
         `value_serde`."""
-        options = materialized or Materialized()
+        options = option(materialized, Materialized())
         return self._graph.table(
             self._graph.add(node),
             self._key_serde if options.key_serde is None else options.key_serde,

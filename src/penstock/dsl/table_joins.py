@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, overload
 
+from penstock.dsl.arguments import option
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.graph import Graph
 from penstock.dsl.join_options import TableJoined
@@ -174,7 +175,7 @@ class TableJoins(Generic[K, V]):
             self._graph.add(join),
             self._key_serde if store is None else store.key_serde,
             None if store is None else store.value_serde,
-            None if materialized is None else materialized.user_store_name,
+            None if materialized is None else option(materialized, Materialized()).user_store_name,
         )
 
     def _result_store(self, materialized: Materialized, prefix: str) -> StoreBuilder:
@@ -194,7 +195,7 @@ class TableJoins(Generic[K, V]):
         materialized: Materialized | None = None,
     ) -> KTable:
         with_key = takes_key(extractor, "foreign_key_extractor")
-        options, kept = table_joined or TableJoined(), materialized or Materialized()
+        options, kept = option(table_joined, TableJoined()), option(materialized, Materialized())
         join_names = _foreign_key_names(self._graph.names, options.name)
         store = self._result_store(kept, names.FOREIGN_KEY_JOIN_OUTPUT)
         subscriptions = StoreBuilder(

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic
 
 from penstock.dsl.aggregate_builder import GroupedStreamAggregateBuilder
+from penstock.dsl.arguments import option
 from penstock.dsl.functions import checked
 from penstock.dsl.options import Materialized, Named, name_of
 from penstock.dsl.type_variables import VR, K, V
@@ -66,7 +67,7 @@ class TimeWindowedKStream(Generic[K, V]):
     ) -> KTable[Windowed[K], int]:
         """Return the table of the number of records of each key and window, as a whole number of 8 bytes."""
         windows = self._windows
-        unnamed = materialized is not None and materialized.user_store_name is None
+        unnamed = materialized is not None and option(materialized, Materialized()).user_store_name is None
         if unnamed and isinstance(windows, Windows):
             self._builder.graph.names.new_store_name(names.STREAM_AGGREGATE)  # Kafka takes this number twice
         store, queryable = self._store(materialized, names.STREAM_AGGREGATE, Serdes.long())
@@ -117,7 +118,7 @@ class TimeWindowedKStream(Generic[K, V]):
         self, materialized: Materialized | None, prefix: str, value_serde: Serde | None
     ) -> tuple[StoreBuilder, str | None]:
         """Return the store of an aggregation, and its name if the user gave it."""
-        options = materialized or Materialized()
+        options = option(materialized, Materialized())
         queryable = options.user_store_name
         name = self._builder.graph.names.new_store_name(prefix) if queryable is None else queryable
         store = window_store(options, name, self._windows, self._emit_strategy, self._builder.key_serde, value_serde)
@@ -193,7 +194,7 @@ class SessionWindowedKStream(Generic[K, V]):
         self, materialized: Materialized | None = None, named: Named | str | None = None
     ) -> KTable[Windowed[K], int]:
         """Return the table of the number of records of each key and session, as a whole number of 8 bytes."""
-        if materialized is not None and materialized.user_store_name is None:
+        if materialized is not None and option(materialized, Materialized()).user_store_name is None:
             self._builder.graph.names.new_store_name(names.STREAM_AGGREGATE)  # Kafka takes this number twice
         return self._aggregated(
             names.STREAM_AGGREGATE, materialized, named, Serdes.long(), initial_count, counted, merged_counts
@@ -247,7 +248,7 @@ class SessionWindowedKStream(Generic[K, V]):
         aggregator: Callable[[Any, Any, Any], Any],
         merger: Callable[[Any, Any, Any], Any],
     ) -> KTable:
-        options = materialized or Materialized()
+        options = option(materialized, Materialized())
         queryable = options.user_store_name
         store_name = self._builder.graph.names.new_store_name(prefix) if queryable is None else queryable
         store = session_store(

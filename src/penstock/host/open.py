@@ -5,15 +5,15 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from penstock import extras
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
 from penstock.host.api import Host, StateQueries
 from penstock.plan.subtopology import BuiltTopology
-from penstock.plan.topology import Topology
+from penstock.plan.topology import Topology, built_topology
 from penstock.state.restore_listener import StateRestoreListener
 
 _FACTORIES: Mapping[str, tuple[str, str]] = {"spark": ("penstock.host.spark.driver", "SparkHost")}
@@ -62,7 +62,7 @@ def open_state(topology: Topology, config: StreamsConfig | Mapping[str, Any]) ->
         TopologyError: the topology cannot be.
     """
     checked = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
-    built = topology.build(checked.required("application.id"))
+    built = built_topology(topology, checked.required("application.id"))
     checked = checked.overridden(built.config_overrides)
     queries: StateQueries = _load(_QUERIES, checked)(built, checked)
     return queries
@@ -74,8 +74,5 @@ def _load(table: Mapping[str, tuple[str, str]], config: StreamsConfig) -> Callab
     if name not in table:
         raise ConfigError(f"Invalid value {name!r} for penstock.host: expected one of {', '.join(table)}.")
     module, attribute = table[name]
-    try:
-        loaded: Callable[..., Any] = vars(importlib.import_module(module))[attribute]
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"penstock.host={name} needs the package {error.name}, which is not installed.") from error
+    loaded: Callable[..., Any] = vars(extras.load(module, f"penstock.host={name}"))[attribute]
     return loaded

@@ -106,6 +106,7 @@ class OrderReplay:
         task.initialize()
         task.process()
         task.advance_wall_clock(commit.wall_clock)
+        task.emit_held_results()
         done = task.prepare_commit()
         task.committed(done.changes, name.encode())
         task.close()

@@ -71,7 +71,7 @@ class Processor:
         """Process one key and value."""
         raise NotImplementedError(f"{type(self).__name__} must define process(self, key, value).")
 
-    def punctuate(self, stream_time_ms: int) -> None:
+    def punctuate(self, stream_time_ms: int, /) -> None:
         """Do what is due at the scheduled time; may be defined without the argument."""
 
     def close(self) -> None:

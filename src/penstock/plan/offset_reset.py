@@ -8,31 +8,37 @@ NONE = "none"
 _BY_DURATION = "by_duration:"
 
 
+class OffsetReset(str):
+    """A text of AutoOffsetReset; its class sets it apart from a name where either may stand."""
+
+    __slots__ = ()
+
+
 class AutoOffsetReset:
     """Makes the values that `offset_reset` takes, which are texts (Kafka class: AutoOffsetReset)."""
 
     @staticmethod
-    def earliest() -> str:
+    def earliest() -> OffsetReset:
         """Return the value to begin at the first record."""
-        return EARLIEST
+        return OffsetReset(EARLIEST)
 
     @staticmethod
-    def latest() -> str:
+    def latest() -> OffsetReset:
         """Return the value to begin behind the last record."""
-        return LATEST
+        return OffsetReset(LATEST)
 
     @staticmethod
-    def none() -> str:
+    def none() -> OffsetReset:
         """Return the value to fail where there is no position."""
-        return NONE
+        return OffsetReset(NONE)
 
     @staticmethod
-    def by_duration(duration_ms: int) -> str:
+    def by_duration(duration_ms: int) -> OffsetReset:
         """Return the value to begin at the first record that is not older than `duration_ms`; raises ValueError for a
         negative duration."""
         if duration_ms < 0:
             raise ValueError("Duration cannot be negative")
-        return f"{_BY_DURATION}{duration_ms}"
+        return OffsetReset(f"{_BY_DURATION}{duration_ms}")
 
 
 def duration_of(offset_reset: str) -> int | None:

@@ -20,6 +20,8 @@ _SEED = 0x9747B28C
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 _POSITIVE = 0x7FFFFFFF
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+"""2^64 divided by the golden ratio: multiples of it are spread evenly, whatever the step between them."""
 
 
 def murmur2(data: bytes) -> int:
@@ -84,6 +86,22 @@ def partition_column(keys: Sequence[bytes | None], partitions: int, null_key_par
         return hashed.astype(np.int64)
     chosen = np.full(len(keys), null_key_partition, np.int64)
     chosen[np.fromiter((key is not None for key in keys), np.bool_, len(keys))] = hashed
+    return chosen
+
+
+def keyless_partitions(offsets: Int64Array, timestamps: Int64Array, task_partition: int, partitions: int) -> Int64Array:
+    """Return the partitions, from 0 to `partitions` - 1, of records without a key: spread over all, as a producer does
+    it, but by what a replay finds again.
+
+    Args:
+        offsets: of the input records that they came from, -1 where there was none.
+        timestamps: of the records, in ms; they tell apart what punctuators send.
+        task_partition: the partition of the task that sends them.
+        partitions: how many partitions the topic has.
+    """
+    mixed = offsets.astype(np.uint64) * _SPREAD + timestamps.astype(np.uint64)
+    mixed = (mixed * _SPREAD) >> np.uint64(32)
+    chosen: Int64Array = ((mixed + np.uint64(task_partition)) % np.uint64(partitions)).astype(np.int64)
     return chosen
 
 

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 from penstock.processor.api import ProcessorSupplier
 from penstock.processor.timestamps import TimestampExtractor
-from penstock.record import RecordMetadata
 from penstock.serdes import Serde
-from penstock.state.api import StoreBuilder
+from penstock.state.api import RecordContext, StoreBuilder
 
 
 class TaskId(NamedTuple):
@@ -35,9 +34,8 @@ StreamPartitioner = Callable[[str, Any, Any, int], "set[int] | None"]
 """Called with topic, key, value and number of partitions; returns the partitions to send to, an empty set to drop, None
 for the default (Kafka class: StreamPartitioner, KIP-837)."""
 
-TopicNameExtractor = Callable[[Any, Any, RecordMetadata], str]
-"""Called with key, value and the metadata of the input record; returns the topic to send to (Kafka class:
-TopicNameExtractor)."""
+TopicNameExtractor = Callable[[Any, Any, RecordContext], str]
+"""Called with key, value and context of the record; returns the topic to send to (Kafka class: TopicNameExtractor)."""
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ def checked_value_transformer_supplier(supplier: ValueTransformerSupplierLike) -
     return SimpleValueTransformerSupplier(supplier)
 
 
-def _check(supplier: object, get: Callable[[], object], expected: type) -> None:
+def _check(supplier: object, get: Callable[[], object], expected: type[Processor] | type[FixedKeyProcessor]) -> None:
     if supplier is None:
         raise TypeError("processorSupplier cannot be null")
     if not callable(get):
@@ -107,6 +107,8 @@ def _check(supplier: object, get: Callable[[], object], expected: type) -> None:
     first, second = get(), get()
     if not isinstance(first, expected):
         raise TypeError(f"{name} returned {first!r} where a {expected.__name__} was expected.")
+    if type(first).process is expected.process:
+        raise TypeError(f"{type(first).__qualname__} must define process(self, record).")
     if first is second:
         raise ValueError(
             f"{name} generates single reference. {name}#get() must return a new object each time it is called."

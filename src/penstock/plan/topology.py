@@ -15,6 +15,7 @@ from penstock.errors import TopologyError
 from penstock.plan.copartition import check_copartitioned
 from penstock.plan.describe import TopologyDescription, describe_global_store, describe_subtopology
 from penstock.plan.internal_topics import full_name
+from penstock.plan.java_order import Positional, global_order, merged, sink_order, source_order
 from penstock.plan.node_groups import QuickUnion, node_groups
 from penstock.plan.offset_reset import EARLIEST, check_offset_reset
 from penstock.plan.subtopology import (
@@ -241,15 +242,15 @@ class Topology(InternalTopologyBuilder):
 
     def add_source(
         self,
-        name: str,
-        *topics: str,
+        name: str | TimestampExtractor,
+        *topics: Positional,
         pattern: re.Pattern[str] | str | None = None,
         key_serde: Serde | None = None,
         value_serde: Serde | None = None,
         timestamp_extractor: TimestampExtractor | None = None,
         offset_reset: str | None = None,
     ) -> Topology:
-        """Add a source of records.
+        """Add a source of records. Options may also stand by position, in Java's order.
 
         Args:
             name: name of the node.
@@ -264,31 +265,32 @@ class Topology(InternalTopologyBuilder):
         Raises:
             TopologyError: the name or a topic is taken, or there is no topic.
             ValueError: topics and pattern are both given, or offset_reset is another text.
+            TypeError: an argument by position is none of those that may stand there, or is given by keyword too.
         """
-        self._check_new(name)
-        check_offset_reset(offset_reset)
-        if pattern is not None and topics:
-            raise ValueError(f"Source {name}: give topics or a pattern, not both.")
+        node, read, by_position = source_order(name, *topics)
+        options = merged(
+            by_position,
+            pattern=pattern,
+            key_serde=key_serde,
+            value_serde=value_serde,
+            timestamp_extractor=timestamp_extractor,
+            offset_reset=None if offset_reset is None else str(offset_reset),
+        )
+        self._check_new(node)
+        check_offset_reset(options["offset_reset"])
+        chosen = options.pop("pattern")
+        if chosen is not None and read:
+            raise ValueError(f"Source {node}: give topics or a pattern, not both.")
         compiled = None
-        if pattern is not None:
-            compiled = re.compile(pattern)
+        if chosen is not None:
+            compiled = re.compile(chosen)
             self._check_pattern(compiled)
-        elif not topics:
+        elif not read:
             raise TopologyError("topics cannot be empty")
-        for each in topics:
+        for each in read:
             self._check_topic(each)
             self._source_topics.add(each)
-        self._add_node(
-            SourceSpec(
-                name=name,
-                topics=topics,
-                pattern=compiled,
-                key_serde=key_serde,
-                value_serde=value_serde,
-                timestamp_extractor=timestamp_extractor,
-                offset_reset=offset_reset,
-            )
-        )
+        self._add_node(SourceSpec(name=node, topics=read, pattern=compiled, **options))
         return self
 
     def add_processor(self, name: str, supplier: SupplierLike, *parents: str) -> Topology:
@@ -316,12 +318,13 @@ class Topology(InternalTopologyBuilder):
         self,
         name: str,
         topic: str | TopicNameExtractor,
-        *parents: str,
+        *parents: Positional,
         key_serde: Serde | None = None,
         value_serde: Serde | None = None,
         partitioner: StreamPartitioner | None = None,
     ) -> Topology:
-        """Add a sink, which writes the records of its parents to a topic.
+        """Add a sink, which writes the records of its parents to a topic. Options may also stand by position, in Java's
+        order.
 
         Args:
             name: name of the node.
@@ -333,20 +336,21 @@ class Topology(InternalTopologyBuilder):
 
         Raises:
             TopologyError: the name is taken, or a parent is missing, unknown or a sink.
+            TypeError: an option is given by position and by keyword.
         """
+        named, by_position = sink_order(*parents)
+        options = merged(by_position, key_serde=key_serde, value_serde=value_serde, partitioner=partitioner)
         self._check_new(name)
         if topic is None:
             raise TypeError("topic cannot be null")
-        self._check_parents(name, parents)
+        self._check_parents(name, named)
         self._add_node(
             SinkSpec(
                 name=name,
-                parents=parents,
+                parents=named,
                 topic=topic if isinstance(topic, str) else None,
                 topic_extractor=None if isinstance(topic, str) else topic,
-                key_serde=key_serde,
-                value_serde=value_serde,
-                partitioner=partitioner,
+                **options,
             )
         )
         return self
@@ -368,15 +372,16 @@ class Topology(InternalTopologyBuilder):
         self,
         store_builder: StoreBuilder,
         source: str,
-        topic: str,
-        processor: str,
-        supplier: SupplierLike,
-        *,
+        topic: Positional,
+        processor: str | Serde | None,
+        supplier: SupplierLike | Serde | str | None,
+        *others: SupplierLike | Serde | str | None,
         key_serde: Serde | None = None,
         value_serde: Serde | None = None,
         timestamp_extractor: TimestampExtractor | None = None,
     ) -> Topology:
         """Add a store that every task can read without being connected, kept from all partitions of a topic.
+        Options may also stand by position, in Java's order.
 
         Args:
             store_builder: describes the store; it gets no changelog, since its topic is one.
@@ -384,6 +389,7 @@ class Topology(InternalTopologyBuilder):
             topic: the topic, which no other source reads.
             processor: name of the node that writes each record to the store.
             supplier: makes that processor; it forwards nothing.
+            others: what more there is in Java's order, where serdes stand before the topic.
             key_serde: serde of keys; None for `default.key.serde`.
             value_serde: serde of values; None for `default.value.serde`.
             timestamp_extractor: as in Kafka not used for global stores, whose records keep their own timestamps.
@@ -391,19 +397,18 @@ class Topology(InternalTopologyBuilder):
         Raises:
             TopologyError: a name or the topic is taken, or both nodes have one name.
             ValueError: the supplier returns the same processor twice.
+            TypeError: the arguments are in no known order, or an option is given by position and by keyword.
         """
-        _check_given(storeBuilder=store_builder, sourceName=source, topic=topic, processorName=processor)
-        checked = wrapped_supplier(self._wrapper, processor, checked_supplier(supplier))
+        read, node, makes, by_position = global_order(topic, processor, supplier, *others)
+        options = merged(
+            by_position, key_serde=key_serde, value_serde=value_serde, timestamp_extractor=timestamp_extractor
+        )
+        _check_given(storeBuilder=store_builder, sourceName=source, topic=read, processorName=node)
+        checked = wrapped_supplier(self._wrapper, node, checked_supplier(makes))
         self._add_global_store(
             store_builder,
-            SourceSpec(
-                name=source,
-                topics=(topic,),
-                key_serde=key_serde,
-                value_serde=value_serde,
-                timestamp_extractor=timestamp_extractor,
-            ),
-            ProcessorSpec(name=processor, supplier=checked, parents=(source,), stores=(store_builder.name,)),
+            SourceSpec(name=source, topics=(read,), **options),
+            ProcessorSpec(name=node, supplier=checked, parents=(source,), stores=(store_builder.name,)),
         )
         return self
 
@@ -411,10 +416,10 @@ class Topology(InternalTopologyBuilder):
         self,
         store_builder: StoreBuilder,
         source: str,
-        topic: str,
-        processor: str,
-        supplier: SupplierLike,
-        *,
+        topic: Positional,
+        processor: str | Serde | None,
+        supplier: SupplierLike | Serde | str | None,
+        *others: SupplierLike | Serde | str | None,
         key_serde: Serde | None = None,
         value_serde: Serde | None = None,
         timestamp_extractor: TimestampExtractor | None = None,
@@ -424,19 +429,16 @@ class Topology(InternalTopologyBuilder):
 
         Arguments and errors are those of `add_global_store`; the timestamp extractor is used.
         """
-        _check_given(storeBuilder=store_builder, sourceName=source, topic=topic, processorName=processor)
-        store = store_builder.with_logging_disabled()
-        self.add_source(
-            source,
-            topic,
-            key_serde=key_serde,
-            value_serde=value_serde,
-            timestamp_extractor=timestamp_extractor,
-            offset_reset=EARLIEST,
+        read, node, makes, by_position = global_order(topic, processor, supplier, *others)
+        options = merged(
+            by_position, key_serde=key_serde, value_serde=value_serde, timestamp_extractor=timestamp_extractor
         )
-        self.add_processor(processor, supplier, source)
-        self.add_state_store(store, processor)
-        self.connect_source_store_and_topic(store.name, topic)
+        _check_given(storeBuilder=store_builder, sourceName=source, topic=read, processorName=node)
+        store = store_builder.with_logging_disabled()
+        self.add_source(source, read, **options, offset_reset=EARLIEST)
+        self.add_processor(node, makes, source)
+        self.add_state_store(store, node)
+        self.connect_source_store_and_topic(store.name, read)
         return self
 
     def connect_processor_and_state_stores(self, processor: str, *stores: str) -> Topology:
@@ -460,3 +462,12 @@ def _check_given(**arguments: object) -> None:
     for name, value in arguments.items():
         if value is None:
             raise TypeError(f"{name} must not be null")
+
+
+def built_topology(topology: object, application_id: str) -> BuiltTopology:
+    """Return `topology` as plain data, as `Topology.build` does; raises TypeError for anything but a Topology."""
+    if not isinstance(topology, Topology):
+        raise TypeError(
+            f"Expected a Topology, got {topology!r}: StreamsBuilder.build() makes one of what was built with it."
+        )
+    return topology.build(application_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.config import StreamsConfig
+from penstock.config import StreamsConfig, current_names
 from penstock.errors import ConfigError
 from penstock.processor.wrapper import ProcessorWrapper
 
@@ -15,8 +15,9 @@ OVERRIDABLE = (
     "processing.exception.handler",
     "default.timestamp.extractor",
     "dsl.store.suppliers.class",
+    "max.task.idle.ms",
 )
-"""The keys that a topology may set for itself."""
+"""The keys that a topology may set for itself, also under their deprecated names."""
 
 
 class TopologyConfig:
@@ -39,7 +40,7 @@ class TopologyConfig:
             ConfigError: a value cannot be, a key cannot be overridden, or the wrapper is no ProcessorWrapper.
         """
         self.config = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
-        self.overrides = dict(overrides or {})
+        self.overrides = current_names(overrides or {})
         wrong = sorted(set(self.overrides) - set(OVERRIDABLE))
         if wrong:
             raise ConfigError(

@@ -107,7 +107,10 @@ class _KeyedAggregation(BatchProcessor):
             old_value, old_timestamp = current[serialized]
             timestamp = max(timestamp, old_timestamp)
             try:
-                old_value = initial() if old_value is None else fresh(old_value)
+                if old_value is None:
+                    old_value = initial()
+                elif serialized in last_row:  # written by an earlier row of the batch
+                    old_value = fresh(old_value)
                 new_value = update(key, value, old_value)
             except Exception as error:
                 failures(row if rows is None else int(rows[row]), error)
@@ -208,14 +211,19 @@ class StreamCount(_KeyedAggregation, SerializedBatchProcessor):
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Count the rows; behind a cache only the last count of a key is needed, which C loops can find."""
-        if not self._store.cached:
+        if not self._counts_at_once:
             return super().process_batch(batch, failures)
         self._count(*self._with_key_and_value(batch, self._store.serialize_keys(batch.keys))[:2])
         return batch.slice(0, 0), np.empty(0, np.int64)
 
     def takes_serialized(self, key_serde: Serde) -> bool:
         """Return whether the store writes keys as `key_serde` reads them, and a cache makes updates unnecessary."""
-        return self._store.cached and type(self._store.key_serde) is type(key_serde)
+        return self._counts_at_once and type(self._store.key_serde) is type(key_serde)
+
+    @property
+    def _counts_at_once(self) -> bool:
+        """Whether only the last count of a key is needed: no update leaves before, and none changes in the store."""
+        return self._store.cached and self._store.reads_back(int)
 
     def process_serialized(self, batch: RecordBatch) -> None:
         """Count the rows."""

@@ -10,8 +10,11 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol
 
+from typing_extensions import TypeVar
+
+from penstock.durations import Duration
 from penstock.metrics import StreamsMetrics
 from penstock.record import Int64Array, Record, RecordBatch, RecordMetadata, TopicPartition
 from penstock.serdes import Serde
@@ -35,6 +38,19 @@ class Cancellable(Protocol):
     def cancel(self) -> None:
         """End the schedule; its punctuator is not called again."""
         ...
+
+
+KIn = TypeVar("KIn", default=Any)
+"""The keys that a processor takes."""
+
+VIn = TypeVar("VIn", default=Any)
+"""The values that a processor takes."""
+
+KOut = TypeVar("KOut", default=Any)
+"""The keys that a processor forwards."""
+
+VOut = TypeVar("VOut", default=Any)
+"""The values that a processor forwards."""
 
 
 class ProcessorContext(Protocol):
@@ -115,7 +131,7 @@ class ProcessorContext(Protocol):
 
     def schedule(
         self,
-        interval_ms: int,
+        interval_ms: Duration,
         punctuation_type: PunctuationType,
         callback: Punctuator,
         start_time_ms: int | None = None,
@@ -145,7 +161,7 @@ class ProcessorContext(Protocol):
         ...
 
 
-class Processor:
+class Processor(Generic[KIn, VIn, KOut, VOut]):
     """A node of one's own: override `process`, and `init` and `close` where needed (Kafka class:
     org.apache.kafka.streams.processor.api.Processor).
 
@@ -159,7 +175,7 @@ class Processor:
         self.context = context
 
     @abstractmethod
-    def process(self, record: Record[Any, Any]) -> None:
+    def process(self, record: Record[KIn, VIn]) -> None:
         """Process one record; forward any number of records by `self.context.forward`."""
         raise NotImplementedError(f"{type(self).__name__} must define process(self, record).")
 
@@ -173,6 +189,18 @@ RowOrigin = Int64Array | None
 FailureHandler = Callable[[int, Exception], None]
 """Called with the row of the batch and the error of the user's function: raises, or returns where the row is to be
 dropped."""
+
+
+class HeldResults(Protocol):
+    """Final results of an operator that are due and that an interval of wall-clock time holds back."""
+
+    def take_held(self) -> tuple[Record[Any, Any], RecordMetadata | None] | None:
+        """Return the last record after which they were held back, with its metadata, once; None where none are."""
+        ...
+
+    def emit(self, record: Record[Any, Any]) -> None:
+        """Forward what is due, as after `record`."""
+        ...
 
 
 class EngineContext(ProcessorContext, Protocol):
@@ -191,6 +219,10 @@ class EngineContext(ProcessorContext, Protocol):
         """Return what the processors and stores of the task remember from commit to commit besides entries, such as
         their clocks, by `<name>/<what>`: nothing else of a processor outlives a crash, or an epoch on Spark (Kafka
         class: ProcessorMetadata)."""
+        ...
+
+    def emit_with_epoch(self, results: HeldResults) -> None:
+        """Let `results` leave at the end of an epoch, on hosts whose tasks live for one."""
         ...
 
     def config(self, key: str) -> Any:
@@ -260,7 +292,7 @@ class SerializedBatchProcessor(BatchProcessor):
         raise NotImplementedError
 
 
-class ProcessorSupplier:
+class ProcessorSupplier(Generic[KIn, VIn, KOut, VOut]):
     """Makes processors and names the stores they own (Kafka classes: ProcessorSupplier, ConnectedStoreProvider).
 
     Wherever a supplier is expected, any callable without arguments that returns a new Processor (a class, a function)
@@ -268,7 +300,7 @@ class ProcessorSupplier:
     """
 
     @abstractmethod
-    def get(self) -> Processor:
+    def get(self) -> Processor[KIn, VIn, KOut, VOut]:
         """Return a new processor; called once a task, and twice when the topology is built, to check that it is new
         each time."""
         raise NotImplementedError(f"{type(self).__name__} must define get(self).")

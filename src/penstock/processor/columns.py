@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from penstock.processor.api import EngineContext, FailureHandler, RowOrigin
-from penstock.record import Int64Array, RecordBatch, RecordMetadata, TopicPartition, named_tuples, take_from
+from penstock.processor.api import EngineContext, FailureHandler, Processor, RowOrigin
+from penstock.record import Int64Array, Record, RecordBatch, RecordMetadata, TopicPartition, named_tuples, take_from
 from penstock.state.api import EngineStore, RecordContext
 
 NULL_NOT_ALLOWED = "The provided KeyValueMapper returned null which is not allowed."
@@ -106,6 +106,21 @@ def caused_by_rows(
     if not store.logged:
         return repeat(nullcontext(), len(batch))
     return map(context.in_record_context, write_contexts(context.source_partition(), batch, np.arange(len(batch))))
+
+
+def process_each(
+    processor: Processor, context: EngineContext, batch: RecordBatch, failures: FailureHandler
+) -> tuple[RecordBatch, RowOrigin]:
+    """Hand the rows of `batch` to `processor`, which holds its updates back, one by one; return no rows."""
+    contexts = write_contexts(context.source_partition(), batch, np.arange(len(batch), dtype=np.int64))
+    rows = zip(batch.keys, batch.values, batch.timestamps.tolist(), contexts, strict=True)
+    for row, (key, value, timestamp, cause) in enumerate(rows):
+        try:
+            with context.in_record_context(cause):
+                processor.process(Record(key, value, timestamp, cause.headers))
+        except Exception as error:
+            failures(row, error)
+    return batch.slice(0, 0), np.empty(0, np.int64)
 
 
 def with_key(context: EngineContext, batch: RecordBatch) -> tuple[RecordBatch, RowOrigin]:

@@ -10,8 +10,18 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
+from penstock.durations import Duration
 from penstock.metrics import StreamsMetrics
-from penstock.processor.api import Cancellable, Processor, ProcessorContext, PunctuationType, Punctuator
+from penstock.processor.api import (
+    Cancellable,
+    KIn,
+    Processor,
+    ProcessorContext,
+    PunctuationType,
+    Punctuator,
+    VIn,
+    VOut,
+)
 from penstock.record import Headers, Record, RecordMetadata
 from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder
@@ -155,7 +165,7 @@ class FixedKeyProcessorContext:
 
     def schedule(
         self,
-        interval_ms: int,
+        interval_ms: Duration,
         punctuation_type: PunctuationType,
         callback: Punctuator,
         start_time_ms: int | None = None,
@@ -184,7 +194,7 @@ class FixedKeyProcessorContext:
         return self._context.metrics()
 
 
-class FixedKeyProcessor:
+class FixedKeyProcessor(Generic[KIn, VIn, VOut]):
     """A node of one's own that keeps keys: override `process`, and `init` and `close` where needed (Kafka class:
     FixedKeyProcessor).
 
@@ -198,7 +208,7 @@ class FixedKeyProcessor:
         self.context = context
 
     @abstractmethod
-    def process(self, record: FixedKeyRecord[Any, Any]) -> None:
+    def process(self, record: FixedKeyRecord[KIn, VIn]) -> None:
         """Process one record; forward any number of records by `self.context.forward`."""
         raise NotImplementedError(f"{type(self).__name__} must define process(self, record).")
 
@@ -206,14 +216,14 @@ class FixedKeyProcessor:
         """Release what `init` took; records cannot be forwarded any more."""
 
 
-class FixedKeyProcessorSupplier:
+class FixedKeyProcessorSupplier(Generic[KIn, VIn, VOut]):
     """Makes fixed-key processors and names the stores they own (Kafka class: FixedKeyProcessorSupplier).
 
     Wherever one is expected, any callable without arguments that returns a new FixedKeyProcessor will do.
     """
 
     @abstractmethod
-    def get(self) -> FixedKeyProcessor:
+    def get(self) -> FixedKeyProcessor[KIn, VIn, VOut]:
         """Return a new processor; called once a task, and when the topology is built, to check that it is new each
         time.
         """

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 
 from penstock.processor.api import EngineContext, Processor, ProcessorContext
 from penstock.processor.table import ValueGetterSupplier
-from penstock.record import Change, Record, ValueAndTimestamp
+from penstock.record import Change, Headers, Record, ValueAndTimestamp
 from penstock.serdes import BytesSerde, Serde
 from penstock.serdes.api import inner_serde
 from penstock.serdes.subscription import (
@@ -84,8 +84,12 @@ class SubscriptionSend(Processor):
             return
         old_key = None if old is None else self._extract(record.key, old)
         new_key = None if new is None else self._extract(record.key, new)
-        changed = old_key is not None and (new_key is None or self._serialized(new_key) != self._serialized(old_key))
-        hash = None if new is None else hash_of(self._values.serialize(f"{self._full_topic}-vh", new))
+        changed = old_key is not None and (
+            new_key is None or self._serialized(new_key, record.headers) != self._serialized(old_key, record.headers)
+        )
+        hash = None
+        if new is not None:
+            hash = hash_of(self._values.serialize(f"{self._full_topic}-vh", new, record.headers))
         if self._keeps_left:
             if changed:
                 self._send(record, hash, old_key, Instruction.DELETE_KEY_NO_PROPAGATE)
@@ -102,8 +106,8 @@ class SubscriptionSend(Processor):
         else:
             self._send(record, hash, new_key, Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE)
 
-    def _serialized(self, key: Any) -> bytes:
-        return self._keys.serialize(f"{self._full_topic}-fk", key)
+    def _serialized(self, key: Any, headers: Headers) -> bytes:
+        return self._keys.serialize(f"{self._full_topic}-fk", key, headers)
 
     def _send(self, record: Record[Any, Any], hash: bytes | None, foreign_key: Any, instruction: Instruction) -> None:
         subscription = SubscriptionWrapper(hash, instruction, record.key, self._partition)
@@ -140,8 +144,8 @@ class SubscriptionReceive(Processor):
                 return
         else:
             store_key = combined_key(
-                self._foreign_keys.serialize(f"{self._full_topic}-fk", key),
-                self._primary_keys.serialize(f"{self._full_topic}-pk", subscription.primary_key),
+                self._foreign_keys.serialize(f"{self._full_topic}-fk", key, record.headers),
+                self._primary_keys.serialize(f"{self._full_topic}-pk", subscription.primary_key, record.headers),
             )
             kept = None if subscription.instruction in _DELETES else ValueAndTimestamp(subscription, record.timestamp)
             self._store.put(store_key, kept)
@@ -206,7 +210,7 @@ class ForeignTableJoin(Processor):
         if record.key is None or (self._drop_out_of_order and not change.is_latest):
             cast(EngineContext, self.context).count_dropped(1)
             return
-        prefix = combined_key_prefix(self._foreign_keys.serialize(f"{self._full_topic}-fk", record.key))
+        prefix = combined_key_prefix(self._foreign_keys.serialize(f"{self._full_topic}-fk", record.key, record.headers))
         with self._store.prefix_scan(prefix, _BYTES) as subscriptions:
             for _, (subscription, _) in subscriptions:
                 response = SubscriptionResponseWrapper(
@@ -247,7 +251,9 @@ class ResponseJoin(Processor):
         """Forward the result, None for a deleted one; drop an answer to a row that has changed since."""
         hash, foreign_value, _ = record.value
         found = self._primary_table.get(record.key)
-        current = None if found is None else hash_of(self._values.serialize(f"{self._full_topic}-vh", found.value))
+        current = None
+        if found is not None:
+            current = hash_of(self._values.serialize(f"{self._full_topic}-vh", found.value, record.headers))
         if hash != current:
             cast(EngineContext, self.context).count_dropped(1)
             return

@@ -107,9 +107,10 @@ class TimestampedTupleForwarder:
     def _forward_flushed(self, entries: FlushedEntries) -> None:
         """Forward what leaves the cache."""
         store, contexts = self._store, entries.contexts
-        keys = store.deserialize_keys(entries.keys)
-        new, timestamps = store.deserialize_columns(entries.new_values)
-        old = repeat(None) if entries.old_values is None else store.deserialize_columns(entries.old_values)[0]
+        shown = [context[1] for context in contexts] if store.uses_headers else None
+        keys = store.deserialize_keys(entries.keys, shown)
+        new, timestamps = store.deserialize_columns(entries.new_values, shown)
+        old = repeat(None) if entries.old_values is None else store.deserialize_columns(entries.old_values, shown)[0]
         offsets = np.array([(context[2] or NO_METADATA)[2] for context in contexts], np.int64)
         headers = self._headers(contexts)
         flushed = RecordBatch(
@@ -206,10 +207,12 @@ class TableWriter:
         """Return for each row the value of its key before it, if all rows are written."""
         known = list(dict.fromkeys(keys))
         current = dict(zip(known, self._store.store.get_columns(known)[0], strict=True))
+        fresh = self._store.store.fresh
+        written: dict[bytes, Any] = {}
         before = []
         for key, value in zip(keys, values, strict=True):
-            before.append(current[key])
-            current[key] = value
+            before.append(fresh(written[key]) if key in written else current[key])
+            written[key] = value
         return before
 
 

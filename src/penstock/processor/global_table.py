@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from typing import Any, cast
 
+from penstock.log_limits import limit_rate
 from penstock.processor.api import EngineContext, Processor, ProcessorContext
 from penstock.record import Record, ValueAndTimestamp
 from penstock.state.api import KeyValueStore
 
-_log = logging.getLogger(__name__)
+_log = limit_rate(logging.getLogger(__name__))
 
 
 class GlobalTableSource(Processor):

@@ -6,10 +6,11 @@ here are copies for speed that write through.
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
+from typing import Any
 
 from penstock.processor.api import EngineContext
-from penstock.record import NO_TIMESTAMP
+from penstock.record import NO_TIMESTAMP, Record, RecordMetadata
 
 
 class ObservedStreamTime:
@@ -28,32 +29,33 @@ class ObservedStreamTime:
         return self.ms
 
 
-class FinalEmission:
-    """When an operator emits the results of closed windows: not more often than `penstock.emit.interval.ms` of
-    wall-clock time, and only after the time has moved by which windows are closed (KIP-825)."""
+class EmissionInterval:
+    """The pause between two looks for final results: `penstock.emit.interval.ms` of wall-clock time (KIP-825); on hosts
+    whose tasks live for one epoch at most the rest of it (implements HeldResults)."""
 
-    def __init__(self, context: EngineContext, name: str) -> None:
-        """Go on from what the task of `context` remembers for the operator `name`."""
+    def __init__(self, context: EngineContext, name: str, emit: Callable[[Record[Any, Any]], None]) -> None:
+        """Go on from what the task of `context` remembers for the operator `name`; `emit` forwards what is due, as
+        after the record given."""
+        self.emit = emit
+        self._held: tuple[Record[Any, Any], RecordMetadata | None] | None = None
+        context.emit_with_epoch(self)
         self._context = context
         self._metadata = context.processor_metadata()
-        self._next_time_entry = f"{name}/next_time_to_emit"
-        self._close_time_entry = f"{name}/last_emit_window_close_time"
+        self._entry = f"{name}/next_time_to_emit"
         self._interval_ms: int = context.config("penstock.emit.interval.ms")
 
-    @property
-    def last_close_time(self) -> int:
-        """The close time (ms) up to which results were emitted, NO_TIMESTAMP before the first."""
-        return self._metadata.get(self._close_time_entry, NO_TIMESTAMP)
-
-    def is_due(self, close_time: int) -> bool:
-        """Return whether results may be emitted now for windows that are closed at `close_time` (ms)."""
+    def is_over(self, record: Record[Any, Any]) -> bool:
+        """Return whether the interval is over after `record`, which is being processed; the next one then begins."""
         now = self._context.current_system_time_ms()
-        if now < self._metadata.get(self._next_time_entry, 0):
+        # a time further off than the interval is of a wall clock that went back since
+        if now < self._metadata.get(self._entry, 0) <= now + self._interval_ms:
+            self._held = record, self._context.record_metadata
             return False
-        self._metadata[self._next_time_entry] = now + self._interval_ms
-        last = self.last_close_time
-        return last == NO_TIMESTAMP or last < close_time
+        self._held = None
+        self._metadata[self._entry] = now + self._interval_ms
+        return True
 
-    def emitted(self, close_time: int) -> None:
-        """Remember that results were emitted for all windows closed at `close_time` (ms)."""
-        self._metadata[self._close_time_entry] = close_time
+    def take_held(self) -> tuple[Record[Any, Any], RecordMetadata | None] | None:
+        """Return the last record after which the interval was not over, with its metadata, once; None where none is."""
+        held, self._held = self._held, None
+        return held

@@ -16,7 +16,7 @@ import numpy as np
 from penstock.processor.aggregate import Aggregator, Initializer
 from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, RowOrigin
 from penstock.processor.cached_columns import CachedSessions
-from penstock.processor.columns import caused_by_rows
+from penstock.processor.columns import caused_by_rows, process_each
 from penstock.processor.forwarding import SessionTupleForwarder
 from penstock.processor.window_emission import (
     CollectedUpdates,
@@ -143,6 +143,8 @@ class SessionWindowAggregate(_SessionAggregation, BatchProcessor):
         """Merge all rows: behind a cache with one look at the sessions of each key, and one write of what has become of
         them; without one row by row, and the updates are returned."""
         if self._store.cached:
+            if not self._store.repeatable:
+                return process_each(self, self._engine, batch, failures)
             self._process_cached(batch, failures)
             return batch.slice(0, 0), np.empty(0, np.int64)
         return self._process_rows(batch, failures)

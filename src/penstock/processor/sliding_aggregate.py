@@ -18,7 +18,7 @@ import numpy as np
 from penstock.processor.aggregate import Aggregator, Initializer
 from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, RowOrigin
 from penstock.processor.cached_columns import CachedWindows
-from penstock.processor.columns import caused_by_rows
+from penstock.processor.columns import caused_by_rows, process_each
 from penstock.processor.forwarding import TimestampedTupleForwarder
 from penstock.processor.window_emission import (
     CollectedUpdates,
@@ -228,6 +228,8 @@ class SlidingWindowAggregate(_SlidingAggregation, BatchProcessor):
                 except Exception as error:
                     failures(row, error)
             return updates.as_batch(batch)
+        if not self._store.repeatable:
+            return process_each(self, self._engine, batch, failures)
         windows = CachedWindows(self._store, batch, self._difference)
         for row, record in enumerate(records):
             windows.row = row

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from penstock.processor.api import EngineContext, Processor, ProcessorContext
 from penstock.processor.joiner import keyed_joiner
-from penstock.processor.operator_time import ObservedStreamTime
+from penstock.processor.operator_time import EmissionInterval, ObservedStreamTime
 from penstock.record import NO_TIMESTAMP, Record
 from penstock.state.api import KeyValueStore
 from penstock.state.windowed_api import EngineWindowStore, WindowStore
@@ -118,6 +118,7 @@ class StreamStreamOuterJoin(Processor):
         self._other: EngineWindowStore = context.get_state_store(self._side.other_store)
         self._waiting: KeyValueStore = context.get_state_store(self._side.outer_store)
         self._clocks = _SharedTimeTracker(self._engine, self._side.join_name)
+        self._interval = EmissionInterval(self._engine, self._side.join_name, self._emit_non_joined)
 
     def process(self, record: Record[Any, Any]) -> None:
         """Forward what has waited long enough, then the results of the record; keep it if it meets none."""
@@ -130,8 +131,8 @@ class StreamStreamOuterJoin(Processor):
             else:
                 self._engine.count_dropped(1)
             return
-        if timestamp == stream_time:
-            self._emit_non_joined(record, stream_time)
+        if timestamp == stream_time and self._is_over(stream_time) and self._interval.is_over(record):
+            self._emit_non_joined(record)
         time_to = max(0, timestamp + self._after)
         alone = self._keeps_this
         for other_timestamp, other_value in self._other.fetch_duplicates(
@@ -151,13 +152,17 @@ class StreamStreamOuterJoin(Processor):
                 this = timestamp, self._left, key
                 self._waiting.put(this, [*(self._waiting.get(this) or ()), (self._left, value)])
 
-    def _emit_non_joined(self, record: Record[Any, Any], stream_time: int) -> None:
-        """Forward the records that wait and whose windows are over, those of both sides in the order of time."""
-        clocks, windows = self._clocks, self._side.windows
-        over = clocks.min_time + self._after + windows.grace_period_ms
+    def _is_over(self, stream_time: int) -> bool:
+        """Return whether the window of the oldest record that waits may be over at `stream_time`."""
+        over = self._clocks.min_time + self._after + self._side.windows.grace_period_ms
         # where nothing waits Kafka's 64 bits wrap around, so that the first record already starts the interval
-        if (over if over <= LONG_MAX else over - (1 << 64)) >= stream_time or not clocks.is_emission_due():
-            return
+        return (over if over <= LONG_MAX else over - (1 << 64)) < stream_time
+
+    def _emit_non_joined(self, record: Record[Any, Any]) -> None:
+        """Forward the records that wait and whose windows are over, those of both sides in the order of time, as after
+        `record`."""
+        clocks, windows = self._clocks, self._side.windows
+        stream_time = clocks.stream_time
         min_time = LONG_MAX
         forwarded: tuple[int, bool, Any] | None = None
         left_open = right_open = False
@@ -190,20 +195,22 @@ class _SharedTimeTracker:
     KStreamImplJoin.TimeTracker)."""
 
     def __init__(self, context: EngineContext, join_name: str) -> None:
-        self._context = context
         self._metadata: MutableMapping[str, int] = context.processor_metadata()
-        self._interval_ms: int = context.config("penstock.emit.interval.ms")
         self._stream_time = f"{join_name}/observed_stream_time"
         self._min_time = f"{join_name}/min_time"
-        self._next_time_to_emit = f"{join_name}/next_time_to_emit"
 
     def advance_stream_time(self, timestamp: int) -> int:
         """Take a timestamp into account and return the stream time."""
-        stream_time = self._metadata.get(self._stream_time, NO_TIMESTAMP)
+        stream_time = self.stream_time
         if timestamp > stream_time:
             self._metadata[self._stream_time] = timestamp
             return timestamp
         return stream_time
+
+    @property
+    def stream_time(self) -> int:
+        """The largest timestamp that was taken into account."""
+        return self._metadata.get(self._stream_time, NO_TIMESTAMP)
 
     @property
     def min_time(self) -> int:
@@ -218,14 +225,6 @@ class _SharedTimeTracker:
         """Take a record into account that waits from now on."""
         if timestamp < self.min_time:
             self._metadata[self._min_time] = timestamp
-
-    def is_emission_due(self) -> bool:
-        """Return whether enough wall-clock time has gone by since records that waited were looked for last."""
-        now = self._context.current_system_time_ms()
-        if now < self._metadata.get(self._next_time_to_emit, 0):
-            return False
-        self._metadata[self._next_time_to_emit] = now + self._interval_ms
-        return True
 
 
 class StreamStreamSelfJoin(Processor):

@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 from penstock.clock import SystemClock
 from penstock.errors import StreamsError
+from penstock.log_limits import limit_rate
 from penstock.record import ConsumerRecord
 
-_log = logging.getLogger(__name__)
+_log = limit_rate(logging.getLogger(__name__))
 
 
 TimestampExtractor = Callable[[ConsumerRecord, int], int]

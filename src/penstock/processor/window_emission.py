@@ -14,7 +14,7 @@ import numpy as np
 
 from penstock.processor.api import EngineContext
 from penstock.processor.forwarding import TimestampedTupleForwarder
-from penstock.processor.operator_time import FinalEmission
+from penstock.processor.operator_time import EmissionInterval
 from penstock.record import NO_TIMESTAMP, Change, Int64Array, Record, RecordBatch, take_from
 from penstock.state.windowed_api import EngineSessionStore, EngineWindowStore
 from penstock.windows import SlidingWindows, TimeWindows, Windowed
@@ -91,21 +91,31 @@ class _EmitOnClose:
     def __init__(self, context: EngineContext, name: str) -> None:
         """Forward by `context` for the operator `name`."""
         self._context = context
-        self._final = FinalEmission(context, name)
+        self._metadata = context.processor_metadata()
+        self._last_close_time = f"{name}/last_emit_window_close_time"
+        self._close_time = NO_TIMESTAMP
+        self._interval = EmissionInterval(context, name, self._emit)
 
     def updated(self, record: Record[Any, Any], key: Windowed[Any], change: Change, timestamp: int) -> None:
         """Do nothing: the result stays in the store until its window is closed."""
 
     def time_passed(self, record: Record[Any, Any], close_time: int) -> None:
         """Forward the results of the windows that were closed since the last time, if it is due."""
-        if not self._final.is_due(close_time):
+        self._close_time = close_time
+        if self._interval.is_over(record):
+            self._emit(record)
+
+    def _emit(self, record: Record[Any, Any]) -> None:
+        close_time = self._close_time
+        last = self._metadata.get(self._last_close_time, NO_TIMESTAMP)
+        if last != NO_TIMESTAMP and last >= close_time:
             return
-        bounds = self._bounds(self._final.last_close_time, close_time)
+        bounds = self._bounds(last, close_time)
         if bounds is None:
             return
         for key, value, timestamp in self._closed(*bounds):
             self._context.forward(Record(key, Change(value, None), timestamp, record.headers))
-        self._final.emitted(close_time)
+        self._metadata[self._last_close_time] = close_time
 
     @abstractmethod
     def _bounds(self, last_close_time: int, close_time: int) -> tuple[int, int] | None:

@@ -151,6 +151,7 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
         change_times: list[int] = []
         failed: list[int] = []
         failed_row = -1
+        written = [False] * len(aggregates)
         initializer, aggregator = self._initializer, self._aggregator
         cached, fresh = self._store.cached, self._store.fresh
         keys, values, times = batch.keys, batch.values, batch.timestamps.tolist()
@@ -165,7 +166,7 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
                 if old is None:
                     old = initializer()
                 else:
-                    old, timestamp = fresh(old), max(timestamp, timestamps[entry])
+                    old, timestamp = fresh(old) if written[entry] else old, max(timestamp, timestamps[entry])
                 new = aggregator(keys[row], values[row], old)
             except Exception as error:
                 failures(row, error)
@@ -173,6 +174,7 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
                 failed.append(update)
                 continue
             aggregates[entry] = new
+            written[entry] = True
             timestamps[entry] = timestamp
             if not cached:
                 changes.append(Change(new, old if self._send_old_values else None))
@@ -221,14 +223,19 @@ class TimeWindowCount(TimeWindowAggregate, SerializedBatchProcessor):
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Count the rows; behind a cache only the last count of a window is needed, which C loops can find."""
-        if not self._store.cached:
+        if not self._counts_at_once:
             return super().process_batch(batch, failures)
         self._count(batch, self._store.serialize_keys(batch.keys))
         return batch.slice(0, 0), np.empty(0, np.int64)
 
     def takes_serialized(self, key_serde: Serde) -> bool:
         """Return whether the store writes keys as `key_serde` reads them, and a cache makes updates unnecessary."""
-        return self._store.cached and type(self._store.key_serde) is type(key_serde)
+        return self._counts_at_once and type(self._store.key_serde) is type(key_serde)
+
+    @property
+    def _counts_at_once(self) -> bool:
+        """Whether only the last count of a window is needed: no update leaves before, and none changes in the store."""
+        return self._store.cached and self._store.reads_back(int)
 
     def process_serialized(self, batch: RecordBatch) -> None:
         """Count the rows."""

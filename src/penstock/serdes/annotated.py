@@ -29,6 +29,11 @@ class AnnotatedSerde(Serde[Any]):
         default = key_serde if self._is_key else value_serde
         return self._serde if default is None else default.with_defaults(key_serde, value_serde)
 
+    @property
+    def uses_headers(self) -> bool:
+        """Whether the serde of the annotation uses the headers."""
+        return self._serde.uses_headers
+
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return `value` as the serde of the annotation writes it."""
         return self._serde.serialize(topic, value, headers)

@@ -4,7 +4,7 @@ be pickled."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Generic
+from typing import Any, Final, Generic
 
 from typing_extensions import TypeVar
 
@@ -26,9 +26,33 @@ class Serde(Generic[T]):
     """Writes objects of one type as bytes and reads them back; None stands for null and is never passed in (Kafka
     class: Serde).
 
-    A serde of one's own overrides `serialize` and `deserialize`; the column forms are there to be made faster. For what
-    they cannot write or read both raise TypeError, where the value is of another type, or SerializationError.
+    A serde of your own overrides `serialize` and `deserialize`; the column forms are there to be made faster, and must
+    give the same row by row. In them `headers` has those of each row, or is None where no row has any. For what they
+    cannot write or read all raise TypeError, where the value is of another type, or SerializationError.
     """
+
+    unchanging_types: frozenset[type] = frozenset()
+    """Types whose values nobody can change, and which are read back as they were written: an operator need not write
+    and read them to know what its store has."""
+
+    @property
+    def uses_headers(self) -> bool:
+        """Whether what is written or read may depend on the headers; where it does not, stores need not know whose
+        headers these are, and work column by column on records with headers, too."""
+        return True
+
+    repeatable: bool = False
+    """Whether a value that was read, written and read again is the same; where that is not known, operators look at
+    each entry of a window or session by itself."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Give a class that overrides `serialize` or `deserialize` alone the column forms that call it, and say nothing
+        of its values: its base knows nothing of it."""
+        super().__init_subclass__(**options)
+        for method, following in _FOLLOWING.items():
+            for name in following:
+                if _place(cls, method) < _place(cls, name):
+                    setattr(cls, name, vars(Serde)[name])
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return `value` (not None) as bytes, to be written to `topic`."""
@@ -44,20 +68,34 @@ class Serde(Generic[T]):
         """
         return self
 
-    def serialize_column(self, topic: str, values: Sequence[Any]) -> list[bytes | None]:
+    def serialize_column(
+        self, topic: str, values: Sequence[Any], headers: Sequence[Headers] | None = None
+    ) -> list[bytes | None]:
         """Return each of `values` as bytes, None for None."""
         serialize = self.serialize
-        return [None if value is None else serialize(topic, value) for value in values]
+        if headers is None:
+            return [None if value is None else serialize(topic, value) for value in values]
+        return [
+            None if value is None else serialize(topic, value, own) for value, own in zip(values, headers, strict=True)
+        ]
 
-    def serialize_distinct(self, topic: str, values: Sequence[Any]) -> tuple[list[bytes | None], Places]:
+    def serialize_distinct(
+        self, topic: str, values: Sequence[Any], headers: Sequence[Headers] | None = None
+    ) -> tuple[list[bytes | None], Places]:
         """Return the distinct bytes of a column of values, in the order of their first rows (None for None), and the
         place of each value's bytes among them."""
-        return distinct(self.serialize_column(topic, values))
+        return distinct(self.serialize_column(topic, values, headers))
 
-    def deserialize_column(self, topic: str, data: Sequence[bytes | None]) -> list[Any]:
+    def deserialize_column(
+        self, topic: str, data: Sequence[bytes | None], headers: Sequence[Headers] | None = None
+    ) -> list[Any]:
         """Return each of `data` as an object, None for None."""
         deserialize = self.deserialize
-        return [None if item is None else deserialize(topic, item) for item in data]
+        if headers is None:
+            return [None if item is None else deserialize(topic, item) for item in data]
+        return [
+            None if item is None else deserialize(topic, item, own) for item, own in zip(data, headers, strict=True)
+        ]
 
     def is_readable_column(self, data: Sequence[bytes | None]) -> bool:
         """Return whether each of `data` can be read; False where that is not known.
@@ -75,11 +113,30 @@ class Serde(Generic[T]):
         return False
 
 
+_OF_BOTH = ("is_canonical_column", "unchanging_types", "repeatable", "uses_headers")
+_FOLLOWING: Final = {
+    "serialize": ("serialize_column", "serialize_distinct", *_OF_BOTH),
+    "deserialize": ("deserialize_column", "is_readable_column", *_OF_BOTH),
+}
+"""What says or does for columns what each method does for one value."""
+
+
+def _place(cls: type, name: str) -> int:
+    """Return which class, in the order in which Python looks through them, `cls` has `name` from."""
+    return next(place for place, base in enumerate(cls.__mro__) if name in vars(base))
+
+
 def or_default(
     inner: Serde | None, default: Serde | None, key_serde: Serde | None, value_serde: Serde | None
 ) -> Serde | None:
     """Return `inner` with the defaults in its own inner places, `default` where it is None."""
     return default if inner is None else inner.with_defaults(key_serde, value_serde)
+
+
+def any_uses_headers(*inner: Serde | None) -> bool:
+    """Return whether what one of `inner` writes or reads may depend on the headers; of one that is not known yet, it
+    may."""
+    return any(serde is None or serde.uses_headers for serde in inner)
 
 
 def inner_serde(serde: Serde | None, what: str) -> Serde:

@@ -24,6 +24,7 @@ _NATIVE = (bytes, datetime, date, time, Decimal, UUID)
 class AvroSerde(SchemaRegistrySerde[T]):
     """Records as Avro, their schemas kept in a registry (Confluent class: GenericAvroSerde)."""
 
+    repeatable = True
     errors = (*SchemaRegistrySerde.errors, SchemaResolutionError)
 
     def __init__(

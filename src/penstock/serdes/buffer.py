@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from penstock.errors import SerializationError
 from penstock.record import Headers, RecordMetadata
-from penstock.serdes.api import Serde, inner_serde, or_default
+from penstock.serdes.api import Serde, any_uses_headers, inner_serde, or_default
 
 _LONG = struct.Struct(">q")
 _INT = struct.Struct(">i")
@@ -48,6 +48,11 @@ class BufferKeySerde(Serde[BufferKey]):
         """Return this serde, or one with the default serde of keys if it was made without."""
         return BufferKeySerde(or_default(self._key_serde, key_serde, key_serde, value_serde))
 
+    @property
+    def uses_headers(self) -> bool:
+        """Whether the serde of the keys uses the headers."""
+        return any_uses_headers(self._key_serde)
+
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return the key as bytes."""
         timestamp, key, sequence = value
@@ -71,6 +76,11 @@ class BufferValueSerde(Serde[BufferValue]):
     def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> Serde[BufferValue]:
         """Return this serde, or one with the default serde of values if it was made without."""
         return BufferValueSerde(or_default(self._value_serde, value_serde, key_serde, value_serde))
+
+    @property
+    def uses_headers(self) -> bool:
+        """Whether the serde of the values uses the headers."""
+        return any_uses_headers(self._value_serde)
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return the value as bytes."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.errors import StreamsError
 from penstock.record import Change, Headers
-from penstock.serdes.api import Serde, missing_serde
+from penstock.serdes.api import Serde, any_uses_headers, missing_serde
 
 _OLD, _NEW, _BOTH = b"\x00", b"\x01", b"\x02"
 _WITH_IS_LATEST = 3
@@ -32,6 +32,11 @@ class ChangedSerde(Serde[Change]):
         if inner is None:
             raise missing_serde("value")
         return ChangedSerde(inner.with_defaults(key_serde, value_serde))
+
+    @property
+    def uses_headers(self) -> bool:
+        """Whether the serde of the values uses the headers."""
+        return any_uses_headers(self._inner)
 
     def serialize(self, topic: str, value: Change, headers: Headers = ()) -> bytes:
         """Return `value` as bytes; raises StreamsError where it has neither an old nor a new value."""

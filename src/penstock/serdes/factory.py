@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
+import inspect
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -51,18 +52,37 @@ _BY_TYPE: Mapping[Any, Callable[[], Serde]] = {
 class WrapperSerde(Serde[T]):
     """A serde of two functions (Kafka class: Serdes.WrapperSerde)."""
 
-    def __init__(self, serializer: Callable[[str, T], bytes], deserializer: Callable[[str, bytes], T]) -> None:
-        """Write by `serializer(topic, value)`, read by `deserializer(topic, data)`."""
+    def __init__(self, serializer: Callable[..., bytes], deserializer: Callable[..., T]) -> None:
+        """Write by `serializer(topic, value)`, read by `deserializer(topic, data)`; one with a parameter named
+        `headers` is given those of the record, too."""
         self._serializer = serializer
         self._deserializer = deserializer
+        self._serializer_takes_headers = _takes_headers(serializer)
+        self._deserializer_takes_headers = _takes_headers(deserializer)
+
+    @property
+    def uses_headers(self) -> bool:
+        """Whether one of the two functions takes the headers."""
+        return self._serializer_takes_headers or self._deserializer_takes_headers
 
     def serialize(self, topic: str, value: T, headers: Headers = ()) -> bytes:
         """Return what the serializer returns."""
+        if self._serializer_takes_headers:
+            return self._serializer(topic, value, headers=headers)
         return self._serializer(topic, value)
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> T:
         """Return what the deserializer returns."""
+        if self._deserializer_takes_headers:
+            return self._deserializer(topic, data, headers=headers)
         return self._deserializer(topic, data)
+
+
+def _takes_headers(function: Callable[..., Any]) -> bool:
+    try:
+        return "headers" in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a built-in without a signature
+        return False
 
 
 class Serdes:
@@ -154,13 +174,15 @@ class Serdes:
     @overload
     @staticmethod
     def serde_from(
-        type: Callable[[str, T], builtins.bytes], deserializer: Callable[[str, builtins.bytes], T]
+        type: Callable[[str, T], builtins.bytes] | Callable[[str, T, Headers], builtins.bytes],
+        deserializer: Callable[[str, builtins.bytes], T] | Callable[[str, builtins.bytes, Headers], T],
     ) -> Serde[T]: ...
 
     @staticmethod
     def serde_from(type: Any, deserializer: Any = None) -> Serde[Any]:
         """Return the serde of a Python type, or the serde of two functions: `serializer(topic, value)` and
-        `deserializer(topic, data)` (Kafka: Serdes.serdeFrom).
+        `deserializer(topic, data)`; one that has a parameter `headers` behind these is given the headers of the record
+        (Kafka: Serdes.serdeFrom).
 
         Raises ValueError for a type that no built-in serde is for, or more than one.
         """

@@ -22,6 +22,10 @@ class JsonSerde(Serde[Any]):
     """Dicts, lists, texts, numbers, booleans (also dataclasses and datetimes, written only) as JSON in UTF-8; keys of a
     dict are sorted."""
 
+    uses_headers = False
+    unchanging_types = frozenset({str, int, bool})
+    repeatable = True
+
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return `value` as JSON; raises SerializationError for what JSON cannot hold."""
         try:
@@ -40,6 +44,9 @@ class JsonSerde(Serde[Any]):
 class TypedJsonSerde(Serde[T]):
     """Objects of one class as JSON: dataclasses, msgspec structs, TypedDicts, NamedTuples, and what msgspec knows
     inside them (datetimes, UUIDs, enums, decimals); unknown fields are passed over."""
+
+    uses_headers = False
+    repeatable = True
 
     def __init__(self, type: type[T]) -> None:
         """Write and read objects of `type`; raises TypeError for a class that msgspec cannot read."""
@@ -84,6 +91,8 @@ M = TypeVar("M", bound=JsonModel)
 
 class PydanticSerde(Serde[M]):
     """Pydantic models as the JSON that they write themselves."""
+
+    uses_headers = False
 
     def __init__(self, model: type[M]) -> None:
         """Write and read objects of the class `model`."""

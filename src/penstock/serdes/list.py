@@ -38,11 +38,17 @@ class ListSerde(Serde[list[T]]):
         """Write and read the entries by `inner`."""
         self._inner = inner
         self._size = _SIZES.get(type(inner))
+        self.repeatable = inner.repeatable
 
     def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> Serde[list[T]]:
         """Return a list of the inner serde with its defaults."""
         inner = self._inner.with_defaults(key_serde, value_serde)
         return self if inner is self._inner else ListSerde(inner)
+
+    @property
+    def uses_headers(self) -> bool:
+        """Whether the serde of the entries uses the headers."""
+        return self._inner.uses_headers
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return the entries and their sizes; raises TypeError for anything but a list or tuple."""

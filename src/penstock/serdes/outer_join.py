@@ -11,7 +11,7 @@ import struct
 from typing import Any, NamedTuple
 
 from penstock.record import Headers
-from penstock.serdes.api import Serde, inner_serde, or_default
+from penstock.serdes.api import Serde, any_uses_headers, inner_serde, or_default
 
 _TIME_AND_SIDE = struct.Struct(">q?")
 
@@ -42,6 +42,11 @@ class TimestampedKeyAndJoinSideSerde(Serde[TimestampedKeyAndJoinSide]):
         """Return this serde, or one with the default serde of keys if it was made without."""
         return TimestampedKeyAndJoinSideSerde(or_default(self._key_serde, key_serde, key_serde, value_serde))
 
+    @property
+    def uses_headers(self) -> bool:
+        """Whether the serde of the keys uses the headers."""
+        return any_uses_headers(self._key_serde)
+
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return the key as bytes."""
         timestamp, left, key = value
@@ -68,6 +73,11 @@ class LeftOrRightValueSerde(Serde[LeftOrRightValue]):
             or_default(self._left_serde, value_serde, key_serde, value_serde),
             or_default(self._right_serde, value_serde, key_serde, value_serde),
         )
+
+    @property
+    def uses_headers(self) -> bool:
+        """Whether a serde of the values uses the headers."""
+        return any_uses_headers(self._left_serde, self._right_serde)
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return the value as bytes."""

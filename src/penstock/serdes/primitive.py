@@ -24,6 +24,10 @@ _TEXTS = {str, type(None)}
 class StringSerde(Serde[str]):
     """Text as UTF-8 (Kafka class: Serdes.StringSerde)."""
 
+    uses_headers = False
+    unchanging_types = frozenset({str})
+    repeatable = True
+
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return the text as UTF-8; raises TypeError for anything but a text."""
         if not isinstance(value, str):
@@ -34,40 +38,44 @@ class StringSerde(Serde[str]):
         """Return the text; bytes that are not UTF-8 become U+FFFD, as in Kafka."""
         return data.decode("utf-8", "replace")
 
-    def serialize_column(self, topic: str, values: Sequence[Any]) -> list[bytes | None]:
+    def serialize_column(
+        self, topic: str, values: Sequence[Any], headers: Sequence[Headers] | None = None
+    ) -> list[bytes | None]:
         """Return each text as UTF-8, None for None."""
         try:
             return list(map(str.encode, values))
         except TypeError:  # a None, or a value that is no text: the careful way tells which
-            return super().serialize_column(topic, values)
+            return super().serialize_column(topic, values, headers)
 
-    def serialize_distinct(self, topic: str, values: Sequence[Any]) -> tuple[list[bytes | None], Places]:
+    def serialize_distinct(
+        self, topic: str, values: Sequence[Any], headers: Sequence[Headers] | None = None
+    ) -> tuple[list[bytes | None], Places]:
         """Return the distinct texts as UTF-8, None for None, and the place of each."""
-        if type(self) is StringSerde and set(map(type, values)) <= _TEXTS:
+        if set(map(type, values)) <= _TEXTS:
             try:
                 return distinct_texts(values)
             except (UnicodeEncodeError, pa.ArrowInvalid):  # the careful way says which
                 pass
-        return super().serialize_distinct(topic, values)
+        return super().serialize_distinct(topic, values, headers)
 
-    def deserialize_column(self, topic: str, data: Sequence[bytes | None]) -> list[Any]:
+    def deserialize_column(
+        self, topic: str, data: Sequence[bytes | None], headers: Sequence[Headers] | None = None
+    ) -> list[Any]:
         """Return each text, None for None."""
         if isinstance(data, DictionaryColumn):
             return DictionaryColumn.of(self.deserialize_column(topic, data.entries()), data.places).rows()
         try:
             return list(map(bytes.decode, data))  # type: ignore[arg-type]  # a None in the column raises TypeError, which is the point
         except (TypeError, UnicodeDecodeError):
-            return super().deserialize_column(topic, data)
+            return super().deserialize_column(topic, data, headers)
 
     def is_readable_column(self, data: Sequence[bytes | None]) -> bool:
         """Return True: what is not UTF-8 is read with U+FFFD."""
-        return type(self) is StringSerde
+        return True
 
     def is_canonical_column(self, data: Sequence[bytes | None]) -> bool:
         """Return whether all are UTF-8: a broken sequence does not become whole beside the zero byte between two
         texts."""
-        if type(self) is not StringSerde:
-            return False
         texts = b"\0".join(cast("list[bytes]", data) if None not in data else filter(None, data))
         try:
             return texts.isascii() or bool(texts.decode())
@@ -77,6 +85,10 @@ class StringSerde(Serde[str]):
 
 class BytesSerde(Serde[bytes]):
     """Bytes as they are (Kafka class: Serdes.ByteArraySerde)."""
+
+    uses_headers = False
+    unchanging_types = frozenset({bytes})
+    repeatable = True
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return the bytes; raises TypeError for anything but bytes, bytearray or memoryview."""
@@ -90,15 +102,18 @@ class BytesSerde(Serde[bytes]):
 
     def is_readable_column(self, data: Sequence[bytes | None]) -> bool:
         """Return True: bytes stay as they are."""
-        return type(self) is BytesSerde
+        return True
 
     def is_canonical_column(self, data: Sequence[bytes | None]) -> bool:
         """Return True: bytes stay as they are."""
-        return type(self) is BytesSerde
+        return True
 
 
 class ByteBufferSerde(Serde[memoryview]):
     """Bytes as a view (Kafka class: Serdes.ByteBufferSerde)."""
+
+    uses_headers = False
+    repeatable = True
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return the bytes of the view; raises TypeError for anything but memoryview, bytes or bytearray."""
@@ -112,6 +127,8 @@ class ByteBufferSerde(Serde[memoryview]):
 class VoidSerde(Serde[None]):
     """Nothing: the serde of keys or values that are always null (Kafka class: Serdes.VoidSerde)."""
 
+    uses_headers = False
+
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Raise TypeError: there is nothing that could be written."""
         raise TypeError(_wrong_type(topic, "None", value))
@@ -123,6 +140,10 @@ class VoidSerde(Serde[None]):
 
 class UUIDSerde(Serde[uuid.UUID]):
     """UUIDs as texts of 36 characters (Kafka class: Serdes.UUIDSerde)."""
+
+    uses_headers = False
+    unchanging_types = frozenset({uuid.UUID})
+    repeatable = True
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return the text of the UUID; raises TypeError for anything else."""
@@ -140,6 +161,10 @@ class UUIDSerde(Serde[uuid.UUID]):
 
 class BooleanSerde(Serde[bool]):
     """True and False as one byte (Kafka class: Serdes.BooleanSerde)."""
+
+    uses_headers = False
+    unchanging_types = frozenset({bool})
+    repeatable = True
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return the byte 1 or 0; raises TypeError for anything but a bool."""
@@ -159,6 +184,9 @@ class BooleanSerde(Serde[bool]):
 class _NumberSerde(Serde[N], Generic[N]):
     """A number of fixed size, big-endian."""
 
+    uses_headers = False
+    unchanging_types = frozenset({int})
+    repeatable = True
     _format: struct.Struct
     _python_type: type[N]
     _kafka_name: str
@@ -181,37 +209,35 @@ class _NumberSerde(Serde[N], Generic[N]):
         number: N = self._format.unpack(data)[0]
         return number
 
-    def serialize_column(self, topic: str, values: Sequence[Any]) -> list[bytes | None]:
+    def serialize_column(
+        self, topic: str, values: Sequence[Any], headers: Sequence[Headers] | None = None
+    ) -> list[bytes | None]:
         """Return each number big-endian, None for None."""
         if set(map(type, values)) != {self._python_type}:
-            return super().serialize_column(topic, values)
+            return super().serialize_column(topic, values, headers)
         try:
             packed = struct.pack(f">{len(values)}{self._format.format[1:]}", *values)
         except (struct.error, OverflowError):  # one is out of range: the careful way tells which
-            return super().serialize_column(topic, values)
+            return super().serialize_column(topic, values, headers)
         items: list[bytes | None] = np.frombuffer(packed, f"V{self._format.size}").tolist()
         return items
 
-    def deserialize_column(self, topic: str, data: Sequence[bytes | None]) -> list[Any]:
+    def deserialize_column(
+        self, topic: str, data: Sequence[bytes | None], headers: Sequence[Headers] | None = None
+    ) -> list[Any]:
         """Return each number, None for None."""
         if None in data or set(map(len, cast("list[bytes]", data))) != {self._format.size}:
-            return super().deserialize_column(topic, data)
+            return super().deserialize_column(topic, data, headers)
         return list(struct.unpack(f">{len(data)}{self._format.format[1:]}", b"".join(cast("list[bytes]", data))))
 
     def is_readable_column(self, data: Sequence[bytes | None]) -> bool:
         """Return whether all have the size of the number."""
-        if type(self).deserialize is not _NumberSerde.deserialize:
-            return False
         return {len(item) for item in data if item is not None} <= {self._format.size}
 
     def is_canonical_column(self, data: Sequence[bytes | None]) -> bool:
         """Return whether all have the size of a whole number; floating-point numbers that are none may be written
         otherwise."""
-        return (
-            self._python_type is int
-            and type(self).serialize is _NumberSerde.serialize
-            and self.is_readable_column(data)
-        )
+        return self._python_type is int and self.is_readable_column(data)
 
 
 class ShortSerde(_NumberSerde[int]):
@@ -235,12 +261,14 @@ class LongSerde(_NumberSerde[int]):
 class FloatSerde(_NumberSerde[float]):
     """Floating-point numbers of 4 bytes (Kafka class: Serdes.FloatSerde); what is read back has their precision."""
 
+    unchanging_types = frozenset()
     _format, _python_type, _kafka_name = struct.Struct(">f"), float, "Float"
 
 
 class DoubleSerde(_NumberSerde[float]):
     """Floating-point numbers of 8 bytes (Kafka class: Serdes.DoubleSerde)."""
 
+    unchanging_types = frozenset({float})
     _format, _python_type, _kafka_name = struct.Struct(">d"), float, "Double"
 
 

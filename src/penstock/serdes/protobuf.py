@@ -18,6 +18,7 @@ M = TypeVar("M", bound=Message)
 class ProtobufSerde(SchemaRegistrySerde[M]):
     """Messages of one generated class, their schemas kept in a registry (Confluent class: KafkaProtobufSerde)."""
 
+    repeatable = True
     errors = (*SchemaRegistrySerde.errors, DecodeError, EncodeError)
 
     def __init__(

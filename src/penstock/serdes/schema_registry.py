@@ -16,6 +16,7 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.serialization import MessageField, SerializationContext
 from confluent_kafka.serialization import SerializationError as ClientSerializationError
 
+from penstock.config_providers import resolved
 from penstock.errors import SerializationError
 from penstock.record import Headers
 from penstock.serdes.api import Serde
@@ -27,14 +28,14 @@ def registry_client(config: Mapping[str, Any]) -> SchemaRegistryClient:
     """Return the client of this process for a schema registry.
 
     config: confluent-kafka's own keys, of which `url` is needed; `mock://NAME` is a registry in the memory of this
-    process.
+    process. Values may refer to the environment or to files, see `config_providers`.
     """
     return _client(tuple(sorted(config.items())))
 
 
 @lru_cache(maxsize=64)
 def _client(config: tuple[tuple[str, Any], ...]) -> SchemaRegistryClient:
-    return SchemaRegistryClient.new_client(dict(config))
+    return SchemaRegistryClient.new_client({key: resolved(key, value) for key, value in config})
 
 
 class SchemaRegistrySerde(Serde[T], Generic[T]):

@@ -18,7 +18,7 @@ import mmh3
 
 from penstock.errors import SerializationError, StreamsError
 from penstock.record import Headers
-from penstock.serdes.api import Serde, inner_serde, or_default
+from penstock.serdes.api import Serde, any_uses_headers, inner_serde, or_default
 
 _HASH_SEED = 104729
 _HASH = struct.Struct(">qq")
@@ -81,6 +81,11 @@ class SubscriptionWrapperSerde(Serde[SubscriptionWrapper]):
         """Return this serde, or one with the default serde of keys if it was made without."""
         return SubscriptionWrapperSerde(or_default(self._primary_key_serde, key_serde, key_serde, value_serde))
 
+    @property
+    def uses_headers(self) -> bool:
+        """Whether the serde of primary keys uses the headers."""
+        return any_uses_headers(self._primary_key_serde)
+
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return the subscription as bytes."""
         subscription: SubscriptionWrapper = value
@@ -114,6 +119,11 @@ class SubscriptionResponseWrapperSerde(Serde[SubscriptionResponseWrapper]):
         return SubscriptionResponseWrapperSerde(
             or_default(self._foreign_value_serde, value_serde, key_serde, value_serde)
         )
+
+    @property
+    def uses_headers(self) -> bool:
+        """Whether the serde of the values uses the headers."""
+        return any_uses_headers(self._foreign_value_serde)
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return the response as bytes."""

@@ -49,6 +49,11 @@ class WindowedSerde(Serde):
         """Return the window that the bytes stand for."""
         raise NotImplementedError
 
+    @property
+    def uses_headers(self) -> bool:
+        """Whether the serde of the key uses the headers."""
+        return self.inner.uses_headers
+
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return the Windowed as bytes; raises TypeError for anything else."""
         if not isinstance(value, Windowed):
@@ -67,22 +72,26 @@ class WindowedSerde(Serde):
             )
         return Windowed(self.inner.deserialize(topic, data[:split], headers), self._read_window(data[split:]))
 
-    def serialize_column(self, topic: str, values: Sequence[Any]) -> list[bytes | None]:
+    def serialize_column(
+        self, topic: str, values: Sequence[Any], headers: Sequence[Headers] | None = None
+    ) -> list[bytes | None]:
         """Return each Windowed as bytes, None for None; windows that many keys share are written once."""
         if set(map(type, values)) != {Windowed}:
-            return super().serialize_column(topic, values)
-        keys = self.inner.serialize_column(topic, [key for key, _ in values])
+            return super().serialize_column(topic, values, headers)
+        keys = self.inner.serialize_column(topic, [key for key, _ in values], headers)
         if None in keys:
-            return super().serialize_column(topic, values)
+            return super().serialize_column(topic, values, headers)
         windows = _remembered(self._write_window)
         return [key + windows(window) for key, (_, window) in zip(keys, values, strict=True)]
 
-    def deserialize_column(self, topic: str, data: Sequence[bytes | None]) -> list[Any]:
+    def deserialize_column(
+        self, topic: str, data: Sequence[bytes | None], headers: Sequence[Headers] | None = None
+    ) -> list[Any]:
         """Return each Windowed, None for None; windows that many keys share are read once."""
         size = self.window_size
         if any(item is None or len(item) < size for item in data):
-            return super().deserialize_column(topic, data)
-        keys = self.inner.deserialize_column(topic, [item[:-size] for item in data])  # type: ignore[index]  # no item is None
+            return super().deserialize_column(topic, data, headers)
+        keys = self.inner.deserialize_column(topic, [item[:-size] for item in data], headers)  # type: ignore[index]  # no item is None
         windows = _remembered(self._read_window)
         return [Windowed(key, windows(item[-size:])) for key, item in zip(keys, data, strict=True)]  # type: ignore[index]  # as above
 

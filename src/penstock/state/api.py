@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
-from penstock.record import Headers, Int64Array, RecordMetadata
+from penstock.record import NO_METADATA, Headers, Int64Array, RecordMetadata
 from penstock.serdes import Serde
 from penstock.state.suppliers import (
     SessionBytesStoreSupplier,
@@ -302,12 +302,31 @@ class SnapshotBase(Base, Protocol):
 
 
 class RecordContext(NamedTuple):
-    """The record that caused a write: kept beside a cached entry, given back when it is flushed (Kafka class:
-    ProcessorRecordContext)."""
+    """What is known of the record that is being processed, besides key and value: shown to topic name extractors; that
+    of a write is kept beside a cached entry, given back when it is flushed (Kafka classes: RecordContext,
+    ProcessorRecordContext).
+
+    timestamp: in ms. metadata: where the input record came from; None where no record is being processed.
+    """
 
     timestamp: int
     headers: Headers
     metadata: RecordMetadata | None
+
+    @property
+    def topic(self) -> str | None:
+        """The topic of the input record, None where there is none."""
+        return (self.metadata or NO_METADATA).topic
+
+    @property
+    def partition(self) -> int:
+        """The partition of the input record, -1 where there is none."""
+        return (self.metadata or NO_METADATA).partition
+
+    @property
+    def offset(self) -> int:
+        """The offset of the input record, -1 where there is none."""
+        return (self.metadata or NO_METADATA).offset
 
 
 class FlushedEntries(NamedTuple):
@@ -353,6 +372,12 @@ class EngineStore(StateStore, Protocol):
         ...
 
     @property
+    def uses_headers(self) -> bool:
+        """Whether a serde of the store uses the headers of the record that is being processed: columns do not show
+        them."""
+        ...
+
+    @property
     def logged(self) -> bool:
         """Whether writes are told to a changelog, so that the record that causes one must be known."""
         ...
@@ -377,14 +402,16 @@ class EngineStore(StateStore, Protocol):
         """Write an entry that a changelog record of `timestamp` (ms) stands for; None deletes."""
         ...
 
-    def deserialize_keys(self, keys: list[bytes]) -> list[Any]:
+    def deserialize_keys(self, keys: list[bytes], headers: Sequence[Headers] | None = None) -> list[Any]:
         """Return the key that each of `keys` stands for, as FlushedEntries have them: a Windowed for stores of windows
-        and sessions."""
+        and sessions. headers: what the serde is shown for each, None where no record has any."""
         ...
 
-    def deserialize_columns(self, values: list[bytes | None]) -> tuple[list[Any], Int64Array]:
+    def deserialize_columns(
+        self, values: list[bytes | None], headers: Sequence[Headers] | None = None
+    ) -> tuple[list[Any], Int64Array]:
         """Return the values that `values` stand for, without their timestamps, and these (ms), NO_TIMESTAMP where the
-        store keeps none."""
+        store keeps none. headers: what the serde is shown for each, None where no record has any."""
         ...
 
 
@@ -392,8 +419,17 @@ class EngineColumnStore(EngineStore, Protocol):
     """What aggregations of whole batches need of every kind of store."""
 
     def fresh(self, value: Any) -> Any:
-        """Return `value` (without a timestamp) as it would come back from the store: a copy if it can be changed, since
-        users' functions may change what they are given."""
+        """Return `value` (without a timestamp), which is being written, as it will come back from the store: the serde
+        may read something else than was written, and users' functions may change what they are given."""
+        ...
+
+    def reads_back(self, kind: type) -> bool:
+        """Return whether values of type `kind` come back from the store as they were written."""
+        ...
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a value from the store, if it is written again, comes back the same."""
         ...
 
 

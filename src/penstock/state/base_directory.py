@@ -30,6 +30,8 @@ from typing import IO
 
 import orjson
 
+from penstock.private_files import open_private, private_directory
+
 _log = logging.getLogger(__name__)
 
 _MOST_DEATHS = 2
@@ -66,7 +68,7 @@ class BaseDirectory:
     def enter(self) -> Path:
         """Use the base from now on, until `leave`: delete what cannot be trusted; return the directory of the database,
         which may not be there yet. Raises what `before_taking` raises."""
-        self._path.mkdir(parents=True, exist_ok=True)
+        private_directory(self._path)
         with _locked(self._path):
             found, deaths = self._read_owner()
             if found != self._process_id:
@@ -186,19 +188,20 @@ class BaseDirectory:
 
 def _made(path: Path) -> IO[bytes]:
     """Return a new file that is locked as long as this process has it open."""
-    marker = path.open("xb")
+    marker = open_private(path, "xb")
     fcntl.flock(marker, fcntl.LOCK_EX)
     return marker
 
 
 def _replace(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    temporary.write_bytes(content)
+    with open_private(temporary, "xb") as file:
+        file.write(content)
     os.replace(temporary, path)
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    with (path / "lock").open("a") as lock:
+    with open_private(path / "lock", "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

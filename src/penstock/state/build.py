@@ -162,6 +162,7 @@ class _Build:
             f"{self.config['application.id'] or ''}-{builder.name}-changelog",
             self._serde(builder.key_serde, "key"),
             self._serde(builder.value_serde, "value"),
+            lambda: self.context().headers,
         )
 
     def _kind_of_serdes(self) -> type[StateSerdes]:

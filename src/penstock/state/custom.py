@@ -12,13 +12,13 @@ Rules for such a store:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from penstock.config import StreamsConfig
-from penstock.record import NO_TIMESTAMP, Int64Array
+from penstock.record import NO_TIMESTAMP, Headers, Int64Array
 from penstock.serdes import Serde, Serdes
 from penstock.state.api import CUSTOM, BaseView, BufferedBytesStore, FlushListener, StateStore
 from penstock.state.change_logging import ChangeLoggingStore, StoreChangeLog
@@ -105,6 +105,7 @@ class CustomStore:
     cached = False
     timestamped = False
     with_headers = False
+    uses_headers = False
 
     def __init__(
         self,
@@ -181,10 +182,12 @@ class CustomStore:
         """Write an entry that a changelog record stands for; the next store that is made of the supplier gets it."""
         self._buffer.put(key, value)
 
-    def deserialize_keys(self, keys: list[bytes]) -> list[Any]:
+    def deserialize_keys(self, keys: list[bytes], headers: Sequence[Headers] | None = None) -> list[Any]:
         """Return `keys` as they are: what they stand for only the user knows."""
         return list(keys)
 
-    def deserialize_columns(self, values: list[bytes | None]) -> tuple[list[Any], Int64Array]:
+    def deserialize_columns(
+        self, values: list[bytes | None], headers: Sequence[Headers] | None = None
+    ) -> tuple[list[Any], Int64Array]:
         """Return `values` as they are, without timestamps."""
         return list(values), np.full(len(values), NO_TIMESTAMP, np.int64)

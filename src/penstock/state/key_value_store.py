@@ -86,7 +86,7 @@ class MeteredKeyValueStore(MeteredStore):
         for a None prefix."""
         if prefix is None or not self._open:
             self._refuse("prefix cannot be null")
-        start = self._serdes.serialize(prefix_serde, prefix, "prefix")
+        start = self._serdes.serialize_prefix(prefix_serde, prefix)
         return self._entries(start, after_prefix(start), False)
 
     def approximate_num_entries(self) -> int:

@@ -33,6 +33,7 @@ from typing import Any, TypeVar, cast
 import lmdb
 
 from penstock.errors import CorruptedBaseError, InvalidStateStoreError, ProcessorStateError, TaskMigratedError
+from penstock.private_files import FILE_MODE, private_directory
 from penstock.state.api import BaseView, Changes
 from penstock.state.layouts import after_prefix
 
@@ -89,7 +90,7 @@ class LmdbBase:
         self._process = os.getpid()
         self._reading: lmdb.Transaction | None = None
         try:
-            self._path.mkdir(parents=True, exist_ok=True)
+            private_directory(self._path)
             self._environment: lmdb.Environment | None = self._open_or_empty(map_bytes)
         except (OSError, lmdb.Error) as error:
             raise self._failed("cannot be opened", error) from error
@@ -188,7 +189,13 @@ class LmdbBase:
     def _open(self, map_bytes: int) -> lmdb.Environment:
         environment = _growing(
             lambda: lmdb.open(
-                str(self._path), map_size=map_bytes, sync=False, metasync=False, max_dbs=2, max_readers=_MAX_READERS
+                str(self._path),
+                map_size=map_bytes,
+                sync=False,
+                metasync=False,
+                max_dbs=2,
+                max_readers=_MAX_READERS,
+                mode=FILE_MODE,
             )
         )
         environment.reader_check()  # frees the places of readers that were killed

@@ -7,17 +7,18 @@ Keys and values become bytes here; below there are only bytes. A kind of store o
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from typing import Any, NoReturn, Self
 
 from penstock.errors import InvalidStateStoreError
-from penstock.record import Int64Array, KeyValue
+from penstock.log_limits import limit_rate
+from penstock.record import Headers, Int64Array, KeyValue
 from penstock.serdes import Serde
 from penstock.state.api import BufferedBytesStore, BytesStore, CachingBytesStore, FlushListener
 from penstock.state.state_serdes import StateSerdes
 
-_log = logging.getLogger(__name__)
+_log = limit_rate(logging.getLogger(__name__))
 
 KEY_IS_NULL = "key cannot be null"
 """What Kafka says of a call without a key."""
@@ -99,6 +100,11 @@ class MeteredStore:
         return self._serdes.with_headers
 
     @property
+    def uses_headers(self) -> bool:
+        """Whether a serde of the store uses the headers of the record that is being processed."""
+        return self._serdes.uses_headers
+
+    @property
     def logged(self) -> bool:
         """Whether writes are told to a changelog, so that the record that causes one must be known."""
         return self._logged
@@ -129,18 +135,30 @@ class MeteredStore:
         """Write an entry that a changelog record of `timestamp` (ms) stands for; None deletes."""
         self._buffer.put(key, value)
 
-    def deserialize_keys(self, keys: list[bytes]) -> list[Any]:
-        """Return the key that each of `keys` stands for; raises what the serde does."""
-        return self._serdes.deserialize_keys(keys)
+    def deserialize_keys(self, keys: list[bytes], headers: Sequence[Headers] | None = None) -> list[Any]:
+        """Return the key that each of `keys` stands for, the serde being shown the `headers` at its place; raises what
+        the serde does."""
+        return self._serdes.deserialize_keys(keys, headers)
 
-    def deserialize_columns(self, values: list[bytes | None]) -> tuple[list[Any], Int64Array]:
+    def deserialize_columns(
+        self, values: list[bytes | None], headers: Sequence[Headers] | None = None
+    ) -> tuple[list[Any], Int64Array]:
         """Return the values that `values` stand for, None for None, and their timestamps (ms), NO_TIMESTAMP where there
-        is none; raises what the serde does."""
-        return self._serdes.deserialize_values(values)
+        is none, the serde being shown the `headers` at their places; raises what the serde does."""
+        return self._serdes.deserialize_values(values, headers)
 
     def fresh(self, value: Any) -> Any:
-        """Return `value` as it would come back from the store: a copy if it can be changed."""
+        """Return `value`, which is being written, as it will come back from the store."""
         return self._serdes.fresh(value)
+
+    def reads_back(self, kind: type) -> bool:
+        """Return whether values of type `kind` come back from the store as they were written."""
+        return kind in self._serdes.value_serde.unchanging_types
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a value from the store, if it is written again, comes back the same."""
+        return self._serdes.value_serde.repeatable
 
     def beneath_cache(self) -> Self:
         """Return the same store as it is below the record cache; a store without a cache is as it is."""

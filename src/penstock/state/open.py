@@ -3,17 +3,15 @@ for."""
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
+from types import ModuleType
 
+from penstock import extras
 from penstock.config import StreamsConfig
-from penstock.errors import ConfigError
 from penstock.state.api import Base
 from penstock.state.lmdb import FIRST_MAP_BYTES, LmdbBase
 
 LMDB, ROCKSDB = "lmdb", "rocksdb"
-
-_ROCKSDB_MODULE = "penstock.state.rocksdb"
 
 
 def open_base(kind: str, path: Path, config: StreamsConfig, content_bytes: int = 0) -> Base:
@@ -32,17 +30,15 @@ def open_base(kind: str, path: Path, config: StreamsConfig, content_bytes: int =
     """
     if kind == LMDB:  # in a map that the content fits in twice over: while a map grows, a rebuild begins anew
         return LmdbBase(path, max(FIRST_MAP_BYTES, 4 * content_bytes))
-    check_installed(kind)
-    base: Base = importlib.import_module(_ROCKSDB_MODULE).RocksDBBase(path, config)
+    base: Base = _rocksdb().RocksDBBase(path, config)
     return base
 
 
 def check_installed(kind: str) -> None:
     """Raise ConfigError if a base of this kind needs a package that is not installed."""
     if kind == ROCKSDB:
-        try:
-            importlib.import_module(_ROCKSDB_MODULE)
-        except ModuleNotFoundError as error:
-            raise ConfigError(
-                f"The base {ROCKSDB} needs the package {error.name}, which is not installed: install penstock[rocksdb]."
-            ) from error
+        _rocksdb()
+
+
+def _rocksdb() -> ModuleType:
+    return extras.load("penstock.state.rocksdb", f"penstock.state.base={ROCKSDB}")

@@ -17,7 +17,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,8 +26,10 @@ import rocksdict
 
 from penstock.config import StreamsConfig
 from penstock.errors import InvalidStateStoreError, LockError, ProcessorStateError
+from penstock.private_files import private_directory
 from penstock.state.api import BaseView, Changes
 from penstock.state.layouts import after_prefix
+from penstock.state.rocksdb_options import RocksDBConfigSetter
 
 BLOCK_CACHE_BYTES = 50 << 20
 WRITE_BUFFER_BYTES = 16 << 20
@@ -49,21 +50,6 @@ _STAMP = _META + b"stamp"
 _NUMBER = _META + b"number:"
 _COUNT = _META + b"count:"
 _COUNT_SIZE = 8
-
-
-class RocksDBConfigSetter(ABC):
-    """Changes the options of each database; name it or its class in `rocksdb.config.setter` (Kafka class:
-    RocksDBConfigSetter)."""
-
-    @abstractmethod
-    def set_config(self, name: str, options: rocksdict.Options, config: StreamsConfig) -> None:
-        """Change `options` of the database `name`, which is that of its directory, before it is opened."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def close(self, name: str, options: rocksdict.Options) -> None:
-        """Release what `set_config` made for the database, which is closed now."""
-        raise NotImplementedError
 
 
 class RocksDBBase:
@@ -184,7 +170,7 @@ class RocksDBBase:
 
     def _open(self, path: Path) -> _Database:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            private_directory(path.parent)
             return rocksdict.Rdict(str(path), self._options)
         except Exception as error:  # rocksdict raises Exception itself
             if _LOCKED.search(str(error)):

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from penstock.record import Int64Array
+from penstock.record import Headers, Int64Array
 from penstock.state.api import RecordContext
 from penstock.state.layouts import (
     SEGMENT_SIZE,
@@ -137,9 +137,10 @@ class MeteredSessionStore(MeteredStore):
         no_timestamps = np.empty(0, np.int64)
         self._below.put_many(keys, self._serdes.serialize_values(aggregates, no_timestamps), contexts)
 
-    def deserialize_keys(self, keys: list[bytes]) -> list[Any]:
-        """Return the Windowed that each of `keys`, of entries, stands for; raises what the serde does."""
-        plain = self._serdes.deserialize_keys([key[SEGMENT_SIZE:-SESSION_SUFFIX_SIZE] for key in keys])
+    def deserialize_keys(self, keys: list[bytes], headers: Sequence[Headers] | None = None) -> list[Any]:
+        """Return the Windowed that each of `keys`, of entries, stands for, the serde being shown the `headers` at its
+        place; raises what the serde does."""
+        plain = self._serdes.deserialize_keys([key[SEGMENT_SIZE:-SESSION_SUFFIX_SIZE] for key in keys], headers)
         return [Windowed(key, _window(entry)) for key, entry in zip(plain, keys, strict=True)]
 
     def beneath_cache(self) -> Self:

@@ -3,15 +3,16 @@ StateSerdes).
 
 A plain store keeps values as its serde writes them; a timestamped one puts the timestamp before them, one with headers
 puts these before all. Errors name the store and its serdes. Nothing here knows how bytes are kept.
+
+Serdes are shown the headers of the record that is being processed, whichever record an entry came from; for a value
+that is kept with headers they are shown those. Columns show only headers that are given with them: their rows have
+none, or no serde of the store uses them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
+from collections.abc import Callable, Sequence
 from typing import Any, cast
-from uuid import UUID
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from penstock.errors import ClassCastError, StreamsError
 from penstock.record import (
     NO_TIMESTAMP,
     AggregationWithHeaders,
+    Headers,
     Int64Array,
     ValueAndTimestamp,
     ValueTimestampHeaders,
@@ -33,10 +35,8 @@ from penstock.state.layouts import (
     timestamp_of,
 )
 
-_UNCHANGEABLE = frozenset(
-    {type(None), bool, int, float, complex, str, bytes, Decimal, UUID, date, datetime, time, timedelta}
-)
-"""Types whose values nobody can change."""
+_Write = Callable[[str, Any], bytes]
+_Read = Callable[[str, bytes], Any]
 
 
 class StateSerdes:
@@ -48,52 +48,72 @@ class StateSerdes:
     with_headers = False
     """Whether headers are kept with the values."""
 
-    def __init__(self, store_name: str, topic: str, key_serde: Serde, value_serde: Serde) -> None:
-        """Serve the store `store_name`; `topic` is its changelog topic, which serdes are told."""
+    def __init__(
+        self,
+        store_name: str,
+        topic: str,
+        key_serde: Serde,
+        value_serde: Serde,
+        headers: Callable[[], Headers] = tuple,
+    ) -> None:
+        """Serve the store `store_name`; serdes get `topic`, its changelog topic, as theirs. headers: returns those
+        of the record that is being processed, none where there is none; only asked for serdes that use them."""
         self.store_name = store_name
         self.topic = topic
         self.key_serde = key_serde
         self.value_serde = value_serde
+        self._unchanging_types = value_serde.unchanging_types | {type(None)}
+        values_use_headers = value_serde.uses_headers and not self.with_headers
+        self.uses_headers = key_serde.uses_headers or values_use_headers
+        self._write_key, self._read_key = _calls(key_serde, headers if key_serde.uses_headers else None)
+        self._write_value, self._read_value = _calls(value_serde, headers if values_use_headers else None)
 
     # ---------- one by one
 
     def serialize_key(self, key: Any) -> bytes:
         """Return `key` as bytes; raises what the serde does, and `wrong_type`."""
-        return self.serialize(self.key_serde, key, "key")
+        return self._serialize(self._write_key, key, "key")
 
     def deserialize_key(self, data: bytes) -> Any:
         """Return the key that `data` stands for; raises what the serde does."""
-        return self._deserialize(self.key_serde, data, "key")
+        return self._deserialize(self._read_key, data, "key")
 
     def serialize_value(self, value: Any) -> bytes | None:
         """Return `value` as bytes, None for None; raises what the serde does, and `wrong_type`."""
-        return None if value is None else self.serialize(self.value_serde, value, "value")
+        return None if value is None else self._serialize(self._write_value, value, "value")
 
     def deserialize_value(self, data: bytes | None) -> Any:
         """Return the value that `data` stands for, None for None; raises what the serde does."""
-        return None if data is None else self._deserialize(self.value_serde, data, "value")
+        return None if data is None else self._deserialize(self._read_value, data, "value")
+
+    def deserialize_without_headers(self, data: bytes | None) -> Any:
+        """As `deserialize_value`, the serde being shown no headers; not for values that are kept with headers."""
+        return None if data is None else self._deserialize(self.value_serde.deserialize, data, "value")
 
     def fresh(self, value: Any) -> Any:
-        """Return `value`, which has no timestamp, as it would come back from the store: a copy if it can be changed;
-        raises what the serde does, and `wrong_type`."""
-        if type(value) in _UNCHANGEABLE:
+        """Return `value`, which has no timestamp, as it comes back from the store if it is written; raises what the
+        serde does, and `wrong_type`."""
+        if type(value) in self._unchanging_types:
             return value
-        return self._deserialize(self.value_serde, self.serialize(self.value_serde, value, "value"), "value")
+        return self._deserialize(self._read_value, self._serialize(self._write_value, value, "value"), "value")
 
-    def serialize(self, serde: Serde, value: Any, what: str) -> bytes:
-        """Return `value`, which is the `what` of a call, as `serde` writes it; raises what that does, and
+    def serialize_prefix(self, serde: Serde, prefix: Any) -> bytes:
+        """Return the beginning of a key as `serde` writes it, which is shown no headers; raises what that does, and
         `wrong_type`."""
+        return self._serialize(serde.serialize, prefix, "prefix")
+
+    def _serialize(self, write: _Write, value: Any, what: str) -> bytes:
         try:
-            return serde.serialize(self.topic, value)
+            return write(self.topic, value)
         except TypeError as error:
             raise self.wrong_type(f"write {what} {value!r:.200}", error) from error
         except Exception as error:
             error.add_note(f"Store {self.store_name!r} cannot write {what} {value!r:.200}.")
             raise
 
-    def _deserialize(self, serde: Serde, data: bytes, what: str) -> Any:
+    def _deserialize(self, read: _Read, data: bytes, what: str) -> Any:
         try:
-            return serde.deserialize(self.topic, data)
+            return read(self.topic, data)
         except Exception as error:
             error.add_note(f"Store {self.store_name!r} cannot read {what} {data!r:.200}.")
             raise
@@ -104,19 +124,22 @@ class StateSerdes:
         """Return each of `keys` as bytes, None for None; raises what the serde does, and `wrong_type`."""
         return self._serialize_column(self.key_serde, keys, "keys")
 
-    def deserialize_keys(self, keys: list[bytes]) -> list[Any]:
-        """Return the key that each of `keys` stands for; raises what the serde does."""
-        return self._deserialize_column(self.key_serde, keys, "keys")
+    def deserialize_keys(self, keys: list[bytes], headers: Sequence[Headers] | None = None) -> list[Any]:
+        """Return the key that each of `keys` stands for, the serde being shown the `headers` at its place; raises what
+        the serde does."""
+        return self._deserialize_column(self.key_serde, keys, "keys", headers)
 
     def serialize_values(self, values: Sequence[Any], timestamps: Int64Array) -> list[bytes | None]:
         """Return each of `values` as bytes, None for None; `timestamps` (ms) are not kept here. Raises what the serde
         does, and `wrong_type`."""
         return self._serialize_column(self.value_serde, values, "values")
 
-    def deserialize_values(self, values: list[bytes | None]) -> tuple[list[Any], Int64Array]:
+    def deserialize_values(
+        self, values: list[bytes | None], headers: Sequence[Headers] | None = None
+    ) -> tuple[list[Any], Int64Array]:
         """Return the values that `values` stand for, None for None, and their timestamps (ms), NO_TIMESTAMP where there
-        is none; raises what the serde does."""
-        read = self._deserialize_column(self.value_serde, values, "values")
+        is none, the serde being shown the `headers` at their places; raises what the serde does."""
+        read = self._deserialize_column(self.value_serde, values, "values", headers)
         return read, np.full(len(values), NO_TIMESTAMP, np.int64)
 
     def _serialize_column(self, serde: Serde, column: Sequence[Any], what: str) -> list[bytes | None]:
@@ -128,9 +151,11 @@ class StateSerdes:
             error.add_note(f"Store {self.store_name!r} cannot write {what}.")
             raise
 
-    def _deserialize_column(self, serde: Serde, column: Sequence[bytes | None], what: str) -> list[Any]:
+    def _deserialize_column(
+        self, serde: Serde, column: Sequence[bytes | None], what: str, headers: Sequence[Headers] | None
+    ) -> list[Any]:
         try:
-            return serde.deserialize_column(self.topic, column)
+            return serde.deserialize_column(self.topic, column, headers)
         except Exception as error:
             error.add_note(f"Store {self.store_name!r} cannot read {what}.")
             raise
@@ -165,35 +190,43 @@ class TimestampedStateSerdes(StateSerdes):
     def serialize_value(self, value: Any) -> bytes | None:
         """Return a ValueAndTimestamp as bytes, None for None or one without a value; raises TypeError for anything
         else, and what the serde raises."""
-        if value is None:
+        if not self._has_value(value):
             return None
+        return pack_timestamp(value.timestamp) + self._serialize(self._write_value, value.value, "value")
+
+    def _has_value(self, value: Any) -> bool:
+        if value is None:
+            return False
         if not isinstance(value, ValueAndTimestamp):
             raise TypeError(
                 f"Store {self.store_name!r} holds ValueAndTimestamp, not {type(value).__name__} {value!r:.100}: "
                 "put ValueAndTimestamp(value, timestamp_ms), or make a store without timestamps."
             )
-        if value.value is None:
-            return None
-        return pack_timestamp(value.timestamp) + self.serialize(self.value_serde, value.value, "value")
+        return value.value is not None
 
     def deserialize_value(self, data: bytes | None) -> ValueAndTimestamp | None:
         """Return the ValueAndTimestamp that `data` stands for, None for None; raises what the serde does."""
         if data is None:
             return None
-        return ValueAndTimestamp(
-            self._deserialize(self.value_serde, data[TIMESTAMP_SIZE:], "value"), timestamp_of(data)
-        )
+        value = self._deserialize(self._read_value, data[TIMESTAMP_SIZE:], "value")
+        return ValueAndTimestamp(value, timestamp_of(data))
 
     def serialize_values(self, values: Sequence[Any], timestamps: Int64Array) -> list[bytes | None]:
         """Return each of `values` behind its timestamp (ms) as bytes, None for None; raises what the serde does."""
         return join_timestamps(timestamps, super().serialize_values(values, timestamps))
 
-    def deserialize_values(self, values: list[bytes | None]) -> tuple[list[Any], Int64Array]:
-        """Return the values and timestamps (ms) that `values` stand for, None and NO_TIMESTAMP for None; raises
-        and what the serde raises."""
-        present = [value for value in values if value is not None] if None in values else values
+    def deserialize_values(
+        self, values: list[bytes | None], headers: Sequence[Headers] | None = None
+    ) -> tuple[list[Any], Int64Array]:
+        """Return the values and timestamps (ms) that `values` stand for, None and NO_TIMESTAMP for None, the serde
+        being shown the `headers` at their places; raises what the serde raises."""
+        present = values
+        if None in values:
+            present = [value for value in values if value is not None]
+            if headers is not None:
+                headers = [own for own, value in zip(headers, values, strict=True) if value is not None]
         plain, timestamps = split_timestamps(cast("list[bytes]", present))
-        read = self._deserialize_column(self.value_serde, plain, "values")
+        read = self._deserialize_column(self.value_serde, plain, "values", headers)
         if len(present) == len(values):
             return read, timestamps
         there = np.fromiter((value is not None for value in values), np.bool_, len(values))
@@ -211,27 +244,31 @@ class HeadersStateSerdes(TimestampedStateSerdes):
     def serialize_value(self, value: Any) -> bytes | None:
         """Return a ValueTimestampHeaders as bytes, None for None or one without a value; raises TypeError for anything
         else, and what the serde raises."""
-        data = super().serialize_value(value)
-        if data is None:
+        if not self._has_value(value):
             return None
-        return pack_headers(value.headers if isinstance(value, ValueTimestampHeaders) else ()) + data
+        headers = value.headers if isinstance(value, ValueTimestampHeaders) else ()
+        data = self._serialize(_shown(self.value_serde.serialize, headers), value.value, "value")
+        return pack_headers(headers) + pack_timestamp(value.timestamp) + data
 
     def deserialize_value(self, data: bytes | None) -> ValueTimestampHeaders | None:
         """Return the ValueTimestampHeaders that `data` stands for, None for None; raises what the serde does."""
         if data is None:
             return None
         headers, at = unpack_headers(data)
-        plain = super().deserialize_value(data[at:])
-        return None if plain is None else ValueTimestampHeaders(plain.value, plain.timestamp, headers)
+        read = _shown(self.value_serde.deserialize, headers)
+        value = self._deserialize(read, data[at + TIMESTAMP_SIZE :], "value")
+        return ValueTimestampHeaders(value, timestamp_of(data[at:]), headers)
 
     def serialize_values(self, values: Sequence[Any], timestamps: Int64Array) -> list[bytes | None]:
         """Return each of `values` with its timestamp (ms) and no headers as bytes; raises what the serde does."""
         return _without_any_headers(super().serialize_values(values, timestamps))
 
-    def deserialize_values(self, values: list[bytes | None]) -> tuple[list[Any], Int64Array]:
-        """Return the values and timestamps (ms) that `values` stand for, without headers; raises
-        and what the serde raises."""
-        return super().deserialize_values([None if value is None else without_headers(value) for value in values])
+    def deserialize_values(
+        self, values: list[bytes | None], headers: Sequence[Headers] | None = None
+    ) -> tuple[list[Any], Int64Array]:
+        """Return the values and timestamps (ms) that `values` stand for, without the headers that they are kept with,
+        which the serde is shown; raises what the serde raises."""
+        return super().deserialize_values(_without_headers(values), _kept_headers(self.value_serde, values))
 
 
 class AggregationStateSerdes(StateSerdes):
@@ -252,9 +289,12 @@ class AggregationStateSerdes(StateSerdes):
         """Return each of `values` without headers as bytes; raises what the serde does."""
         return _without_any_headers(super().serialize_values(values, timestamps))
 
-    def deserialize_values(self, values: list[bytes | None]) -> tuple[list[Any], Int64Array]:
-        """Return the values that `values` stand for, without headers, and no timestamps; raises what the serde does."""
-        return super().deserialize_values([None if value is None else without_headers(value) for value in values])
+    def deserialize_values(
+        self, values: list[bytes | None], headers: Sequence[Headers] | None = None
+    ) -> tuple[list[Any], Int64Array]:
+        """Return the values that `values` stand for, without the headers that they are kept with, which the serde is
+        shown, and no timestamps; raises what the serde does."""
+        return super().deserialize_values(_without_headers(values), _kept_headers(self.value_serde, values))
 
 
 class AggregationWithHeadersStateSerdes(AggregationStateSerdes):
@@ -272,13 +312,41 @@ class AggregationWithHeadersStateSerdes(AggregationStateSerdes):
             )
         if value.aggregation is None:
             return None
-        return pack_headers(value.headers) + self.serialize(self.value_serde, value.aggregation, "value")
+        write = _shown(self.value_serde.serialize, value.headers)
+        return pack_headers(value.headers) + self._serialize(write, value.aggregation, "value")
 
     def deserialize_value(self, data: bytes | None) -> AggregationWithHeaders | None:
         """Return the AggregationWithHeaders that `data` stands for, None for None; raises what the serde does."""
         if data is None:
             return None
-        return AggregationWithHeaders(super().deserialize_value(data), unpack_headers(data)[0])
+        headers, at = unpack_headers(data)
+        read = _shown(self.value_serde.deserialize, headers)
+        return AggregationWithHeaders(self._deserialize(read, data[at:], "value"), headers)
+
+
+def _calls(serde: Serde, headers: Callable[[], Headers] | None) -> tuple[_Write, _Read]:
+    """Return what writes and what reads by `serde`, which is shown what `headers` returns at the time."""
+    write, read = serde.serialize, serde.deserialize
+    if headers is None:
+        return write, read
+    now = headers
+    return lambda topic, value: write(topic, value, now()), lambda topic, data: read(topic, data, now())
+
+
+def _shown(call: Callable[[str, Any, Headers], Any], headers: Headers) -> Callable[[str, Any], Any]:
+    """Return `call` of a serde, which is shown `headers`."""
+    return lambda topic, part: call(topic, part, headers)
+
+
+def _without_headers(values: list[bytes | None]) -> list[bytes | None]:
+    return [None if value is None else without_headers(value) for value in values]
+
+
+def _kept_headers(serde: Serde, values: list[bytes | None]) -> list[Headers] | None:
+    """Return the headers that each of `values` is kept with, None where `serde` does not use them."""
+    if not serde.uses_headers:
+        return None
+    return [() if value is None else unpack_headers(value)[0] for value in values]
 
 
 def _without_any_headers(values: list[bytes | None]) -> list[bytes | None]:

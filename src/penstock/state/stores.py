@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from penstock.durations import Duration, milliseconds
 from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder
 from penstock.state.suppliers import (
@@ -54,19 +55,22 @@ class Stores:
 
     @staticmethod
     def persistent_versioned_key_value_store(
-        name: str, history_retention_ms: int, segment_interval_ms: int | None = None
+        name: str, history_retention_ms: Duration, segment_interval_ms: Duration | None = None
     ) -> VersionedBytesStoreSupplier:
         """Return the supplier of a store that keeps the versions of a value for `history_retention_ms`;
         segment_interval_ms: how many ms of old versions are dropped at once, None for a share of the retention."""
         _checked(name)
-        if history_retention_ms < 0:
+        retention = milliseconds(history_retention_ms, "history retention")
+        if retention < 0:
             raise ValueError("historyRetention cannot be negative")
         interval = (
-            default_segment_interval_ms(history_retention_ms) if segment_interval_ms is None else segment_interval_ms
+            default_segment_interval_ms(retention)
+            if segment_interval_ms is None
+            else milliseconds(segment_interval_ms, "segment interval")
         )
         if interval < 1:
             raise ValueError("segmentInterval cannot be zero or negative")
-        return VersionedBytesStoreSupplier(name, history_retention_ms, interval)
+        return VersionedBytesStoreSupplier(name, retention, interval)
 
     @staticmethod
     def key_value_store_builder(
@@ -108,7 +112,7 @@ class Stores:
 
     @staticmethod
     def in_memory_window_store(
-        name: str, retention_period_ms: int, window_size_ms: int, retain_duplicates: bool
+        name: str, retention_period_ms: Duration, window_size_ms: Duration, retain_duplicates: bool
     ) -> WindowBytesStoreSupplier:
         """Return the supplier of a window store whose base is in memory.
 
@@ -119,21 +123,21 @@ class Stores:
 
     @staticmethod
     def persistent_window_store(
-        name: str, retention_period_ms: int, window_size_ms: int, retain_duplicates: bool
+        name: str, retention_period_ms: Duration, window_size_ms: Duration, retain_duplicates: bool
     ) -> WindowBytesStoreSupplier:
         """As `in_memory_window_store`, with the base on disk."""
         return _window_supplier(name, retention_period_ms, window_size_ms, retain_duplicates, in_memory=False)
 
     @staticmethod
     def persistent_timestamped_window_store(
-        name: str, retention_period_ms: int, window_size_ms: int, retain_duplicates: bool
+        name: str, retention_period_ms: Duration, window_size_ms: Duration, retain_duplicates: bool
     ) -> WindowBytesStoreSupplier:
         """As `persistent_window_store`, for values with timestamps."""
         return _window_supplier(name, retention_period_ms, window_size_ms, retain_duplicates, in_memory=False)
 
     @staticmethod
     def persistent_timestamped_window_store_with_headers(
-        name: str, retention_period_ms: int, window_size_ms: int, retain_duplicates: bool
+        name: str, retention_period_ms: Duration, window_size_ms: Duration, retain_duplicates: bool
     ) -> WindowBytesStoreSupplier:
         """As `persistent_window_store`, for values with timestamps and headers."""
         plain = _window_supplier(name, retention_period_ms, window_size_ms, retain_duplicates, in_memory=False)
@@ -165,18 +169,18 @@ class Stores:
     # ---------- session stores
 
     @staticmethod
-    def in_memory_session_store(name: str, retention_period_ms: int) -> SessionBytesStoreSupplier:
+    def in_memory_session_store(name: str, retention_period_ms: Duration) -> SessionBytesStoreSupplier:
         """Return the supplier of a session store whose base is in memory; retention_period_ms: how long a session is
         kept, counted from its end."""
         return _session_supplier(name, retention_period_ms, in_memory=True)
 
     @staticmethod
-    def persistent_session_store(name: str, retention_period_ms: int) -> SessionBytesStoreSupplier:
+    def persistent_session_store(name: str, retention_period_ms: Duration) -> SessionBytesStoreSupplier:
         """As `in_memory_session_store`, with the base on disk."""
         return _session_supplier(name, retention_period_ms, in_memory=False)
 
     @staticmethod
-    def persistent_session_store_with_headers(name: str, retention_period_ms: int) -> SessionBytesStoreSupplier:
+    def persistent_session_store_with_headers(name: str, retention_period_ms: Duration) -> SessionBytesStoreSupplier:
         """As `persistent_session_store`, for aggregates with headers."""
         return replace(_session_supplier(name, retention_period_ms, in_memory=False), keeps_headers=True)
 
@@ -206,9 +210,10 @@ def default_segment_interval_ms(history_retention_ms: int) -> int:
 
 
 def _window_supplier(
-    name: str, retention_ms: int, size_ms: int, retain_duplicates: bool, in_memory: bool
+    name: str, retention: Duration, size: Duration, retain_duplicates: bool, in_memory: bool
 ) -> WindowBytesStoreSupplier:
     _checked(name)
+    retention_ms, size_ms = milliseconds(retention, "retention period"), milliseconds(size, "window size")
     if retention_ms < 0:
         raise ValueError("retentionPeriod cannot be negative")
     if size_ms < 0:
@@ -221,8 +226,9 @@ def _window_supplier(
     return WindowBytesStoreSupplier(name, retention_ms, size_ms, retain_duplicates, in_memory)
 
 
-def _session_supplier(name: str, retention_ms: int, in_memory: bool) -> SessionBytesStoreSupplier:
+def _session_supplier(name: str, retention: Duration, in_memory: bool) -> SessionBytesStoreSupplier:
     _checked(name)
+    retention_ms = milliseconds(retention, "retention period")
     if retention_ms < 0:
         raise ValueError("retentionPeriod cannot be negative")
     return SessionBytesStoreSupplier(name, retention_ms, in_memory)
@@ -231,6 +237,14 @@ def _session_supplier(name: str, retention_ms: int, in_memory: bool) -> SessionB
 def _builder(supplier: Any, key_serde: Serde | None, value_serde: Serde | None, timestamped: bool) -> StoreBuilder:
     if supplier is None:
         raise TypeError("supplier cannot be null")
+    if isinstance(supplier, str):
+        raise TypeError(
+            f"Expected the supplier of a store, got {supplier!r}: write "
+            f"Stores.persistent_key_value_store({supplier!r}), or another method of Stores."
+        )
+    for what, serde in (("key", key_serde), ("value", value_serde)):
+        if serde is not None and not isinstance(serde, Serde):
+            raise TypeError(f"Expected a Serde of {what}s for store {supplier.name!r}, got {serde!r}.")
     builder = StoreBuilder(supplier, key_serde, value_serde, timestamped)
     if isinstance(supplier, WindowBytesStoreSupplier) and supplier.retain_duplicates:
         # duplicates are no versions of one value, so that there is nothing to compact

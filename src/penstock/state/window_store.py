@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, MutableMapping, Sequence
 from typing import Any, Self
 
-from penstock.record import Int64Array
+from penstock.record import Headers, Int64Array
 from penstock.state.api import RecordContext
 from penstock.state.change_logging import StoreChangeLog
 from penstock.state.duplicates import RecentDuplicates
@@ -135,9 +135,10 @@ class MeteredWindowStore(MeteredStore):
         (ms)."""
         return window_keys(keys, window_starts, self._interval)
 
-    def deserialize_keys(self, keys: list[bytes]) -> list[Any]:
-        """Return the Windowed that each of `keys`, entry keys, stands for; raises what the serde does."""
-        plain = self._serdes.deserialize_keys([key[SEGMENT_SIZE:-WINDOW_SUFFIX_SIZE] for key in keys])
+    def deserialize_keys(self, keys: list[bytes], headers: Sequence[Headers] | None = None) -> list[Any]:
+        """Return the Windowed that each of `keys`, entry keys, stands for, the serde being shown the `headers` at its
+        place; raises what the serde does."""
+        plain = self._serdes.deserialize_keys([key[SEGMENT_SIZE:-WINDOW_SUFFIX_SIZE] for key in keys], headers)
         starts = [key[-WINDOW_SUFFIX_SIZE:-SEQUENCE_SIZE] for key in keys]
         windows = {start: self._window(int.from_bytes(start, "big")) for start in set(starts)}  # mostly few
         return list(map(Windowed, plain, map(windows.__getitem__, starts)))
@@ -169,11 +170,12 @@ class MeteredWindowStore(MeteredStore):
 
     def fetch_duplicates(self, key: Any, time_from: int, time_to: int) -> list[tuple[int, Any]]:
         """Return (start, value) of the windows of `key` that start from `time_from` to `time_to` (ms), as `fetch` does
-        but all at once; only for stores that keep duplicates."""
+        but all at once; only for stores that keep duplicates. As in Kafka, where joins read by way of stores with
+        headers that keep none, the serde of the values is shown none."""
         serialized = self._serialize_key(key)
         oldest = self._uncommitted.oldest_visible
         found = self._recent.between(serialized, time_from if time_from > oldest else oldest, time_to)
-        deserialize = self._serdes.deserialize_value
+        deserialize = self._serdes.deserialize_without_headers
         return [(start, deserialize(data)) for start, _, data in found]
 
     def restore(self, key: bytes, value: bytes | None, timestamp: int) -> None:

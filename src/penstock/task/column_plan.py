@@ -7,11 +7,12 @@ through a node that cannot.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.processor.api import BatchProcessor
 from penstock.processor.suppress import TableSuppress
+from penstock.state.api import EngineStore
 from penstock.task.error_handling import ErrorHandling
 from penstock.task.processor_topology import ProcessorNode, ProcessorTopology, SinkNode, SourceNode
 from penstock.task.record_sender import DeadLetterSink
@@ -50,6 +51,14 @@ def column_nodes(topology: ProcessorTopology, errors: ErrorHandling) -> frozense
         if isinstance(node.processor, BatchProcessor)
         and topology.bounded_stores.isdisjoint(node.stores)
         and not (errors.may_resume and (node.stores or any(map(_fails_its_parent, node.children))))
+    )
+
+
+def using_headers(topology: ProcessorTopology, stores: Mapping[str, EngineStore]) -> frozenset[str]:
+    """Return the names of the nodes with a store, by name in `stores`, whose serdes use the headers of the record that
+    is being processed: those whose records have headers are processed one by one."""
+    return frozenset(
+        node.name for node in topology.processors if any(stores[name].uses_headers for name in node.stores)
     )
 
 

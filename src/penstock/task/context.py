@@ -10,13 +10,14 @@ from functools import partial
 from typing import Any, Protocol
 
 from penstock.config import StreamsConfig
+from penstock.durations import Duration, milliseconds
 from penstock.errors import StreamsError, UnsupportedOperationError
 from penstock.exception_handlers import ProducerRecord
 from penstock.host_metrics import NODE_ID, operation_of
 from penstock.measurements import Recorder
 from penstock.metrics import StreamsMetrics
 from penstock.plan.internal_topics import INTERNAL_SUFFIXES
-from penstock.processor.api import Cancellable, ProcessorContext, PunctuationType, Punctuator
+from penstock.processor.api import Cancellable, HeldResults, ProcessorContext, PunctuationType, Punctuator
 from penstock.record import NO_METADATA, NO_TIMESTAMP, Headers, Record, RecordBatch, RecordMetadata, TopicPartition
 from penstock.serdes import Serde
 from penstock.serdes.api import missing_serde
@@ -83,6 +84,7 @@ class TaskContext:
         self.stores: Mapping[str, EngineStore] = {}
         self.global_stores: Mapping[str, StateStore] = {}
         self.processor_metadata: dict[str, int] = {}
+        self.held_results: list[tuple[NodeContext, HeldResults]] = []
         self.dropped_records: Counter[str] = Counter()
         self.metrics = StreamsMetrics(config.client_id(), config["metrics.recording.level"])
         self.recorder: Recorder | None = None
@@ -96,6 +98,10 @@ class TaskContext:
     def count_dropped(self, name: str, records: int) -> None:
         """Add to the dropped records of the node or store `name`."""
         self.dropped_records[name] += records
+
+    def offset(self) -> int:
+        """Return the offset of the input record being processed, -1 where there is none."""
+        return (self.metadata or NO_METADATA).offset
 
     def record_context(self) -> RecordContext:
         """Return the context for a write to a store: that of the record being processed, or of the punctuation."""
@@ -227,7 +233,7 @@ class NodeContext:
 
     def schedule(
         self,
-        interval_ms: int,
+        interval_ms: Duration,
         punctuation_type: PunctuationType,
         callback: Punctuator,
         start_time_ms: int | None = None,
@@ -237,6 +243,7 @@ class NodeContext:
 
         Raises ValueError for an interval below 1 ms or a start time below 0.
         """
+        interval_ms = milliseconds(interval_ms, "interval")
         if interval_ms < MINIMUM_INTERVAL_MS:
             raise ValueError("The minimum supported scheduling interval is 1 millisecond.")
         if start_time_ms is not None and start_time_ms < 0:
@@ -275,6 +282,11 @@ class NodeContext:
         """Return the sensors of the task."""
         return self._task.metrics
 
+    @property
+    def node_name(self) -> str:
+        """The name of the node."""
+        return self._node.name
+
     def count_dropped(self, records: int) -> None:
         """Add to the dropped records of this node (Kafka metric: dropped-records-total)."""
         self._task.dropped_records[self._node.name] += records
@@ -287,6 +299,10 @@ class NodeContext:
     def processor_metadata(self) -> MutableMapping[str, int]:
         """Return what the processors and stores of the task remember from commit to commit, by `<name>/<what>`."""
         return self._task.processor_metadata
+
+    def emit_with_epoch(self, results: HeldResults) -> None:
+        """Let `results` leave at the end of an epoch, on hosts whose tasks live for one."""
+        self._task.held_results.append((self, results))
 
     def config(self, key: str) -> Any:
         """Return the value of the configuration `key`, its default if it is not set."""

@@ -27,11 +27,12 @@ from penstock.exception_handlers import (
     Result,
     SerializationExceptionOrigin,
 )
+from penstock.log_limits import limit_rate
 from penstock.record import NO_METADATA, ConsumerRecord, Record
 from penstock.task.context import TaskContext
 from penstock.task.record_sender import RecordSender
 
-_log = logging.getLogger(__name__)
+_log = limit_rate(logging.getLogger(__name__))
 
 DESERIALIZATION_FAILED = (
     "Deserialization exception handler is set to fail upon a deserialization error. If you would rather have the "

@@ -12,6 +12,7 @@ one run are unique.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,7 +27,7 @@ from penstock.exception_handlers import ProducerRecord
 from penstock.processor.api import BatchProcessor, PunctuationType, SerializedBatchProcessor
 from penstock.record import NO_METADATA, Int64Array, Record, RecordBatch, RecordMetadata, TopicPartition
 from penstock.state.api import RecordContext
-from penstock.task.column_plan import Child, ColumnPlan, Entry, column_nodes, column_plan, sharing
+from penstock.task.column_plan import Child, ColumnPlan, Entry, column_nodes, column_plan, sharing, using_headers
 from penstock.task.context import TaskContext
 from penstock.task.error_handling import ErrorHandling, ProcessingError
 from penstock.task.processor_topology import ProcessorNode, ProcessorTopology, SourceNode
@@ -67,20 +68,48 @@ class Part(NamedTuple):
 @dataclass
 class Flow:
     """The rows of one run that wait on an edge, by the node they lead to; scale: how much positions have been
-    refined."""
+    refined. failed_at: the position of the first row that failed, if one did. dropped: for each node that dropped
+    records, the position of its first row, and how many by which name."""
 
     waiting: dict[str, list[Part]] = field(default_factory=dict)
+    dropped: list[tuple[int, Counter[str]]] = field(default_factory=list)
     scale: int = 1
+    failed_at: int | None = None
 
     def refine(self, factor: int) -> bool:
         """Make room for `factor` positions where there was one; return whether positions still fit."""
         self.scale *= factor
+        if self.failed_at is not None:
+            self.failed_at *= factor
+        self.dropped[:] = [(position * factor, dropped) for position, dropped in self.dropped]
         for parts in self.waiting.values():
             parts[:] = [
                 Part(parent, batch, None if positions is None else positions * factor)
                 for parent, batch, positions in parts
             ]
         return self.scale <= MAXIMUM_SCALE
+
+    def cut(self, failed_at: int) -> None:
+        """Let go of all rows that a depth-first run would not have come to before the failure at that position."""
+        self.failed_at = failed_at
+        for parts in self.waiting.values():
+            parts[:] = [
+                Part(parent, batch.take(before), _known(positions)[before])
+                for parent, batch, positions in parts
+                for before in [np.flatnonzero(_known(positions) < failed_at)]
+            ]
+
+
+class RowError(Exception):
+    """One row failed in the columns, and the task is to fail: what a depth-first run does before that row is done
+    first, since what fails there, or is counted, comes before."""
+
+    def __init__(self, position: int, metadata: RecordMetadata | None, error: ProcessingError) -> None:
+        """Hold the position of the row, where its input record came from, and the error to be raised."""
+        super().__init__(position, metadata, error)
+        self.position = position
+        self.metadata = metadata
+        self.error = error
 
 
 class Execution:
@@ -106,6 +135,10 @@ class Execution:
         entries: list[Entry] = [*topology.sources, *(node for node in topology.processors if node.stores)]
         able = column_nodes(topology, errors) if column_by_column else frozenset()
         self._plans = {entry.name: column_plan(entry, topology, able, errors) for entry in entries}
+        without = able - using_headers(topology, task.stores)
+        self._plans_for_headers = self._plans
+        if without != able:
+            self._plans_for_headers = {entry.name: column_plan(entry, topology, without, errors) for entry in entries}
         self._expansion: dict[str, float] = {}
         self._most_rows = 0
         for node in topology.processors:
@@ -122,7 +155,7 @@ class Execution:
     def takes_serialized(self, source: SourceNode) -> bool:
         """Return whether the records of `source` need not be deserialised, if its serdes say that nothing is lost by
         that."""
-        plan = self._plans[source.name]
+        plan = self._plans_for_headers[source.name]
         scheduled = self._task.schedules.next_time(_STREAM_TIME) is not None
         if scheduled or len(source.children) != 1 or not plan.nodes or plan.nodes[0] is not source.children[0]:
             return False
@@ -151,7 +184,7 @@ class Execution:
         self, source: SourceNode, partition: TopicPartition, batch: RecordBatch, stream_times: Int64Array
     ) -> None:
         """As `run`, for a batch of bytes and a source that `takes_serialized`."""
-        node = self._plans[source.name].nodes[0]
+        node = self._plans_for_headers[source.name].nodes[0]
         if isinstance(node.processor, SerializedBatchProcessor):
             self._task.source = partition
             try:
@@ -165,7 +198,7 @@ class Execution:
         """Run the records of one source; stream time is at the last row afterwards and all punctuations due by then
         were made."""
         self._most_rows = len(batch)
-        self._run_between_punctuations(self._plans[source.name], partition, batch, stream_times)
+        self._run_between_punctuations(self._plan(source, batch), partition, batch, stream_times)
         self._expansion[source.name] = max(self._expansion.get(source.name, 1.0), self._most_rows / len(batch))
 
     def run_mixed(
@@ -181,6 +214,9 @@ class Execution:
         places = numbers.tolist()
         own_sources, own_partitions = map(sources.__getitem__, places), map(partitions.__getitem__, places)
         self._run_each(own_sources, own_partitions, batch, stream_times)
+
+    def _plan(self, entry: Entry, batch: RecordBatch) -> ColumnPlan:
+        return (self._plans if batch.headers is None else self._plans_for_headers)[entry.name]
 
     def _run_between_punctuations(
         self, plan: ColumnPlan, partition: TopicPartition, batch: RecordBatch, stream_times: Int64Array
@@ -201,8 +237,9 @@ class Execution:
     def run_flushed(self, node: ProcessorNode, batch: RecordBatch, contexts: Sequence[RecordContext]) -> None:
         """Run what left the cache before the store of `node` through its children, each record in the context of the
         write that it comes from."""
-        plan = self._plans[node.name]
+        plan = self._plan(node, batch)
         outer = self._task.metadata, self._task.record, self._task.source
+        self._task.record = None
         start = 0
         for (topic, partition), rows in groupby([context[2] or NO_METADATA for context in contexts], itemgetter(0, 1)):
             stop = start + len(list(rows))
@@ -218,11 +255,25 @@ class Execution:
         flow = Flow()
         positions = np.arange(len(entering.batch), dtype=np.int64) if plan.positions else None
         self._deliver(flow, plan.entry.children, Part(plan.entry, entering.batch, positions))
+        failure: RowError | None = None
         for node in plan.nodes:
             parts = flow.waiting.pop(node.name, None)
             if parts is not None:
-                self._run_node(plan.entry, flow, node, _merged(parts), entering.partition)
-        self._leave(plan, flow, entering)
+                try:
+                    self._run_node(plan.entry, flow, node, _merged(parts), entering.partition)
+                except RowError as error:
+                    failure = error
+                    flow.cut(error.position)
+        try:
+            self._leave(plan, flow, entering)
+        finally:
+            if flow.failed_at is not None:
+                for position, dropped in flow.dropped:
+                    if position > flow.failed_at:
+                        self._task.dropped_records.subtract(dropped)
+        if failure is not None:
+            self._task.metadata = failure.metadata
+            raise failure.error
 
     def _run_node(self, entry: Entry, flow: Flow, node: ProcessorNode, part: Part, partition: TopicPartition) -> None:
         processor = node.processor
@@ -233,17 +284,30 @@ class Execution:
         def failed(row: int, error: Exception) -> None:
             self._task.metadata = RecordMetadata(partition.topic, partition.partition, int(batch.offsets[row]))
             record = Record(batch.keys[row], batch.values[row], int(batch.timestamps[row]), batch.headers_at(row))
-            self._errors.processing_failed(node.name, record, error, partial(self._bury, flow, part, row))
+            try:
+                self._errors.processing_failed(node.name, record, error, partial(self._bury, flow, part, row))
+            except ProcessingError as fatal:
+                if positions is None:
+                    raise
+                raise RowError(int(positions[row]), self._task.metadata, fatal) from fatal
 
+        names = (node.name, *node.stores)
+        before = [] if positions is None else [self._task.dropped_records[name] for name in names]
         try:
             result, origin = processor.process_batch(batch, failed)
-        except ProcessingError:
+        except (ProcessingError, RowError):
             raise
         except Exception as error:
             self._task.metadata = RecordMetadata(partition.topic, partition.partition, int(batch.offsets[0]))
             if isinstance(error.__cause__, ClassCastError):
                 _raise_above(part.parent, entry, error)
             raise ProcessingError(node.name, error) from error
+        if positions is not None:
+            dropped = Counter(
+                {name: self._task.dropped_records[name] - count for name, count in zip(names, before, strict=True)}
+            )
+            if any(dropped.values()):
+                flow.dropped.append((int(positions[0]), dropped))
         self._most_rows = max(self._most_rows, len(result))
         if positions is not None and origin is not None:
             positions = self._refined(flow, positions, origin)
@@ -290,7 +354,7 @@ class Execution:
         children[self._dead_letters.name] = self._dead_letters
         leaving = [(children[name], part) for name, parts in flow.waiting.items() for part in parts if len(part.batch)]
         if plan.islands:
-            self._enter_islands(plan.entry, leaving, flow.scale, entering)
+            self._enter_islands(plan.entry, leaving, flow, entering)
             return
         highest = max(
             (int(part.positions[-1]) + 1 if part.positions is not None else len(part.batch) for _, part in leaving),
@@ -306,10 +370,16 @@ class Execution:
                 except Exception as error:
                     _raise_above(part.parent, plan.entry, error)
 
-    def _enter_islands(self, entry: Entry, leaving: list[tuple[Child, Part]], scale: int, entering: Input) -> None:
+    def _enter_islands(
+        self,
+        entry: Entry,
+        leaving: list[tuple[Child, Part]],
+        flow: Flow,
+        entering: Input,
+    ) -> None:
         """Hand the rows over one by one in the order of their positions; between two input rows stream time moves and
-        punctuations are made."""
-        task = self._task
+        punctuations are made, up to the input row that failed, if one did."""
+        task, scale, failed_at = self._task, flow.scale, flow.failed_at
         edges = np.concatenate(
             [np.full(len(part.batch), edge, np.int64) for edge, (_, part) in enumerate(leaving)]
             or [np.empty(0, np.int64)]
@@ -323,9 +393,10 @@ class Execution:
         offsets = [part.batch.offsets.tolist() for _, part in leaving]
         topic, partition = entering.partition
         before = 0
-        for edge, row, input_row in zip(
-            edges[order].tolist(), rows[order].tolist(), (positions[order] // scale).tolist(), strict=True
+        for edge, row, position in zip(
+            edges[order].tolist(), rows[order].tolist(), positions[order].tolist(), strict=True
         ):
+            input_row = position // scale
             if input_row > before:
                 self._pass_time(entering.stream_times, before, input_row)
                 before = input_row
@@ -334,8 +405,14 @@ class Execution:
             child, (parent, batch, _) = leaving[edge]
             task.metadata = RecordMetadata(topic, partition, offsets[edge][row])
             record = Record(batch.keys[row], batch.values[row], timestamps[edge][row], batch.headers_at(row))
-            _enter(child, parent, entry, record)
-        self._pass_time(entering.stream_times, before, len(entering.batch))
+            try:
+                _enter(child, parent, entry, record)
+            except Exception:
+                flow.failed_at = position
+                raise
+        end = len(entering.batch) if failed_at is None else failed_at // scale
+        if before < end:
+            self._pass_time(entering.stream_times, before, end)
 
     def _pass_time(self, stream_times: Int64Array | None, start: int, stop: int) -> None:
         """Let stream time move over the input rows from `start` to before `stop`, with the punctuations that fall due

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.config import StreamsConfig
+from penstock.durations import Duration
 from penstock.errors import StreamsError, UnsupportedOperationError
 from penstock.exception_handlers import DeserializationExceptionHandler
-from penstock.plan.subtopology import SubtopologySpec
+from penstock.plan.subtopology import SubtopologySpec, TaskId
 from penstock.processor.api import Cancellable, ProcessorContext, PunctuationType, Punctuator
 from penstock.record import Record, RecordBatch, RecordMetadata
 from penstock.state.api import Base, Changes, StateStore
@@ -35,7 +36,7 @@ class GlobalProcessorContext(NodeContext):
 
     def schedule(
         self,
-        interval_ms: int,
+        interval_ms: Duration,
         punctuation_type: PunctuationType,
         callback: Punctuator,
         start_time_ms: int | None = None,
@@ -92,7 +93,7 @@ class GlobalStateUpdateTask:
             config["production.exception.handler"],
         )
         collector = RecordCollector()
-        sender = RecordSender(collector, {}, GLOBAL_TASK_ID, 0)
+        sender = RecordSender(collector, {}, TaskId.parse(GLOBAL_TASK_ID), self._context.offset)
         self._nodes = ProcessorTopology(topology, self._context, collector, sender, errors)
         self._sources = {topic: source for source in self._nodes.sources for topic in source.spec.topics}
 
@@ -123,7 +124,8 @@ class GlobalStateUpdateTask:
             zip(records.keys, records.values, records.timestamps.tolist(), records.offsets.tolist(), strict=True)
         ):
             context.metadata = RecordMetadata(topic, partition, offset)
-            record = Record(key, value, timestamp, records.headers_at(row))
+            # it stays the one in process: who reads the stores meanwhile reads in its context, as in Kafka
+            record = context.record = Record(key, value, timestamp, records.headers_at(row))
             try:
                 for child in source.children:
                     child.process(record)

@@ -48,7 +48,9 @@ class Idling:
                 self.deadlines.pop(partition, None)
                 waited_for.add(partition)
             elif partition not in wait.lagging:
-                deadline = self.deadlines.setdefault(partition, now + wait.idle_ms)
+                latest = now + wait.idle_ms
+                # a later one is of a wall clock that went back since
+                self.deadlines[partition] = deadline = min(self.deadlines.get(partition, latest), latest)
                 if now < deadline:
                     waited_for.add(partition)
         return waited_for

@@ -234,10 +234,11 @@ class PartitionGroup:
     def _extract(self, partition: TopicPartition, batch: RecordBatch, extractor: TimestampExtractor) -> RecordBatch:
         partition_time = self.partition_times.get(partition, NO_TIMESTAMP)
         extracted: list[int] = []
-        for key, value, timestamp, offset in zip(
-            batch.keys, batch.values, batch.timestamps.tolist(), batch.offsets.tolist(), strict=True
-        ):
-            record = ConsumerRecord(partition.topic, partition.partition, offset, timestamp, key, value)
+        rows = zip(batch.keys, batch.values, batch.timestamps.tolist(), batch.offsets.tolist(), strict=True)
+        for row, (key, value, timestamp, offset) in enumerate(rows):
+            record = ConsumerRecord(
+                partition.topic, partition.partition, offset, timestamp, key, value, batch.headers_at(row)
+            )
             try:
                 time = extractor(record, partition_time)
             except StreamsError:

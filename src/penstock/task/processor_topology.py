@@ -18,7 +18,7 @@ import numpy as np
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, StreamsError, TaskCorruptedError, TaskMigratedError
 from penstock.exception_handlers import ProducerRecord, SerializationExceptionOrigin
-from penstock.plan.partitioning import partition_column
+from penstock.log_limits import limit_rate
 from penstock.plan.subtopology import ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
 from penstock.processor.api import Processor
 from penstock.record import (
@@ -40,7 +40,7 @@ from penstock.task.error_handling import ErrorHandling, ProcessingError
 from penstock.task.record_collector import RecordCollector
 from penstock.task.record_sender import RecordSender
 
-_log = logging.getLogger(__name__)
+_log = limit_rate(logging.getLogger(__name__))
 
 _DROPPED: Final = object()
 """Stands for the bytes of a key or value that could not be written, of a record that the handler drops."""
@@ -128,8 +128,8 @@ class SourceNode:
         """Return `batch` with objects for bytes, without the rows that cannot be read and that the handler drops;
         raises StreamsError for the first row that it does not drop."""
         with suppress(Exception):  # the rows say which one it was, without this error behind their own
-            keys = self.key_serde.deserialize_column(topic, batch.keys)
-            values = self._value_serde.deserialize_column(topic, batch.values)
+            keys = self.key_serde.deserialize_column(topic, batch.keys, batch.headers)
+            values = self._value_serde.deserialize_column(topic, batch.values, batch.headers)
             return RecordBatch(keys, values, batch.timestamps, batch.offsets, batch.headers)
         return self._deserialize_rows(topic, partition, batch)
 
@@ -197,19 +197,18 @@ class SinkNode:
             self._send_rows(batch, sequence)
             return
         try:
-            entries, places = self._key_serde.serialize_distinct(topic, batch.keys)
+            entries, places = self._key_serde.serialize_distinct(topic, batch.keys, batch.headers)
             keys = column_of(entries, places)
             if self._same_serde and all(
                 map(is_, batch.keys, batch.values)
             ):  # as after group_by(lambda key, value: value)
                 values = keys
             else:
-                values = self._value_serde.serialize_column(topic, batch.values)
+                values = self._value_serde.serialize_column(topic, batch.values, batch.headers)
         except Exception:
             self._send_rows(batch, sequence)
             return
-        count = self._sender.partition_count(topic)
-        partitions = partition_column(entries, count, self._sender.null_key_partition % count)[places]
+        partitions = self._sender.partitions_of(topic, entries, places, batch.offsets, batch.timestamps)
         self._collector.send_columns(
             topic, partitions, sequence, RecordBatch(keys, values, batch.timestamps, batch.offsets, batch.headers)
         )
@@ -230,7 +229,7 @@ class SinkNode:
             metadata = RecordMetadata(source.topic, source.partition, offset)
             self._task.metadata = metadata
             for sent in self._prepared(Record(key, value, timestamp, batch.headers_at(row)), metadata):
-                partition = self._sender.partition_of(sent)
+                partition = self._sender.partition_of(sent, offset)
                 content = (sent.key, sent.value, timestamp, offset, sent.headers)
                 rows.setdefault(sent.topic, []).append((partition, number, content))
         for topic, sent_rows in rows.items():
@@ -242,7 +241,7 @@ class SinkNode:
     def _prepared(self, record: Record[Any, Any], metadata: RecordMetadata) -> Sequence[ProducerRecord]:
         """Return what is to be sent for `record`: nothing if the partitioner or a handler drops it, several records if
         the partitioner says so."""
-        topic, partitions = self._route(record.key, record.value, metadata)
+        topic, partitions = self._route(record, metadata)
         if partitions is not None and not partitions:
             _log.warning("Skipping record as partitioner returned empty partitions. topic=[%s]", topic)
             self._task.dropped_records[self.name] += 1
@@ -256,7 +255,7 @@ class SinkNode:
         sent = ProducerRecord(topic, key, value, record.timestamp, record.headers)
         return [sent] if partitions is None else [sent._replace(partition=each) for each in sorted(partitions)]
 
-    def _route(self, key: Any, value: Any, metadata: RecordMetadata) -> tuple[str, set[int] | None]:
+    def _route(self, record: Record[Any, Any], metadata: RecordMetadata) -> tuple[str, set[int] | None]:
         """Return the topic and what the partitioner says of the partitions (None: the default); raises StreamsError
         for a partition that does not exist."""
         spec = self.spec
@@ -264,11 +263,12 @@ class SinkNode:
         if topic is None:
             if spec.topic_extractor is None:
                 raise StreamsError(f"Sink {self.name} has neither a topic nor a topic name extractor.")
-            topic = spec.topic_extractor(key, value, metadata)
+            context = RecordContext(record.timestamp, record.headers, metadata)
+            topic = spec.topic_extractor(record.key, record.value, context)
         if spec.partitioner is None:
             return topic, None
         count = self._sender.partition_count(topic)
-        partitions = spec.partitioner(topic, key, value, count)
+        partitions = spec.partitioner(topic, record.key, record.value, count)
         wrong = [partition for partition in partitions or () if not 0 <= partition < count]
         if wrong:
             raise StreamsError(

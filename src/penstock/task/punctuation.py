@@ -48,6 +48,13 @@ def _next_time(schedule: Schedule) -> int:
     return schedule.next_time
 
 
+def _going_on(next_time: int, schedule: Schedule) -> int:
+    """Return when `schedule`, just made, fires next, where it was `next_time` (ms) before. By wall clock that is more
+    than an interval later than for a new one only where the clock went back: then the interval begins again."""
+    went_back = next_time > schedule.next_time + schedule.interval
+    return schedule.next_time if went_back and schedule.type is PunctuationType.WALL_CLOCK_TIME else next_time
+
+
 class Schedules(Protocol):
     """The schedules of one task."""
 
@@ -130,7 +137,7 @@ class EpochSchedules(LivingSchedules):
         place, before = self._before.get((schedule.node, schedule.call), (len(self._before) + len(self._made), None))
         if before is not None:
             schedule.cancelled = before.next_time is None
-            schedule.next_time = NO_TIMESTAMP if before.next_time is None else before.next_time
+            schedule.next_time = NO_TIMESTAMP if before.next_time is None else _going_on(before.next_time, schedule)
         self._made[place] = schedule
         self._schedules[schedule.type] = PriorityQueue(_next_time)
         for _, made in sorted(self._made.items()):

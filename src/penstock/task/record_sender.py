@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Never
 
 import numpy as np
 
 from penstock.errors import StreamsError
 from penstock.exception_handlers import ProducerRecord
-from penstock.plan.partitioning import partition_for
+from penstock.plan.partitioning import keyless_partitions, partition_column, partition_for
+from penstock.plan.subtopology import TaskId
 from penstock.record import Int64Array, Record, RecordBatch
+from penstock.serdes.columns import Places
 from penstock.task.record_collector import RecordCollector
 
 DEAD_LETTERS = "dead letters"
@@ -21,47 +23,61 @@ class RecordSender:
     """Puts records of bytes into the collector of one task and chooses their partitions, as Kafka's producer does."""
 
     def __init__(
-        self, collector: RecordCollector, partitions: Mapping[str, int], task_id: str, null_key_partition: int
+        self, collector: RecordCollector, partitions: Mapping[str, int], task_id: TaskId, offset: Callable[[], int]
     ) -> None:
-        """Send to topics of `partitions` (number of partitions by topic); records without a key go to partition
-        `null_key_partition` modulo that number."""
+        """Send to topics of `partitions` for the task `task_id`; `offset` tells that of the input record which is being
+        processed, -1 if there is none. partitions: their number by topic; it may look one up when it is asked."""
         self._collector = collector
         self._partitions = partitions
         self._task_id = task_id
-        self.null_key_partition = null_key_partition
+        self._offset = offset
 
     def partition_count(self, topic: str) -> int:
         """Return the number of partitions of `topic`; raises StreamsError if it is not known."""
-        count = self._partitions.get(topic)
-        if count is None:
+        try:
+            return self._partitions[topic]
+        except KeyError:
             raise StreamsError(
                 f"Could not get partition information for topic {topic} for task {self._task_id}. This can "
-                "happen if the topic does not exist: "
-                f"create it before the program starts (penstock topics create {topic})."
-            )
-        return count
+                f"happen if the topic does not exist: create it (penstock topics create {topic})."
+            ) from None
 
-    def partition_of(self, record: ProducerRecord) -> int:
-        """Return the partition that `record` names, else that of its key; raises StreamsError for one that does not
-        exist."""
+    def partition_of(self, record: ProducerRecord, offset: int) -> int:
+        """Return the partition that `record`, which came from the input record at `offset`, names, else that of its
+        key, or one of all if it has none; raises StreamsError for one that does not exist."""
         count = self.partition_count(record.topic)
         if record.partition is None:
-            return self.null_key_partition % count if record.key is None else partition_for(record.key, count)
+            if record.key is not None:
+                return partition_for(record.key, count)
+            offsets, timestamps = (np.array([number], np.int64) for number in (offset, record.timestamp))
+            return int(keyless_partitions(offsets, timestamps, self._task_id.partition, count)[0])
         if not 0 <= record.partition < count:
             raise StreamsError(
                 f"Topic {record.topic} has partitions 0 to {count - 1}; a record was sent to {record.partition}."
             )
         return record.partition
 
+    def partitions_of(
+        self, topic: str, keys: Sequence[bytes | None], places: Places, offsets: Int64Array, timestamps: Int64Array
+    ) -> Int64Array:
+        """Return the partition of each row of a column: the keys at `places` of the distinct ones, the offsets of the
+        input records, and the timestamps (ms); raises StreamsError for a topic that does not exist."""
+        count = self.partition_count(topic)
+        partitions: Int64Array = partition_column(keys, count, 0)[places]
+        if count > 1 and None in keys:
+            rows = np.flatnonzero(places == keys.index(None))
+            partitions[rows] = keyless_partitions(offsets[rows], timestamps[rows], self._task_id.partition, count)
+        return partitions
+
     def send(self, record: ProducerRecord) -> None:
         """Send `record`, key and value as bytes; raises StreamsError for a topic or partition that does not exist."""
-        partition = self.partition_of(record)
+        partition = self.partition_of(record, self._offset())
         self._collector.send(record.topic, partition, record.key, record.value, record.timestamp, record.headers)
 
-    def send_at(self, record: ProducerRecord, sequence: int) -> None:
-        """As `send`, with a sequence number that was reserved."""
+    def send_at(self, record: ProducerRecord, sequence: int, offset: int) -> None:
+        """As `send`, with a sequence number that was reserved, for what came from the input record at `offset`."""
         batch = RecordBatch.of([(record.key, record.value, record.timestamp, 0, record.headers)])
-        partitions, numbers = (np.array([number], np.int64) for number in (self.partition_of(record), sequence))
+        partitions, numbers = (np.array([number], np.int64) for number in (self.partition_of(record, offset), sequence))
         self._collector.send_columns(record.topic, partitions, numbers, batch)
 
 
@@ -81,5 +97,5 @@ class DeadLetterSink:
 
     def process_columns(self, batch: RecordBatch, sequence: Int64Array) -> None:
         """Send all dead letters, each with its sequence number."""
-        for letter, number in zip(batch.values, sequence.tolist(), strict=True):
-            self._sender.send_at(letter, number)
+        for letter, number, offset in zip(batch.values, sequence.tolist(), batch.offsets.tolist(), strict=True):
+            self._sender.send_at(letter, number, offset)

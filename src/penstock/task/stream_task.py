@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -20,16 +20,16 @@ from penstock.host_metrics import PUNCTUATE, RECORD_LATENESS
 from penstock.measurements import NOTHING, Measurement, Recorder
 from penstock.metrics import RecordingLevel, SensorReport
 from penstock.plan.subtopology import SinkSpec, SourceSpec, SubtopologySpec, TaskId
-from penstock.processor.api import PunctuationType
+from penstock.processor.api import HeldResults, PunctuationType
 from penstock.processor.timestamps import fail_on_invalid_timestamp
-from penstock.record import NO_METADATA, Int64Array, RecordBatch, TopicPartition
-from penstock.state.api import Base, Changes, StateStore
+from penstock.record import NO_METADATA, Int64Array, Record, RecordBatch, TopicPartition
+from penstock.state.api import Base, Changes, RecordContext, StateStore
 from penstock.state.cache import RecordCache
 from penstock.state.change_logging import ChangeLog
 from penstock.state.measured_cache import MeasuredRecordCache
 from penstock.state.spilled import SpilledChanges
 from penstock.task.checkpoint import TaskCheckpoint
-from penstock.task.context import TaskContext
+from penstock.task.context import NodeContext, TaskContext
 from penstock.task.error_handling import ErrorHandling, ProcessingError, user_line
 from penstock.task.execution import MAXIMUM_MIXED_ROWS, Execution
 from penstock.task.idling import NO_WAIT, Idling, InputWait
@@ -123,7 +123,7 @@ class StreamTask:
         )
         self._context.stores = self._state.stores
         self._context.global_stores = global_stores or {}
-        self._make_nodes(spec, config, RecordSender(self._collector, partitions, str(task_id), task_id.partition))
+        self._make_nodes(spec, config, RecordSender(self._collector, partitions, task_id, self._context.offset))
         self._group = self._make_group(config, checkpoint)
         self._stream_time = _stream_time(spec, task_id, config, checkpoint, input_partitions)
         self._order = None if config["penstock.trace.order"] is None else OrderTrace()
@@ -255,6 +255,37 @@ class StreamTask:
         StreamsError if one fails."""
         self._context.wall_clock = now_ms
         return self._punctuate(PunctuationType.WALL_CLOCK_TIME, now_ms)
+
+    def emit_held_results(self) -> None:
+        """Emit the final results that are due and that an interval of wall-clock time holds back: at the end of an
+        epoch, on hosts whose tasks live for one. Raises StreamsError if a function of the user fails."""
+        self.flush()
+        while any(self._emit_held(*each) for each in self._context.held_results):  # what is emitted may close more
+            self.flush()
+
+    def _emit_held(self, context: NodeContext, results: HeldResults) -> bool:
+        """Emit what an operator holds back; return whether there was something."""
+        held = results.take_held()
+        if held is None:
+            return False
+        record, metadata = held
+        with context.in_stored_record_context(RecordContext(record.timestamp, record.headers, metadata)):
+            try:
+                results.emit(record)
+            except ProcessingError as failure:
+                self._fail(failure)
+            except (TaskCorruptedError, TaskMigratedError):
+                raise
+            except Exception as error:
+                self._processing_failed(context.node_name, record, error)
+        return True
+
+    def _processing_failed(self, node: str, record: Record[Any, Any], error: Exception) -> None:
+        """Ask the handler whether to go on; raises StreamsError if not."""
+        try:
+            self._errors.processing_failed(node, record, error)
+        except ProcessingError as failure:
+            self._fail(failure)
 
     def prepare_commit(self) -> TaskCommit:
         """Flush the caches and return all that the commit must make durable; the output is given up with it."""

@@ -15,9 +15,11 @@ from typing import Any
 
 from penstock.clock import MockClock, SystemClock
 from penstock.config import StreamsConfig
+from penstock.durations import Duration, milliseconds
 from penstock.host.inline import InlineHost, ProducedRecord
+from penstock.log_limits import forget_lines
 from penstock.metrics import Metric, MetricName
-from penstock.plan.topology import Topology
+from penstock.plan.topology import Topology, built_topology
 from penstock.record import Headers
 from penstock.serdes import Serde
 from penstock.state.api import KeyValueStore, StateStore
@@ -68,8 +70,9 @@ class TopologyTestDriver:
         checked = StreamsConfig({"application.id": DEFAULT_APPLICATION_ID, **given})
         start = SystemClock().milliseconds() if initial_wall_clock_ms is None else initial_wall_clock_ms
         self._clock = MockClock(start)
-        self._host = InlineHost(topology.build(checked.required("application.id")), checked, self._clock)
+        self._host = InlineHost(built_topology(topology, checked.required("application.id")), checked, self._clock)
         self._queues: dict[str, deque[ProducedRecord]] = {}
+        forget_lines()  # a test sees the lines of its own records
 
     def create_input_topic(
         self,
@@ -77,7 +80,7 @@ class TopologyTestDriver:
         key_serde: Serde,
         value_serde: Serde,
         start_timestamp: int | None = None,
-        auto_advance_ms: int = 0,
+        auto_advance_ms: Duration = 0,
     ) -> TestInputTopic[Any, Any]:
         """Return a topic to pipe records into.
 
@@ -93,7 +96,8 @@ class TopologyTestDriver:
             ValueError: auto_advance_ms is negative.
         """
         start = self._clock.milliseconds() if start_timestamp is None else start_timestamp
-        return TestInputTopic(self, topic, key_serde, value_serde, start, auto_advance_ms)
+        advance_ms = milliseconds(auto_advance_ms, "auto_advance_ms")
+        return TestInputTopic(self, topic, key_serde, value_serde, start, advance_ms)
 
     def create_output_topic(self, topic: str, key_serde: Serde, value_serde: Serde) -> TestOutputTopic[Any, Any]:
         """Return a topic to read results from; raises TypeError when the topic or a serde is None."""
@@ -140,12 +144,12 @@ class TopologyTestDriver:
         for record in self._host.take_output():
             self._queues.setdefault(record.topic, deque()).append(record)
 
-    def advance_wall_clock_time(self, advance_ms: int) -> None:
+    def advance_wall_clock_time(self, advance_ms: Duration) -> None:
         """Move the clock by `advance_ms` (0 or more), run the wall-clock punctuations that fall due, and commit.
 
         Raises ValueError for a negative step, StreamsError when a punctuator fails.
         """
-        self._clock.advance(advance_ms)
+        self._clock.advance(milliseconds(advance_ms, "advance_ms"))
         try:
             self._host.punctuate_wall_clock()
         finally:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.config import StreamsConfig
+from penstock.durations import Duration, milliseconds
 from penstock.exception_handlers import ProducerRecord
 from penstock.metrics import StreamsMetrics
 from penstock.processor.api import PunctuationType, Punctuator
@@ -143,12 +144,13 @@ class MockProcessorContext:
 
     def schedule(
         self,
-        interval_ms: int,
+        interval_ms: Duration,
         punctuation_type: PunctuationType,
         callback: Punctuator,
         start_time_ms: int | None = None,
     ) -> CapturedPunctuator:
         """Capture the punctuator; see `scheduled_punctuators`. Raises ValueError for an interval below 1 ms."""
+        interval_ms = milliseconds(interval_ms, "interval")
         if interval_ms < 1:
             raise ValueError("The minimum supported scheduling interval is 1 millisecond.")
         captured = CapturedPunctuator(interval_ms, punctuation_type, callback, start_time_ms)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, overload
 
+from penstock.durations import Duration, milliseconds
 from penstock.host.inline import ProducedRecord
 from penstock.record import Headers, KeyValue
 from penstock.serdes import Serde
@@ -60,11 +61,12 @@ class TestInputTopic(Generic[K, V]):
         self._current_time = start_timestamp
         self._auto_advance_ms = auto_advance_ms
 
-    def advance_time(self, advance_ms: int) -> None:
+    def advance_time(self, advance_ms: Duration) -> None:
         """Move the time of the records that follow by `advance_ms`; raises ValueError for a negative step."""
-        if advance_ms < 0:
+        step = milliseconds(advance_ms, "advance_ms")
+        if step < 0:
             raise ValueError(f"advance_ms must be 0 or more, got {advance_ms}.")
-        self._current_time += advance_ms
+        self._current_time += step
 
     @overload
     def pipe_input(self, record: TestRecord[K, V], /) -> None: ...
@@ -105,7 +107,7 @@ class TestInputTopic(Generic[K, V]):
             self._pipe(record)
 
     def pipe_key_value_list(
-        self, key_values: Iterable[tuple[K, V]], start_timestamp: int | None = None, advance_ms: int = 0
+        self, key_values: Iterable[tuple[K, V]], start_timestamp: int | None = None, advance_ms: Duration = 0
     ) -> None:
         """Process a record for each (key, value).
 
@@ -114,14 +116,18 @@ class TestInputTopic(Generic[K, V]):
             start_timestamp: time of the first in ms; None for the time of this topic, with its own advance.
             advance_ms: by how much each is later than the one before, if start_timestamp is given.
         """
+        step = milliseconds(advance_ms, "advance_ms")
         for index, (key, value) in enumerate(key_values):
-            time = None if start_timestamp is None else start_timestamp + index * advance_ms
+            time = None if start_timestamp is None else start_timestamp + index * step
             self._pipe(TestRecord(key, value, time))
 
-    def pipe_value_list(self, values: Iterable[V], start_timestamp: int | None = None, advance_ms: int = 0) -> None:
+    def pipe_value_list(
+        self, values: Iterable[V], start_timestamp: int | None = None, advance_ms: Duration = 0
+    ) -> None:
         """Process a record without a key for each value; times as in `pipe_key_value_list`."""
+        step = milliseconds(advance_ms, "advance_ms")
         for index, value in enumerate(values):
-            time = None if start_timestamp is None else start_timestamp + index * advance_ms
+            time = None if start_timestamp is None else start_timestamp + index * step
             self._pipe(TestRecord(None, value, time))
 
     def _pipe(self, record: TestRecord[Any, Any]) -> None:

@@ -4,9 +4,10 @@ and record cache live as long.
 Kafka's driver runs the whole topology as one task, with one stream time, where in Kafka itself each sub-topology has
 its own. It commits after each record, also of those that follow from one; of records with one time it takes the one
 that came first; it counts the offsets of a pattern as those of one topic; its record cache, which is never full, shows
-entries for ever that the store below has dropped; and it makes punctuations due only when its clock is advanced. Where
-a result depends on that, this driver says what is to be expected of the Spark host; everything else it has from the
-driver that all conformance cases are checked against.
+entries for ever that the store below has dropped; it makes punctuations due only when its clock is advanced; and it
+holds final results back for an interval, beyond the end of an epoch. Where a result depends on that, this driver says
+what is to be expected of the Spark host; everything else it has from the driver that all conformance cases are checked
+against.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class _EpochHost(InlineHost):
                 while self._process_first(level):
                     pass
                 self._task.advance_wall_clock(self._clock.milliseconds())
+                self._task.emit_held_results()
                 self._commit()
 
     def _process_first(self, level: int) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock import RecordMetadata
+from penstock import Headers, RecordContext
 from penstock.processor.timestamps import (
     fail_on_invalid_timestamp,
     log_and_skip_on_invalid_timestamp,
@@ -225,9 +225,9 @@ class NamedTopicExtractor:
         self._name = name
         self._function = function
 
-    def __call__(self, key: Any, value: Any, metadata: RecordMetadata) -> str:
+    def __call__(self, key: Any, value: Any, context: RecordContext) -> str:
         """Return the topic to send to."""
-        topic: str = self._function(key, value, metadata)
+        topic: str = self._function(key, value, context)
         return topic
 
     def __str__(self) -> str:
@@ -243,13 +243,20 @@ TOPIC_EXTRACTORS = Words(
     "topic extractor",
     _topic_extractors(
         {
-            "by_key": lambda prefix: lambda k, v, metadata: prefix + text(k),
-            "by_value": lambda a, yes, no: lambda k, v, metadata: yes if a in text(v) else no,
-            "by_source_topic": lambda: lambda k, v, metadata: f"copy-of-{metadata.topic}",
-            "by_offset_parity": lambda even, odd: lambda k, v, metadata: even if metadata.offset % 2 == 0 else odd,
+            "by_key": lambda prefix: lambda k, v, context: prefix + text(k),
+            "by_value": lambda a, yes, no: lambda k, v, context: yes if a in text(v) else no,
+            "by_source_topic": lambda: lambda k, v, context: f"copy-of-{context.topic}",
+            "by_offset_parity": lambda even, odd: lambda k, v, context: even if context.offset % 2 == 0 else odd,
+            "by_header": lambda name, other: lambda k, v, context: _last_header(context.headers, name, other),
+            "by_timestamp": lambda n, early, late: lambda k, v, context: early if context.timestamp < n else late,
         }
     ),
 )
+
+
+def _last_header(headers: Headers, name: str, other: str) -> str:
+    values = [value for each, value in headers if each == name]
+    return values[-1].decode() if values and values[-1] is not None else other
 
 
 def _after_at(record: ConsumerRecord, partition_time: int) -> int:
@@ -265,6 +272,9 @@ TIMESTAMP_EXTRACTORS = Words(
         "log_and_skip_on_invalid": lambda: log_and_skip_on_invalid_timestamp,
         "use_partition_time_on_invalid": lambda: use_partition_time_on_invalid_timestamp,
         "after_at": lambda: _after_at,
+        "at_header": lambda name: (
+            lambda record, partition_time: int(_last_header(record.headers, name, str(record.timestamp)))
+        ),
         "partition_time": lambda: lambda record, partition_time: partition_time,
     },
 )

@@ -28,6 +28,44 @@ class PickyStringSerde(Serde):
         return value
 
 
+class HeaderStringSerde(Serde):
+    """Text as UTF-8 with the headers that the serde is given: after `>` when it is written, after `<` when it is
+    read."""
+
+    _plain = Serdes.string()
+
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
+        """Return the text and the headers as UTF-8."""
+        return self._plain.serialize(topic, value, headers) + shown(">", headers).encode()
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> Any:
+        """Return the text and the headers."""
+        return self._plain.deserialize(topic, data, headers) + shown("<", headers)
+
+
+def shown(mark: str, headers: Headers) -> str:
+    """Return `mark` and the headers as a text, an empty one if there are none."""
+    return mark + ",".join(f"{name}={_text(value)}" for name, value in headers) if headers else ""
+
+
+def _text(value: bytes | None) -> str:
+    return "null" if value is None else value.decode()
+
+
+class MarkedStringSerde(Serde):
+    """Text as UTF-8; `~` stands behind every text that is read, so that it shows how often one was."""
+
+    _plain = Serdes.string()
+
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
+        """Return the text as UTF-8."""
+        return self._plain.serialize(topic, value, headers)
+
+    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> Any:
+        """Return the text and the mark."""
+        return self._plain.deserialize(topic, data, headers) + "~"
+
+
 SERDES = Words(
     "serde",
     {
@@ -37,6 +75,8 @@ SERDES = Words(
         "double": Serdes.double,
         "bytes": Serdes.bytes,
         "picky_string": PickyStringSerde,
+        "header_string": HeaderStringSerde,
+        "marked_string": MarkedStringSerde,
         "time_windowed": lambda inner, size: WindowedSerdes.time_windowed(SERDES.read(inner), size),
         "session_windowed": lambda inner: WindowedSerdes.session_windowed(SERDES.read(inner)),
     },

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, TypeVar
 
-from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaException, TopicCollection
+from confluent_kafka import OFFSET_INVALID, Consumer, IsolationLevel, KafkaException, TopicCollection
 from confluent_kafka import ConsumerGroupTopicPartitions as GroupPartitions
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import TopicPartition as Position
@@ -22,11 +23,12 @@ from confluent_kafka.admin import (
 )
 from confluent_kafka.admin import NewTopic as AdminNewTopic
 
+from penstock.background import in_background
 from penstock.client.api import NewTopic, OffsetAndMetadata, PartitionInfo, TopicDescription
-from penstock.client.confluent.connection import RETRY_SECONDS, Connection, nothing_to_serve
-from penstock.client.settings import ADMIN, client_settings
+from penstock.client.confluent.connection import RETRY_SECONDS, Connection, Right, is_silence, nothing_to_serve
+from penstock.client.settings import ADMIN, CONSUMER, HURRIED, client_settings
 from penstock.config import StreamsConfig
-from penstock.errors import KafkaError, UnstableOffsetCommitError
+from penstock.errors import KafkaError, UnknownTopicOrPartitionError, UnstableOffsetCommitError
 from penstock.record import TopicPartition
 
 T = TypeVar("T")
@@ -34,35 +36,50 @@ T = TypeVar("T")
 _NO_ID = "A" * 22
 """How an id of zeros is written, which stands for none."""
 
+_NO_PARTITION = 2**31 - 1
+_STABLE_SECONDS = 0.5
+"""How long an offset may not be stable before it is said that a transaction is open."""
+
+_FIRST_TRY = 0.25
+"""The part of its bound after which a question is asked again by a new client."""
+
+_FIRST_TRY_SECONDS = 2.5
+"""The most that this part is, however long the bound; each further try gets twice the time of the one before."""
+
+_REST_SECONDS = 1.0
+"""How long a client that was replaced is kept, so that nothing else refers to it when it ends."""
+
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # confluent-kafka gives it no types
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # as above
 
 
 class ConfluentAdmin:
-    """Admin over confluent-kafka."""
+    """Admin over confluent-kafka. A client that is not answered is replaced: librdkafka may go on asking a broker that
+    is away."""
 
     def __init__(self, config: StreamsConfig, timeout_ms: int = 10_000) -> None:
         """Connect in the background; each call is bounded by `timeout_ms`. Raises ConfigError."""
+        self._config = config
         self._connection = Connection(client_settings(config, ADMIN), timeout_ms)
-        self._client: AdminClient | None = self._connection.make(AdminClient)
-        self._connection.serve = self._client.poll
+        self._client: AdminClient | None = None
         self._knows_leaders = False
+        self._renew()
 
     def topics(self) -> dict[str, int]:
         """Return the number of partitions of each topic, internal ones too."""
-        metadata = self._call("listing topics", lambda client: client.list_topics(timeout=self._connection.timeout))
+        metadata = self._call("listing topics", lambda client, seconds: client.list_topics(timeout=seconds))
         return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
 
     def topic_ids(self, names: Collection[str]) -> dict[str, str]:
         """Return the id of each of these topics; those that do not exist are left out, and all where brokers give no
-        ids."""
+        ids. Raises TopicAuthorizationError for one that this user may not see, whether it exists or not."""
         if not names:
             return {}
         wanted = TopicCollection(sorted(names))
 
-        def ask(client: AdminClient) -> dict[str, str]:
-            futures = client.describe_topics(wanted, request_timeout=self._connection.timeout)
-            return {name: topic_id for name, future in futures.items() if (topic_id := self._topic_id(future))}
+        def ask(client: AdminClient, seconds: float) -> dict[str, str]:
+            futures = client.describe_topics(wanted, request_timeout=seconds)
+            return {name: topic_id for name, future in futures.items() if (topic_id := self._id(name, future, seconds))}
 
         return self._call("asking for the ids of topics", ask)
 
@@ -74,11 +91,12 @@ class ConfluentAdmin:
             AdminNewTopic(topic.name, topic.partitions, topic.replication_factor, config=dict(topic.config))
             for topic in topics
         ]
-        futures = self._call("creating topics", lambda client: client.create_topics(wanted, **self._bounds()))
-        self._results("creating topic", futures)
+        create = _topic_right("CREATE")
+        self._change("creating topic", lambda client: client.create_topics(wanted, **self._bounds()), create)
         names = {topic.name for topic in topics}
         deadline = time.monotonic() + self._connection.timeout
         while not self._usable(names):
+            self.topic_ids(names)  # raises where this user may create them, and not see them
             if time.monotonic() >= deadline:
                 raise KafkaError(f"Topics {sorted(names)} were created, but have no leaders yet; try again.")
             time.sleep(RETRY_SECONDS)
@@ -86,27 +104,33 @@ class ConfluentAdmin:
     def delete_topics(self, names: Sequence[str]) -> None:
         """Delete topics with all their records; raises UnknownTopicOrPartitionError if one does not exist."""
         if names:
-            futures = self._call("deleting topics", lambda client: client.delete_topics(list(names), **self._bounds()))
-            self._results("deleting topic", futures)
+            delete = _topic_right("DELETE")
+            self._change("deleting topic", lambda client: client.delete_topics(list(names), **self._bounds()), delete)
 
     def create_partitions(self, name: str, total: int) -> None:
         """Raise the number of partitions of topic `name` to `total`."""
         wanted = [NewPartitions(name, total)]
-        futures = self._call("adding partitions", lambda client: client.create_partitions(wanted, **self._bounds()))
-        self._results("adding partitions to topic", futures)
+        alter = _topic_right("ALTER")
+        self._change(
+            "adding partitions to topic", lambda client: client.create_partitions(wanted, **self._bounds()), alter
+        )
 
     def describe_topic(self, name: str) -> TopicDescription:
         """Return partitions and configuration of topic `name`."""
         doing = f"describing topic {name!r}"
-        metadata = self._call(doing, lambda client: client.list_topics(timeout=self._connection.timeout))
+        metadata = self._call(doing, lambda client, seconds: client.list_topics(timeout=seconds))
         if name not in metadata.topics:
+            self.topic_ids([name])  # raises where it is only not to be seen
             self._connection.fail(Code(Code.UNKNOWN_TOPIC_OR_PART), doing)
         partitions = sorted(metadata.topics[name].partitions.values(), key=lambda each: int(each.id))
         resource = ConfigResource(ResourceType.TOPIC, name)
-        futures = self._call(
-            doing, lambda client: client.describe_configs([resource], request_timeout=self._connection.timeout)
-        )
-        entries = self._results("describing", futures)[resource]
+
+        def ask(client: AdminClient, seconds: float) -> dict[str, Any]:
+            future = client.describe_configs([resource], request_timeout=seconds)[resource]
+            found: dict[str, Any] = _result(future, seconds)
+            return found
+
+        entries = self._call(doing, ask, Right("DESCRIBE_CONFIGS", "topic", name))
         return TopicDescription(
             name,
             tuple(PartitionInfo(p.id, p.leader, tuple(p.replicas), tuple(p.isrs)) for p in partitions),
@@ -142,18 +166,33 @@ class ConfluentAdmin:
         """
         if not partitions:
             return {}
-        request = [GroupPartitions(group, [Position(*partition) for partition in partitions])]
+        # A consumer asks, for an admin client of librdkafka ends the process where the coordinator moves meanwhile: it
+        # looks for the group that consumers alone have (rd_kafka_handle_OffsetFetch).
+        forced = {"group.id": group, "isolation.level": "read_committed" if stable else "read_uncommitted"}
+        settings = client_settings(self._config, CONSUMER, forced, HURRIED)
+        connection = Connection(settings, self._connection.timeout_ms)
+        reader = connection.make(Consumer)
+        connection.serve_events_of(reader)
 
-        def ask(client: AdminClient) -> list[Position]:
-            futures = client.list_consumer_group_offsets(
-                request, require_stable=stable, request_timeout=self._connection.timeout
-            )
-            positions: list[Position] = self._result(futures[group]).topic_partitions
-            if any(each.error is not None and each.error.code() == Code.UNSTABLE_OFFSET_COMMIT for each in positions):
-                raise UnstableOffsetCommitError(f"A transaction of the group {group!r} is open; ask again.")
-            return _checked(positions)
+        def ask() -> list[Position]:
+            asked = [Position(*partition) for partition in partitions]
+            # What no transaction writes is answered as soon as the coordinator is found. librdkafka keeps to itself
+            # that an offset is not stable, and asks again until its time is over.
+            reader.committed([Position(partitions[0].topic, _NO_PARTITION)], connection.timeout)
+            try:
+                return _checked(reader.committed(asked, _STABLE_SECONDS if stable else connection.timeout))
+            except KafkaException as error:
+                if not stable or error.args[0].code() not in (Code._TIMED_OUT, Code.UNSTABLE_OFFSET_COMMIT):
+                    raise
+                raise UnstableOffsetCommitError(f"A transaction of the group {group!r} is open; ask again.") from error
 
-        found = self._call(f"reading the offsets of group {group!r}", ask)
+        topics = " ".join(dict.fromkeys(tp.topic for tp in partitions))
+        needs = Right("DESCRIBE", "group", group), Right("DESCRIBE", "topic", topics)
+        try:
+            found = connection.call(f"reading the offsets of group {group!r}", ask, *needs)
+        finally:
+            connection.serve = nothing_to_serve
+            reader.close()
         return {
             TopicPartition(each.topic, each.partition): OffsetAndMetadata(each.offset, each.metadata or "")
             for each in found
@@ -166,36 +205,39 @@ class ConfluentAdmin:
             return
         positions = [Position(*partition, at.offset, at.metadata) for partition, at in offsets.items()]
 
-        def ask(client: AdminClient) -> None:
-            futures = client.alter_consumer_group_offsets(
-                [GroupPartitions(group, positions)], request_timeout=self._connection.timeout
-            )
-            _checked(self._result(futures[group]).topic_partitions)
+        def ask(client: AdminClient, seconds: float) -> None:
+            futures = client.alter_consumer_group_offsets([GroupPartitions(group, positions)], request_timeout=seconds)
+            _checked(_result(futures[group], seconds).topic_partitions)
 
-        self._call(f"committing offsets of group {group!r}", ask)
+        topics = " ".join(dict.fromkeys(tp.topic for tp in offsets))
+        needs = Right("READ", "group", group), Right("READ", "topic", topics)
+        self._call(f"committing offsets of group {group!r}", ask, *needs)
 
     def delete_groups(self, groups: Sequence[str]) -> None:
         """Delete consumer groups with what they have committed; those that do not exist are left out. Raises KafkaError
         for one that has members."""
 
-        def ask(client: AdminClient) -> None:
-            futures = client.delete_consumer_groups(list(groups), request_timeout=self._connection.timeout)
+        def ask(client: AdminClient, seconds: float) -> None:
+            futures = client.delete_consumer_groups(list(groups), request_timeout=seconds)
             for future in futures.values():
                 try:
-                    self._result(future)
+                    _result(future, seconds)
                 except KafkaException as error:
                     if error.args[0].code() != Code.GROUP_ID_NOT_FOUND:
                         raise
 
         if groups:
-            self._call(f"deleting the groups {', '.join(groups)}", ask)
+            self._call(f"deleting the groups {', '.join(groups)}", ask, Right("DELETE", "group", " ".join(groups)))
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> None:
         """Delete the records before these offsets; raises KafkaError where the brokers cannot or may not."""
         if before:
             positions = [Position(*partition, offset) for partition, offset in before.items()]
-            futures = self._call("deleting records", lambda client: client.delete_records(positions, **self._bounds()))
-            self._results("deleting records of", futures)
+            self._change(
+                "deleting records of",
+                lambda client: client.delete_records(positions, **self._bounds()),
+                lambda at: Right("DELETE", "topic", at.topic),
+            )
 
     def close(self) -> None:
         """Release connections and threads; harmless when called again."""
@@ -209,35 +251,40 @@ class ConfluentAdmin:
             return {}
         request = {Position(*partition): spec for partition in partitions}
 
-        def ask(client: AdminClient) -> dict[TopicPartition, int]:
+        def ask(client: AdminClient, seconds: float) -> dict[TopicPartition, int]:
             if not self._knows_leaders:  # librdkafka sometimes lets three seconds pass before it looks for them
-                client.list_topics(timeout=self._connection.timeout)
+                client.list_topics(timeout=seconds)
                 self._knows_leaders = True
-            futures = client.list_offsets(request, isolation_level=isolation, request_timeout=self._connection.timeout)
+            futures = client.list_offsets(request, isolation_level=isolation, request_timeout=seconds)
             try:
                 return {
-                    TopicPartition(position.topic, position.partition): _offset(self._result(future))
+                    TopicPartition(position.topic, position.partition): _offset(_result(future, seconds))
                     for position, future in futures.items()
                 }
-            except KafkaException as error:
-                if error.args[0].code() == Code.FENCED_LEADER_EPOCH:
-                    # after a broker's restart librdkafka would go on with the leaders that it knows, for minutes
-                    self._knows_leaders = False
+            except KafkaException:
+                # after a broker's restart librdkafka would go on with the leaders that it knows, for minutes
+                self._knows_leaders = False
                 raise
 
-        return self._call(f"asking for the offsets of {', '.join(map(str, partitions[:3]))}", ask)
-
-    def _topic_id(self, future: Future[Any]) -> str | None:
         try:
-            topic_id = str(self._result(future).topic_id)
+            return self._call(f"asking for the offsets of {', '.join(map(str, partitions[:3]))}", ask)
+        except UnknownTopicOrPartitionError:
+            self.topic_ids({tp.topic for tp in partitions})  # librdkafka says the same of what this user may not see
+            raise
+
+    def _id(self, topic: str, future: Future[Any], seconds: float) -> str | None:
+        try:
+            topic_id = str(_result(future, seconds).topic_id)
         except KafkaException as error:
+            if error.args[0].code() == Code.TOPIC_AUTHORIZATION_FAILED:
+                self._connection.fail(error.args[0], f"asking for topic {topic!r}", Right("DESCRIBE", "topic", topic))
             if error.args[0].code() != Code.UNKNOWN_TOPIC_OR_PART:
                 raise
             return None
         return None if topic_id == _NO_ID else topic_id
 
     def _usable(self, names: set[str]) -> bool:
-        metadata = self._call("listing topics", lambda client: client.list_topics(timeout=self._connection.timeout))
+        metadata = self._call("listing topics", lambda client, seconds: client.list_topics(timeout=seconds))
         return all(
             name in metadata.topics
             and metadata.topics[name].partitions
@@ -248,28 +295,77 @@ class ConfluentAdmin:
     def _bounds(self) -> dict[str, float]:
         return {"request_timeout": self._connection.timeout, "operation_timeout": self._connection.timeout}
 
-    def _result(self, future: Future[Any]) -> Any:
-        # librdkafka ends a request by itself at its bound; the second more is for its answer to arrive.
-        return future.result(timeout=self._connection.timeout + 1)
-
-    def _results(self, doing: str, futures: Mapping[Any, Future[Any]]) -> dict[Any, Any]:
-        """Return the results of all `futures`; waits for each before the first error is raised."""
-        results: dict[Any, Any] = {}
-        failed: tuple[Code, str] | None = None
-        for key, future in futures.items():
+    def _change(
+        self,
+        doing: str,
+        ask: Callable[[AdminClient], Mapping[Any, Future[Any]]],
+        needs: Callable[[Any], Right],
+    ) -> None:
+        """Ask for changes once, for they may be made though no answer comes; waits for each before the first error is
+        raised. doing: what is done to each of them. needs: the right for one."""
+        client = self._open(doing)
+        failed: tuple[KafkaException | TimeoutError, Any] | None = None
+        for key, future in ask(client).items():
             try:
-                results[key] = self._result(future)
-            except KafkaException as error:
-                failed = failed or (error.args[0], f"{doing} {key}")
+                _result(future, self._connection.timeout)
+            except (KafkaException, TimeoutError) as error:
+                failed = failed or (error, key)
         if failed is not None:
-            self._connection.fail(*failed)
-        return results
+            reason, key = failed
+            if is_silence(reason):
+                self._renew()
+            code = reason.args[0] if isinstance(reason, KafkaException) else Code(Code._TIMED_OUT)
+            self._connection.fail(code, f"{doing} {key}", needs(key))
 
-    def _call(self, doing: str, action: Callable[[AdminClient], T]) -> T:
-        client = self._client
-        if client is None:
+    def _call(self, doing: str, ask: Callable[[AdminClient, float], T], *needs: Right) -> T:
+        """Return what `ask` gives for a client and the seconds that it has: at first a part of the bound, then more, up
+        to what is left of it, with a new client where none was answered. needs: the rights for it."""
+        deadline = time.monotonic() + self._connection.timeout
+        seconds = min(self._connection.timeout * _FIRST_TRY, _FIRST_TRY_SECONDS)
+
+        def attempt() -> T:
+            nonlocal seconds
+            try:
+                return ask(self._open(doing), seconds)
+            except (KafkaException, TimeoutError) as error:
+                if is_silence(error):
+                    self._renew()
+                raise
+            finally:
+                seconds = max(min(2 * seconds, deadline - time.monotonic()), RETRY_SECONDS)
+
+        result = self._connection.call(doing, attempt, *needs)
+        self._connection.answered()
+        return result
+
+    def _renew(self) -> None:
+        """Begin with a new client; the one before ends in the background, which may take long."""
+        self._connection.serve(0)  # what it has to report
+        self._connection.serve = nothing_to_serve
+        if self._client is not None:
+            in_background("penstock-admin-end", partial(self._client.poll, _REST_SECONDS))  # and lets go of it
+        self._client = self._connection.make(AdminClient)
+        self._connection.serve = self._client.poll
+        self._knows_leaders = False
+
+    def _open(self, doing: str) -> AdminClient:
+        if self._client is None:
             raise KafkaError(f"The client is closed ({doing}).")
-        return self._connection.call(doing, lambda: action(client))
+        return self._client
+
+
+def _result(future: Future[T], seconds: float) -> T:
+    """Return what a request of `seconds` gave; raises its error, or TimeoutError. An error that is raised by the future
+    itself would keep the client in a cycle of references, and librdkafka ends the program where the garbage collector
+    deletes a client in a thread of its own."""
+    error = future.exception(timeout=seconds + 1)  # librdkafka ends a request by itself; its answer has to arrive
+    if error is not None:
+        raise type(error)(*error.args)
+    return future.result()
+
+
+def _topic_right(operation: str) -> Callable[[Any], Right]:
+    return lambda name: Right(operation, "topic", str(name))
 
 
 def _offset(found: ListOffsetsResultInfo) -> int:

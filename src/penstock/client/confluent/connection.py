@@ -9,34 +9,139 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
+from confluent_kafka import Consumer, KafkaException, Message, Producer
 from confluent_kafka import KafkaError as Code
-from confluent_kafka import KafkaException
 
 from penstock.errors import (
+    AuthenticationError,
+    AuthorizationError,
     BrokerNotFoundError,
+    ClusterAuthorizationError,
     ConfigError,
+    GroupAuthorizationError,
     KafkaError,
     OffsetOutOfRangeError,
+    RetriableError,
+    TopicAuthorizationError,
     TopicExistsError,
+    TransactionalIdAuthorizationError,
     UnknownTopicOrPartitionError,
 )
+from penstock.log_limits import limit_rate
 
 T = TypeVar("T")
 C = TypeVar("C")
 
-_log = logging.getLogger("penstock.client.librdkafka")
+
+def _facility(line: logging.LogRecord) -> object:
+    """Return what a line of librdkafka is about: FAIL, for one, of each attempt to connect."""
+    return line.args[0] if isinstance(line.args, tuple) and line.args else line.msg
+
+
+_log = limit_rate(logging.getLogger("penstock.client.librdkafka"), up_to=logging.ERROR, kind=_facility)
 _log.addHandler(logging.NullHandler())  # librdkafka's lines are for who sets up logging; what matters is in the errors
+
+_log.addFilter(lambda line: "enable.gapless.guarantee" not in line.getMessage())  # a warning of what is on purpose
+
+_FLUSH_SECONDS = 0.1
 
 RETRY_SECONDS = 0.05
 """Pause between two attempts at the same call."""
 
-_UNREACHABLE = frozenset(
-    (Code._TIMED_OUT, Code._TRANSPORT, Code._ALL_BROKERS_DOWN, Code._RESOLVE, Code._AUTHENTICATION, Code._SSL)
+_NO_LOGIN = frozenset((Code._AUTHENTICATION, Code._SSL, Code.SASL_AUTHENTICATION_FAILED))
+_NO_LOGIN_TEXTS = ("SSL handshake failed", "SSL routines")
+"""What librdkafka says, with the code of a broken connection, where one side does not accept the other over TLS."""
+
+_UNREACHABLE = _NO_LOGIN | {Code._TIMED_OUT, Code._TRANSPORT, Code._ALL_BROKERS_DOWN, Code._RESOLVE}
+
+
+class Right(NamedTuple):
+    """A right that a call needs, as ACLs have it. kind: topic, group, transactional-id or cluster."""
+
+    operation: str
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.operation} on the {self.kind.replace('-', ' ')} {self.name}".rstrip()
+
+
+_FORBIDDEN: Mapping[int, tuple[type[AuthorizationError], str]] = {
+    Code.TOPIC_AUTHORIZATION_FAILED: (TopicAuthorizationError, "topic"),
+    Code.GROUP_AUTHORIZATION_FAILED: (GroupAuthorizationError, "group"),
+    Code.CLUSTER_AUTHORIZATION_FAILED: (ClusterAuthorizationError, "cluster"),
+    Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (TransactionalIdAuthorizationError, "transactional-id"),
+}
+
+_PASSING = frozenset(
+    (
+        Code._TRANSPORT,
+        Code._ALL_BROKERS_DOWN,
+        Code._DESTROY_BROKER,  # the one that bootstrap.servers named, once the brokers are known by their own names
+        Code._TIMED_OUT,
+        Code._TIMED_OUT_QUEUE,
+        Code._WAIT_COORD,
+        Code._WAIT_CACHE,
+        Code._RETRY,
+        Code.LEADER_NOT_AVAILABLE,
+        Code.NOT_LEADER_FOR_PARTITION,
+        Code.FENCED_LEADER_EPOCH,
+        Code.UNKNOWN_LEADER_EPOCH,  # the broker has yet to hear of the leader that this client knows
+        Code.REPLICA_NOT_AVAILABLE,
+        Code.BROKER_NOT_AVAILABLE,
+        Code.STALE_BROKER_EPOCH,
+        Code.OFFSET_NOT_AVAILABLE,
+        Code.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        Code.PREFERRED_LEADER_NOT_AVAILABLE,
+        Code.KAFKA_STORAGE_ERROR,
+        Code.NETWORK_EXCEPTION,
+        Code.REQUEST_TIMED_OUT,
+        Code.NOT_CONTROLLER,
+        Code.NOT_ENOUGH_REPLICAS,
+        Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        Code.COORDINATOR_NOT_AVAILABLE,
+        Code.COORDINATOR_LOAD_IN_PROGRESS,
+        Code.NOT_COORDINATOR,
+        Code.UNSTABLE_OFFSET_COMMIT,
+        Code.CONCURRENT_TRANSACTIONS,
+        Code.FETCH_SESSION_ID_NOT_FOUND,
+        Code.INVALID_FETCH_SESSION_EPOCH,
+        Code.THROTTLING_QUOTA_EXCEEDED,
+    )
 )
+"""Codes of what may be served a moment later; librdkafka says so itself in transactions alone (Kafka class:
+RetriableException)."""
+
 UNKNOWN_TOPIC = frozenset((Code.UNKNOWN_TOPIC_OR_PART, Code._UNKNOWN_TOPIC, Code._UNKNOWN_PARTITION, Code._NOENT))
 """Codes that say that a topic or a partition is not there."""
+
+
+class Background:
+    """What librdkafka reports in the background.
+
+    A client refers to it, and it refers to nobody: a cycle of references would keep a client that is let go, with its
+    threads and sockets, until the garbage collector runs.
+    """
+
+    def __init__(self) -> None:
+        self.noticed: Code | None = None
+        """What was last reported."""
+
+    def notice(self, error: Code) -> None:
+        """Take a report, unless it only says that there is no connection while one before said why."""
+        if self.noticed is None or _tells_more(error, self.noticed):
+            self.noticed = error
+        _log.debug("%s", error.str())
+
+    def take_event(self, poll: Callable[[float], Message | None], seconds: float) -> None:
+        """Take a report that a consumer has for who polls it."""
+        event = poll(seconds)
+        error = None if event is None else event.error()
+        if error is not None:
+            self.notice(error)
 
 
 class Connection:
@@ -44,11 +149,10 @@ class Connection:
 
     def __init__(self, settings: Mapping[str, Any], timeout_ms: int) -> None:
         """Take what `client_settings` gave and the bound (ms) of one call."""
-        self.settings = {**settings, "error_cb": self._noticed, "logger": _log}
+        self._reported = Background()
+        self.settings = {**settings, "error_cb": self._reported.notice, "logger": _log}
         self.servers = str(settings["bootstrap.servers"])
         self.timeout_ms = timeout_ms
-        self.noticed: Code | None = None
-        """What librdkafka last reported in the background."""
         self.serve: Callable[[float], object] = nothing_to_serve
         """Takes reports that are waiting, for up to so many seconds; set by clients that do not do so by themselves."""
 
@@ -57,9 +161,23 @@ class Connection:
         """The bound of one call in seconds, as confluent-kafka wants it."""
         return self.timeout_ms / 1000
 
-    def _noticed(self, error: Code) -> None:
-        self.noticed = error
-        _log.debug("%s", error.str())
+    @property
+    def noticed(self) -> Code | None:
+        """What librdkafka last reported in the background."""
+        return self._reported.noticed
+
+    def answered(self) -> None:
+        """Forget what was reported before: brokers have answered since."""
+        self._reported.noticed = None
+
+    def serve_events_of(self, consumer: Consumer) -> None:
+        """Take from now on the reports that `consumer` has for who polls it."""
+        self.serve = partial(self._reported.take_event, consumer.poll)
+
+    def is_refused(self) -> bool:
+        """Return whether the login was refused, and is of no use any more; another token may be on its way."""
+        self.serve(0)
+        return self.noticed is not None and is_no_login(self.noticed) and self._mechanism() != "OAUTHBEARER"
 
     def _background(self) -> str | None:
         return None if self.noticed is None else str(self.noticed.str())
@@ -80,16 +198,26 @@ class Connection:
                 "its CONFIGURATION.md lists keys and values."
             ) from None
 
-    def fail(self, error: Code, doing: str) -> NoReturn:
-        """Raise the StreamsError for what librdkafka reported while `doing` something."""
+    def fail(self, error: Code, doing: str, *needs: Right) -> NoReturn:
+        """Raise the StreamsError for what librdkafka reported while `doing` something. needs: the rights for it."""
         code, reason = error.code(), error.str().rstrip(".")
         if code in _UNREACHABLE:
             self.serve(0)
+            if self.noticed is not None and self.noticed.code() in _FORBIDDEN:
+                self._forbid(self.noticed, doing, *needs)
+            why = next((each for each in (error, self.noticed) if each is not None and is_no_login(each)), None)
+            if why is not None:
+                raise AuthenticationError(
+                    f"Cannot log in at bootstrap.servers={self.servers} ({doing}): {str(why.str()).rstrip('.')}. Check "
+                    f"{self._login()}."
+                )
             raise BrokerNotFoundError(
                 f"No broker of bootstrap.servers={self.servers} answered within {self.timeout_ms} ms ({doing}): "
-                f"{self._background() or reason}. Check the address and that the broker runs; "
-                "`penstock broker` starts one on this machine."
+                f"{self._background() or reason}. Check the address, that the broker runs, and that its listener is of "
+                f"security.protocol={self._protocol()}; `penstock broker` starts a broker on this machine."
             )
+        if code in _FORBIDDEN:
+            self._forbid(error, doing, *needs)
         if code in UNKNOWN_TOPIC:
             raise UnknownTopicOrPartitionError(
                 f"Cannot go on ({doing}) at bootstrap.servers={self.servers}: {reason}. "
@@ -102,24 +230,91 @@ class Connection:
                 f"Cannot go on ({doing}): {reason}. The records have been deleted by retention, or the topic was made "
                 "anew; start from a new checkpoint, or with another application.id."
             )
-        raise KafkaError(f"Cannot go on ({doing}) at bootstrap.servers={self.servers}: {reason}.")
+        kind = RetriableError if passing(error) else KafkaError
+        raise kind(f"Cannot go on ({doing}) at bootstrap.servers={self.servers}: {reason}.")
 
-    def call(self, doing: str, action: Callable[[], T]) -> T:
+    def _forbid(self, error: Code, doing: str, *needs: Right) -> NoReturn:
+        """Raise the error of a right that is missing."""
+        of_class, kind = _FORBIDDEN[error.code()]
+        missing = next((right for right in needs if right.kind == kind), needs[0] if needs else None)
+        right = f"what this needs on a {kind}" if missing is None else str(missing)
+        grant = "" if missing is None else f" (kafka-acls --add --operation {missing.operation} {_option(missing)})"
+        raise of_class(
+            f"Cannot go on ({doing}) at bootstrap.servers={self.servers}: the brokers do not allow {right} to the user "
+            f"of {self._user()}: {str(error.str()).rstrip('.')}. Grant it{grant}, or log in as another user; "
+            "docs/security.md lists the rights that an application needs."
+        )
+
+    def _protocol(self) -> str:
+        return str(self.settings.get("security.protocol", "PLAINTEXT")).upper()
+
+    def _mechanism(self) -> str:
+        return str(self.settings.get("sasl.mechanism", self.settings.get("sasl.mechanisms", "GSSAPI"))).upper()
+
+    def _user(self) -> str:
+        """Return the keys by which brokers know this client."""
+        if self._protocol().startswith("SASL"):
+            return "the token (sasl.mechanism=OAUTHBEARER)" if self._mechanism() == "OAUTHBEARER" else "sasl.username"
+        known = [key for key in self.settings if key.startswith(("ssl.certificate", "ssl.keystore"))]
+        return known[0] if known else f"no login (security.protocol={self._protocol()})"
+
+    def _login(self) -> str:
+        """Return what may be wrong where a login is refused."""
+        tls = "ssl.ca.location, and ssl.certificate.location with ssl.key.location where the broker asks for them"
+        if not self._protocol().startswith("SASL"):
+            return f"security.protocol={self._protocol()}, {tls}"
+        known = "the token" if self._mechanism() == "OAUTHBEARER" else "sasl.username and sasl.password"
+        way = f"security.protocol={self._protocol()}, sasl.mechanism={self._mechanism()}, {known}"
+        return f"{way}, {tls}" if self._protocol() == "SASL_SSL" else way
+
+    def call(self, doing: str, action: Callable[[], T], *needs: Right) -> T:
         """Return what `action` returns; it is tried again within the bound while the error is a passing one."""
         deadline = time.monotonic() + self.timeout
+        self.answered()
         while True:
             try:
                 return action()
             except KafkaException as error:
                 code: Code = error.args[0]
-                if not passing(code) or time.monotonic() >= deadline:
-                    self.fail(code, doing)
+                if not passing(code) or self.is_refused() or time.monotonic() >= deadline:
+                    self.fail(code, doing, *needs)
                 time.sleep(RETRY_SECONDS)
-            except TimeoutError as error:
-                raise BrokerNotFoundError(
-                    f"bootstrap.servers={self.servers} did not answer within {self.timeout_ms} ms ({doing}): "
-                    f"{self._background() or 'no reason is known'}."
-                ) from error
+            except TimeoutError:
+                if time.monotonic() < deadline and not self.is_refused():
+                    continue
+                self.fail(Code(Code._TIMED_OUT, "no reason is known"), doing, *needs)
+
+
+def is_no_login(code: Code) -> bool:
+    """Return whether brokers refuse a login, or the client refuses the brokers."""
+    return code.code() in _NO_LOGIN or any(each in code.str() for each in _NO_LOGIN_TEXTS)
+
+
+def is_forbidden(code: Code) -> bool:
+    """Return whether a right is missing: to ask again would not help."""
+    return code.code() in _FORBIDDEN
+
+
+def _tells_more(error: Code, than: Code) -> bool:
+    if error.code() == Code._ALL_BROKERS_DOWN:
+        return False
+    return is_no_login(error) or not (is_no_login(than) or is_forbidden(than))
+
+
+def _option(right: Right) -> str:
+    return "--cluster" if right.kind == "cluster" else f"--{right.kind} {right.name}"
+
+
+def drained(producer: Producer, seconds: float) -> int:
+    """Wait up to `seconds` until brokers have answered all records, and return for how many they have not.
+
+    A fatal error is raised as KafkaException. That needs short steps: where `Producer.flush` waits longer than 200 ms,
+    it looks for signals with the error pending, and raises the error itself, which is no exception.
+    """
+    deadline = time.monotonic() + seconds
+    while len(producer) and (left := deadline - time.monotonic()) > 0:
+        producer.flush(min(left, _FLUSH_SECONDS))
+    return len(producer)
 
 
 def nothing_to_serve(seconds: float) -> None:
@@ -127,15 +322,11 @@ def nothing_to_serve(seconds: float) -> None:
 
 
 def passing(code: Code) -> bool:
-    """Tell whether the same call may succeed a moment later."""
-    return bool(code.retriable()) or code.code() in (
-        Code.LEADER_NOT_AVAILABLE,
-        Code.NOT_LEADER_FOR_PARTITION,
-        Code.FENCED_LEADER_EPOCH,
-        Code.UNKNOWN_LEADER_EPOCH,  # the broker has yet to hear of the leader that this client knows
-        Code.COORDINATOR_NOT_AVAILABLE,
-        Code.COORDINATOR_LOAD_IN_PROGRESS,
-        Code.NOT_COORDINATOR,
-        Code.UNSTABLE_OFFSET_COMMIT,
-        Code.CONCURRENT_TRANSACTIONS,
-    )
+    """Return whether the same call may succeed a moment later."""
+    return bool(code.retriable()) or code.code() in _PASSING
+
+
+def is_silence(error: KafkaException | TimeoutError) -> bool:
+    """Return whether an error says that nothing was answered. librdkafka may go on so for minutes after a broker went
+    away, while a new client finds another broker at once."""
+    return isinstance(error, TimeoutError) or error.args[0].code() in _UNREACHABLE

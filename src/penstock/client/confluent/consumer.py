@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
-from confluent_kafka import Consumer, Message
+from confluent_kafka import Consumer, KafkaException, Message
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import TopicPartition as Position
 
-from penstock.client.confluent.connection import UNKNOWN_TOPIC, Connection, passing
+from penstock.background import in_background
+from penstock.client.confluent.connection import UNKNOWN_TOPIC, Connection, Right, is_no_login, passing
 from penstock.client.settings import CONSUMER, client_settings
 from penstock.config import StreamsConfig
-from penstock.errors import KafkaError
+from penstock.errors import BrokerNotFoundError, KafkaError
 from penstock.record import Headers, RecordBatch, TopicPartition
 
 _FETCH_RECORDS = 10_000
 """Records asked of librdkafka at once, and so the most of one batch."""
+
+_FIRST_TRY = 0.25
+"""The part of the bound after which another consumer is to read on, where nothing has come."""
 
 _LOOK_SECONDS = 0.5
 """How often a wait for records looks whether they can still come."""
@@ -31,22 +37,36 @@ class ConfluentConsumer:
         """Connect in the background. read_committed: leave out records of aborted and open transactions."""
         self._connection = Connection(client_settings(config, CONSUMER, _isolation(read_committed)), timeout_ms)
         self._client: Consumer | None = self._connection.make(Consumer)
+        self._pending: deque[Message] = deque()
+        """An error that was not raised yet, for records came before it, and what came after it; less than one poll."""
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions from these offsets on, in place of what was assigned before."""
         targets = [Position(*partition, offset) for partition, offset in positions.items()]
         client = self._open()
+        self._pending.clear()
         self._connection.call("assigning partitions", lambda: client.assign(targets))
 
     def poll(self, timeout_ms: int, max_records: int) -> list[tuple[TopicPartition, RecordBatch]]:
-        """Return up to `max_records` records that have arrived, waiting up to `timeout_ms` for them."""
-        messages = _arrived(self._open(), max_records, timeout_ms / 1000)
+        """Return up to `max_records` records that have arrived, waiting up to `timeout_ms` for them. An error amid
+        records is raised by the next call, and what came after it is returned by the one behind that."""
+        client = self._open()
+        pending = self._pending
+        if not pending:
+            pending.extend(_arrived(client, max_records, timeout_ms / 1000))
         runs: list[tuple[TopicPartition, list[Message]]] = []
-        for message in messages:
-            partition = _partition_of(message)
-            error = message.error()
+        while pending:
+            message = pending[0]
+            error, partition = message.error(), _partition_of(message)
+            if error is not None and _fails(error):
+                if runs:
+                    break
+                pending.popleft()
+                doing = f"reading {partition} at offset {message.offset()}"
+                self._connection.fail(error, doing, _right(partition))
+            pending.popleft()
             if error is not None:
-                self._connection.fail(error, f"reading {partition} at offset {message.offset()}")
+                continue
             if not runs or runs[-1][0] != partition:
                 runs.append((partition, []))
             runs[-1][1].append(message)
@@ -77,66 +97,69 @@ class ConfluentFetcher:
         self, partition: TopicPartition, start_offset: int, end_offset: int, read_committed: bool
     ) -> Iterator[RecordBatch]:
         """Yield the records of `partition` from `start_offset` to before `end_offset`, in order; see `client.api`."""
-        if start_offset >= end_offset:
-            return
-        connection, consumer = self._client(read_committed)
-        connection.noticed = None
         doing = f"reading {partition} from offset {start_offset} to {end_offset}"
-        connection.call(doing, lambda: consumer.assign([Position(*partition, start_offset)]))
-        try:
-            yield from self._range(connection, consumer, end_offset, doing)
-        finally:
-            consumer.unassign()
+        reached, is_first = start_offset, True
+        while reached < end_offset:
+            connection, consumer = self._client(read_committed)
+            seconds = connection.timeout * (_FIRST_TRY if is_first else 1 - _FIRST_TRY)
+            connection.call(doing, partial(consumer.assign, [Position(*partition, reached)]))
+            try:
+                for batch in self._range(connection, consumer, end_offset, doing, seconds, _right(partition)):
+                    yield batch
+                    reached, is_first = int(batch.offsets[-1]) + 1, True
+                return
+            except BrokerNotFoundError:
+                # librdkafka may go on asking a broker that is away; a new consumer finds another one
+                self._drop(read_committed)
+                if not is_first:
+                    raise
+                is_first = False
+            finally:
+                if (connection, consumer) == self._clients.get(read_committed):
+                    consumer.unassign()
 
-    def _range(self, connection: Connection, consumer: Consumer, end_offset: int, doing: str) -> Iterator[RecordBatch]:
+    def _range(
+        self, connection: Connection, consumer: Consumer, end_offset: int, doing: str, seconds: float, needs: Right
+    ) -> Iterator[RecordBatch]:
         """Yield what the consumer delivers, until a record or the end of the partition at or behind `end_offset`."""
         while True:
-            messages = self._next(connection, consumer, doing)
-            ended = _offset(messages[-1]) >= end_offset - 1
-            if messages[-1].error() is not None or messages[0].error() is not None:
-                messages, ended = self._without_events(connection, messages, end_offset, doing)
-            if ended:
-                messages = [message for message in messages if _offset(message) < end_offset]
-            if messages:
-                yield _batch(messages)
-            if ended:
+            arrived = _sorted_out(self._next(connection, consumer, doing, seconds, needs), end_offset)
+            if arrived.records:
+                yield _batch(arrived.records)
+            if arrived.is_end:
                 return
+            if arrived.failure is not None:
+                connection.fail(arrived.failure, doing, needs)
 
     @staticmethod
-    def _next(connection: Connection, consumer: Consumer, doing: str) -> list[Message]:
-        """Return the next messages and events; raises KafkaError if none come within the bound, or none can."""
-        deadline = time.monotonic() + connection.timeout
+    def _next(connection: Connection, consumer: Consumer, doing: str, seconds: float, needs: Right) -> list[Message]:
+        """Return the next messages and events; raises KafkaError if none come within `seconds`, or none can."""
+        deadline = time.monotonic() + seconds
         while True:
-            messages = _arrived(consumer, _FETCH_RECORDS, min(connection.timeout, _LOOK_SECONDS))
+            messages = _arrived(consumer, _FETCH_RECORDS, min(seconds, _LOOK_SECONDS))
             if messages:
+                connection.answered()
                 return messages
-            if connection.noticed is not None and connection.noticed.code() in UNKNOWN_TOPIC:
-                connection.fail(connection.noticed, doing)
+            leader_error = _ask_for_leader(consumer, needs.name)
+            missing = connection.noticed
+            if missing is not None and missing.code() in UNKNOWN_TOPIC and _is_about(missing, needs.name):
+                connection.fail(missing, doing)
+            if connection.is_refused():
+                connection.fail(Code(Code._TIMED_OUT, "no records arrived"), doing, needs)
             if time.monotonic() >= deadline:
-                connection.fail(Code(Code._TIMED_OUT, "no records arrived"), doing)
-
-    @staticmethod
-    def _without_events(
-        connection: Connection, messages: list[Message], end_offset: int, doing: str
-    ) -> tuple[list[Message], bool]:
-        """Return the records among `messages`, and whether all up to `end_offset` have been delivered."""
-        records, ended = [], False
-        for message in messages:
-            error = message.error()
-            if error is None:
-                records.append(message)
-                ended = ended or _offset(message) >= end_offset - 1
-            elif error.code() == Code._PARTITION_EOF:
-                ended = ended or _offset(message) >= end_offset
-            elif error.fatal() or not passing(error) or error.code() in UNKNOWN_TOPIC:
-                connection.fail(error, doing)
-        return records, ended
+                silence = Code(Code._TIMED_OUT, "no records arrived")
+                connection.fail(silence if leader_error is None else leader_error, doing, needs)
 
     def close(self) -> None:
         """Release connections and threads; harmless when called again."""
         for _, consumer in self._clients.values():
             consumer.close()
         self._clients.clear()
+
+    def _drop(self, read_committed: bool) -> None:
+        """Forget a consumer; it ends in the background, which may take long."""
+        _, consumer = self._clients.pop(read_committed)
+        in_background("penstock-consumer-end", consumer.close)
 
     def _client(self, read_committed: bool) -> tuple[Connection, Consumer]:
         if read_committed not in self._clients:
@@ -159,6 +182,65 @@ def _arrived(consumer: Consumer, most: int, timeout: float) -> list[Message]:
         first = consumer.poll(timeout)
         messages = [] if first is None else [first, *consumer.consume(most - 1, 0)]
     return messages
+
+
+class _Arrived(NamedTuple):
+    """What a consumer gave at once, sorted out: the records of the range, whether they reach its end, and what keeps
+    more from coming."""
+
+    records: list[Message]
+    is_end: bool
+    failure: Code | None
+
+
+def _sorted_out(messages: list[Message], end_offset: int) -> _Arrived:
+    """Part records before `end_offset` from events, which may stand anywhere among them."""
+    if not any(map(Message.error, messages)):
+        is_end = _offset(messages[-1]) >= end_offset - 1
+        records = [each for each in messages if _offset(each) < end_offset] if is_end else messages
+        return _Arrived(records, is_end, None)
+    records, is_end = [], False
+    for message in messages:
+        error, offset = message.error(), _offset(message)
+        if error is None:
+            is_end = is_end or offset >= end_offset - 1
+            if offset < end_offset:
+                records.append(message)
+        elif error.code() == Code._PARTITION_EOF:
+            is_end = is_end or offset >= end_offset
+        elif _fails(error):
+            return _Arrived(records, is_end, error)
+    return _Arrived(records, is_end, None)
+
+
+def _fails(error: Code) -> bool:
+    """Return whether an event says that a partition cannot be read on; the others pass, and end no read."""
+    if error.code() in (Code._PARTITION_EOF, Code.GROUP_AUTHORIZATION_FAILED):
+        return False  # librdkafka asks for the coordinator of the group, which who assigns partitions does not need
+    if is_no_login(error):
+        return False  # a token may have expired, and the next is on its way
+    return bool(error.fatal()) or not passing(error) or error.code() in UNKNOWN_TOPIC
+
+
+def _ask_for_leader(consumer: Consumer, topic: str) -> Code | None:
+    """Let `consumer` learn who leads `topic` now, and return why it cannot. librdkafka looks once when a connection is
+    lost, and mostly finds the leader that is gone; then it asks that one for minutes. Of a topic that this user may not
+    see it says nothing at all."""
+    try:
+        error: Code | None = consumer.list_topics(topic, _LOOK_SECONDS).topics[topic].error
+    except KafkaException:
+        return None
+    return error
+
+
+def _is_about(error: Code, topic: str) -> bool:
+    """Return whether what librdkafka reported in the background is of a partition of `topic`: a consumer goes on asking
+    for topics that it read before. Its text begins with the name and the number of the partition."""
+    return error.str().startswith(f"{topic} [")
+
+
+def _right(partition: TopicPartition) -> Right:
+    return Right("READ", "topic", partition.topic)
 
 
 def _partition_of(message: Message) -> TopicPartition:

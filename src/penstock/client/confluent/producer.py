@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException, Message, Producer
 
-from penstock.client.confluent.connection import Connection
+from penstock.client.confluent.connection import Connection, Right, drained, nothing_to_serve
 from penstock.client.settings import PRODUCER, client_settings
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError
 from penstock.record import Headers
+
+
+class _Deliveries:
+    """Keeps the first record that was not delivered; the client refers to it, and it to nobody."""
+
+    def __init__(self) -> None:
+        self.failed: tuple[Code, str, int | None] | None = None
+
+    def delivered(self, error: Code | None, message: Message) -> None:
+        """Take the report of one record (a callback of librdkafka)."""
+        if error is not None and self.failed is None:
+            self.failed = (error, message.topic() or "", message.partition())
 
 
 class ConfluentProducer:
@@ -20,10 +32,12 @@ class ConfluentProducer:
 
     def __init__(self, config: StreamsConfig, timeout_ms: int = 120_000) -> None:
         """Connect in the background. timeout_ms: longest wait for room in the buffer, and of a flush."""
-        forced = {"on_delivery": self._delivered}
+        self._deliveries = _Deliveries()
+        forced = {"on_delivery": self._deliveries.delivered}
         self._connection = Connection(client_settings(config, PRODUCER, forced), timeout_ms)
         self._client: Producer | None = self._connection.make(Producer)
-        self._failed: tuple[Code, str] | None = None
+        self._connection.serve = self._client.poll
+        self._topic = ""
 
     def send(
         self,
@@ -36,6 +50,7 @@ class ConfluentProducer:
     ) -> None:
         """Take a record to be written in the background; see `client.api.Producer`."""
         client = self._open()
+        self._topic = topic
         extra: dict[str, Any] = {"headers": list(headers)} if headers else {}
         if timestamp is not None:
             extra["timestamp"] = timestamp
@@ -47,15 +62,18 @@ class ConfluentProducer:
             except BufferError:  # the buffer is full: deliveries make room
                 if time.monotonic() >= deadline:
                     self._connection.fail(Code(Code._TIMED_OUT, "the buffer stays full"), f"writing to {topic!r}")
-                client.poll(0.1)
+                self._poll(client, 0.1)
             except KafkaException as error:
                 self._connection.fail(error.args[0], f"writing to {topic!r}")
-        client.poll(0)
+        self._poll(client, 0)
         self._raise_failed()
 
     def flush(self) -> None:
         """Return when all records taken are written; raises KafkaError if one could not be."""
-        remaining = self._open().flush(self._connection.timeout)
+        try:
+            remaining = drained(self._open(), self._connection.timeout)
+        except KafkaException as error:
+            self._fail_for_good(error)
         self._raise_failed()
         if remaining:
             self._connection.fail(Code(Code._TIMED_OUT, f"{remaining} records were not written"), "writing")
@@ -66,16 +84,24 @@ class ConfluentProducer:
             try:
                 self.flush()
             finally:
+                self._connection.serve = nothing_to_serve
                 self._client = None
 
-    def _delivered(self, error: Code | None, message: Message) -> None:
-        if error is not None and self._failed is None:
-            self._failed = (error, f"{message.topic()}-{message.partition()}")
-
     def _raise_failed(self) -> None:
-        if self._failed is not None:
-            (error, partition), self._failed = self._failed, None
-            self._connection.fail(error, f"writing to {partition}")
+        if self._deliveries.failed is not None:
+            (error, topic, partition), self._deliveries.failed = self._deliveries.failed, None
+            self._connection.fail(error, f"writing to {topic}-{partition}", Right("WRITE", "topic", topic))
+
+    def _poll(self, client: Producer, seconds: float) -> None:
+        try:
+            client.poll(seconds)
+        except KafkaException as error:
+            self._fail_for_good(error)
+
+    def _fail_for_good(self, error: KafkaException) -> NoReturn:
+        """Raise a fatal error, after which a producer writes no more. Where the right to write one topic at least is
+        missing, it is not for a topic."""
+        self._connection.fail(error.args[0], f"writing to {self._topic!r}", Right("WRITE", "topic", self._topic))
 
     def _open(self) -> Producer:
         if self._client is None:

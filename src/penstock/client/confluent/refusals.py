@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError as Code
 from confluent_kafka import Message
 
 from penstock.errors import KafkaError, RecordTooLargeError
-from penstock.record import Headers, RecordBatch
+from penstock.record import Headers, RecordBatch, TopicPartition
 
 _REFUSED = frozenset(
     (
@@ -28,10 +28,16 @@ _REFUSED = frozenset(
     )
 )
 
+_HELD_BACK = frozenset((Code._PURGE_QUEUE, Code._PURGE_INFLIGHT, Code._FATAL))
+"""What is reported of records that were not sent, since a batch before them was refused."""
+
 _Place = tuple[str | None, int | None, bytes | None, bytes | None]
 
 ONE_BY_ONE: dict[str, Any] = {"batch.num.messages": 1}
 """Settings of a producer that sends each record in a batch of its own."""
+
+GAPLESS: dict[str, Any] = {"enable.gapless.guarantee": True}
+"""Settings of a producer that ends where a batch is refused, and sends nothing that comes after it."""
 
 MOST_REFUSED = 100
 """Records that may be refused in one write; each costs another attempt to write all."""
@@ -83,6 +89,11 @@ def is_refusal(code: Code) -> bool:
     return code.code() in _REFUSED
 
 
+def is_held_back(code: Code) -> bool:
+    """Return whether an error is for what came before a record."""
+    return code.code() in _HELD_BACK
+
+
 def raise_refused(refused: RefusedError) -> None:
     """Raise that a record was refused."""
     raise refused
@@ -106,16 +117,24 @@ class Reports:
         """Forget all reports."""
         self._failed.clear()
 
-    def first_failure(self) -> tuple[Code, str] | None:
-        """Return the first error that is no refusal, and the partition it was for."""
-        return next(((code, f"{m.topic()}-{m.partition()}") for code, m in self._failed if not is_refusal(code)), None)
+    def first_failure(self) -> tuple[Code, TopicPartition] | None:
+        """Return the first error that is no refusal nor the consequence of one, and the partition it was for."""
+        failed = ((code, m) for code, m in self._failed if not (is_refusal(code) or is_held_back(code)))
+        return next(((code, TopicPartition(m.topic() or "", m.partition() or 0)) for code, m in failed), None)
 
     def refused(self, output: Sequence[PartitionOutput]) -> list[RefusedError]:
-        """Return the row of `output` of each record that was refused, found by key and value: a report has nothing
-        else."""
+        """Return the row of `output` of each record that was refused."""
+        return self._rows(output, is_refusal)
+
+    def held_back(self, output: Sequence[PartitionOutput]) -> list[RefusedError]:
+        """Return the row of `output` of each record that was not sent, since one before it was refused."""
+        return self._rows(output, is_held_back)
+
+    def _rows(self, output: Sequence[PartitionOutput], reported: Callable[[Code], bool]) -> list[RefusedError]:
+        """Return the rows whose report is such an error, found by key and value: a report has nothing else."""
         wanted: dict[_Place, list[Code]] = {}
         for code, message in self._failed:
-            if is_refusal(code):
+            if reported(code):
                 place = (message.topic(), message.partition(), message.key(), message.value())
                 wanted.setdefault(place, []).append(code)
         found: list[RefusedError] = []
@@ -126,12 +145,12 @@ class Reports:
                     found.append(RefusedError(part, row, codes.pop()))
         lost = sum(map(len, wanted.values()))
         if lost:
-            raise KafkaError(f"The brokers refused {lost} records that were not sent: the client is in disorder.")
+            raise KafkaError(f"{lost} records were reported that were not sent: the client is in disorder.")
         return found
 
 
 def only(output: Sequence[PartitionOutput], refused: Sequence[RefusedError]) -> list[PartitionOutput]:
-    """Return the rows of `output` that were refused, each in its part."""
+    """Return the rows of `output` that `refused` names, each in its part, in their order."""
     return [
         PartitionOutput(topic, partition, batch.take(np.array(_rows(index, refused), np.int64)))
         for index, (topic, partition, batch) in enumerate(output)

@@ -1,4 +1,4 @@
-"""Writers for the sink of a host: all output of one sink partition and one epoch, in one transaction or without any.
+"""The writer of epochs in transactions: all output of one sink partition and one epoch in one transaction.
 
 `TransactionalWriter` writes an epoch once, however often it is asked to and by however many processes. The transaction
 that holds the records also commits, as an offset of an internal commits topic, the number of the epoch, with the owner
@@ -19,18 +19,23 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import repeat
-from typing import Any, Protocol
 
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import TopicPartition as Position
 
 from penstock.background import in_background
-from penstock.client.confluent.connection import RETRY_SECONDS, Connection, passing
+from penstock.client.confluent.connection import (
+    RETRY_SECONDS,
+    Connection,
+    Right,
+    drained,
+    is_forbidden,
+    passing,
+)
 from penstock.client.confluent.refusals import (
     MOST_REFUSED,
     ONE_BY_ONE,
@@ -39,26 +44,23 @@ from penstock.client.confluent.refusals import (
     RefusedError,
     Reports,
     fail_on_refused,
-    is_refusal,
-    only,
-    raise_refused,
     replaced,
 )
-from penstock.client.settings import CONSUMER, PRODUCER, client_settings
+from penstock.client.confluent.sending import send_output
+from penstock.client.settings import CONSUMER, HURRIED, PRODUCER, client_settings
 from penstock.config import StreamsConfig
 from penstock.errors import (
-    BrokerNotFoundError,
+    RetriableError,
     TaskCorruptedError,
     TaskMigratedError,
-    TransactionalIdAuthorizationError,
 )
 from penstock.record import TopicPartition
 
 _log = logging.getLogger(__name__)
 
 _ATTEMPTS = 4
-_POLL_EVERY = 4096
 _REPORT_SECONDS = 0.1  # until what a failed transaction reports of its records is there
+_LOOK_SECONDS = 0.5  # how often is looked whether the login was refused
 _HURRIED_SECONDS = 0.1
 _HURRIED_PRODUCERS = 6
 _READER_TIMEOUT_MS = 10_000
@@ -77,26 +79,6 @@ _NOT_SERVED = "does not serve transactions"
 clients repeat a request for ever on any other."""
 
 
-class EpochWriter(Protocol):
-    """Writes the output of one sink partition, an epoch at a time."""
-
-    def write(
-        self,
-        epoch: int,
-        owner: str,
-        output: Sequence[PartitionOutput],
-        on_refused: OnRefused = fail_on_refused,
-        note: str = "",
-    ) -> bool:
-        """Write `output` as that of `epoch` of `owner`; return False if it was there already. on_refused: decides about
-        records that brokers refuse. note: says what the epoch is made of. Raises KafkaError if it cannot be written."""
-        ...
-
-    def close(self) -> None:
-        """Release connections and threads."""
-        ...
-
-
 def transactions_refused(config: StreamsConfig, transactional_id: str, timeout_ms: int = 15_000) -> str | None:
     """Return why the brokers serve no transactions, None if they do.
 
@@ -106,18 +88,26 @@ def transactions_refused(config: StreamsConfig, transactional_id: str, timeout_m
     forced = {"transactional.id": transactional_id}
     connection = Connection(client_settings(config, PRODUCER, forced), timeout_ms)
     producer = connection.make(Producer)
+    connection.serve = producer.poll
+
+    def begin() -> None:
+        try:
+            producer.init_transactions(min(_LOOK_SECONDS, connection.timeout))
+        except KafkaException as error:
+            if connection.is_refused():
+                raise KafkaException(connection.noticed) from error
+            raise
+
     try:
-        _init_transactions(producer, connection.timeout)
+        _until(connection.timeout, begin)
     except KafkaException as error:
         code: Code = error.args[0]
+        needs = _transactional_right(transactional_id)
         if code.code() == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED and _NOT_SERVED not in code.str():
-            raise TransactionalIdAuthorizationError(
-                f"The brokers at bootstrap.servers={connection.servers} do not allow the transactional id "
-                f"{transactional_id}: {str(code.str()).rstrip('.')}."
-            ) from error
+            connection.fail(code, f"asking for transactions as {transactional_id}", needs)
         if code.code() in _NO_TRANSACTIONS:
             return str(code.str())
-        connection.fail(code, f"asking for transactions as {transactional_id}")
+        connection.fail(code, f"asking for transactions as {transactional_id}", needs)
     return None
 
 
@@ -159,6 +149,8 @@ class TransactionalWriter:
         self._marker = marker
         self._before_commit = before_commit
         self._timeout_ms = timeout_ms
+        self._reading = (Right("READ", "group", group), Right("READ", "topic", marker.topic))
+        self._rights = (_transactional_right(transactional_id), *self._reading)
         self._producer: tuple[Connection, Producer] | None = None
         self._reader: tuple[Connection, Consumer] | None = None
 
@@ -205,9 +197,11 @@ class TransactionalWriter:
                     producer.poll(_REPORT_SECONDS)
                 reported = self._reports.refused(left)
                 failures += not reported
-                if failures == _ATTEMPTS or refusals > MOST_REFUSED:
+                failed = self._failure(error.args[0])
+                if is_forbidden(failed) or failures == _ATTEMPTS or refusals > MOST_REFUSED:
                     self._producer = None
-                    connection.fail(error.args[0], f"writing epoch {epoch} as {self._transactional_id}")
+                    doing = f"writing epoch {epoch} as {self._transactional_id}"
+                    connection.fail(failed, doing, self._topic_right(failed, left), *self._rights)
                 _log.info("Epoch %d of %s is written again: %s", epoch, self._transactional_id, error.args[0].str())
                 if one_by_one:
                     refused.extend(reported)
@@ -233,6 +227,19 @@ class TransactionalWriter:
             self._reader[1].close()
             self._reader = None
 
+    def _failure(self, error: Code) -> Code:
+        """Return why a transaction has failed: what was reported of its records, where a right is missing."""
+        reported = self._reports.first_failure()
+        return reported[0] if reported is not None and is_forbidden(reported[0]) else error
+
+    def _topic_right(self, error: Code, output: Sequence[PartitionOutput]) -> Right:
+        """Return the right on a topic that is missing where a transaction fails with `error`: to write one, or to
+        commit an offset for that of commits."""
+        reported = self._reports.first_failure()
+        written = [] if reported is None else [reported[1].topic]
+        named = next(iter([*written, *(each.topic for each in output if each.topic in error.str())]), None)
+        return Right("READ", "topic", self._marker.topic) if named is None else Right("WRITE", "topic", named)
+
     def _ready(self, one_by_one: bool) -> tuple[Connection, Producer]:
         """Return a producer that has fenced all earlier ones, perhaps one of an earlier epoch; a new one sends records
         `one_by_one` where asked to."""
@@ -243,7 +250,7 @@ class TransactionalWriter:
                 "on_delivery": self._reports.delivered,
                 **(ONE_BY_ONE if one_by_one else {}),
             }
-            connection = Connection(client_settings(self._config, PRODUCER, forced), self._timeout_ms)
+            connection = Connection(client_settings(self._config, PRODUCER, forced, HURRIED), self._timeout_ms)
             self._producer = connection, self._initialized(connection)
         return self._producer
 
@@ -263,8 +270,9 @@ class TransactionalWriter:
                 return producer
             except KafkaException as error:
                 code: Code = error.args[0]
-                if not (code.code() == Code._TIMED_OUT or passing(code)) or patience >= remaining:
-                    connection.fail(code, f"beginning as {self._transactional_id}")
+                if not passing(code) or patience >= remaining:
+                    connection.serve = producer.poll
+                    connection.fail(code, f"beginning as {self._transactional_id}", *self._rights)
             hurried -= 1
             if hurried <= 0:
                 patience *= 2
@@ -308,8 +316,10 @@ class TransactionalWriter:
             connection, reader = self._open_reader()
             try:
                 ask = partial(_committed_by, reader, position, connection.timeout)
-                return connection.call(f"reading the committed epoch at {self._marker}", ask)
-            except BrokerNotFoundError:
+                found = connection.call(f"reading the committed epoch at {self._marker}", ask, *self._reading)
+                connection.answered()
+                return found
+            except RetriableError:
                 self._reader = None
                 if time.monotonic() >= deadline:
                     raise
@@ -319,8 +329,10 @@ class TransactionalWriter:
             # read_committed makes librdkafka ask for stable offsets: a commit that is being completed is waited for.
             forced = {"group.id": self._group, "isolation.level": "read_committed"}
             timeout_ms = min(self._timeout_ms, _READER_TIMEOUT_MS)
-            connection = Connection(client_settings(self._config, CONSUMER, forced), timeout_ms)
-            self._reader = connection, connection.make(Consumer)
+            connection = Connection(client_settings(self._config, CONSUMER, forced, HURRIED), timeout_ms)
+            reader = connection.make(Consumer)
+            connection.serve_events_of(reader)
+            self._reader = connection, reader
         return self._reader
 
     def _transaction(
@@ -344,7 +356,7 @@ class TransactionalWriter:
         """Wait until brokers have taken every record or refused one. A commit would wait out its time for those behind
         a record that is refused, which nobody sends any more."""
         deadline = time.monotonic() + connection.timeout
-        while producer.flush(_REPORT_SECONDS) and not self._reports and time.monotonic() < deadline:
+        while drained(producer, _REPORT_SECONDS) and not self._reports and time.monotonic() < deadline:
             pass
 
     def _reader_group(self) -> object:
@@ -352,123 +364,8 @@ class TransactionalWriter:
         return self._reader[1].consumer_group_metadata()
 
 
-class AtLeastOnceWriter:
-    """Writes without transactions: an epoch that is run again after a crash is written again."""
-
-    def __init__(
-        self, config: StreamsConfig, timeout_ms: int = 60_000, before_write: Callable[[], object] = lambda: None
-    ) -> None:
-        """Connect when first used; timeout_ms bounds each wait. before_write: called before anything is sent; what it
-        raises is raised."""
-        self._before_write = before_write
-        self._config = config
-        self._timeout_ms = timeout_ms
-        self._producer: tuple[Connection, Producer] | None = None
-        self._reports = Reports()
-
-    def write(
-        self,
-        epoch: int,
-        owner: str,
-        output: Sequence[PartitionOutput],
-        on_refused: OnRefused = fail_on_refused,
-        note: str = "",
-    ) -> bool:
-        """Write `output` and return True when the brokers have it; raises KafkaError if they do not take it, and what
-        `on_refused` raises for a record that they refuse. owner, note: nothing says to brokers what was written."""
-        self._before_write()
-        refused = self._send(epoch, output, one_by_one=False)
-        if refused:  # and all that was in one batch with a record that is refused
-            again = only(output, refused)
-            refused = self._send(epoch, again, one_by_one=True)
-            instead = replaced(again, refused, on_refused)[len(again) :]
-            refused = self._send(epoch, instead, one_by_one=True)
-            replaced(instead, refused, fail_on_refused)
-        return True
-
-    def _send(self, epoch: int, output: Sequence[PartitionOutput], one_by_one: bool) -> list[RefusedError]:
-        """Send `output` and return what of it was refused."""
-        connection, producer = self._ready(one_by_one)
-        doing = f"writing epoch {epoch}"
-        self._reports.clear()
-        at_once: list[RefusedError] = []
-        try:
-            send_output(connection, producer, output, at_once.append)
-            remaining = producer.flush(connection.timeout)
-        except KafkaException as error:
-            self._producer = None
-            connection.fail(error.args[0], doing)
-        failed = self._reports.first_failure()
-        if failed is not None:
-            self._producer = None
-            connection.fail(failed[0], f"{doing} to {failed[1]}")
-        if remaining:
-            self._producer = None
-            connection.fail(Code(Code._TIMED_OUT, f"{remaining} records were not taken"), doing)
-        refused = at_once + self._reports.refused(output)
-        if refused or one_by_one:
-            self._producer = None
-        return refused
-
-    def _ready(self, one_by_one: bool) -> tuple[Connection, Producer]:
-        if self._producer is None:
-            forced = {"on_delivery": self._reports.delivered, "linger.ms": 1, **(ONE_BY_ONE if one_by_one else {})}
-            connection = Connection(client_settings(self._config, PRODUCER, forced), self._timeout_ms)
-            self._producer = connection, connection.make(Producer)
-        return self._producer
-
-    def close(self) -> None:
-        """Release connections and threads."""
-        self._producer = None
-
-
-def send_output(
-    connection: Connection,
-    producer: Producer,
-    output: Iterable[PartitionOutput],
-    on_refused: Callable[[RefusedError], object] = raise_refused,
-) -> None:
-    """Give all records to `producer`, waiting while its buffer is full; on_refused: takes those that it refuses."""
-    produce, poll = producer.produce, producer.poll
-    for part, each in enumerate(output):
-        for index, arguments in enumerate(_produce_arguments(each)):
-            while True:
-                try:
-                    produce(*arguments)
-                    break
-                except BufferError:
-                    _wait_for_room(connection, producer)
-                except KafkaException as error:
-                    if not is_refusal(error.args[0]):
-                        raise
-                    on_refused(RefusedError(part, index, error.args[0]))
-                    break
-            if index % _POLL_EVERY == 0:
-                poll(0)
-
-
-def _produce_arguments(output: PartitionOutput) -> Iterator[tuple[Any, ...]]:
-    """Return the arguments of `produce` for each record, by position: by name a call costs half as much again."""
-    topic, partition, batch = output
-    columns = [
-        repeat(topic),
-        batch.values,
-        batch.keys,
-        repeat(partition),
-        repeat(None),  # callback and on_delivery: that of the producer
-        repeat(None),
-        batch.timestamps.tolist(),
-    ]
-    return zip(*columns, *([] if batch.headers is None else [map(list, batch.headers)]), strict=False)
-
-
-def _wait_for_room(connection: Connection, producer: Producer) -> None:
-    waiting = len(producer)
-    deadline = time.monotonic() + connection.timeout
-    while len(producer) >= waiting:
-        producer.poll(0.05)
-        if time.monotonic() >= deadline:
-            raise KafkaException(Code(Code._TIMED_OUT, "the brokers take no more records"))
+def _transactional_right(transactional_id: str) -> Right:
+    return Right("WRITE", "transactional-id", transactional_id)
 
 
 def _init_transactions(producer: Producer, seconds: float) -> None:

@@ -10,17 +10,20 @@ from penstock.client.confluent.consumer import ConfluentFetcher
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.recipe import RECIPES_AT_HAND, Recipe
 
+_PATIENCE_MS = 60_000
+"""How long a worker waits for the brokers, before the epoch is given up."""
+
 
 @lru_cache(maxsize=RECIPES_AT_HAND)
 def open_fetcher(recipe: Recipe) -> ConfluentFetcher:
     """Return the fetcher of this process for `recipe`."""
-    return ConfluentFetcher(recipe.config)
+    return ConfluentFetcher(recipe.config, _PATIENCE_MS)
 
 
 @lru_cache(maxsize=RECIPES_AT_HAND)
 def open_admin(recipe: Recipe) -> ConfluentAdmin:
     """Return the admin client of this process for `recipe`."""
-    return ConfluentAdmin(recipe.config)
+    return ConfluentAdmin(recipe.config, _PATIENCE_MS)
 
 
 @lru_cache(maxsize=RECIPES_AT_HAND)

@@ -15,7 +15,7 @@ import sys
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory, gettempdir
+from tempfile import TemporaryDirectory
 from types import ModuleType
 
 from pyspark import SparkContext
@@ -24,6 +24,7 @@ import penstock
 from penstock.errors import StreamsError
 from penstock.host.spark.session import is_local
 from penstock.host.spark.user_modules import source_of, user_modules
+from penstock.private_files import default_directory, private_directory
 
 MAXIMUM_BYTES = 64 * 1024 * 1024
 """Most bytes of the files that are sent."""
@@ -45,8 +46,7 @@ def send_code(context: SparkContext, modules: Iterable[object]) -> Path | None:
     digest = hashlib.sha256()
     for name, path in sorted(files.items()):
         digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
-    directory = Path(gettempdir()) / f"penstock-{os.getuid()}"
-    directory.mkdir(mode=0o700, exist_ok=True)
+    directory = private_directory(private_directory(default_directory()) / "code")
     archive = directory / f"penstock-{digest.hexdigest()[:16]}.zip"
     if not archive.exists():
         temporary = archive.with_suffix(f".{os.getpid()}")

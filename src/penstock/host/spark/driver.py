@@ -32,10 +32,12 @@ from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionR
 from penstock.host.spark import preparation, session
 from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
 from penstock.host.spark.checkpoints.lock import LOCK_FILE, CheckpointLock
+from penstock.host.spark.checkpoints.manifests import NewManifests
 from penstock.host.spark.dependencies import send_code
+from penstock.host.spark.directories import application_path, warn_of_temporary_state
 from penstock.host.spark.epochs import planning
 from penstock.host.spark.failures import ProcessLostError, failure_of_query
-from penstock.host.spark.figures import Figures, ProgressLog
+from penstock.host.spark.figures import DroppedRecordsLog, Figures, ProgressLog
 from penstock.host.spark.frames.data_frames import DataFrameQueries
 from penstock.host.spark.query.queries import CheckpointQueries
 from penstock.host.spark.recipe import Recipe
@@ -48,6 +50,7 @@ from penstock.host.spark.topic_watch import TopicWatch
 from penstock.host.spark.worker.bases import seal_bases
 from penstock.host_metrics import Measured
 from penstock.plan.subtopology import BuiltTopology
+from penstock.private_files import private_directory
 from penstock.state.restore_listener import StateRestoreListener
 
 _log = logging.getLogger(__name__)
@@ -77,9 +80,10 @@ class SparkHost:
         self._until_end = until_end
         self._clock = clock or SystemClock()
         self._application_id = str(config.required("application.id"))
-        self._directory = Path(config["state.dir"]) / self._application_id
+        self._directory = application_path(config)
         self._control = self._directory / "control"
         self._checkpoint = checkpoint_of(config)
+        self._new_manifests = NewManifests(self._checkpoint)
         self._session = SessionUse(config, self._directory)
         self._query: RunningQuery | None = None
         self._supervisor: threading.Thread | None = None
@@ -98,6 +102,7 @@ class SparkHost:
         self._runs = 0
         self._figures = Figures(config["metrics.num.samples"], config["metrics.sample.window.ms"])
         self._progress = ProgressLog(self._application_id, config["log.summary.interval.ms"], self._figures)
+        self._dropped = DroppedRecordsLog(self._application_id, self._figures)
         self._tells_restores = restore_listener is not None
         self._restores = RestoreWatch(self._checkpoint, restore_listener)
         self._queries = CheckpointQueries(built, config, is_active=self._is_running)
@@ -114,6 +119,8 @@ class SparkHost:
         self._lock.acquire()
         try:
             opened = self._open_session()
+            session.check_python(opened)
+            warn_of_temporary_state(self._config)
             session.warn_of_local_checkpoint(str(opened.sparkContext.master), self._checkpoint.local_path)
             error = self._attempt(self._start_query)
             while isinstance(error, ProcessLostError) and self._waits_for_restart(error):
@@ -208,7 +215,7 @@ class SparkHost:
 
     def measured(self) -> Measured:
         """Return what was measured, as of the last committed epoch."""
-        return self._figures.measured(SystemClock().milliseconds())
+        return self._figures.measured()
 
     def _is_running(self) -> bool:
         return self._query is not None and self._query.is_active
@@ -275,7 +282,7 @@ class SparkHost:
         )
         recipe = self._of_run(prepared.recipe)
         self._figures.begin(prepared.last, recipe.begin, {})
-        Path(recipe.control_directory).mkdir(parents=True, exist_ok=True)
+        private_directory(Path(recipe.control_directory))
         (Path(recipe.control_directory) / planning.STOP_FILE).touch()
         self._query = start_query(recipe, self._open_session(), self._new_location(), until_end=True, paused=False)
         self._follow_query()
@@ -320,6 +327,8 @@ class SparkHost:
         if self._closing.is_set():
             self._stop_query(lambda: True)  # one that was started when `close` had looked for it already
         elif error is not None:
+            self._stop_query(lambda: True)
+            self._lock.release()  # so that another may take over without the close of this one
             listener.on_error(error)
         else:
             listener.on_stopped()
@@ -404,12 +413,14 @@ class SparkHost:
         while query.is_active:
             self._follow(query)
             self._progress.look()
+            self._dropped.look()
             self._check_data_frames(query)
             self._look_at_topics(query)
             if self._rebalancing.is_set() and query.finish_epoch(self._closing.is_set):
                 query.stop()
             time.sleep(LOOK_SECONDS)
         self._follow(query)
+        self._dropped.look()
         self._restores.end(query.recipe.generation, self._figures.epoch)
         failure = query.failure()
         if failure is not None:
@@ -429,7 +440,7 @@ class SparkHost:
     def _follow(self, query: RunningQuery) -> None:
         """Take the manifests that are new."""
         query_id = query.recipe.query_id
-        while (manifest := self._checkpoint.read_manifest(self._figures.epoch + 1, query_id)) is not None:
+        for manifest in self._new_manifests.after(self._figures.epoch, query_id):
             if manifest.printed:
                 print(manifest.printed, end="", flush=True)
             self._figures.take(manifest)

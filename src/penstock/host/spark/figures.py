@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from penstock.clock import elapsed_milliseconds
 from penstock.host.spark.checkpoints.checkpoint import Manifest, TopicFigures
 from penstock.host.spark.worker.measuring import operations_of
 from penstock.host_metrics import COMMIT, DROPPED_RECORDS, HostMeasurements, Measured, Operation
@@ -21,12 +22,18 @@ _log = logging.getLogger(__name__)
 
 _RECENT = 5
 
+_DROPPED_EVERY_SECONDS = 60
+
 
 class Figures:
     """Adds up manifests; any thread may take a snapshot."""
 
-    def __init__(self, samples: int = 2, window_ms: int = 30_000) -> None:
-        """Have nothing yet. samples, window_ms: `metrics.num.samples`, `metrics.sample.window.ms`."""
+    def __init__(
+        self, samples: int = 2, window_ms: int = 30_000, elapsed_ms: Callable[[], int] = elapsed_milliseconds
+    ) -> None:
+        """Have nothing yet. samples, window_ms: `metrics.num.samples`, `metrics.sample.window.ms`. elapsed_ms: by which
+        samples are taken."""
+        self._elapsed_ms = elapsed_ms
         self._measurements = HostMeasurements(samples, window_ms)
         self._lock = threading.Lock()
         self._last: Manifest | None = None
@@ -67,7 +74,7 @@ class Figures:
             self._measure(manifest)
 
     def _measure(self, manifest: Manifest) -> None:
-        take, now, took = self._measurements.take, manifest.committed_ms, manifest.commit_ms
+        take, now, took = self._measurements.take, self._elapsed_ms(), manifest.commit_ms
         take(Operation(COMMIT), Measurement(1, took, took, took), now)
         for task, measured in manifest.measured.items():
             for operation, measurement in operations_of(task, measured):
@@ -76,10 +83,15 @@ class Figures:
             take(Operation(DROPPED_RECORDS, task), Measurement(records), now)
         self._measurements.take_sensors(map(SensorReport.of_fields, manifest.sensors), now)
 
-    def measured(self, now_ms: int) -> Measured:
-        """Return what was measured since this start, with rates, averages and extremes of the time before `now_ms`."""
+    def measured(self) -> Measured:
+        """Return what was measured since this start, with rates, averages and extremes of the time before now."""
         with self._lock:
-            return self._measurements.at(now_ms)
+            return self._measurements.at(self._elapsed_ms())
+
+    def dropped(self) -> Mapping[str, int]:
+        """Return the records dropped since this start, by task; no task without any."""
+        with self._lock:
+            return {task: records for task, records in self._dropped.items() if records}
 
     def snapshot(self) -> Mapping[str, Any]:
         """Return the figures by name.
@@ -94,11 +106,11 @@ class Figures:
             last, recent = self._last, [m for m in self._recent if m.input]
             positions = self._begin if last is None or not last.offsets else last.offsets
             lag = sum(max(end - positions[tp.topic][tp.partition], 0) for tp, end in self._ends.items())
-            busy_ms = sum(manifest.committed_ms - manifest.planned_ms for manifest in recent)
+            busy_ms = sum(map(_duration_ms, recent))
             taken = sum(figures.records for manifest in recent for figures in manifest.input.values())
             return {
                 "epoch": 0 if last is None else last.epoch,
-                "epoch_ms": 0 if last is None else last.committed_ms - last.planned_ms,
+                "epoch_ms": 0 if last is None else _duration_ms(last),
                 "records_in": self._records_in,
                 "bytes_in": self._bytes_in,
                 "records_out": self._records_out,
@@ -117,13 +129,18 @@ def _add(totals: dict[str, tuple[int, int]], figures: Mapping[str, TopicFigures]
         totals[topic] = records + more.records, size + more.bytes
 
 
+def _duration_ms(manifest: Manifest) -> int:
+    """Return how long an epoch took (ms), 0 where the clock went back meanwhile."""
+    return max(manifest.committed_ms - manifest.planned_ms, 0)
+
+
 class ProgressLog:
     """Writes a line to the log every so often: how far the application is (`log.summary.interval.ms`)."""
 
     def __init__(
         self, application_id: str, interval_ms: int, figures: Figures, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Take what is told. interval_ms: time between two lines; below 1: none. clock: seconds of a clock that never
+        """Keep the arguments. interval_ms: time between two lines; below 1: none. clock: seconds of a clock that never
         goes back."""
         self._application_id = application_id
         self._interval = interval_ms / 1000
@@ -149,3 +166,34 @@ class ProgressLog:
             now["epoch_ms"],
         )
         self._told_at, self._before = self._clock(), now
+
+
+class DroppedRecordsLog:
+    """Warns of records that tasks drop, once a minute at most: nobody asked for them to be lost."""
+
+    def __init__(self, application_id: str, figures: Figures, clock: Callable[[], float] = time.monotonic) -> None:
+        """Keep the arguments. clock: seconds of a clock that never goes back."""
+        self._application_id = application_id
+        self._figures = figures
+        self._clock = clock
+        self._told = 0
+        self._told_at: float | None = None
+
+    def look(self) -> None:
+        """Warn if records were dropped since the last warning, and that is a minute ago."""
+        now = self._clock()
+        if self._told_at is not None and now - self._told_at < _DROPPED_EVERY_SECONDS:
+            return
+        dropped = self._figures.dropped()
+        total = sum(dropped.values())
+        if total == self._told:
+            return
+        _log.warning(
+            "%s dropped %d records, %d since its start (task %s): they had no key, came too late for their window, or "
+            "could not be read or processed and a handler let them pass. The metric dropped-records-total counts them.",
+            self._application_id,
+            total - self._told,
+            total,
+            ", ".join(f"{task}: {records}" for task, records in sorted(dropped.items())),
+        )
+        self._told, self._told_at = total, now

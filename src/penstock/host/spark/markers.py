@@ -8,7 +8,6 @@ found out here, before it writes anything twice.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
@@ -22,11 +21,6 @@ from penstock.host.spark.transactions import commits_topic, transactional_writer
 from penstock.record import TopicPartition
 
 T = TypeVar("T")
-
-_STABLE_SECONDS = 0.5
-"""How long to wait for transactions that end by themselves, before those that do not are fenced."""
-
-_LOOK_SECONDS = 0.02
 
 _FENCED_AT_ONCE = 16
 
@@ -69,7 +63,7 @@ def with_markers(
     if not partitions:
         return check(())
     try:
-        _move_once_stable(admin, application_id, partitions)
+        moved = move_markers(admin, application_id, partitions)
     except UnstableOffsetCommitError:
         found = {
             **admin.committed_offsets(application_id, partitions, stable=False),
@@ -77,30 +71,24 @@ def with_markers(
         }
         check(_markers(found))
         _fence(config, application_id, len(partitions))
-        _move_once_stable(admin, application_id, partitions)
-    return check(_markers(admin.committed_offsets(topic, partitions)))
+        moved = move_markers(admin, application_id, partitions)
+    return check(_markers(moved))
 
 
-def move_markers(admin: Admin, former_group: str, partitions: Sequence[TopicPartition]) -> None:
+def move_markers(
+    admin: Admin, former_group: str, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, OffsetAndMetadata]:
     """Commit in the group that is named as the commits topic of `partitions` what `former_group` has committed for them
-    and that group has not: markers stood there once. Raises UnstableOffsetCommitError where a transaction is open."""
+    and that group has not: markers stood there once. Return what the group has then.
+
+    Raises UnstableOffsetCommitError where a transaction is open that does not end by itself in a moment.
+    """
     group = partitions[0].topic
     known = admin.committed_offsets(group, partitions)
     former = admin.committed_offsets(former_group, [tp for tp in partitions if tp not in known])
-    admin.commit_offsets(group, {tp: found for tp, found in former.items() if found.metadata})
-
-
-def _move_once_stable(admin: Admin, former_group: str, partitions: Sequence[TopicPartition]) -> None:
-    """As `move_markers`; waits for transactions that end by themselves in a moment."""
-    deadline = time.monotonic() + _STABLE_SECONDS
-    while True:
-        try:
-            move_markers(admin, former_group, partitions)
-            return
-        except UnstableOffsetCommitError:
-            if time.monotonic() >= deadline:
-                raise
-            time.sleep(_LOOK_SECONDS)
+    moved = {tp: found for tp, found in former.items() if found.metadata}
+    admin.commit_offsets(group, moved)
+    return {**known, **moved}
 
 
 def _fence(config: StreamsConfig, application_id: str, sink_partitions: int) -> None:
@@ -136,10 +124,11 @@ def check_new_checkpoint(checkpoint: Checkpoint, application_id: str, markers: S
         newest = max(markers, key=lambda each: each.epoch)
         raise IncompatibleCheckpointError(
             f"There is no checkpoint at {checkpoint.uri}, and Kafka knows that {application_id} has committed "
-            f"{newest.epoch} epochs: the checkpoint was lost or moved, or state.dir, penstock.checkpoint.dir or "
-            "application.id is not what it was. To begin here would process all input again and write all output "
-            "twice. Bring the checkpoint back, restore a savepoint (penstock savepoint restore), or forget what was "
-            f"committed: penstock reset FILE, with the program."
+            f"{newest.epoch} epochs: the checkpoint was lost or moved, or state.dir (by default no "
+            "longer among the temporary files), penstock.checkpoint.dir or application.id is not what it was. To begin "
+            "here would process all input again and write all output twice. Bring the checkpoint back, restore a "
+            "savepoint (penstock savepoint restore), or forget what was committed: penstock reset FILE, with the "
+            "program."
         )
 
 

@@ -1,7 +1,8 @@
 """Pickles what is the user's: by name what a process can import, by value the rest, or on request all of some modules.
 
 As cloudpickle does; besides, functions with a cache (`functools.lru_cache`) go by value where their modules do, which
-cloudpickle takes for something that everybody can import, and modules by value may refer to one another.
+cloudpickle takes for something that everybody can import, modules by value may refer to one another, and classes leave
+behind what msgspec keeps in them.
 """
 
 from __future__ import annotations
@@ -29,8 +30,12 @@ _SAID_BY_CODE = (
 )  # fmt: skip
 """What a function does, without where it stands in its file."""
 
+_KEPT_BY_MSGSPEC = "__msgspec_cache__"
+"""What msgspec keeps in a dataclass, NamedTuple or TypedDict that it has read: it cannot be pickled, and each process
+makes it at need."""
+
 _OF_CLASS_OBJECTS = frozenset(
-    ("__dict__", "__weakref__", "__firstlineno__", "__static_attributes__", "_abc_impl", "__msgspec_cache__")
+    ("__dict__", "__weakref__", "__firstlineno__", "__static_attributes__", "_abc_impl", _KEPT_BY_MSGSPEC)
 )
 """What a class has of the way in which it was made, and what libraries keep in it."""
 
@@ -132,7 +137,11 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle gives 
                 return ModuleType, (obj.__name__,), content, None, None, _fill
         elif isinstance(obj, _lru_cache_wrapper) and not _is_imported(obj):
             return _with_cache, (obj.__wrapped__, dict(obj.cache_parameters()))
-        return super().reducer_override(obj)
+        reduced = super().reducer_override(obj)
+        if isinstance(obj, type) and _KEPT_BY_MSGSPEC in vars(obj) and isinstance(reduced, tuple):
+            attributes, _ = reduced[2]  # by value: what the class has, and what its slots have
+            attributes.pop(_KEPT_BY_MSGSPEC, None)
+        return reduced
 
 
 class _DigestPickler(_Pickler):

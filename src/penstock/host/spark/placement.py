@@ -151,11 +151,15 @@ def place(
     )
 
 
+def source_topics(topology: BuiltTopology) -> frozenset[str]:
+    """Return the topics of the brokers that a topology reads; its patterns are resolved."""
+    read = [t for spec in topology.subtopologies for t in spec.source_topics if t not in topology.repartition_topics]
+    return frozenset([*read, *(() if topology.global_topology is None else topology.global_topology.source_topics)])
+
+
 def check_source_topics(topology: BuiltTopology, topics: Mapping[str, int]) -> None:
     """Raise MissingSourceTopicError for source topics that are not among `topics`."""
-    wanted = [t for spec in topology.subtopologies for t in spec.source_topics if t not in topology.repartition_topics]
-    wanted.extend(() if topology.global_topology is None else topology.global_topology.source_topics)
-    missing = sorted({topic for topic in wanted if topic not in topics})
+    missing = sorted(source_topics(topology) - topics.keys())
     if missing:
         names = " ".join(missing)
         raise MissingSourceTopicError(

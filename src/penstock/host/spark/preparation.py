@@ -40,6 +40,7 @@ from penstock.host.spark.placement import (
     place,
     resolve_patterns,
     shape,
+    source_topics,
 )
 from penstock.host.spark.programs import StoredProgram, dump_program
 from penstock.host.spark.recipe import Recipe
@@ -92,6 +93,7 @@ def prepare(
             committed and the program that began it is not there any more.
         ConfigError: exactly_once_v2 is asked for, and the brokers do not serve transactions; or a package is missing.
         TransactionalIdAuthorizationError: the brokers do not allow this user to write transactions.
+        TopicAuthorizationError: they do not allow this user to see a topic that the topology reads or writes.
         StreamsError: a topic that a sink writes to does not exist, or the restore of a savepoint did not end.
         TaskCorruptedError: files of the checkpoint are damaged or missing.
         TaskMigratedError: other programs with this application.id took the checkpoint over, again and again.
@@ -127,7 +129,7 @@ def _prepare(
     check_installed(config["penstock.state.base"])
     application_id = str(config.required("application.id"))
     topics = admin.topics()
-    topology, placement = _placed(built, config, topics, parallelism)
+    topology, placement = _placed(built, config, admin, topics, parallelism)
     metadata = _life_there(checkpoint)
     evolution = None if metadata is None else _evolution(metadata, topology, placement, checkpoint)
     inputs = _inputs(topology, placement)
@@ -206,11 +208,13 @@ def _bring_to_format(checkpoint: Checkpoint, metadata: Metadata, generation: int
 
 
 def _placed(
-    built: BuiltTopology, config: StreamsConfig, topics: Mapping[str, int], parallelism: int
+    built: BuiltTopology, config: StreamsConfig, admin: Admin, topics: Mapping[str, int], parallelism: int
 ) -> tuple[BuiltTopology, Placement]:
     """Return the topology with its patterns resolved, and the places of its tasks; raises as `prepare`."""
     internal = internal_topics(built, str(config.required("application.id")))
     topology = resolve_patterns(built, topics, internal).without_data_frames()
+    wanted = {*source_topics(topology), *_written_topics(topology, config)}
+    admin.topic_ids(wanted - topics.keys())  # brokers do not list topics that this user may not see
     placement = place(topology, topics, parallelism, configured_grouper(config))
     _check_sink_topics(topology, topics, config)
     return topology, placement
@@ -318,14 +322,17 @@ def _warn_of_keys(config: StreamsConfig) -> None:
 
 
 def _check_sink_topics(topology: BuiltTopology, topics: Mapping[str, int], config: StreamsConfig) -> None:
-    dead_letters = config[DEAD_LETTER_QUEUE_TOPIC]
-    written = [*external_sink_topics(topology), *([] if dead_letters is None else [dead_letters])]
-    missing = [topic for topic in written if topic not in topics]
+    missing = [topic for topic in _written_topics(topology, config) if topic not in topics]
     if missing:
         raise StreamsError(
             f"Topics that sinks write to do not exist: {', '.join(missing)}. Create them first, for example with: "
             f"penstock topics create {' '.join(missing)}"
         )
+
+
+def _written_topics(topology: BuiltTopology, config: StreamsConfig) -> list[str]:
+    dead_letters = config[DEAD_LETTER_QUEUE_TOPIC]
+    return [*external_sink_topics(topology), *([] if dead_letters is None else [dead_letters])]
 
 
 def guarantee_of(config: StreamsConfig, application_id: str, is_transactional: bool = False) -> tuple[bool, str]:

@@ -34,8 +34,8 @@ class GlobalControl(NamedTuple):
 
 class TaskControl(NamedTuple):
     """What a task knows of its epoch: number, clock (ms), its entry in the manifest of the epoch before, where the rows
-    are that were carried to it, the positions of the global stores that it reads, the inputs that lag, and how long
-    (ms) it waits for others."""
+    are that were carried to it, the positions of the global stores that it reads, the inputs that lag, how long (ms) it
+    waits for others, and whether the clock is before that of the epoch before."""
 
     epoch: int
     planned_ms: int
@@ -44,21 +44,22 @@ class TaskControl(NamedTuple):
     global_positions: Mapping[str, list[int]] = MappingProxyType({})
     lagging: tuple[TopicPartition, ...] = ()
     idle_ms: int = 0
+    clock_went_back: bool = False
 
     def encode(self) -> bytes:
         """Return the control as a blob."""
         carried = tuple(map(tuple, self.carried))
-        entry, lagging = self.entry.fields(), tuple(map(tuple, self.lagging))
-        fields = (self.epoch, self.planned_ms, entry, carried, dict(self.global_positions), lagging, self.idle_ms)
-        return encode_message(fields)
+        positions, lagging = dict(self.global_positions), tuple(map(tuple, self.lagging))
+        times = self.idle_ms, self.clock_went_back
+        return encode_message((self.epoch, self.planned_ms, self.entry.fields(), carried, positions, lagging, *times))
 
     @staticmethod
     def decode(blob: bytes) -> TaskControl:
         """Return the control of a blob."""
-        epoch, planned_ms, entry, carried, global_positions, lagging, idle_ms = decode_message(blob)
+        epoch, planned_ms, entry, carried, global_positions, lagging, *times = decode_message(blob)
         ranges = tuple(map(CarriedRange._make, carried))
         inputs = tuple(map(TopicPartition._make, lagging))
-        return TaskControl(epoch, planned_ms, TaskEntry.of_fields(entry), ranges, global_positions, inputs, idle_ms)
+        return TaskControl(epoch, planned_ms, TaskEntry.of_fields(entry), ranges, global_positions, inputs, *times)
 
     def global_control(self) -> GlobalControl:
         """Return what the global stores know of the epoch."""
@@ -66,9 +67,9 @@ class TaskControl(NamedTuple):
 
     def is_idle(self) -> bool:
         """Return whether a task without input has nothing to do: it has been initialised before and no punctuation is
-        due."""
+        due, nor to be due earlier since the clock went back."""
         due = self.entry.due_ms
-        return self.entry.head != "" and (due is None or due > self.planned_ms)
+        return self.entry.head != "" and (due is None or (due > self.planned_ms and not self.clock_went_back))
 
 
 class TaskReport(NamedTuple):

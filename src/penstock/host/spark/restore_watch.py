@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from penstock.clock import SystemClock
+from penstock.clock import elapsed_milliseconds
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.worker.restore_progress import RestoreState, StoreRestore
 from penstock.record import TopicPartition
@@ -25,14 +25,13 @@ class RestoreWatch:
         self._checkpoint = checkpoint
         self._listener = listener or _Nobody()
         self._is_heard = listener is not None
-        self._clock = SystemClock()
-        self._looked_ms = 0
+        self._looked_ms: int | None = None
         self._states: dict[str, RestoreState] = {}
 
     def look(self, generation: int, committed_epoch: int) -> None:
         """Look if it is time, tell what is new of the epoch after `committed_epoch`, and delete what is over."""
-        now = self._clock.milliseconds()
-        if now - self._looked_ms >= _LOOK_MS:
+        now = elapsed_milliseconds()
+        if self._looked_ms is None or now - self._looked_ms >= _LOOK_MS:
             self._looked_ms = now
             self._look(generation, committed_epoch)
 

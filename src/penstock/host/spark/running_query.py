@@ -24,6 +24,7 @@ from penstock.host.spark.recipe import Recipe, dump_recipe
 from penstock.host.spark.rows import SCHEMA_DDL
 from penstock.host.spark.worker import sink, source
 from penstock.host.spark.worker.stage import stage
+from penstock.private_files import private_directory
 
 _TITLE_CHARACTERS = 400
 LOOK_SECONDS = 0.05
@@ -49,7 +50,7 @@ def start_query(recipe: Recipe, spark: SparkSession, location: str, until_end: b
     """
     data = dump_recipe(recipe)
     control = Path(recipe.control_directory)
-    control.mkdir(parents=True, exist_ok=True)
+    private_directory(control)
     if paused:
         (control / planning.PAUSE_FILE).touch()
     with session.query_session(spark) as own:

@@ -22,12 +22,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyspark
-from pyspark import SparkContext
-from pyspark.java_gateway import ensure_callback_server_started
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.sql import SparkSession
 
+from penstock.background import in_background
 from penstock.config import StreamsConfig
-from penstock.errors import ConfigError, StreamsError
+from penstock.errors import ConfigError, ProcessorStateError, StreamsError
+from penstock.private_files import open_private, private_directory, temporary_directory
 
 _log = logging.getLogger(__name__)
 
@@ -76,6 +78,14 @@ _LOCAL_SETTINGS: Mapping[str, str] = {
 # cores to the workers, and halves its share of the CPU.
 _JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
+_MOST_SOCKET_DIRECTORY = 60
+"""Bytes of the path of a directory in which Spark makes sockets: a path of a socket has 103 at most."""
+
+_LAUNCH_SECONDS = 30
+"""How long is waited for a JVM that is being started and that nobody wants any more."""
+
+_WHICH_PYTHON = "import sys, penstock.host.spark.recipe; print('%d.%d' % sys.version_info[:2])"
+
 _SELECTABLE = 1024
 """File descriptors that select() takes: FD_SETSIZE of the C library."""
 
@@ -123,6 +133,30 @@ def check_classic(session: object, config: StreamsConfig) -> None:
         "share files, and the driver watches the query through a JVM of its own. Give a SparkSession with a master, as "
         "SparkSession.builder.master(...) makes it, or start the program with spark-submit on the cluster."
     )
+
+
+def check_python(session: SparkSession) -> None:
+    """Raise ConfigError where Spark would run another Python than this, and that has no Penstock or is of another
+    version: so it is with a session of the user's, while PYSPARK_PYTHON is not set."""
+    chosen = str(session.sparkContext.pythonExec)
+    found = shutil.which(chosen) or ""
+    is_same_file = os.path.realpath(found) == os.path.realpath(sys.executable)
+    # outside a virtual environment the same file is an interpreter without the packages of the environment
+    if is_same_file and (os.path.dirname(found) == os.path.dirname(sys.executable) or sys.prefix == sys.base_prefix):
+        return
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    try:
+        asked = subprocess.run([chosen, "-c", _WHICH_PYTHON], capture_output=True, text=True, timeout=60, check=False)
+        said, problem = asked.stdout.strip(), asked.stderr.strip().rpartition("\n")[2]
+    except (OSError, subprocess.SubprocessError) as error:
+        said, problem = "", str(error)
+    if said != version:
+        why = f"it is Python {said}" if said else f"Penstock cannot be imported there ({problem})"
+        raise ConfigError(
+            f"Spark would run its Python processes with {chosen}, and this program runs with {sys.executable}, which "
+            f"is Python {version}: {why}. Set PYSPARK_PYTHON={sys.executable} in the environment before the session is "
+            "made, or give no session and let Penstock make one."
+        )
 
 
 def is_local(master: str) -> bool:
@@ -187,16 +221,17 @@ def make_session(config: StreamsConfig, directory: Path) -> SparkSession:
     chosen: str | None = config["penstock.spark.master"]
     if _SUBMITTED in os.environ:
         return _built({**({} if chosen is None else {"spark.master": chosen}), **own})
-    directory.mkdir(parents=True, exist_ok=True)
+    private_directory(directory)
     settings = directory / "log4j2.properties"
     level = config["penstock.spark.log.level"]
-    settings.write_text(_LOG_SETTINGS.replace("{level}", level or "warn"))
+    with open_private(settings, "wb") as file:
+        file.write(_LOG_SETTINGS.replace("{level}", level or "warn").encode())
     master = chosen or f"local[{cores()},4]"  # a task that fails is tried four times
     values = {
         "spark.app.name": config.required("application.id"),
         "spark.master": master,
         **_SESSION_SETTINGS,
-        **(_LOCAL_SETTINGS if is_local(master) else {}),
+        **({**_LOCAL_SETTINGS, **_own_sockets()} if is_local(master) else {}),
         "spark.driver.extraJavaOptions": f"{_JVM_OPTIONS} -Dlog4j2.configurationFile={settings.as_uri()}",
         **own,
     }
@@ -208,11 +243,43 @@ def make_session(config: StreamsConfig, directory: Path) -> SparkSession:
         return _built(values)
 
 
+def _own_sockets() -> Mapping[str, str]:
+    """Return the setting by which workers talk to the JVM in a directory of this user alone: who can open a socket
+    there is asked for nothing. Where the temporary files are so deep that the path of a socket would be too long, they
+    are those of one user anyway."""
+    directory = temporary_directory() / "sockets"
+    if len(os.fsencode(directory)) > _MOST_SOCKET_DIRECTORY:
+        return {}
+    private_directory(private_directory(directory.parent) / directory.name)
+    return {"spark.python.unix.domain.socket.dir": str(directory)}
+
+
 def _built(values: Mapping[str, str]) -> SparkSession:
+    if SparkContext._gateway is None:
+        _launch_jvm(values)
     builder = SparkSession.builder
     for key, value in values.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def _launch_jvm(values: Mapping[str, str]) -> None:
+    """Start the JVM that pyspark is to use, which no Ctrl-C leaves behind.
+
+    pyspark deletes the directory that a JVM tells its address in when it is interrupted while it waits for that; the
+    JVM fails then, and does not end. Here a thread waits, which nothing interrupts.
+    """
+    conf = SparkConf()
+    for key, value in values.items():
+        conf.set(key, value)
+    launching = in_background("penstock-jvm", lambda: launch_gateway(conf))  # type: ignore[no-untyped-call]  # pyspark gives it no types
+    try:
+        gateway = launching.result()
+    except BaseException:
+        with suppress(Exception):
+            launching.result(_LAUNCH_SECONDS).proc.kill()
+        raise
+    SparkContext._ensure_initialized(gateway=gateway)
 
 
 def open_for_calls(session: SparkSession) -> None:
@@ -281,8 +348,10 @@ def _environment(master: str) -> Iterator[None]:
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(part for part in (path, package) if part),
     }
-    if is_local(master) and "SPARK_HOME" not in os.environ:
-        wanted |= _home_without_zip()
+    if is_local(master):
+        wanted["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")  # also where Spark's pages are shown
+        if "SPARK_HOME" not in os.environ:
+            wanted |= _home_without_zip()
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:
@@ -308,12 +377,12 @@ def _home_without_zip() -> Mapping[str, str]:
     try:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         home = cache / "penstock" / f"spark-{hashlib.sha256(str(installed).encode()).hexdigest()[:16]}"
-        home.mkdir(parents=True, exist_ok=True)
+        private_directory(home)  # code is loaded from there
         for name in _PARTS_OF_A_HOME:
             if (installed / name).exists():
                 with suppress(FileExistsError):
                     (home / name).symlink_to(installed / name)
-    except (OSError, RuntimeError) as error:  # RuntimeError: a user of a container may have no home
+    except (OSError, RuntimeError, ProcessorStateError) as error:  # RuntimeError: a user may have no home
         _log.debug("Workers of Spark start more slowly: no home of Spark can be made for them: %s", error)
         return {}
     return {"SPARK_HOME": str(home)}
@@ -339,11 +408,10 @@ def _standard_error_to(log: Path | None) -> Iterator[None]:
         return
     sys.stderr.flush()
     own = os.dup(2)
-    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
-        os.dup2(target, 2)
+        with open_private(log, "ab") as target:
+            os.dup2(target.fileno(), 2)
         yield
     finally:
         os.dup2(own, 2)
         os.close(own)
-        os.close(target)

@@ -27,6 +27,7 @@ def make_commits_topic(
     if name not in topics:
         replication = config["replication.factor"]
         admin.create_topics([NewTopic(name, partitions, replication, {"cleanup.policy": "compact"})])
+        admin.committed_offsets(name, [TopicPartition(name, 0)])  # a right that is missing is found before an epoch
     elif topics[name] < partitions:
         admin.create_partitions(name, partitions)
 

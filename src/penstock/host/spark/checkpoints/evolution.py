@@ -147,13 +147,13 @@ def _refusals(before: Shape, now: Shape, removed: Mapping[str, RemovedStore]) ->
         if layout != store.layout:
             yield (
                 f"store {name} is kept as {layout!r} and would be {store.layout!r} now: give the new one another name, "
-                f"or run a program without it and drop it: penstock savepoint drop {name}"
+                f"or run a program without it and drop it: penstock savepoint drop FILE {name}"
             )
         elif count != len(store.partitions) and name not in old:
             yield (
                 f"store {name} was kept with its keys in {count} partitions (tasks) when it was removed, and would "
                 f"have {len(store.partitions)} now; what is kept aside cannot be divided: give the new store another "
-                f"name, or forget what is kept: penstock savepoint drop {name}"
+                f"name, or forget what is kept: penstock savepoint drop FILE {name}"
             )
         elif count != len(store.partitions):
             yield (
@@ -183,7 +183,7 @@ def _other_formats(before: Shape, now: Shape) -> Iterator[str]:
             if old is not None and new is not None and old != new:
                 yield (
                     f"store {name} has {what} as {old}, and the program reads them as {new} now: give the new one "
-                    f"another name, or run a program without it and drop it: penstock savepoint drop {name}"
+                    f"another name, or run a program without it and drop it: penstock savepoint drop FILE {name}"
                 )
 
 

@@ -15,6 +15,9 @@ A file is durable when `write` or `write_once` returns, as far as its file syste
 - HDFS has the content in the memory of each of its data nodes when the file is closed, and writes it to their disks
   later: a loss of power of all of them at once may lose the last seconds;
 - anything else (fsspec, NFS and other mounted file systems) keeps the promise that it makes itself.
+
+On a local file system directories and files are made for this user alone; any other gives them the permissions that it
+gives to whatever is written there.
 """
 
 from __future__ import annotations
@@ -25,12 +28,14 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from copy import copy
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from pyarrow import fs
 
 from penstock.errors import ConfigError
+from penstock.private_files import DIRECTORY_MODE, open_private
 
 _MOVES = 5
 """How often a file is moved to its place before a failure is one."""
@@ -255,7 +260,7 @@ class Files:
 
     def _write_whole(self, target: str, data: bytes) -> None:
         if self._is_local:
-            with open(target, "xb", buffering=0) as file:
+            with open_private(Path(target), "xb") as file:
                 _write_all(file.fileno(), data)
                 sync(file.fileno())
         else:
@@ -307,7 +312,7 @@ def make_directory(path: str) -> None:
         above = os.path.dirname(above)
     for each in reversed(missing):
         with suppress(FileExistsError):
-            os.mkdir(each)
+            os.mkdir(each, DIRECTORY_MODE)
         sync_path(os.path.dirname(each))
 
 

@@ -14,6 +14,8 @@ from typing import IO, Self
 
 from penstock.errors import LockError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
+from penstock.host.spark.directories import own_checkpoint_directory
+from penstock.private_files import open_private, private_directory
 
 LOCK_FILE = "lock"
 
@@ -31,10 +33,10 @@ class CheckpointLock:
         """
         self._application_id = application_id
         self._checkpoint = checkpoint.uri
-        local = None if checkpoint.local_path is None else Path(checkpoint.local_path)
+        self._local = local = None if checkpoint.local_path is None else Path(checkpoint.local_path)
         directories = [each.absolute() for each in (local, directory) if each is not None]
         self._directories = list(dict.fromkeys(directories))
-        self._held: list[IO[str]] = []
+        self._held: list[IO[bytes]] = []
 
     def acquire(self) -> None:
         """Take the locks; raises LockError, with none of them taken, where another program has one."""
@@ -55,21 +57,30 @@ class CheckpointLock:
     def __exit__(self, *_: object) -> None:
         self.release()
 
-    def _locked(self, directory: Path) -> IO[str]:
-        directory.mkdir(parents=True, exist_ok=True)
-        lock = open(directory / LOCK_FILE, "a+")  # noqa: SIM115  # held until release
+    def _locked(self, directory: Path) -> IO[bytes]:
+        if directory == self._local:
+            own_checkpoint_directory(directory)
+        else:
+            private_directory(directory)
+        lock = open_private(directory / LOCK_FILE, "ab+")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             lock.seek(0)
-            holder = lock.read().strip() or "unknown"
+            holder = lock.read().decode(errors="replace").strip() or "unknown"
             lock.close()
+            if holder == str(os.getpid()):
+                raise LockError(
+                    f"This program runs {self._application_id!r} already, and holds {directory}: close the "
+                    "KafkaStreams that runs it. To bind its name to another one, as a notebook does when a cell is run "
+                    "again, does not end it."
+                ) from error
             raise LockError(
                 f"Another program (pid {holder}) runs with application.id {self._application_id!r} and holds "
                 f"{directory}, while this one is to go on from the checkpoint {self._checkpoint}. Stop it first, or "
                 "give this one another application.id."
             ) from error
         lock.truncate(0)
-        lock.write(str(os.getpid()))
+        lock.write(str(os.getpid()).encode())
         lock.flush()
         return lock

@@ -2,13 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+import time
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock.errors import StreamsError
 from penstock.host.spark.checkpoints.checkpoint import FORMAT, Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.epoch_offset import EpochOffset
+
+_log = logging.getLogger(__name__)
+
+_PATIENCE_MS = 10_000
+
+
+class NewManifests:
+    """Follows the manifests of a checkpoint while they are written, and cleared away behind the retention."""
+
+    def __init__(self, checkpoint: Checkpoint, patience_ms: int = _PATIENCE_MS) -> None:
+        """Read nothing yet. patience_ms: how long the next manifest is missing before the directory is listed."""
+        self._checkpoint = checkpoint
+        self._patience = patience_ms / 1000
+        self._found_at = time.monotonic()
+
+    def after(self, epoch: int, query_id: str) -> Iterator[Manifest]:
+        """Yield the manifests that were written since that of `epoch`. Where the next ones are cleared away, since
+        this process stood still for longer than they are retained, it goes on with the oldest that is there."""
+        while (manifest := self._next(epoch, query_id)) is not None:
+            self._found_at = time.monotonic()
+            epoch = manifest.epoch
+            yield manifest
+
+    def _next(self, epoch: int, query_id: str) -> Manifest | None:
+        manifest = self._checkpoint.read_manifest(epoch + 1, query_id)
+        if manifest is not None or time.monotonic() - self._found_at < self._patience:
+            return manifest
+        self._found_at = time.monotonic()
+        first = self._checkpoint.first_epoch()
+        if first <= epoch + 1:
+            return None
+        _log.warning(
+            "The manifests of epochs %d to %d were cleared away before they were looked at: this program stood still. "
+            "Their records are not counted, and what functions printed in them is lost.",
+            epoch + 1,
+            first - 1,
+        )
+        return self._checkpoint.read_manifest(first, query_id)  # None where it is cleared away by now: looked for again
 
 
 def existing_metadata(checkpoint: Checkpoint, missing: type[StreamsError]) -> Metadata:

@@ -12,13 +12,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql.datasource import InputPartition
 
-from penstock.client.api import OffsetAndMetadata
 from penstock.client.confluent.admin import ConfluentAdmin
-from penstock.errors import BrokerNotFoundError, KafkaError, UnknownTopicOrPartitionError
+from penstock.clock import elapsed_milliseconds
+from penstock.errors import RetriableError, UnknownTopicOrPartitionError
 from penstock.host.spark.checkpoints.carried import carried_ranges
 from penstock.host.spark.checkpoints.checkpoint import Manifest
 from penstock.host.spark.checkpoints.cleaner import Cleaner
@@ -27,6 +29,7 @@ from penstock.host.spark.checkpoints.manifests import check_follows
 from penstock.host.spark.clients import open_checkpoint
 from penstock.host.spark.crashpoints import crash_point
 from penstock.host.spark.epoch_offset import EpochOffset
+from penstock.host.spark.epochs.group_offsets import GroupOffsets
 from penstock.host.spark.epochs.input_plan import InputPlanner
 from penstock.host.spark.epochs.purging import RecordPurge
 from penstock.host.spark.epochs.topic_ends import TopicEnds
@@ -46,7 +49,8 @@ PAUSE_FILE, PAUSED_FILE = "pause", "paused"
 """Files of the control directory: the driver asks for no epochs while the first is there; the source process has
 planned none for that."""
 
-_OFFSETS_EVERY_MS = 1_000
+_FINISH_MS = 2_000
+"""How long the end of a query waits until the brokers have the positions."""
 
 
 @dataclass(frozen=True)
@@ -89,14 +93,18 @@ class Planning:
         self._cleaner = Cleaner(recipe, self._checkpoint)
         self._planner = InputPlanner(recipe, self._admin.offsets_for_time)
         self._manifest: Manifest | None = None
-        self._ends = TopicEnds(recipe, self._admin, self._clock)
+        self._ends = TopicEnds(recipe, self._admin)
+        self._max_hold_back_ms: int = recipe.config["penstock.clock.max.hold.back.ms"]
         self._planned_here = 0
-        self._offsets_at = 0
-        self._purge = RecordPurge(recipe.config["repartition.purge.interval.ms"], self._clock.milliseconds)
+        self._planned_at_ms = 0  # as elapsed_milliseconds tells it
+        self._group_offsets = GroupOffsets(recipe.application_id, partial(ConfluentAdmin, recipe.config))
+        self._told_epoch = 0
+        self._purge = RecordPurge(recipe.config["repartition.purge.interval.ms"], elapsed_milliseconds)
         self._control = Path(recipe.control_directory)
 
     def close(self) -> None:
         """Release the clients."""
+        self._group_offsets.finish(_FINISH_MS)
         self._admin.close()
 
     def fix_ends(self) -> None:
@@ -109,14 +117,16 @@ class Planning:
         planned_before = self._recipe.planned
         if planned_before is not None and planned_before.epoch == start.epoch + 1:
             return planned_before
+        self._tell_positions(start)
         if (self._control / STOP_FILE).exists():
+            self._group_offsets.finish(_FINISH_MS)
             (self._control / STOPPED_FILE).touch()
             return start
         if (self._control / PAUSE_FILE).exists():
             (self._control / PAUSED_FILE).touch()
             return start
         manifest = self._manifest_of(start)
-        now = max(self._clock.milliseconds(), start.planned_ms)
+        now = self._time_after(start.planned_ms)
         ends = self._ends.now()
         positions = self._ends.without_deleted({tp: start.position(tp) for tp in self._recipe.inputs})
         self._ends.check(positions, ends)
@@ -125,13 +135,25 @@ class Planning:
         readable = self._ends.readable(positions, ends, now)
         try:
             planned = self._planner.plan(readable, ends, manifest, start.read_to_ms, self._ends.are_fixed)
-        except (BrokerNotFoundError, UnknownTopicOrPartitionError):
+        except (RetriableError, UnknownTopicOrPartitionError):
             return start  # whoever asks for the ends next knows for how long
         global_positions = self._global_positions(start, ends)
         nothing_new = planned.positions == positions and global_positions == start.global_positions
-        if nothing_new and start.epoch > self._recipe.start_epoch and not self._is_due(manifest, now, planned.waits):
+        went_back = now < start.planned_ms
+        if nothing_new and not (self._is_first(start) or self._is_due(manifest, now, went_back, planned.waits)):
+            if self._ends.are_fixed:
+                self._group_offsets.finish(_FINISH_MS)
             return start
-        self._planned_here = start.epoch + 1
+        if planned.positions != positions and not self._ends.are_of_before():
+            return start
+        if went_back:
+            _log.warning(
+                "The clock of this machine is at %s, and the time of the last epoch is %s: it has leaped. The "
+                "application goes on from the former, and wall-clock intervals begin again.",
+                _moment(now),
+                _moment(start.planned_ms),
+            )
+        self._planned_here, self._planned_at_ms = start.epoch + 1, elapsed_milliseconds()
         crash_point("source.planned", self._planned_here)
         return EpochOffset(
             start.query_id,
@@ -175,6 +197,7 @@ class Planning:
                 end.global_positions,
                 lagging_inputs(placement, task, lagging, held, self._planner.held_bound),
                 end.idle_ms,
+                end.planned_ms < start.planned_ms,
             )
             part.controls.append((task, control))
             for tp in placement.inputs_of(task, recipe.topology.repartition_topics):
@@ -184,20 +207,17 @@ class Planning:
         return parts
 
     def committed(self, end: EpochOffset) -> None:
-        """Clear away what the epoch made superfluous, and tell the brokers the positions, for tools that show the
-        lag."""
+        """Clear away what the epoch made superfluous."""
         self._cleaner.clean(end.epoch)
         own = self._recipe.topology.data_frame_topics
         self._purge.purge(self._admin, {tp: end.position(tp) for tp in self._recipe.inputs if tp.topic in own})
-        now = self._clock.milliseconds()
-        if now - self._offsets_at < _OFFSETS_EVERY_MS and not self._ends.are_fixed:
-            return
-        self._offsets_at = now
-        offsets = {tp: OffsetAndMetadata(end.position(tp)) for tp in self._recipe.inputs}
-        try:
-            self._admin.commit_offsets(self._recipe.application_id, offsets)
-        except KafkaError:
-            return  # only for tools: the next epoch tells them again
+
+    def _tell_positions(self, committed: EpochOffset) -> None:
+        """Tell the brokers how far the application has read, for tools that show its lag."""
+        if committed.epoch > self._told_epoch:
+            self._told_epoch = committed.epoch
+            positions = {tp: committed.position(tp) for tp in self._recipe.inputs}
+            self._group_offsets.tell(self._ends.without_deleted(positions))
 
     def _manifest_of(self, offset: EpochOffset) -> Manifest:
         """Return the manifest of the epoch that ended at `offset`, and learn from its figures when it is new."""
@@ -210,7 +230,7 @@ class Planning:
         check_follows(manifest, offset, name)
         self._manifest = manifest
         planned_here = manifest.epoch == self._planned_here
-        self._planner.learn(manifest, self._clock.milliseconds() - manifest.planned_ms if planned_here else None)
+        self._planner.learn(manifest, elapsed_milliseconds() - self._planned_at_ms if planned_here else None)
         return manifest
 
     def _global_positions(self, start: EpochOffset, ends: dict[TopicPartition, int]) -> dict[str, list[int]]:
@@ -225,14 +245,32 @@ class Planning:
             positions.setdefault(tp.topic, []).append(ends[tp])
         return positions
 
-    def _is_due(self, manifest: Manifest, now: int, waits: bool) -> bool:
-        """Return whether there is something to do without new records; `waits`: tasks that hold records may go on
-        waiting."""
+    def _time_after(self, planned_ms: int) -> int:
+        """Return the time (ms) of the epoch after one of `planned_ms`: it does not go back, but for a leap of more than
+        `penstock.clock.max.hold.back.ms`, for else nothing that depends on it would happen until the clock is there."""
+        now = self._clock.milliseconds()
+        return now if planned_ms - now > self._max_hold_back_ms else max(now, planned_ms)
+
+    def _is_first(self, start: EpochOffset) -> bool:
+        """Return whether the epoch after `start` is the first of its life, which initialises the tasks."""
+        return start.epoch <= self._recipe.start_epoch
+
+    def _is_due(self, manifest: Manifest, now: int, went_back: bool, waits: bool) -> bool:
+        """Return whether there is something to do at `now` (ms) without new records; `went_back`: time has, and
+        intervals are to begin again; `waits`: tasks that hold records may go on waiting."""
         carried = [entry.carried for entry in manifest.tasks.values() if entry.carried is not None]
         if any(each["sends"] or not waits for each in carried):
             return True
         due = manifest.due_ms()
-        return due is not None and due <= now and not self._ends.are_fixed
+        return due is not None and (due <= now or went_back) and not self._ends.are_fixed
+
+
+def _moment(milliseconds: int) -> str:
+    """Return a time as UTC text; in milliseconds where it is beyond the years that a datetime knows."""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{milliseconds} ms"
 
 
 def _partitions_by_topic(partitions: Set[TopicPartition]) -> dict[str, list[int]]:

@@ -7,14 +7,15 @@ planned with goes into its offset; so nothing here needs to be the same when it 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 
 from penstock.client.api import Admin
-from penstock.clock import Clock
+from penstock.clock import elapsed_milliseconds
 from penstock.errors import (
-    BrokerNotFoundError,
     KafkaError,
     MissingSourceTopicError,
+    RetriableError,
     StreamsError,
     UnknownTopicOrPartitionError,
 )
@@ -26,6 +27,7 @@ from penstock.record import TopicPartition
 _log = logging.getLogger(__name__)
 
 _PATIENCE_MS = 120_000  # how long brokers may be away before the query gives up
+_LOOK_SECONDS = 0.1
 _BEGINNINGS_EVERY_MS = 10_000
 _IDS_EVERY_MS = 10_000
 
@@ -33,11 +35,10 @@ _IDS_EVERY_MS = 10_000
 class TopicEnds:
     """Asks for the ends of all source topics and global topics; lives as long as the query."""
 
-    def __init__(self, recipe: Recipe, admin: Admin, clock: Clock) -> None:
+    def __init__(self, recipe: Recipe, admin: Admin) -> None:
         """Take what to ask about, and whom."""
         self._recipe = recipe
         self._admin = admin
-        self._clock = clock
         self._partitions = [*recipe.inputs, *recipe.global_inputs]
         self._fixed: dict[TopicPartition, int] | None = None
         self._away_since: int | None = None
@@ -51,27 +52,33 @@ class TopicEnds:
         return self._fixed is not None
 
     def fix(self) -> None:
-        """Take the ends of now as the last to be read."""
-        self._fixed = self._admin.end_offsets(self._partitions, read_committed=True)
+        """Take the ends of now as the last to be read; waits for brokers that are away. Raises as `now`."""
+        ends = self.now()
+        while self._away_since is not None:
+            time.sleep(_LOOK_SECONDS)
+            ends = self.now()
+        self._fixed = ends
 
     def now(self) -> dict[TopicPartition, int]:
-        """Return how far each partition may be read; nothing while no broker answers, for a time. A topic that only a
+        """Return how far each partition may be read; nothing while brokers do not say, for a time. A topic that only a
         pattern names and that is deleted has no ends.
 
         Raises:
-            QueryFailedError: the brokers have been away for too long, or a topic that the application reads by its name
-                is deleted.
+            QueryFailedError: the brokers have been away for too long or refuse it, or a topic that the application
+                reads by its name is deleted.
         """
         if self._fixed is not None:
             return self._fixed
         try:
             ends = self._ask()
-        except (BrokerNotFoundError, UnknownTopicOrPartitionError) as error:
-            now = self._clock.milliseconds()
-            self._away_since = self._away_since or now
+        except (RetriableError, UnknownTopicOrPartitionError) as error:
+            now = elapsed_milliseconds()
+            self._away_since = now if self._away_since is None else self._away_since
             if now - self._away_since > _PATIENCE_MS:
                 raise QueryFailedError(encode_failure(error, "")) from error
             return {}
+        except KafkaError as error:
+            raise _failed(error) from error
         self._away_since = None
         return ends
 
@@ -113,15 +120,33 @@ class TopicEnds:
                 )
 
     def _look_at_ids(self) -> None:
-        """Now and then, raise QueryFailedError where a topic has been made anew that the application reads by its name,
-        and read no more of others that were until the application is prepared anew."""
-        now_ms = self._clock.milliseconds()
-        if self._ids_at is not None and now_ms - self._ids_at < _IDS_EVERY_MS:
-            return
+        """Compare the ids of topics now and then, also where there is nothing to read. Raises as `are_of_before`."""
+        now_ms = elapsed_milliseconds()
+        if self._ids_at is None or now_ms - self._ids_at >= _IDS_EVERY_MS:
+            self._leave_those_made_anew()
+
+    def are_of_before(self) -> bool:
+        """Return whether ends that were asked for before this call are those of the topics that the application knows,
+        and not of others that were made under their names; else, and while brokers do not say, nothing may be read up
+        to them.
+
+        Raises QueryFailedError if a topic that the application reads by its name was deleted and created again. Topics
+        of a pattern that were created again are not read until the application is prepared again.
+        """
+        before = len(self._partitions)
+        try:
+            self._leave_those_made_anew()
+        except RetriableError:
+            return False
+        except KafkaError as error:
+            raise _failed(error) from error
+        return len(self._partitions) == before
+
+    def _leave_those_made_anew(self) -> None:
         known = self._recipe.topic_ids
         read = {tp.topic for tp in self._recipe.inputs} & {tp.topic for tp in self._partitions}
         ids = self._admin.topic_ids(read & known.keys())
-        self._ids_at = now_ms
+        self._ids_at = elapsed_milliseconds()
         made_anew = {topic for topic, topic_id in ids.items() if topic_id != known[topic]}
         named = sorted(made_anew - self._recipe.pattern_topics)
         if named:
@@ -155,7 +180,7 @@ class TopicEnds:
         return {**positions, **{tp: max(positions[tp], offset) for tp, offset in found.items()}}
 
     def _look_for_beginnings(self, lagging: list[TopicPartition]) -> None:
-        now = self._clock.milliseconds()
+        now = elapsed_milliseconds()
         if not lagging or (self._beginnings_at is not None and now - self._beginnings_at < _BEGINNINGS_EVERY_MS):
             return
         try:

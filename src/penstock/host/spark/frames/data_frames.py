@@ -33,8 +33,10 @@ from pyspark.sql.types import BinaryType, StringType
 
 from penstock.background import in_background
 from penstock.client.api import Admin, NewTopic
+from penstock.client.confluent.at_least_once import AtLeastOnceWriter
 from penstock.client.confluent.refusals import PartitionOutput
-from penstock.client.confluent.transactions import AtLeastOnceWriter, EpochWriter, TransactionalWriter
+from penstock.client.confluent.sending import EpochWriter
+from penstock.client.confluent.transactions import TransactionalWriter
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.spark.checkpoints.documents import digest_of, is_sealed, parsed, sealed, unsealed

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.consumer import ConfluentFetcher
-from penstock.clock import SystemClock
+from penstock.clock import elapsed_milliseconds
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, UnknownTopicOrPartitionError
 from penstock.host.spark.epochs.purging import RecordPurge
@@ -116,6 +116,7 @@ class _Topics:
         known = admin.topics()
         missing = [topic for topic in self._topics if topic not in known]
         if missing:
+            admin.topic_ids(missing)  # raises for one that is only not to be seen
             raise UnknownTopicOrPartitionError(f"Topics to read do not exist: {', '.join(missing)}.")
         partitions = [TopicPartition(topic, number) for topic in self._topics for number in range(known[topic])]
         found = admin.end_offsets(partitions, read_committed=True) if last else admin.beginning_offsets(partitions)
@@ -192,7 +193,7 @@ class InternalTopicReader(TopicStreamReader):
     def commit(self, end: dict[str, Any]) -> None:
         """Delete the records before `end` from time to time: that batch is committed."""
         if self._purge is None:
-            self._purge = RecordPurge(self._interval_ms, SystemClock().milliseconds)
+            self._purge = RecordPurge(self._interval_ms, elapsed_milliseconds)
         positions = {TopicPartition(topic, n): offset for topic, ends in end.items() for n, offset in enumerate(ends)}
         self._purge.purge(self._topics.admin(), positions)
 

@@ -16,6 +16,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import StateStoreNotAvailableError
 from penstock.host.spark.worker.global_state import clocks_of, global_directory, lock_path
 from penstock.plan.subtopology import TaskId
+from penstock.private_files import open_private
 from penstock.state.api import StateStore, StoreBuilder
 from penstock.state.base_directory import BaseDirectory
 from penstock.state.lmdb import DATA_FILE, LmdbBase
@@ -64,7 +65,7 @@ class GlobalStateReader:
         directory = global_directory(self._config)
         if not directory.is_dir():
             raise self._not_there(", ".join(sorted(self._stores)))
-        with lock_path(self._config).open("a") as lock:
+        with open_private(lock_path(self._config), "ab") as lock:
             self._wait(lock.fileno(), directory)
             database = self._directory.visit()
             if database is None:

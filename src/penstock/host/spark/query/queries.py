@@ -73,7 +73,7 @@ class CheckpointQueries:
         self._global_reader = GlobalStateReader(self._global_builders, config)
         self._config = config
         self._checkpoint = checkpoint or checkpoint_of(config)
-        self._reader = StateReader(self._builders, config, self._checkpoint, self._clock)
+        self._reader = StateReader(self._builders, config, self._checkpoint)
 
     def __enter__(self) -> Self:
         return self
@@ -212,7 +212,7 @@ class CheckpointQueries:
         """Return as of when queries are answered now; raises StateStoreNotAvailableError where there is no
         checkpoint."""
         manifest = self._reader.newest()
-        age = self._clock.milliseconds() - manifest.committed_ms if manifest.epoch else None
+        age = max(self._clock.milliseconds() - manifest.committed_ms, 0) if manifest.epoch else None
         return Staleness(manifest.epoch, manifest.committed_ms, age)
 
     def table(self, store_name: str, session: SparkSession) -> DataFrame:

@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from penstock.clock import Clock, SystemClock
+from penstock.clock import elapsed_milliseconds
 from penstock.config import StreamsConfig
 from penstock.errors import (
     CorruptedSegmentError,
@@ -36,7 +36,9 @@ from penstock.errors import (
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.checkpoints.manifests import existing_metadata, manifest_of_life
+from penstock.host.spark.directories import application_directory
 from penstock.plan.subtopology import TaskId
+from penstock.private_files import open_private, private_directory
 from penstock.record import TopicPartition
 from penstock.state.api import StoreBuilder
 from penstock.state.base_directory import BaseDirectory
@@ -105,14 +107,12 @@ class StateReader:
         stores: Mapping[str, StoreBuilder],
         config: StreamsConfig,
         checkpoint: Checkpoint,
-        clock: Clock | None = None,
     ) -> None:
         """Read `stores`, by name, of the application of `config` from `checkpoint`; nothing is opened before the first
         read."""
         self._stores = stores
         self._config = config
         self._checkpoint = checkpoint
-        self._clock = clock or SystemClock()
         self._refresh_ms: int = config["penstock.query.refresh.ms"]
         self._lock = threading.RLock()
         self._looked_at: int | None = None
@@ -194,8 +194,8 @@ class StateReader:
             raise InvalidStateStoreError(
                 f"The state of {self._checkpoint.uri} is no longer read here: it was closed. Open it again."
             )
-        now = self._clock.milliseconds()
-        if self._looked_at is None or not 0 <= now - self._looked_at < self._refresh_ms:
+        now = elapsed_milliseconds()
+        if self._looked_at is None or now - self._looked_at >= self._refresh_ms:
             self._look()
             self._looked_at = now
         assert self._manifest is not None
@@ -256,8 +256,7 @@ class StateReader:
     def _opened(self, task: TaskId) -> StandbyTask:
         assert self._stored is not None
         if self._slot is None:
-            directory = Path(self._config["state.dir"]) / str(self._config.required("application.id")) / "standby"
-            self._slot = _Slot(directory)
+            self._slot = _Slot(application_directory(self._config) / "standby")
         names = self._stored.layouts[task.subtopology]
         stores = {name: self._stores[name] for name in names if name in self._stores}
         used = BaseDirectory(self._slot.directory / str(task), self._process_id, DATA_FILE)
@@ -278,15 +277,15 @@ class _Slot:
     def __init__(self, parent: Path) -> None:
         for number in range(_MOST_SLOTS):
             directory = parent / str(number)
-            directory.mkdir(parents=True, exist_ok=True)
-            lock = (directory / "lock").open("a+")
+            private_directory(directory)
+            lock = open_private(directory / "lock", "ab")
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 lock.close()
                 continue
             self.directory = directory
-            self._lock: IO[str] = lock
+            self._lock: IO[bytes] = lock
             return
         raise LockError(
             f"{_MOST_SLOTS} readers of state are open in {parent} already: close some, or give this process another "

@@ -20,6 +20,7 @@ from pathlib import Path
 from penstock.config import StreamsConfig
 from penstock.errors import LockError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
+from penstock.host.spark.directories import application_directory
 from penstock.host.spark.recipe import Recipe
 from penstock.state.api import Base
 from penstock.state.base_directory import BaseDirectory
@@ -33,7 +34,7 @@ _LOOK_SECONDS = 0.05
 
 
 class TaskBase:
-    """The base of a task, as one worker has it open."""
+    """The base of a task, as one worker has it open; is_new: there was none on this machine that could be trusted."""
 
     def __init__(self, recipe: Recipe, checkpoint: Checkpoint, task: str, content_bytes: int) -> None:
         """Open the base of `task`, in which `content_bytes` are to be expected; waits for a worker that has it open, if
@@ -49,6 +50,7 @@ class TaskBase:
             shutil.rmtree(_directory(recipe, _DIRECTORIES[other], task), ignore_errors=True)
         self._directory = task_directory(recipe, task, checkpoint)
         database = self._directory.enter()
+        self.is_new = not database.exists()
         try:
             self.base = _open_patiently(kind, database, recipe.config, content_bytes)
         except BaseException:
@@ -110,4 +112,4 @@ class Scratch:
 
 
 def _directory(recipe: Recipe, kind: str, task: str) -> Path:
-    return Path(recipe.config["state.dir"]) / recipe.application_id / kind / task
+    return application_directory(recipe.config) / kind / task

@@ -26,11 +26,13 @@ from penstock.errors import CorruptedBaseError, OffsetOutOfRangeError, StreamsEr
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.clients import open_admin, open_fetcher
 from penstock.host.spark.crashpoints import crash_point
+from penstock.host.spark.directories import application_directory, application_path
 from penstock.host.spark.protocol import GlobalControl
 from penstock.host.spark.recipe import Recipe
 from penstock.host.spark.worker.bases import GLOBAL_DIRECTORY
 from penstock.host.spark.worker.restore_progress import GlobalRestore
 from penstock.plan.subtopology import SubtopologySpec
+from penstock.private_files import open_private
 from penstock.record import RecordBatch, TopicPartition
 from penstock.state.api import StateStore
 from penstock.state.base_directory import BaseDirectory
@@ -66,7 +68,7 @@ class _Stamp:
 
 def global_directory(config: StreamsConfig) -> Path:
     """Return where the base of the global stores is on each machine."""
-    return Path(config["state.dir"]) / str(config.required("application.id")) / GLOBAL_DIRECTORY
+    return application_path(config) / GLOBAL_DIRECTORY
 
 
 def lock_path(config: StreamsConfig) -> Path:
@@ -94,7 +96,7 @@ def global_stores(recipe: Recipe, checkpoint: Checkpoint, control: GlobalControl
         yield {}
         return
     path = global_directory(recipe.config)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    application_directory(recipe.config)
     directory = BaseDirectory(
         path, recipe.process_id, DATA_FILE, lambda: checkpoint.check_generation(recipe.generation)
     )
@@ -124,7 +126,7 @@ def _is_about(error: BaseException | None, database: Path) -> bool:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Let one process of the machine at a time into the block; the lock ends with its holder, however that one ends."""
-    with path.open("a") as lock:
+    with open_private(path, "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -20,12 +20,14 @@ from penstock.exception_handlers import (
     Result,
 )
 from penstock.host.spark.recipe import RECIPES_AT_HAND, Recipe
+from penstock.host.spark.worker.target_topics import target_topics
+from penstock.log_limits import limit_rate
 from penstock.plan.subtopology import TaskId
-from penstock.record import RecordBatch
+from penstock.record import NO_METADATA, RecordBatch
 from penstock.task.record_collector import RecordCollector
 from penstock.task.record_sender import RecordSender
 
-_log = logging.getLogger(__name__)
+_log = limit_rate(logging.getLogger(__name__))
 
 
 class ProductionFailedError(StreamsError):
@@ -67,11 +69,11 @@ class RefusedRecords:
         return self._dead_letters(task, response)
 
     def _dead_letters(self, task: TaskId, response: Response) -> list[PartitionOutput]:
-        sender = RecordSender(RecordCollector(), self._recipe.topic_partitions, str(task), task.partition)
+        sender = RecordSender(RecordCollector(), target_topics(self._recipe), task, lambda: NO_METADATA.offset)
         return [
             PartitionOutput(
                 letter.topic,
-                sender.partition_of(letter),
+                sender.partition_of(letter, NO_METADATA.offset),
                 RecordBatch.of([(letter.key, letter.value, letter.timestamp, 0, letter.headers)]),
             )
             for letter in response.dead_letter_queue_records

@@ -8,15 +8,16 @@ records. Everything else that is missing is an error.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from penstock.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from penstock.host.spark.clients import open_admin, open_fetcher
-from penstock.host.spark.offset_resets import reset_offsets
+from penstock.host.spark.offset_resets import reset_offsets, topics_made_anew
 from penstock.host.spark.recipe import Recipe
+from penstock.log_limits import limit_rate
 from penstock.record import RecordBatch, TopicPartition
 
-_log = logging.getLogger(__name__)
+_log = limit_rate(logging.getLogger(__name__))
 
 _MOST_RESETS = 8
 """How often retention may overtake the reading of one range."""
@@ -51,3 +52,14 @@ def read_range(
                 raise
             _log.warning("Topic %s was deleted before its records were read.", partition.topic)
             return
+
+
+def check_topics(recipe: Recipe, topics: Collection[str]) -> None:
+    """Raise StreamsError if one of `topics` was deleted and created again since the application started: what was
+    read of it may be of the new one. Called when all is read of them and nothing is written. Raises KafkaError where
+    brokers do not say."""
+    known = {topic: recipe.topic_ids[topic] for topic in topics if topic in recipe.topic_ids}
+    ids = open_admin(recipe).topic_ids(known) if known else {}
+    made_anew = sorted(topic for topic, topic_id in ids.items() if topic_id != known[topic])
+    if made_anew:
+        raise topics_made_anew(made_anew)

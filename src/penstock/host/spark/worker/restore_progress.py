@@ -17,7 +17,7 @@ from typing import NamedTuple, Self
 
 import orjson
 
-from penstock.clock import SystemClock
+from penstock.clock import elapsed_milliseconds
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.recipe import Recipe
 from penstock.plan.internal_topics import changelog_topic
@@ -78,7 +78,6 @@ class RestoreProgress(ABC):
         self._recipe = recipe
         self._is_restore = is_restore
         self._checkpoint = checkpoint
-        self._clock = SystemClock()
         self._name = f"{task}.{uuid.uuid4().hex}"
         self._state = RestoreState(recipe.generation, epoch, task, 0, 0, False, ())
         self._told_ms = 0
@@ -91,16 +90,16 @@ class RestoreProgress(ABC):
     def _begin(self, total: int) -> None:
         """Start to count: `total` entries are to be restored."""
         self._state = self._state._replace(restored=0, total=total)
-        self._told_ms = self._clock.milliseconds()
+        self._told_ms = elapsed_milliseconds()
 
     def _restored(self, entries: int) -> None:
         """Count `entries` more."""
         self._state = self._state._replace(restored=self._state.restored + entries)
-        if self._clock.milliseconds() - self._told_ms >= _WRITE_MS:
+        if elapsed_milliseconds() - self._told_ms >= _WRITE_MS:
             self._tell()
 
     def _tell(self) -> None:
-        self._told_ms, self._told = self._clock.milliseconds(), True
+        self._told_ms, self._told = elapsed_milliseconds(), True
         self._state = self._state._replace(stores=self._stores() if self._is_restore else ())
         self._checkpoint.write_restore_state(self._name, self._state.encode())
 

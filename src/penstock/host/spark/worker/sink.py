@@ -16,10 +16,17 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from penstock.client.confluent.at_least_once import AtLeastOnceWriter
 from penstock.client.confluent.refusals import PartitionOutput
-from penstock.client.confluent.transactions import AtLeastOnceWriter, EpochWriter
+from penstock.client.confluent.sending import EpochWriter
 from penstock.clock import SystemClock
-from penstock.errors import StreamsError, TaskCorruptedError, TaskMigratedError
+from penstock.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    StreamsError,
+    TaskCorruptedError,
+    TaskMigratedError,
+)
 from penstock.host.spark.checkpoints.checkpoint import Manifest, TopicFigures
 from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.checkpoints.manifests import check_follows
@@ -132,7 +139,7 @@ def _write(recipe: Recipe, rows: list[Row]) -> PartitionCommit:
     try:
         note = marker_note(recipe.checkpoint_id, offset)
         written = _writer(recipe, output[0].task).write(epoch, recipe.query_id, batches, refused, note)
-    except ProductionFailedError as error:
+    except (ProductionFailedError, AuthenticationError, AuthorizationError) as error:  # another attempt meets it again
         return PartitionCommit(failure=encode_failure(error, ""))
     result.write_ms = _ms_since(began)
     crash_point("transaction.after", epoch)

@@ -26,7 +26,7 @@ from penstock.host.spark.failures import QueryFailedError, encode_failure
 from penstock.host.spark.recipe import Recipe, load_recipe
 from penstock.host.spark.rows import CONTROL, DATA, SCHEMA_DDL, Row, TaskInput, encode_batch, write_rows
 from penstock.host.spark.worker.global_state import global_stores
-from penstock.host.spark.worker.reading import read_range
+from penstock.host.spark.worker.reading import check_topics, read_range
 from penstock.host.spark.worker.stage import ended_by_failure, prepare_worker, run_task
 from penstock.plan.subtopology import TaskId
 
@@ -142,6 +142,7 @@ def _partition_rows(recipe: Recipe, partition: EpochPartition) -> Iterator[Row]:
             else:
                 yield Row(CONTROL, level, number, 0, 0, control.encode())
                 yield from _passed_on(recipe, level, number, inputs)
+    check_topics(recipe, {each.partition.topic for each in partition.ranges})
 
 
 def _fetched(recipe: Recipe, ranges: list[Range], planned_ms: int) -> Iterator[TaskInput]:

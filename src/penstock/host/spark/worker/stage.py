@@ -13,7 +13,14 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from penstock.errors import CorruptedBaseError, KafkaError, StreamsError, TaskCorruptedError
+from penstock.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    CorruptedBaseError,
+    KafkaError,
+    StreamsError,
+    TaskCorruptedError,
+)
 from penstock.host.spark.clients import open_checkpoint
 from penstock.host.spark.failures import QueryFailedError, encode_failure
 from penstock.host.spark.printing import captured_print
@@ -173,7 +180,8 @@ def ended_by_failure(recipe: Recipe, level: int, rows: Iterator[Row]) -> Iterato
         cause = error.__cause__ if isinstance(error, _TaskFailedError) else error
         assert isinstance(cause, StreamsError)
         failure = encode_failure(cause, printed)
-        if isinstance(cause, KafkaError | CorruptedBaseError):
+        may_pass = isinstance(cause, KafkaError) and not isinstance(cause, AuthenticationError | AuthorizationError)
+        if may_pass or isinstance(cause, CorruptedBaseError):
             raise QueryFailedError(failure) from error
         placement = recipe.placement
         for partition in range(placement.sink_partitions):

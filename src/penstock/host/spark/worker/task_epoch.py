@@ -19,8 +19,10 @@ from penstock.host.spark.protocol import TaskControl, TaskReport
 from penstock.host.spark.recipe import Recipe
 from penstock.host.spark.rows import TaskInput, size_of
 from penstock.host.spark.worker.measuring import EpochMeasuring
+from penstock.host.spark.worker.target_topics import target_topics
 from penstock.host.spark.worker.task_state import TaskState
 from penstock.plan.subtopology import TaskId
+from penstock.private_files import private_directory
 from penstock.record import RecordBatch, TopicPartition
 from penstock.state.api import StateStore
 from penstock.task.idling import InputWait
@@ -83,7 +85,7 @@ class TaskEpoch:
             self._task,
             recipe.config,
             state.base,
-            recipe.topic_partitions,
+            target_topics(recipe),
             checkpoint=state.checkpoint,
             wall_clock_ms=control.planned_ms,
             schedules=EpochSchedules(() if state.checkpoint is None else state.checkpoint.schedules),
@@ -109,6 +111,7 @@ class TaskEpoch:
         self._held = [TaskInput(lane, *partition, batch) for partition, lane, batch in held]
         self._processed -= sum(len(each.batch) for each in self._held)
         task.advance_wall_clock(control.planned_ms)
+        task.emit_held_results()
         commit = task.prepare_commit()
         self._measuring.take(commit)
         task.close()
@@ -171,7 +174,7 @@ class TaskEpoch:
         directory = self._recipe.config["penstock.trace.order"]
         if directory is not None and commit.order is not None:
             path = Path(directory) / str(self._task)
-            path.mkdir(parents=True, exist_ok=True)
+            private_directory(path)
             (path / "lane").write_text(str(self._recipe.placement.places[self._task].lane))
             (path / f"{self._control.epoch:012d}").write_bytes(commit.order.encode())
 

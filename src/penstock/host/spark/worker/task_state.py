@@ -168,7 +168,9 @@ class TaskState:
         return read
 
     def _rebuild(self, route: Route) -> None:
-        is_restore = route.segments != self._log.last_commit()  # else the first commit comes into an empty base
+        assert self._opened is not None
+        # else the first commit comes into the empty base that its task has made
+        is_restore = self._opened.is_new or route.segments != self._log.last_commit()
         with TaskRestore(self._recipe, self._files, self._id, self._control.epoch, is_restore) as progress:
 
             def commits() -> Iterator[Changes]:

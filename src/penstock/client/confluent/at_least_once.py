@@ -1,0 +1,152 @@
+"""The writer of epochs without transactions, for brokers that serve none, or where nobody asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from confluent_kafka import KafkaError as Code
+from confluent_kafka import KafkaException, Producer
+
+from penstock.client.confluent.connection import Connection, Right, drained
+from penstock.client.confluent.refusals import (
+    GAPLESS,
+    ONE_BY_ONE,
+    OnRefused,
+    PartitionOutput,
+    RefusedError,
+    Reports,
+    fail_on_refused,
+    is_held_back,
+    is_refusal,
+    only,
+    replaced,
+)
+from penstock.client.confluent.sending import send_output
+from penstock.client.settings import PRODUCER, client_settings
+from penstock.config import StreamsConfig
+
+
+class _GaplessProducer(Producer):
+    """A producer that ends where a batch is refused; its reports say so of each record, and no call raises it."""
+
+    def poll(self, timeout: float = -1) -> int:
+        """Serve reports for up to `timeout` seconds."""
+        try:
+            return super().poll(timeout)
+        except KafkaException as error:
+            _raise_unreported(error)
+            return 0
+
+    def flush(self, timeout: float = -1) -> int:
+        """Send what there is and serve reports for up to `timeout` seconds; return how many are still to come."""
+        try:
+            return super().flush(timeout)
+        except KafkaException as error:
+            _raise_unreported(error)
+            return len(self)
+
+
+def _raise_unreported(error: KafkaException) -> None:
+    """Raise `error` unless it says that the producer has ended at a refused batch, as the reports of its records do."""
+    if error.args[0].code() != Code._GAPLESS_GUARANTEE:
+        raise error
+
+
+class _Unwritten(NamedTuple):
+    """Rows of an output: those that were refused, or were in one batch with such, and those that were not sent for
+    that."""
+
+    refused: list[RefusedError]
+    held_back: list[RefusedError]
+
+
+class AtLeastOnceWriter:
+    """Writes without transactions: an epoch that is run again after a crash is written again.
+
+    The records of a partition are written in their order. What comes after a batch that is refused waits until those
+    records of the batch that are not to blame are written.
+    """
+
+    def __init__(
+        self, config: StreamsConfig, timeout_ms: int = 60_000, before_write: Callable[[], object] = lambda: None
+    ) -> None:
+        """Connect when first used; timeout_ms bounds each wait. before_write: called before anything is sent; what it
+        raises is raised."""
+        self._before_write = before_write
+        self._config = config
+        self._timeout_ms = timeout_ms
+        self._producer: tuple[Connection, Producer] | None = None
+        self._reports = Reports()
+
+    def write(
+        self,
+        epoch: int,
+        owner: str,
+        output: Sequence[PartitionOutput],
+        on_refused: OnRefused = fail_on_refused,
+        note: str = "",
+    ) -> bool:
+        """Write `output` and return True when the brokers have it; raises KafkaError if they do not take it, and what
+        `on_refused` raises for a record that they refuse. owner, note: nothing says to brokers what was written."""
+        self._before_write()
+        instead: list[PartitionOutput] = []
+        left = list(output)
+        while True:
+            unwritten = self._send(epoch, left, one_by_one=False)
+            if not unwritten.refused:
+                break
+            again = only(left, unwritten.refused)
+            refused = self._send(epoch, again, one_by_one=True).refused
+            instead.extend(replaced(again, refused, on_refused)[len(again) :])
+            left = only(left, unwritten.held_back)
+        if instead:
+            refused = self._send(epoch, instead, one_by_one=True).refused
+            replaced(instead, refused, fail_on_refused)
+        return True
+
+    def _send(self, epoch: int, output: Sequence[PartitionOutput], one_by_one: bool) -> _Unwritten:
+        """Send `output` and return what of it was not written."""
+        connection, producer = self._ready(one_by_one)
+        doing = f"writing epoch {epoch}"
+        self._reports.clear()
+        at_once: list[RefusedError] = []
+        try:
+            send_output(connection, producer, output, at_once.append, _is_unwritten)
+            remaining = drained(producer, connection.timeout)
+        except KafkaException as error:
+            self._producer = None
+            topics = dict.fromkeys(each.topic for each in output)
+            connection.fail(error.args[0], doing, Right("WRITE", "topic", " ".join(topics)))
+        failed = self._reports.first_failure()
+        if failed is not None:
+            self._producer = None
+            connection.fail(failed[0], f"{doing} to {failed[1]}", Right("WRITE", "topic", failed[1].topic))
+        if remaining:
+            self._producer = None
+            connection.fail(Code(Code._TIMED_OUT, f"{remaining} records were not taken"), doing)
+        refused = [each for each in at_once if is_refusal(each.code)] + self._reports.refused(output)
+        held_back = [each for each in at_once if is_held_back(each.code)] + self._reports.held_back(output)
+        if held_back and not refused:
+            self._producer = None
+            connection.fail(held_back[0].code, doing)
+        if refused or one_by_one:
+            self._producer = None
+        return _Unwritten(refused, held_back)
+
+    def _ready(self, one_by_one: bool) -> tuple[Connection, Producer]:
+        if self._producer is None:
+            forced = {"on_delivery": self._reports.delivered, "linger.ms": 1, **(ONE_BY_ONE if one_by_one else GAPLESS)}
+            connection = Connection(client_settings(self._config, PRODUCER, forced), self._timeout_ms)
+            producer = connection.make(Producer if one_by_one else _GaplessProducer)
+            connection.serve = producer.poll
+            self._producer = connection, producer
+        return self._producer
+
+    def close(self) -> None:
+        """Release connections and threads."""
+        self._producer = None
+
+
+def _is_unwritten(code: Code) -> bool:
+    return is_refusal(code) or is_held_back(code)

@@ -1,0 +1,94 @@
+"""What the writers of epochs share: their protocol, and how records are handed to a producer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
+from typing import Any, Protocol
+
+from confluent_kafka import KafkaError as Code
+from confluent_kafka import KafkaException, Producer
+
+from penstock.client.confluent.connection import Connection
+from penstock.client.confluent.refusals import (
+    OnRefused,
+    PartitionOutput,
+    RefusedError,
+    fail_on_refused,
+    is_refusal,
+    raise_refused,
+)
+
+_POLL_EVERY = 4096
+
+
+class EpochWriter(Protocol):
+    """Writes the output of one sink partition, an epoch at a time."""
+
+    def write(
+        self,
+        epoch: int,
+        owner: str,
+        output: Sequence[PartitionOutput],
+        on_refused: OnRefused = fail_on_refused,
+        note: str = "",
+    ) -> bool:
+        """Write `output` as that of `epoch` of `owner`; return False if it was there already. on_refused: decides about
+        records that brokers refuse. note: says what the epoch is made of. Raises KafkaError if it cannot be written."""
+        ...
+
+    def close(self) -> None:
+        """Release connections and threads."""
+        ...
+
+
+def send_output(
+    connection: Connection,
+    producer: Producer,
+    output: Iterable[PartitionOutput],
+    on_refused: Callable[[RefusedError], object] = raise_refused,
+    refuses: Callable[[Code], bool] = is_refusal,
+) -> None:
+    """Give all records to `producer`, waiting while its buffer is full; on_refused: takes those that it refuses, which
+    it does with an error that `refuses` accepts."""
+    produce, poll = producer.produce, producer.poll
+    for part, each in enumerate(output):
+        for index, arguments in enumerate(_produce_arguments(each)):
+            while True:
+                try:
+                    produce(*arguments)
+                    break
+                except BufferError:
+                    _wait_for_room(connection, producer)
+                except KafkaException as error:
+                    if not refuses(error.args[0]):
+                        raise
+                    on_refused(RefusedError(part, index, error.args[0]))
+                    break
+            if index % _POLL_EVERY == 0:
+                poll(0)
+
+
+def _produce_arguments(output: PartitionOutput) -> Iterator[tuple[Any, ...]]:
+    """Return the arguments of `produce` for each record, by position: by name a call costs half as much again."""
+    topic, partition, batch = output
+    columns = [
+        repeat(topic),
+        batch.values,
+        batch.keys,
+        repeat(partition),
+        repeat(None),  # callback and on_delivery: that of the producer
+        repeat(None),
+        batch.timestamps.tolist(),
+    ]
+    return zip(*columns, *([] if batch.headers is None else [map(list, batch.headers)]), strict=False)
+
+
+def _wait_for_room(connection: Connection, producer: Producer) -> None:
+    waiting = len(producer)
+    deadline = time.monotonic() + connection.timeout
+    while len(producer) >= waiting:
+        producer.poll(0.05)
+        if time.monotonic() >= deadline:
+            raise KafkaException(Code(Code._TIMED_OUT, "the brokers take no more records"))

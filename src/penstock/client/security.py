@@ -1,0 +1,210 @@
+"""Kafka's security keys, as its Java clients have them, in those of librdkafka.
+
+Rules: what librdkafka cannot do is refused with the key that does the same, or with what to do; a restriction is never
+left out in silence. Values never stand in a message, for they may be secrets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from penstock.config import warn_without_meaning
+from penstock.errors import ConfigError
+
+_JAAS = re.compile(r"\s*(?P<module>[\w.$]+)\s+(?:required|requisite|sufficient|optional)\b(?P<options>.*?);?\s*", re.S)
+_OPTION = re.compile(r"\s*(?P<name>[\w.]+)\s*=\s*(?:\"(?P<quoted>(?:[^\"\\]|\\.)*)\"|(?P<plain>[^\s;\"]+))", re.S)
+
+_SAME_UNDER_ANOTHER_NAME: Mapping[str, str] = {
+    "ssl.truststore.certificates": "ssl.ca.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "sasl.oauthbearer.client.credentials.client.id": "sasl.oauthbearer.client.id",
+    "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
+}
+
+_WITHOUT_MEANING = frozenset(
+    (
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
+        "sasl.login.connect.timeout.ms",
+        "sasl.login.read.timeout.ms",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter",
+        "sasl.login.retry.backoff.max.ms",
+        "sasl.login.retry.backoff.ms",
+    )
+)
+"""Keys of when a Java client looks for a new ticket or token; librdkafka does so by itself."""
+
+_REFUSED: Mapping[str, str] = {
+    "sasl.client.callback.handler.class": "it is a class of Java; for tokens of your own set oauth_cb to a function",
+    "sasl.login.callback.handler.class": "it is a class of Java; for tokens of your own set oauth_cb to a function",
+    "sasl.login.class": "it is a class of Java; for tokens of your own set oauth_cb to a function",
+    "security.providers": "they are classes of Java; ssl.providers names those of OpenSSL",
+    "ssl.enabled.protocols": "OpenSSL decides; set MinProtocol in its openssl.cnf",
+    "ssl.engine.factory.class": "it is a class of Java; set ssl.ca.location and ssl.certificate.location",
+    "ssl.keymanager.algorithm": "OpenSSL has none; leave it out",
+    "ssl.protocol": "OpenSSL decides; set MinProtocol in its openssl.cnf",
+    "ssl.provider": "it is one of Java; ssl.providers names those of OpenSSL",
+    "ssl.secure.random.implementation": "OpenSSL has its own; leave it out",
+    "ssl.trustmanager.algorithm": "OpenSSL has none; leave it out",
+}
+
+_TOKENS_BY_HTTP = "OAuthBearerLoginCallbackHandler"
+_TO_PEM = "openssl pkcs12 -in FILE.p12 -nodes -out FILE.pem (keytool -importkeystore makes a .p12 of a .jks)"
+
+
+def librdkafka_security(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `settings` with Kafka's security keys in those of librdkafka; a key of librdkafka that is set stands.
+
+    Raises:
+        ConfigError: librdkafka cannot do what a key asks for; names the key and what does the same.
+    """
+    given = dict(settings)
+    found: dict[str, Any] = {}
+    for translate in (_login, _trust, _identity, _others):
+        found.update(translate(given))
+    return {**found, **given}
+
+
+def _login(given: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    handler = str(given.get("sasl.login.callback.handler.class", ""))
+    if handler.endswith(_TOKENS_BY_HTTP):  # which is what librdkafka does where it knows the address
+        del given["sasl.login.callback.handler.class"]
+    if "sasl.oauthbearer.token.endpoint.url" in given and "oauth_cb" not in given:
+        found["sasl.oauthbearer.method"] = "oidc"
+    jaas = given.pop("sasl.jaas.config", None)
+    return found if jaas is None else {**found, **_of_jaas(str(jaas))}
+
+
+def _of_jaas(text: str) -> dict[str, Any]:
+    """Return the keys for the login that a line of JAAS describes."""
+    found = _JAAS.fullmatch(text)
+    options: dict[str, str] = {}
+    rest = "" if found is None else found["options"]
+    while match := _OPTION.match(rest):
+        quoted = match["quoted"]
+        options[match["name"]] = match["plain"] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+        rest = rest[match.end() :]
+    if found is None or rest.strip():
+        _refuse(
+            "sasl.jaas.config",
+            'it is not of the form `Module required name="value" ...;`; set sasl.username and sasl.password',
+        )
+    module = found["module"].rpartition(".")[2]
+    translate = _MODULES.get(module)
+    if translate is None:
+        _refuse(
+            "sasl.jaas.config",
+            f"the login module {module} is one of Java; the keys of librdkafka are sasl.username and sasl.password, "
+            "sasl.oauthbearer.* and oauth_cb, sasl.kerberos.*",
+        )
+    return translate(options)
+
+
+def _of_password(options: Mapping[str, str]) -> dict[str, Any]:
+    missing = [name for name in ("username", "password") if name not in options]
+    if missing:
+        _refuse("sasl.jaas.config", f"it has no {missing[0]}; librdkafka has sasl.username and sasl.password")
+    return {"sasl.username": options["username"], "sasl.password": options["password"]}
+
+
+def _of_token(options: Mapping[str, str]) -> dict[str, Any]:
+    names = {
+        "clientId": "sasl.oauthbearer.client.id",
+        "clientSecret": "sasl.oauthbearer.client.secret",
+        "scope": "sasl.oauthbearer.scope",
+    }
+    found: dict[str, Any] = {names[name]: value for name, value in options.items() if name in names}
+    extensions = {name: value for name, value in options.items() if name.startswith("extension_")}
+    if extensions:
+        each = (f"{name.removeprefix('extension_')}={value}" for name, value in extensions.items())
+        found["sasl.oauthbearer.extensions"] = ",".join(each)
+    user = options.get("unsecuredLoginStringClaim_sub")
+    if user is not None:
+        found |= {"enable.sasl.oauthbearer.unsecure.jwt": True, "sasl.oauthbearer.config": f"principal={user}"}
+    unknown = sorted(options.keys() - names.keys() - extensions.keys() - {"unsecuredLoginStringClaim_sub"})
+    if unknown:
+        _refuse("sasl.jaas.config", f"librdkafka has no {unknown[0]}; its keys are sasl.oauthbearer.* and oauth_cb")
+    return found
+
+
+def _of_ticket(options: Mapping[str, str]) -> dict[str, Any]:
+    names = {"keyTab": "sasl.kerberos.keytab", "principal": "sasl.kerberos.principal"}
+    found = {names[name]: value for name, value in options.items() if name in names}
+    if len(found) < len(names):
+        why = "librdkafka logs in with a key tab; set sasl.kerberos.keytab and sasl.kerberos.principal"
+        _refuse("sasl.jaas.config", why)
+    return found
+
+
+_MODULES: Mapping[str, Callable[[Mapping[str, str]], dict[str, Any]]] = {
+    "PlainLoginModule": _of_password,
+    "ScramLoginModule": _of_password,
+    "OAuthBearerLoginModule": _of_token,
+    "Krb5LoginModule": _of_ticket,
+}
+
+
+def _trust(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the key of the certificates that are trusted."""
+    location = given.pop("ssl.truststore.location", None)
+    kind = _store_type(given.pop("ssl.truststore.type", None), location)
+    given.pop("ssl.truststore.password", None)  # files of PEM have none
+    if location is None:
+        return {}
+    if kind != "PEM":
+        _refuse(
+            "ssl.truststore.location",
+            f"librdkafka reads no store of type {kind}: make a file of PEM of it, such as by keytool -exportcert -rfc, "
+            "and set ssl.ca.location to that",
+        )
+    return {"ssl.ca.location": location}
+
+
+def _identity(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys of the certificate of this client and its private key."""
+    location = given.get("ssl.keystore.location")
+    kind = _store_type(given.pop("ssl.keystore.type", None), location)
+    if location is None or kind == "PKCS12":  # which librdkafka reads
+        return {}
+    if kind != "PEM":
+        _refuse(
+            "ssl.keystore.location",
+            f"librdkafka reads no store of type {kind}: {_TO_PEM}, and set ssl.certificate.location and "
+            "ssl.key.location to that",
+        )
+    del given["ssl.keystore.location"]
+    given.pop("ssl.keystore.password", None)
+    return {"ssl.certificate.location": location, "ssl.key.location": location}
+
+
+def _store_type(kind: object, location: object) -> str:
+    """Return the type of a store; where nobody says it, what its name says, and then Java's default."""
+    if kind is not None:
+        return str(kind).upper()
+    ending = str(location).rpartition(".")[2].lower()
+    return {"pem": "PEM", "crt": "PEM", "p12": "PKCS12", "pfx": "PKCS12"}.get(ending, "JKS")
+
+
+def _others(given: dict[str, Any]) -> dict[str, Any]:
+    for key in sorted(given):
+        if key in _REFUSED:
+            _refuse(key, _REFUSED[key])
+        if key in _WITHOUT_MEANING:
+            warn_without_meaning(key)
+            del given[key]
+    found = {name: given.pop(key) for key, name in _SAME_UNDER_ANOTHER_NAME.items() if key in given}
+    algorithm = "ssl.endpoint.identification.algorithm"
+    if given.get(algorithm) == "":
+        given[algorithm] = "none"  # Java's way to say so
+    return found
+
+
+def _refuse(key: str, why: str) -> NoReturn:
+    raise ConfigError(f"Invalid configuration {key}: the Kafka client, librdkafka, does not do this: {why}.")

@@ -1,0 +1,102 @@
+"""Values that stand elsewhere: in the environment, or in a file (KIP-297).
+
+    ${env:NAME}            the environment variable NAME (Kafka class: EnvVarConfigProvider)
+    ${file:/path:key}      the value of a key in a file of properties (Kafka class: FileConfigProvider)
+    ${directory:/path:name}  the content of a file in a directory, as secrets are mounted (Kafka class:
+                           DirectoryConfigProvider)
+
+They are looked up where a client is made, in each process that makes one, and no sooner: what is kept or sent of a
+configuration has the reference. So a password stands in no checkpoint, and a file that is replaced is read again with
+the next client. Messages name the reference and never what it stands for.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import ConfigError
+
+_REFERENCE = re.compile(r"\$\{(?P<provider>[^}:]*):(?:(?P<path>[^}]*):)?(?P<key>[^}:]*)\}")
+_ESCAPE = re.compile(r"\\(.)")
+_PROPERTY = re.compile(r"(?P<key>(?:\\.|[^\\=:\s])+)\s*[=:\s]\s*(?P<value>.*)")
+
+
+PROVIDERS: Mapping[str, str] = {"env": "env", "file": "file", "directory": "directory", "dir": "directory"}
+"""The names by which references name providers, where the configuration gives no others."""
+
+_CLASSES = {"EnvVarConfigProvider": "env", "FileConfigProvider": "file", "DirectoryConfigProvider": "directory"}
+_KEY = "config.providers"
+
+
+def providers(given: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the providers that references may name, those of `config.providers` too; raises ConfigError for a class
+    that is not one of Kafka's three."""
+    found = dict(PROVIDERS)
+    for name in filter(None, (each.strip() for each in str(given.get(_KEY, "")).split(","))):
+        key = f"{_KEY}.{name}.class"
+        kind = _CLASSES.get(str(given.get(key, "")).rpartition(".")[2])
+        if kind is None and name not in PROVIDERS:
+            raise ConfigError(f"Invalid configuration {key}: it must be one of {', '.join(sorted(_CLASSES))}.")
+        found[name] = kind or PROVIDERS[name]
+    return found
+
+
+def is_of_providers(key: str) -> bool:
+    """Return whether a key sets up providers."""
+    return key == _KEY or key.startswith(f"{_KEY}.")
+
+
+def resolved(key: str, value: Any, known: Mapping[str, str] = PROVIDERS) -> Any:
+    """Return the value of a configuration with what its references stand for; those of other providers are kept.
+
+    Args:
+        key: of the configuration, for messages.
+        value: any value; only texts have references.
+        known: the providers by name, as `providers` returns them.
+
+    Raises:
+        ConfigError: the variable, the file or the key in it is not there.
+    """
+    if not isinstance(value, str) or "${" not in value:
+        return value
+
+    def found(reference: re.Match[str]) -> str:
+        name, path = reference["key"], reference["path"] or ""
+        match known.get(reference["provider"]):
+            case "env":
+                there = os.environ.get(name)
+            case "file":
+                there = _properties(key, reference[0], path).get(name)
+            case "directory":
+                there = _read(key, reference[0], Path(path) / name)
+            case _:
+                return reference[0]
+        if there is None:
+            raise ConfigError(f"Invalid configuration {key}: nothing stands for {reference[0]}. Set it, or correct it.")
+        return there
+
+    return _REFERENCE.sub(found, value)
+
+
+def _read(key: str, reference: str, path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").rstrip("\r\n")
+    except OSError as error:
+        raise ConfigError(
+            f"Invalid configuration {key}: {reference} cannot be read in this process: {error.strerror}. The file must "
+            "be on each machine that makes clients of Kafka."
+        ) from error
+
+
+def _properties(key: str, reference: str, path: str) -> dict[str, str]:
+    lines = (line.strip() for line in _read(key, reference, Path(path)).splitlines())
+    matches = (_PROPERTY.fullmatch(line) for line in lines if line and line[0] not in "#!")
+    return {_plain(match["key"]): _plain(match["value"]) for match in matches if match is not None}
+
+
+def _plain(text: str) -> str:
+    return _ESCAPE.sub(r"\1", text)

@@ -1,0 +1,73 @@
+"""The checks of what users pass to operators: options, serdes, windows. Each error shows how to write what is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from penstock.serdes import Serde
+from penstock.windows import SessionWindows, SlidingWindows, Windows
+
+Options = TypeVar("Options")
+
+_AS_TEXT: Mapping[str, str] = {
+    "Consumed": "several topics go in a list; Consumed.as_({0!r}) names a node, Materialized.as_({0!r}) a store",
+    "Materialized": "write Materialized.as_({0!r})",
+    "Grouped": "write Grouped.as_({0!r})",
+    "Produced": "write Produced.as_({0!r})",
+    "Repartitioned": "write Repartitioned.as_({0!r})",
+    "Joined": "write joined=Joined.as_({0!r})",
+    "StreamJoined": "write StreamJoined.as_({0!r})",
+    "TableJoined": "write TableJoined.as_({0!r})",
+}
+"""What is meant, probably, by a text in the place of these options."""
+
+
+def option(given: Options | None, otherwise: Options) -> Options:
+    """Return `given`, or `otherwise` where it is None; raises TypeError where they are not of the same class."""
+    if given is None:
+        return otherwise
+    kind = type(otherwise)
+    if isinstance(given, kind):
+        return given
+    name = kind.__name__
+    if isinstance(given, str) and name in _AS_TEXT:
+        hint = _AS_TEXT[name].format(given)
+    elif isinstance(given, Serde) or _makes_serdes(given):
+        hint = f"write {name}.with_(key_serde, value_serde)"
+    else:
+        hint = f"{name}.with_(...) and {name}.as_(name) make one"
+    raise TypeError(f"Expected {name}, got {given!r}: {hint}.")
+
+
+def check_serdes(options: object, *names: str) -> None:
+    """Raise TypeError where an attribute of `options` called one of `names` is neither a Serde nor None."""
+    for name in names:
+        given = getattr(options, name)
+        if given is not None and not isinstance(given, Serde):
+            where = f"{type(options).__name__}.with_"
+            raise TypeError(f"Expected a Serde as {name} of {where}, got {given!r}{_serde_hint(given)}.")
+
+
+def check_windows(windows: object) -> None:
+    """Raise TypeError where `windows` is nothing that records can be grouped by."""
+    if not isinstance(windows, Windows | SlidingWindows | SessionWindows):
+        raise TypeError(
+            f"Expected TimeWindows, SlidingWindows, SessionWindows, UnlimitedWindows or windows of your own, got "
+            f"{windows!r}: write TimeWindows.of_size_with_no_grace(timedelta(minutes=5)), for example."
+        )
+
+
+def _makes_serdes(given: Any) -> bool:
+    return isinstance(given, type) and issubclass(given, Serde)
+
+
+def _serde_hint(given: Any) -> str:
+    if _makes_serdes(given):
+        return f": write {given.__name__}()"
+    qualified = str(getattr(given, "__qualname__", ""))
+    if qualified.startswith("Serdes."):
+        return f": call it, {qualified}()"
+    if isinstance(given, str):
+        return f": a name is given as name={given!r}"
+    return ": everything but serdes is given by keyword"

@@ -1,0 +1,43 @@
+"""What to say where a package is missing that only an extra of Penstock brings. It imports nothing of Penstock but
+errors."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Final
+
+from penstock.errors import ConfigError
+
+_EXTRA_OF: Final[Mapping[str, str]] = {
+    "pyspark": "spark",
+    "py4j": "spark",
+    "pandas": "spark",
+    "rocksdict": "rocksdb",
+}
+"""Package -> the extra that brings it; py4j comes with pyspark."""
+
+
+def load(module: str, needed_for: str) -> ModuleType:
+    """Return the module `module`, which may need packages that are not installed.
+
+    Args:
+        module: its full name.
+        needed_for: what it is needed for, as the subject of the message.
+
+    Raises:
+        ConfigError: a package is missing; it says which extra brings it.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"{needed_for} needs {what_is_missing(error)}") from error
+
+
+def what_is_missing(error: ModuleNotFoundError) -> str:
+    """Return the package that is missing and how it is installed, as the end of a sentence."""
+    package = (error.name or str(error)).partition(".")[0]
+    extra = _EXTRA_OF.get(package)
+    wanted = package if extra is None else f"penstock[{extra}]"
+    return f"the package {package}, which is not installed: pip install '{wanted}'."

@@ -1,0 +1,48 @@
+"""What this machine keeps of an application, for its user alone."""
+
+from __future__ import annotations
+
+import logging
+import stat
+from pathlib import Path
+
+from penstock.config import StreamsConfig
+from penstock.private_files import default_directory, private_directory, temporary_directory
+
+_log = logging.getLogger(__name__)
+
+
+def application_path(config: StreamsConfig) -> Path:
+    """Return <state.dir>/<application.id>, which may not be there."""
+    return Path(config["state.dir"]) / str(config.required("application.id"))
+
+
+def application_directory(config: StreamsConfig) -> Path:
+    """Return <state.dir>/<application.id>, made for this user alone; raises ProcessorStateError where it is another
+    user's."""
+    path = application_path(config)
+    if path.parent in (default_directory(), temporary_directory()):
+        private_directory(path.parent)  # it may be among the temporary files, where anybody may have been first
+    return private_directory(path)
+
+
+def warn_of_temporary_state(config: StreamsConfig) -> None:
+    """Say in the log where the checkpoint of an application stands among temporary files for want of a better place."""
+    if Path(config["state.dir"]) == temporary_directory() and config["penstock.checkpoint.dir"] is None:
+        _log.warning(
+            "The checkpoint of %s is among the temporary files (%s), since the directory of this user's state cannot "
+            "be written. A restart of the machine may delete it: set state.dir or penstock.checkpoint.dir.",
+            config["application.id"],
+            config["state.dir"],
+        )
+
+
+def own_checkpoint_directory(path: Path) -> None:
+    """Make the directory of a checkpoint for this user alone. One that is there is left as it is; if all may write to
+    it, that is said in the log, for who writes to a checkpoint can run code as its user."""
+    if not path.is_dir():
+        private_directory(path)
+    elif path.stat().st_mode & stat.S_IWOTH:
+        _log.warning(
+            "Everybody may write to the checkpoint %s. Who does so can run code as this user: chmod o-w %s", path, path
+        )

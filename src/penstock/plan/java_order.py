@@ -1,0 +1,102 @@
+"""Arguments by position in the order of Kafka's Java methods, told apart by what they are (Kafka class: Topology).
+
+Python's own order has names, topics and parents by position and all else by keyword; either may be written.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from penstock.plan.offset_reset import OffsetReset
+from penstock.plan.subtopology import StreamPartitioner
+from penstock.plan.suppliers import SupplierLike
+from penstock.processor.timestamps import TimestampExtractor
+from penstock.serdes import Serde
+
+Options = dict[str, Any]
+"""What is given by position in Java and by keyword in Python, by that keyword."""
+
+
+Positional = str | re.Pattern[str] | Serde | TimestampExtractor | StreamPartitioner | None
+"""What may stand by position."""
+
+
+class GlobalOrder(NamedTuple):
+    """The arguments of `add_global_store` and `add_read_only_state_store` behind the source's name."""
+
+    topic: str
+    processor: str
+    supplier: SupplierLike
+    options: Options
+
+
+def source_order(*given: object) -> tuple[Any, tuple[Any, ...], Options]:
+    """Return name, topics and options of a source: in Java an offset reset and a timestamp extractor may stand before
+    the name, an extractor and two deserializers behind it, and a pattern in the place of topics."""
+    left, options = list(given), Options()
+    if isinstance(left[0], OffsetReset):
+        options["offset_reset"] = str(left.pop(0))
+    if left and _is_function(left[0]):
+        options["timestamp_extractor"] = left.pop(0)
+    if not left:
+        raise TypeError("Expected the name of the source and its topics behind the offset reset.")
+    name = left.pop(0)
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"Expected the name of the source, got {name!r}: give name and topics, all else by keyword.")
+    if left and _is_function(left[0]):
+        options["timestamp_extractor"] = left.pop(0)
+    options |= _taken_serdes(left)
+    if len(left) == 1 and isinstance(left[0], re.Pattern):
+        options["pattern"] = left.pop(0)
+    return name, tuple(left), options
+
+
+def sink_order(*given: object) -> tuple[tuple[Any, ...], Options]:
+    """Return parents and options of a sink: in Java two serializers and a partitioner may stand before the parents."""
+    left = list(given)
+    options = _taken_serdes(left)
+    if left and (_is_function(left[0]) or (left[0] is None and options)):
+        options["partitioner"] = left.pop(0)
+    return tuple(left), options
+
+
+def global_order(*given: Any) -> GlobalOrder:
+    """Return topic, processor, supplier and options: in Java a timestamp extractor and two deserializers may stand
+    before the topic."""
+    if len(given) == 3:
+        return GlobalOrder(*given, options={})
+    serdes = given[-5:-3]
+    if len(given) not in (5, 6) or not all(each is None or isinstance(each, Serde) for each in serdes):
+        raise TypeError(
+            "Expected store, source, topic, processor and supplier, and all else by keyword; or in Java's order store, "
+            f"source, key serde, value serde, topic, processor and supplier. Got behind the source: {given!r}."
+        )
+    *extractor, key_serde, value_serde, topic, processor, supplier = given
+    options: Options = {"key_serde": key_serde, "value_serde": value_serde}
+    if extractor:
+        options["timestamp_extractor"] = extractor[0]
+    return GlobalOrder(topic, processor, supplier, options)
+
+
+def merged(by_position: Options, **by_keyword: object) -> Options:
+    """Return the options given by position and by keyword; raises TypeError for one that is given twice."""
+    for name, value in by_position.items():
+        if value is not None and by_keyword[name] is not None:
+            raise TypeError(
+                f"{name} is given twice, by position and by keyword: got {value!r} and {by_keyword[name]!r}."
+            )
+    return {name: value if by_position.get(name) is None else by_position[name] for name, value in by_keyword.items()}
+
+
+def _taken_serdes(left: list[Any]) -> Options:
+    """Take two serdes off the beginning of `left`, of which one may be None; nothing where there are none."""
+    first = left[:2]
+    if len(first) < 2 or not all(each is None or isinstance(each, Serde) for each in first) or first == [None, None]:
+        return {}
+    del left[:2]
+    return dict(zip(("key_serde", "value_serde"), first, strict=True))
+
+
+def _is_function(given: object) -> bool:
+    return callable(given) and not isinstance(given, type)

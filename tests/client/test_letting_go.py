@@ -1,0 +1,80 @@
+"""Clients that are let go end at once, with their threads and sockets: nothing keeps them for the garbage collector."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+
+from penstock.client.confluent.admin import ConfluentAdmin
+from penstock.client.confluent.at_least_once import AtLeastOnceWriter
+from penstock.client.confluent.producer import ConfluentProducer
+from penstock.client.confluent.transactions import TransactionalWriter, transactions_refused
+from penstock.config import StreamsConfig
+from penstock.errors import KafkaError
+from penstock.record import TopicPartition
+
+NOWHERE = StreamsConfig({"application.id": "letting-go", "bootstrap.servers": "127.0.0.1:1"}, environment={})
+GROUP = [TopicPartition("commits", 0)]
+
+
+def transactional() -> TransactionalWriter:
+    return TransactionalWriter(NOWHERE, "letting-go", "group", GROUP[0], lambda _: None, timeout_ms=200)
+
+
+def closed_producer() -> ConfluentProducer:
+    """Return a producer that is closed: it is kept, and its client is not."""
+    producer = ConfluentProducer(NOWHERE)
+    producer.close()
+    return producer
+
+
+MADE: dict[str, Callable[[], object]] = {
+    "producer": lambda: ConfluentProducer(NOWHERE),
+    "admin": lambda: ConfluentAdmin(NOWHERE),
+    "positions of a group": lambda: ConfluentAdmin(NOWHERE, 200).committed_offsets("group", GROUP),
+    "writer": lambda: AtLeastOnceWriter(NOWHERE).write(1, "owner", ()),
+    "transactions": lambda: transactional().fence(),
+    "marker": lambda: transactional()._committed(),
+    "asking for transactions": lambda: transactions_refused(NOWHERE, "letting-go", 200),
+}
+
+
+def clients() -> list[object]:
+    """Return the clients of librdkafka that there are in this process."""
+    return [each for each in gc.get_objects() if isinstance(each, (AdminClient, Consumer, Producer))]
+
+
+def clients_but(before: list[object]) -> list[object]:
+    """Return those that were not there `before`."""
+    return [each for each in clients() if not any(each is other for other in before)]
+
+
+@pytest.fixture
+def no_garbage_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_garbage_collector")
+@pytest.mark.parametrize("make", MADE.values(), ids=MADE)
+def test_a_client_that_is_let_go_ends(make: Callable[[], object]) -> None:
+    before = clients()
+    with suppress(KafkaError):
+        make()
+    assert not clients_but(before)
+
+
+@pytest.mark.usefixtures("no_garbage_collector")
+def test_a_producer_that_is_closed_keeps_no_client() -> None:
+    before = clients()
+    producer = closed_producer()
+    assert not clients_but(before)
+    with pytest.raises(KafkaError, match="closed"):
+        producer.flush()

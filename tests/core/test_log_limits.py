@@ -1,0 +1,89 @@
+"""Lines of the log that come once for each record."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from penstock import Serdes, StreamsBuilder
+from penstock.dsl.options import Consumed
+from penstock.exception_handlers import LogAndContinueExceptionHandler
+from penstock.log_limits import RateLimit
+from penstock.testing import TopologyTestDriver
+
+
+class Lines(logging.Handler):
+    """Keeps the lines, and says when one has come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self.summary = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+        if "more such lines" in self.lines[-1]:
+            self.summary.set()
+
+
+@pytest.fixture
+def log(request: pytest.FixtureRequest) -> Iterator[tuple[logging.Logger, Lines]]:
+    lines, log = Lines(), logging.getLogger(request.node.name)
+    log.addHandler(lines)
+    log.setLevel(logging.DEBUG)  # whatever a command has set for all that have none
+    yield log, lines
+    log.removeHandler(lines)
+
+
+def test_the_first_line_appears_and_then_how_many_were_left_out(log: tuple[logging.Logger, Lines]) -> None:
+    logger, said = log
+    logger.addFilter(RateLimit(logger, interval_seconds=0.2))
+    for offset in range(1000):
+        logger.warning("cannot read %s at offset %d", "topic-0", offset)
+    logger.warning("another kind")
+    logger.error("an error always appears")
+    logger.error("an error always appears")
+    assert said.summary.wait(30)
+    errors = ["an error always appears"] * 2
+    assert said.lines == [
+        "cannot read topic-0 at offset 0",
+        "another kind",
+        *errors,
+        "cannot read topic-0 at offset 999 (999 more such lines in 0.2 s, this is the last)",
+    ]
+
+
+def test_kinds_of_lines_are_bounded(log: tuple[logging.Logger, Lines]) -> None:
+    logger, said = log
+    logger.addFilter(RateLimit(logger))
+    for number in range(1000):
+        logger.warning(f"line {number}")
+    assert len(said.lines) <= 101
+
+
+def test_lines_of_a_process_that_was_forked_are_its_own(log: tuple[logging.Logger, Lines]) -> None:
+    logger, said = log
+    limit = RateLimit(logger)
+    logger.addFilter(limit)
+    logger.warning("a line")
+    limit.forget()
+    logger.warning("a line")
+    assert said.lines == ["a line", "a line"]
+
+
+def test_poison_records_make_few_lines(caplog: pytest.LogCaptureFixture) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", Consumed.with_(key_serde=Serdes.string(), value_serde=Serdes.long())).to("out")
+    config: dict[str, Any] = {"deserialization.exception.handler": LogAndContinueExceptionHandler()}
+    for _ in range(2):  # each driver tells of its own records
+        caplog.clear()
+        with TopologyTestDriver(builder.build(), config) as driver:
+            topic = driver.create_input_topic("in", Serdes.string(), Serdes.string())
+            with caplog.at_level(logging.WARNING):
+                for number in range(50):
+                    topic.pipe_input("key", f"no number {number}")
+        assert len(caplog.records) == 1

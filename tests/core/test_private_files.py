@@ -1,0 +1,109 @@
+"""Directories and files for one user alone."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from penstock.config import StreamsConfig
+from penstock.errors import ProcessorStateError
+from penstock.host.spark.directories import application_directory, own_checkpoint_directory, warn_of_temporary_state
+from penstock.private_files import default_directory, open_private, private_directory, temporary_directory
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture
+def another_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what is made so far be another user's."""
+    own = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: own + 1)
+
+
+def test_what_is_made_is_for_this_user_alone(tmp_path: Path) -> None:
+    made = private_directory(tmp_path / "a" / "b")
+    assert (mode(made), mode(made.parent)) == (0o700, 0o700)
+    with open_private(made / "file", "xb") as file:
+        file.write(b"secret")
+    assert mode(made / "file") == 0o600
+
+
+def test_a_directory_of_this_user_is_closed_to_others(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir(mode=0o755)
+    assert mode(private_directory(tmp_path / "open")) == 0o700
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "file").write_bytes(b"precious")
+    (tmp_path / "link").symlink_to(victim)
+    (tmp_path / "file").symlink_to(victim / "file")
+    (tmp_path / "dangling").symlink_to(victim / "new")
+    with pytest.raises(ProcessorStateError, match="no link"):
+        private_directory(tmp_path / "link")
+    for name in ("file", "dangling"):
+        with pytest.raises(ProcessorStateError, match="is a link"):
+            open_private(tmp_path / name, "wb")
+    assert (victim / "file").read_bytes() == b"precious"
+    assert not (victim / "new").exists()
+
+
+def test_what_is_another_users_is_refused(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs").chmod(0o777)
+    (tmp_path / "file").write_bytes(b"")
+    request.getfixturevalue("another_user")
+    with pytest.raises(ProcessorStateError, match="belongs to another user"):
+        private_directory(tmp_path / "theirs")
+    with pytest.raises(ProcessorStateError, match="belongs to another user"):
+        open_private(tmp_path / "file", "ab")
+
+
+def test_who_came_first_to_the_default_directory_gets_no_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    directory = tmp_path / f"penstock-{os.getuid()}"
+    config = StreamsConfig({"application.id": "app", "state.dir": str(directory)}, environment={})
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    directory.symlink_to(victim)
+    with pytest.raises(ProcessorStateError):
+        application_directory(config)
+    assert not any(victim.iterdir())
+    directory.unlink()
+    assert mode(application_directory(config).parent) == 0o700
+
+
+def test_a_checkpoint_that_all_may_write_to_is_said_to_be_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    own_checkpoint_directory(shared)
+    assert "can run code as this user" in caplog.text
+    own_checkpoint_directory(tmp_path / "new")
+    assert mode(tmp_path / "new") == 0o700
+
+
+def test_state_is_kept_where_the_platform_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert default_directory() == tmp_path / "state" / "penstock"
+
+
+def test_state_is_kept_among_temporary_files_where_a_user_has_no_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert default_directory() == temporary_directory()
+
+
+@pytest.mark.parametrize(("given", "warned"), [({}, True), ({"penstock.checkpoint.dir": "/data"}, False)])
+def test_a_checkpoint_among_temporary_files_is_told(
+    given: dict[str, str], warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = {"application.id": "app", "state.dir": str(temporary_directory()), **given}
+    warn_of_temporary_state(StreamsConfig(config))
+    assert ("The checkpoint of app is among the temporary files" in caplog.text) is warned

@@ -1,0 +1,117 @@
+"""The wheel, installed without extras: Penstock and the packages that it always needs, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import Distribution, distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[2]
+
+WORD_COUNT = """
+from penstock import *
+from penstock.testing import TopologyTestDriver
+
+builder = StreamsBuilder()
+words = builder.stream("text").flat_map_values(lambda line: line.split())
+words.group_by(lambda key, word: word).count(Materialized.as_("counts"))
+config = {"application.id": "a", "default.key.serde": Serdes.string(), "default.value.serde": Serdes.string()}
+topology = builder.build()
+with TopologyTestDriver(topology, config) as driver:
+    driver.create_input_topic("text", Serdes.string(), Serdes.string()).pipe_input("hello hello")
+    print(driver.get_key_value_store("counts").get("hello"))
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of installed packages with the wheel and what it requires."""
+    directory = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory)],
+        cwd=ROOT, check=True, capture_output=True,
+    )  # fmt: skip
+    site = directory / "site"
+    [wheel] = directory.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    [metadata] = site.glob("penstock-*.dist-info")
+    for each in required(Distribution.at(metadata)):
+        link(each, site)
+    return site
+
+
+def required(root: Distribution) -> list[Distribution]:
+    """Return the installed distributions that `root` needs without any extra, and those need, and so on."""
+    found: dict[str, Distribution] = {}
+    wanted = [(root, "")]
+    while wanted:
+        one, extra = wanted.pop()
+        for line in one.requires or ():
+            requirement = Requirement(line)
+            if requirement.marker is not None and not requirement.marker.evaluate({"extra": extra}):
+                continue
+            if requirement.name not in found:
+                found[requirement.name] = distribution(requirement.name)
+                wanted += [(found[requirement.name], each) for each in ("", *requirement.extras)]
+    return list(found.values())
+
+
+def link(installed: Distribution, site: Path) -> None:
+    """Let what `installed` has put beside other packages appear in `site`."""
+    for name in {file.parts[0] for file in installed.files or ()} - {"..", "__pycache__"}:
+        if not (site / name).exists():
+            (site / name).symlink_to(Path(str(installed.locate_file(name))))
+
+
+def run(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python, which finds the packages of `site` and no others."""
+    environment = {"PYTHONPATH": str(site), "PATH": os.environ["PATH"], "HOME": str(site.parent), "COLUMNS": "200"}
+    command = [sys.executable, "-S", *arguments]
+    return subprocess.run(command, cwd=site.parent, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_a_topology_runs_on_the_test_driver(site: Path) -> None:
+    ran = run(site, "-c", WORD_COUNT)
+    assert (ran.stdout, ran.stderr) == ("2\n", "")
+
+
+def test_all_examples_are_in_the_wheel(site: Path) -> None:
+    examples = ROOT / "examples"
+    expected = {each.relative_to(examples) for each in examples.rglob("*.py")}
+    installed = site / "penstock" / "examples"
+    assert {each.relative_to(installed) for each in installed.rglob("*.py")} == expected
+
+
+@pytest.mark.parametrize("arguments", [("run", "penstock/examples/word_count.py"), ("reset", "x.py"), ("demo",)])
+def test_what_needs_spark_says_how_to_install_it(site: Path, arguments: tuple[str, ...]) -> None:
+    command, *names = arguments
+    files = [str(site / name) for name in names]
+    ran = run(site, "-m", "penstock.cli.main", command, *files)
+    assert ran.returncode == 1
+    assert "pip install 'penstock[spark]'" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_commands_that_need_no_spark_are_there(site: Path) -> None:
+    ran = run(site, "-m", "penstock.cli.main", "describe", str(site / "penstock" / "examples" / "word_count.py"))
+    assert "KSTREAM-SOURCE" in ran.stdout
+    assert run(site, "-m", "penstock.cli.main", "topics", "--help").returncode == 0
+
+
+def test_rocksdb_says_how_to_install_it(site: Path) -> None:
+    program = "from pathlib import Path; from penstock.config import StreamsConfig; from penstock.state.open import *\n"
+    ran = run(site, "-c", f"{program}open_base(ROCKSDB, Path('base'), StreamsConfig({{}}))")
+    assert "penstock.state.base=rocksdb needs the package rocksdict" in ran.stderr
+    assert "pip install 'penstock[rocksdb]'" in ran.stderr
+
+
+def test_the_packages_of_the_lock_file_agree() -> None:
+    checked = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout
