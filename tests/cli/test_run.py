@@ -121,6 +121,18 @@ def test_a_program_of_ones_own_lives_as_long_as_its_application(
     assert "Traceback" not in ended.err
 
 
+def test_a_broker_that_is_away_is_told_on_the_terminal(broker_of_the_test: BrokerProcess, tmp_path: Path) -> None:
+    with Command(("run", str(EXAMPLE)), tmp_path, settings(broker_of_the_test, tmp_path)) as running:
+        assert until(lambda: counts(broker_of_the_test.bootstrap_servers) == expected(LINES))
+        broker_of_the_test.kill()
+        absence = f"no broker of bootstrap.servers={broker_of_the_test.bootstrap_servers} has answered for"
+        assert until(lambda: absence in running.output())
+        broker_of_the_test.start()
+        assert until(lambda: "answers again, after" in running.output())
+        running.interrupt()
+        assert running.ended().code == 130
+
+
 def test_a_function_that_fails_is_told_in_a_few_lines(broker_of_the_test: BrokerProcess, tmp_path: Path) -> None:
     program = tmp_path / "fails.py"
     program.write_text(FAILS)

@@ -80,7 +80,7 @@ def test_brokers_that_stay_away_end_the_query_with_their_error(
 ) -> None:
     query = InlineQuery(copying(*topics), spark_runner.config(application), spark_runner.admin)
     query.run_to_end()
-    monkeypatch.setattr(topic_ends, "_PATIENCE_MS", -1)
+    monkeypatch.setattr(topic_ends, "PATIENCE_MS", -1)
     refusals += [Code.FENCED_LEADER_EPOCH]
     failure: Callable[[], object] = query.run_to_end
     assert isinstance(failure_of(failure), RetriableError)

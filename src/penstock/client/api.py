@@ -59,6 +59,10 @@ class OffsetAndMetadata(NamedTuple):
 class Admin(Protocol):
     """Asks about and changes topics and offsets (Kafka class: Admin)."""
 
+    def cluster_id(self) -> str | None:
+        """Return the id of the cluster, None where brokers give none (Kafka class: DescribeClusterResult)."""
+        ...
+
     def topics(self) -> dict[str, int]:
         """Return the number of partitions of each topic, internal ones (`__consumer_offsets`) too."""
         ...

@@ -65,6 +65,15 @@ class ConfluentAdmin:
         self._knows_leaders = False
         self._renew()
 
+    def cluster_id(self) -> str | None:
+        """Return the id of the cluster, None where brokers give none."""
+
+        def ask(client: AdminClient, seconds: float) -> str | None:
+            found: str | None = _result(client.describe_cluster(request_timeout=seconds), seconds).cluster_id
+            return found
+
+        return self._call("asking for the id of the cluster", ask)
+
     def topics(self) -> dict[str, int]:
         """Return the number of partitions of each topic, internal ones too."""
         metadata = self._call("listing topics", lambda client, seconds: client.list_topics(timeout=seconds))

@@ -30,6 +30,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import LockError, StreamsError, StreamsNotStartedError, TaskCorruptedError, TaskMigratedError
 from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionResponse
 from penstock.host.spark import preparation, session
+from penstock.host.spark.broker_watch import BrokerWatch
 from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
 from penstock.host.spark.checkpoints.lock import LOCK_FILE, CheckpointLock
 from penstock.host.spark.checkpoints.manifests import NewManifests
@@ -108,6 +109,7 @@ class SparkHost:
         self._queries = CheckpointQueries(built, config, is_active=self._is_running)
         self._data_frames = DataFrameQueries(built, config, self._checkpoint.data_frames())
         self._topic_watch = TopicWatch(built, config["metadata.max.age.ms"])
+        self._broker_watch = BrokerWatch(config)
 
     # ------------------------------------------------------------------------------------------------ life
 
@@ -416,6 +418,7 @@ class SparkHost:
             self._dropped.look()
             self._check_data_frames(query)
             self._look_at_topics(query)
+            self._broker_watch.look(self._figures.epoch)
             if self._rebalancing.is_set() and query.finish_epoch(self._closing.is_set):
                 query.stop()
             time.sleep(LOOK_SECONDS)
@@ -465,6 +468,7 @@ class SparkHost:
         return True
 
     def _release(self) -> None:
+        self._broker_watch.close()
         self._queries.close()
         with suppress(*JVM_IS_GONE):
             self._data_frames.stop()

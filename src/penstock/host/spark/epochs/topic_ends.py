@@ -26,7 +26,9 @@ from penstock.record import TopicPartition
 
 _log = logging.getLogger(__name__)
 
-_PATIENCE_MS = 120_000  # how long brokers may be away before the query gives up
+PATIENCE_MS = 120_000
+"""How long brokers may be away before the query fails."""
+
 _LOOK_SECONDS = 0.1
 _BEGINNINGS_EVERY_MS = 10_000
 _IDS_EVERY_MS = 10_000
@@ -74,7 +76,7 @@ class TopicEnds:
         except (RetriableError, UnknownTopicOrPartitionError) as error:
             now = elapsed_milliseconds()
             self._away_since = now if self._away_since is None else self._away_since
-            if now - self._away_since > _PATIENCE_MS:
+            if now - self._away_since > PATIENCE_MS:
                 raise QueryFailedError(encode_failure(error, "")) from error
             return {}
         except KafkaError as error:
