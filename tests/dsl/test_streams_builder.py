@@ -119,7 +119,7 @@ INHERITANCE: list[tuple[str, Callable[[KStream], KStream], Serde | None, Serde |
     ("map", lambda s: s.map(swap), None, None),
     ("flat_map", lambda s: s.flat_map(lambda k, v: []), None, None),
     ("process", lambda s: s.process(Drop), None, None),
-    ("merge", lambda s: s.merge(s), None, None),
+    ("merge", lambda s: s.merge(s.map_values(len)), KEY, None),
     ("to_stream", lambda s: s.group_by_key().reduce(lambda a, b: a).to_stream(), KEY, VALUE),
 ]
 
@@ -132,17 +132,6 @@ def test_serdes_are_inherited_where_keys_and_values_are(
     change(builder.stream("in", Consumed.with_(key_serde=KEY, value_serde=VALUE))).to("out")
     (sink,) = sinks(builder.build())
     assert (sink.key_serde, sink.value_serde) == (key, value)
-
-
-def test_grouping_given_options_takes_no_serdes_from_the_stream() -> None:
-    builder = StreamsBuilder()
-    stream = builder.stream("in", Consumed.with_(key_serde=KEY, value_serde=VALUE)).filter(lambda k, v: True)
-    plain, named = stream.group_by_key(), stream.group_by_key(Grouped.as_("g"))
-    plain.reduce(lambda a, b: a, Materialized.as_("plain"))
-    named.reduce(lambda a, b: a, Materialized.as_("named"))
-    stores = only(builder.build()).stores
-    assert (stores["plain"].key_serde, stores["plain"].value_serde) == (KEY, VALUE)
-    assert (stores["named"].key_serde, stores["named"].value_serde) == (None, None)
 
 
 def test_a_count_is_a_long_and_an_aggregate_keeps_the_key_serde() -> None:

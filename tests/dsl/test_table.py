@@ -74,7 +74,7 @@ def test_consumed_goes_before_the_serdes_of_materialized() -> None:
         "in", Consumed.with_(key_serde=key), Materialized.as_("s").with_key_serde(Serdes.long()).with_value_serde(value)
     )
     store = builder.build().build("app").subtopologies[0].stores["s"]
-    assert (store.key_serde, store.value_serde) == (key, None)
+    assert (store.key_serde, store.value_serde) == (key, value)
 
 
 def test_a_filter_keeps_serdes_and_map_values_only_that_of_keys() -> None:

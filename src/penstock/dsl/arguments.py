@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from penstock.serdes import Serde
 from penstock.windows import SessionWindows, SlidingWindows, Windows
 
 Options = TypeVar("Options")
+
+
+class _NamesSerdes(Protocol):
+    """A dataclass of options that names serdes, None where the user named none."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def key_serde(self) -> Serde | None:
+        """The serde of keys."""
+        ...
+
+    @property
+    def value_serde(self) -> Serde | None:
+        """The serde of values."""
+        ...
+
+
+Inheriting = TypeVar("Inheriting", bound=_NamesSerdes)
 
 _AS_TEXT: Mapping[str, str] = {
     "Consumed": "several topics go in a list; Consumed.as_({0!r}) names a node, Materialized.as_({0!r}) a store",
@@ -38,6 +58,20 @@ def option(given: Options | None, otherwise: Options) -> Options:
     else:
         hint = f"{name}.with_(...) and {name}.as_(name) make one"
     raise TypeError(f"Expected {name}, got {given!r}: {hint}.")
+
+
+def first(*serdes: Serde | None) -> Serde | None:
+    """Return the first of `serdes` that is not None; None where none is known."""
+    return next((serde for serde in serdes if serde is not None), None)
+
+
+def inheriting(options: Inheriting, key_serde: Serde | None, value_serde: Serde | None) -> Inheriting:
+    """Return a copy of `options` with these serdes where it names none."""
+    return replace(
+        options,
+        key_serde=first(options.key_serde, key_serde),
+        value_serde=first(options.value_serde, value_serde),
+    )
 
 
 def check_serdes(options: object, *names: str) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from penstock.dsl.arguments import option
+from penstock.dsl.arguments import inheriting, option
 from penstock.dsl.global_table import GlobalKTable
 from penstock.dsl.graph import Graph, Shells
 from penstock.dsl.grouped import KGroupedStream
@@ -112,13 +112,13 @@ class StreamsBuilder:
 
         Args:
             topic: the topic.
-            consumed: serdes, timestamp extractor, where to begin, name of the node; its serdes, if it is given, go
-                before those of `materialized`, which may stand here alone.
+            consumed: serdes, timestamp extractor, where to begin, name of the node; its serdes go before those of
+                `materialized`, which may stand here alone.
             materialized: the store of the table; without a name it gets one only where an operator needs it.
         """
         consumed, materialized = _in_order(consumed, materialized)
         options = option(materialized, Materialized())
-        reading = option(consumed, Consumed(key_serde=options.key_serde, value_serde=options.value_serde))
+        reading = inheriting(option(consumed, Consumed()), options.key_serde, options.value_serde)
         options = options.with_key_serde(reading.key_serde).with_value_serde(reading.value_serde)
         queryable = options.user_store_name
         store_name = self._graph.names.new_store_name(f"{topic}-") if queryable is None else queryable
@@ -146,8 +146,8 @@ class StreamsBuilder:
 
         Args:
             topic: the topic, which nothing else in the program reads.
-            consumed: serdes and name of the node; its serdes, if it is given, go before those of `materialized`, which
-                may stand here alone.
+            consumed: serdes and name of the node; its serdes go before those of `materialized`, which may stand here
+                alone.
             materialized: name and base of the store; it gets no changelog, since the topic is one.
 
         Raises TopologyError for a versioned store.
@@ -156,7 +156,7 @@ class StreamsBuilder:
         options = option(materialized, Materialized())
         if isinstance(options.store_supplier, VersionedBytesStoreSupplier):
             raise TopologyError("GlobalTables cannot be versioned.")
-        reading = option(consumed, Consumed(key_serde=options.key_serde, value_serde=options.value_serde))
+        reading = inheriting(option(consumed, Consumed()), options.key_serde, options.value_serde)
         queryable = options.user_store_name
         store_name = self._graph.names.new_store_name(f"{topic}-") if queryable is None else queryable
         options = options.with_key_serde(reading.key_serde).with_value_serde(reading.value_serde)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, overload
 
 from penstock.dsl.aggregate_builder import GroupedStreamAggregateBuilder
-from penstock.dsl.arguments import check_windows, option
+from penstock.dsl.arguments import check_windows, first, option
 from penstock.dsl.functions import checked
 from penstock.dsl.graph import Graph
 from penstock.dsl.options import Materialized, Named, name_of
@@ -21,6 +21,7 @@ from penstock.dsl.window_stores import session_store, session_table_serde, windo
 from penstock.dsl.windowed import windowed_aggregate
 from penstock.plan import names, nodes
 from penstock.serdes import Serde
+from penstock.serdes.annotated import serde_of_aggregate
 from penstock.state.api import StoreBuilder
 from penstock.windows import EmitStrategy, SessionWindows, SlidingWindows, Windowed, Windows
 
@@ -47,6 +48,14 @@ class _CogroupedStreams:
     def store_name(self, options: Materialized) -> str:
         """Return the name that the user gave the store, or a generated one."""
         return options.user_store_name or self.graph.names.new_store_name(names.COGROUP_AGGREGATE)
+
+    def key_serde(self) -> Serde | None:
+        """Return the serde of the keys of the first stream that has one."""
+        return first(*(stream.key_serde for stream in self._aggregators))
+
+    def value_serde(self, initializer: Callable[[], Any], *mergers: Callable[..., Any]) -> Serde | None:
+        """Return the serde that the annotations of the functions choose for the aggregate."""
+        return serde_of_aggregate(initializer, *self._aggregators.values(), *mergers)
 
     def build(
         self,
@@ -109,11 +118,14 @@ class CogroupedKStream(Generic[K, VR]):
         """Return the table of an aggregate of each key: `initializer()`, then the aggregator of each record's stream;
         None deletes the key.
 
-        The serdes come from `materialized`, else from the configuration.
+        The serde of the keys comes from `materialized`, else from the streams; that of the aggregate as of
+        `KGroupedStream.aggregate`.
         """
         checked(initializer, "initializer()")
         options = option(materialized, Materialized())
-        store = options.store_builder(self._streams.store_name(options), None, None)
+        store = options.store_builder(
+            self._streams.store_name(options), self._streams.key_serde(), self._streams.value_serde(initializer)
+        )
 
         def make(name: str, parent: nodes.NodeId, aggregator: Aggregator) -> nodes.GraphNode:
             return nodes.Aggregate(
@@ -158,7 +170,8 @@ class TimeWindowedCogroupedKStream(Generic[K, VR]):
         checked(initializer, "initializer()")
         options, windows = option(materialized, Materialized()), self._windows
         store_name, strategy = self._streams.store_name(options), EmitStrategy.ON_WINDOW_UPDATE
-        store = window_store(options, store_name, windows, strategy, None, None)
+        serdes = self._streams.key_serde(), self._streams.value_serde(initializer)
+        store = window_store(options, store_name, windows, strategy, *serdes)
 
         def make(name: str, parent: nodes.NodeId, aggregator: Aggregator) -> nodes.GraphNode:
             return windowed_aggregate(name, parent, store, windows, strategy, initializer, aggregator)
@@ -191,7 +204,8 @@ class SessionWindowedCogroupedKStream(Generic[K, VR]):
         checked(merger, "merger(key, one, other)")
         options, windows = option(materialized, Materialized()), self._windows
         store_name, strategy = self._streams.store_name(options), EmitStrategy.ON_WINDOW_UPDATE
-        store = session_store(options, store_name, windows, strategy, None, None)
+        serdes = self._streams.key_serde(), self._streams.value_serde(initializer, merger)
+        store = session_store(options, store_name, windows, strategy, *serdes)
 
         def make(name: str, parent: nodes.NodeId, aggregator: Aggregator) -> nodes.GraphNode:
             return nodes.SessionWindowedAggregate(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, overload
 
 from penstock.dsl.aggregate_builder import GroupedStreamAggregateBuilder
-from penstock.dsl.arguments import check_windows, option
+from penstock.dsl.arguments import check_windows, first, option
 from penstock.dsl.cogrouped import CogroupedKStream
 from penstock.dsl.functions import checked
 from penstock.dsl.graph import Graph
@@ -17,6 +17,7 @@ from penstock.dsl.type_variables import VR, K, V
 from penstock.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
 from penstock.plan import names, nodes
 from penstock.serdes import Serde, Serdes
+from penstock.serdes.annotated import serde_of_aggregate, serde_of_result
 from penstock.state.api import StoreBuilder
 from penstock.windows import SessionWindows, SlidingWindows, Windows
 
@@ -64,7 +65,9 @@ class KGroupedStream(Generic[K, V]):
         None deletes the key.
         """
         checked(reducer, "reducer(aggregate, value)")
-        store, queryable = self._store(materialized, names.STREAM_REDUCE, self.aggregate_builder.value_serde)
+        store, queryable = self._store(
+            materialized, names.STREAM_REDUCE, first(self.aggregate_builder.value_serde, serde_of_result(reducer))
+        )
         name = self.aggregate_builder.graph.names.processor_name(name_of(named), names.STREAM_REDUCE)
         return self._aggregated(
             lambda parent: nodes.Reduce(name=name, parents=(parent,), store=store, reducer=reducer), store, queryable
@@ -80,11 +83,14 @@ class KGroupedStream(Generic[K, V]):
         """Return the table of an aggregate of each key: `initializer()`, then `aggregator(key, value, aggregate)`;
         None deletes the key.
 
-        The serde of the aggregate comes from `materialized`, else from `default.value.serde`.
+        The serde of the aggregate comes from `materialized`, else from `default.value.serde`, else from the annotation
+        of `aggregator` or `initializer`.
         """
         checked(initializer, "initializer()")
         checked(aggregator, "aggregator(key, value, aggregate)")
-        store, queryable = self._store(materialized, names.STREAM_AGGREGATE, None)
+        store, queryable = self._store(
+            materialized, names.STREAM_AGGREGATE, serde_of_aggregate(initializer, aggregator)
+        )
         name = self.aggregate_builder.graph.names.processor_name(name_of(named), names.STREAM_AGGREGATE)
         return self._aggregated(
             lambda parent: nodes.Aggregate(

@@ -16,6 +16,7 @@ from penstock.dsl.type_variables import VR, K, V
 from penstock.plan import names, nodes
 from penstock.plan.internal_topics import REPARTITION_SUFFIX
 from penstock.serdes import Serde, Serdes
+from penstock.serdes.annotated import serde_of_aggregate
 from penstock.state.api import StoreBuilder
 
 if TYPE_CHECKING:
@@ -81,12 +82,14 @@ class KGroupedTable(Generic[K, V]):
         """Return the table of an aggregate of each group: `initializer()`, then `adder(key, value, aggregate)` for new
         values and `subtractor(key, value, aggregate)` for old ones; None deletes the group.
 
-        The serde of the aggregate comes from `materialized`, else from `default.value.serde`.
+        The serde of the aggregate comes from `materialized`, else from `default.value.serde`, else from the annotation
+        of `adder`, `subtractor` or `initializer`.
         """
         checked(initializer, "initializer()")
         checked(adder, "adder(key, value, aggregate)")
         checked(subtractor, "subtractor(key, value, aggregate)")
-        place = self._place(named, materialized, names.TABLE_AGGREGATE, None)
+        value_serde = serde_of_aggregate(initializer, adder, subtractor)
+        place = self._place(named, materialized, names.TABLE_AGGREGATE, value_serde)
         node = nodes.TableAggregate(
             name=place.name,
             parents=(place.parent,),

@@ -182,9 +182,8 @@ class Produced:
 
 @dataclass(frozen=True, kw_only=True)
 class Grouped:
-    """How records are grouped: serdes and name of the repartition topic, if one is needed (Kafka class: Grouped).
-
-    Given without a serde, the default of the configuration is used, not the serde of the stream.
+    """How records are grouped: serdes and name of the repartition topic, if one is needed (Kafka class: Grouped). None:
+    serdes of the stream, a name after the store.
     """
 
     key_serde: Serde | None = None

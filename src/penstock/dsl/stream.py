@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, overload
 
-from penstock.dsl.arguments import option
+from penstock.dsl.arguments import inheriting, option
 from penstock.dsl.branched import BranchedKStream
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.graph import Graph
@@ -26,6 +26,7 @@ from penstock.plan.suppliers import FixedKeySupplierLike, SupplierLike, checked_
 from penstock.processor.api import ProcessorSupplier
 from penstock.serdes import Serde
 from penstock.serdes.annotated import serde_of_items, serde_of_result, serdes_of_pair, serdes_of_pairs
+from penstock.serdes.format import are_alike
 
 if TYPE_CHECKING:
     from penstock.dsl.grouped import KGroupedStream
@@ -194,13 +195,16 @@ class KStream(StreamJoins[K, V]):
     # ---------------------------------------- several streams, groups, topics
 
     def merge(self, other: KStream[K, V], named: Named | str | None = None) -> KStream[K, V]:
-        """Return the records of this stream and of `other`, in the order in which they are processed."""
+        """Return the records of this stream and of `other`, in the order in which they are processed; serdes that both
+        have alike are inherited."""
         if not isinstance(other, KStream):
             raise TypeError(f"Expected a KStream to merge with, got {other!r}.")
         parents = tuple(dict.fromkeys((self._id, other._id)))
         id = self._graph.add(nodes.Merge(name=self._name(named, names.STREAM_MERGE), parents=parents))
         required = self._repartition_required or other._repartition_required
-        return self._graph.stream(id, None, None, repartition_required=required)
+        key_serde = self._key_serde if are_alike(self._key_serde, other._key_serde) else None
+        value_serde = self._value_serde if are_alike(self._value_serde, other._value_serde) else None
+        return self._graph.stream(id, key_serde, value_serde, repartition_required=required)
 
     def split(self, named: Named | str | None = None) -> BranchedKStream[K, V]:
         """Return the stream ready to be split: call `branch` for each branch, then `default_branch` or
@@ -220,41 +224,39 @@ class KStream(StreamJoins[K, V]):
         """Return the records after a write to and a read from an internal topic, which puts them on the partition of
         their key; those without key are dropped.
         """
-        options = option(repartitioned, Repartitioned())
+        options = inheriting(option(repartitioned, Repartitioned()), self._key_serde, self._value_serde)
         prefix = options.name
         if prefix is None:
             prefix = self._graph.names.new_processor_name(names.STREAM_REPARTITION)
         repartition_names = names.RepartitionNames.make(prefix, self._graph.names)
-        key_serde = self._key_serde if options.key_serde is None else options.key_serde
-        value_serde = self._value_serde if options.value_serde is None else options.value_serde
         id = self._graph.add(
             nodes.Repartition(
                 name=repartition_names.source,
                 parents=(self._id,),
                 names=repartition_names,
-                key_serde=key_serde,
-                value_serde=value_serde,
+                key_serde=options.key_serde,
+                value_serde=options.value_serde,
                 movable=False,
                 partitioner=options.partitioner,
                 partitions=options.number_of_partitions,
             )
         )
-        return self._graph.stream(id, key_serde, value_serde, repartition_required=False)
+        return self._graph.stream(id, options.key_serde, options.value_serde, repartition_required=False)
 
     def group_by_key(self, grouped: Grouped | None = None) -> KGroupedStream[K, V]:
         """Return the records grouped by their keys; repartitioned first if an operator before may have changed keys."""
-        if grouped is None:
-            grouped = Grouped(key_serde=self._key_serde, value_serde=self._value_serde)
-        return self._grouped(self._id, grouped, self._repartition_required)
+        options = inheriting(option(grouped, Grouped()), self._key_serde, self._value_serde)
+        return self._grouped(self._id, options, self._repartition_required)
 
     def group_by(self, key_selector: Callable[[K, V], KR], grouped: Grouped | None = None) -> KGroupedStream[KR, V]:
         """Return the records grouped by `key_selector(key, value)`, repartitioned by that key."""
-        if grouped is None:
-            grouped = Grouped(key_serde=serde_of_result(key_selector, is_key=True), value_serde=self._value_serde)
-        return self._grouped(self._select_key(key_selector, grouped.name), grouped, True)
-
-    def _grouped(self, id: nodes.NodeId, grouped: Grouped, repartition_required: bool) -> KGroupedStream:
         options = option(grouped, Grouped())
+        id = self._select_key(key_selector, options.name)
+        return self._grouped(
+            id, inheriting(options, serde_of_result(key_selector, is_key=True), self._value_serde), True
+        )
+
+    def _grouped(self, id: nodes.NodeId, options: Grouped, repartition_required: bool) -> KGroupedStream:
         return self._graph.grouped_stream(
             id, options.key_serde, options.value_serde, options.name, repartition_required=repartition_required
         )
@@ -263,15 +265,12 @@ class KStream(StreamJoins[K, V]):
         """Return the table that the records are the updates of: the last value of each key, None deletes; repartitioned
         first if an operator before may have changed keys.
 
-        `materialized` is the store of the table; without a name it gets one only where an operator needs it. Given
-        without a serde, the store uses the default of the configuration, not the serde of the stream.
+        `materialized` is the store of the table; without a name it gets one only where an operator needs it.
         """
         name = self._name(named, names.STREAM_TO_TABLE)
-        options = option(materialized, Materialized(key_serde=self._key_serde, value_serde=self._value_serde))
+        options = inheriting(option(materialized, Materialized()), self._key_serde, self._value_serde)
         queryable = options.user_store_name
         store_name = self._graph.names.new_store_name(names.STREAM_TO_TABLE) if queryable is None else queryable
-        key_serde = self._key_serde if options.key_serde is None else options.key_serde
-        value_serde = self._value_serde if options.value_serde is None else options.value_serde
         parent = self._id
         if self._repartition_required:
             repartition_names = names.RepartitionNames.make(name, self._graph.names)
@@ -280,8 +279,8 @@ class KStream(StreamJoins[K, V]):
                     name=repartition_names.source,
                     parents=(self._id,),
                     names=repartition_names,
-                    key_serde=key_serde,
-                    value_serde=value_serde,
+                    key_serde=options.key_serde,
+                    value_serde=options.value_serde,
                 )
             )
         node = nodes.StreamToTable(
@@ -290,7 +289,7 @@ class KStream(StreamJoins[K, V]):
             store=options.store_builder(store_name, None, None),
             queryable=queryable is not None,
         )
-        return self._graph.table(self._graph.add(node), key_serde, value_serde, queryable)
+        return self._graph.table(self._graph.add(node), options.key_serde, options.value_serde, queryable)
 
     def to(self, topic: str | TopicNameExtractor, produced: Produced | None = None) -> None:
         """Write the records to a topic.
@@ -301,14 +300,14 @@ class KStream(StreamJoins[K, V]):
         """
         if not isinstance(topic, str):
             checked(topic, "topic(key, value, metadata)")
-        options = option(produced, Produced())
+        options = inheriting(option(produced, Produced()), self._key_serde, self._value_serde)
         self._graph.add(
             nodes.StreamSink(
                 name=self._name(options.name, names.STREAM_SINK),
                 parents=(self._id,),
                 topic=topic,
-                key_serde=self._key_serde if options.key_serde is None else options.key_serde,
-                value_serde=self._value_serde if options.value_serde is None else options.value_serde,
+                key_serde=options.key_serde,
+                value_serde=options.value_serde,
                 partitioner=options.partitioner,
             )
         )
@@ -336,15 +335,15 @@ class KStream(StreamJoins[K, V]):
         if partitions is not None and partitions < 1:
             raise ValueError(f"A topic has 1 partition or more, got partitions={partitions}.")
         checked(function, "function(data_frame, epoch)")
-        options = option(produced, Produced())
+        options = inheriting(option(produced, Produced()), self._key_serde, self._value_serde)
         name = self._name(options.name, names.STREAM_SINK)
         self._graph.add(
             nodes.StreamSink(
                 name=name,
                 parents=(self._id,),
                 topic=f"{name}{DATA_FRAME_SINK_SUFFIX}",
-                key_serde=self._key_serde if options.key_serde is None else options.key_serde,
-                value_serde=self._value_serde if options.value_serde is None else options.value_serde,
+                key_serde=options.key_serde,
+                value_serde=options.value_serde,
                 partitioner=options.partitioner,
                 data_frame=DataFrameSink(function, partitions),
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, overload
 
-from penstock.dsl.arguments import option
+from penstock.dsl.arguments import first, inheriting, option
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.global_table import GlobalKTable
 from penstock.dsl.graph import Graph
@@ -21,6 +21,7 @@ from penstock.plan import names, nodes
 from penstock.plan.versions import NOT_VERSIONED, may_be_versioned
 from penstock.processor.joiner import JoinType
 from penstock.serdes import Serde
+from penstock.serdes.annotated import serde_of_result
 from penstock.serdes.buffer import BufferKeySerde, BufferValueSerde
 from penstock.state.api import StoreBuilder
 from penstock.state.suppliers import TimeOrderedKeyValueBytesStoreSupplier
@@ -233,6 +234,8 @@ class StreamJoins(Generic[K, V]):
                 "each key instead, read the other topic as a table: builder.table(topic)."
             )
         options = option(stream_joined, StreamJoined())
+        options = inheriting(options, first(self._key_serde, other._key_serde), self._value_serde)
+        options = options.with_other_value_serde(first(options.other_value_serde, other._value_serde))
         left = self._copartitioned(_suffixed(options.name, "-left"), options.key_serde, options.value_serde)
         right = other._copartitioned(_suffixed(options.name, "-right"), options.key_serde, options.other_value_serde)
         provider, name = self._graph.names, options.name
@@ -265,13 +268,13 @@ class StreamJoins(Generic[K, V]):
             other_store=other_store,
             outer_store=stores.outer(type, this_generated),
         )
-        return self._graph.stream(add(join), options.key_serde, None, repartition_required=False)
+        return self._graph.stream(add(join), options.key_serde, serde_of_result(joiner), repartition_required=False)
 
     def _join_table(
         self, type: JoinType, table: TableJoins, joiner: Callable[..., Any], joined: Joined | None = None
     ) -> KStream:
         with_key = takes_key(joiner, "joiner", ("value", "table_value"))
-        options = option(joined, Joined())
+        options = inheriting(option(joined, Joined()), self._key_serde, self._value_serde)
         parent = self._copartitioned(options.name, options.key_serde, options.value_serde)
         prefix = names.STREAM_LEFT_JOIN if type.keeps_left else names.STREAM_JOIN
         name = self._graph.names.processor_name(options.name, prefix)
@@ -280,8 +283,7 @@ class StreamJoins(Generic[K, V]):
             if not may_be_versioned(self._graph.node(table._id)):
                 raise ValueError(NOT_VERSIONED)
             supplier = TimeOrderedKeyValueBytesStoreSupplier(f"{name}-Buffer", in_memory=False)
-            serdes = _first(options.key_serde, self._key_serde), _first(options.value_serde, self._value_serde)
-            buffer = StoreBuilder(supplier, BufferKeySerde(serdes[0]), BufferValueSerde(serdes[1]))
+            buffer = StoreBuilder(supplier, BufferKeySerde(options.key_serde), BufferValueSerde(options.value_serde))
         join = nodes.StreamTableJoin(
             name=name,
             parents=(parent,),
@@ -292,8 +294,9 @@ class StreamJoins(Generic[K, V]):
             grace_period_ms=options.grace_period_ms,
             buffer=buffer,
         )
-        key_serde = _first(options.key_serde, self._key_serde)
-        return self._graph.stream(self._graph.add(join), key_serde, None, repartition_required=False)
+        return self._graph.stream(
+            self._graph.add(join), options.key_serde, serde_of_result(joiner), repartition_required=False
+        )
 
     def _join_global_table(
         self,
@@ -315,7 +318,10 @@ class StreamJoins(Generic[K, V]):
             type=type,
         )
         return self._graph.stream(
-            self._graph.add(join), self._key_serde, None, repartition_required=self._repartition_required
+            self._graph.add(join),
+            self._key_serde,
+            serde_of_result(joiner),
+            repartition_required=self._repartition_required,
         )
 
     def _copartitioned(self, name: str | None, key_serde: Serde | None, value_serde: Serde | None) -> nodes.NodeId:
@@ -332,15 +338,11 @@ class StreamJoins(Generic[K, V]):
                     name=repartition_names.source,
                     parents=(self._id,),
                     names=repartition_names,
-                    key_serde=_first(key_serde, self._key_serde),
-                    value_serde=_first(value_serde, self._value_serde),
+                    key_serde=key_serde,
+                    value_serde=value_serde,
                 )
             )
         return self._join_repartition
-
-
-def _first(given: Serde | None, inherited: Serde | None) -> Serde | None:
-    return inherited if given is None else given
 
 
 def _suffixed(name: str | None, suffix: str) -> str | None:

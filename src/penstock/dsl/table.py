@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, overload
 
-from penstock.dsl.arguments import option
+from penstock.dsl.arguments import inheriting, option
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.graph import Graph
 from penstock.dsl.options import Grouped, Materialized, Named, name_of
@@ -19,7 +19,7 @@ from penstock.plan.versions import is_versioned_store, own_versions
 from penstock.plan.window_close import window_grace_ms
 from penstock.processor.suppress import SuppressConstraints
 from penstock.serdes import Serde
-from penstock.serdes.annotated import serde_of_result
+from penstock.serdes.annotated import serde_of_result, serdes_of_pair
 from penstock.state.api import StoreBuilder
 from penstock.state.suppliers import TimeOrderedBufferBytesStoreSupplier
 
@@ -84,7 +84,7 @@ class KTable(TableJoins[K, V]):
         negate: bool,
     ) -> KTable:
         checked(predicate, "predicate(key, value)")
-        store, versioned = self._store(materialized, names.TABLE_FILTER)
+        options, store, versioned = self._store(materialized, names.TABLE_FILTER, self._value_serde)
         node = nodes.TableFilter(
             name=self._name(named, names.TABLE_FILTER),
             parents=(self._id,),
@@ -93,7 +93,7 @@ class KTable(TableJoins[K, V]):
             store=store,
             versioned=versioned,
         )
-        return self._table(node, materialized, self._value_serde)
+        return self._table(node, options)
 
     @overload
     def map_values(
@@ -119,7 +119,7 @@ class KTable(TableJoins[K, V]):
         for each entry; None deletes it.
         """
         with_key = takes_key(mapper, "mapper")
-        store, versioned = self._store(materialized, names.TABLE_MAP_VALUES)
+        options, store, versioned = self._store(materialized, names.TABLE_MAP_VALUES, serde_of_result(mapper))
         node = nodes.TableMapValues(
             name=self._name(named, names.TABLE_MAP_VALUES),
             parents=(self._id,),
@@ -128,7 +128,7 @@ class KTable(TableJoins[K, V]):
             store=store,
             versioned=versioned,
         )
-        return self._table(node, materialized, serde_of_result(mapper))
+        return self._table(node, options)
 
     def transform_values(
         self,
@@ -147,7 +147,7 @@ class KTable(TableJoins[K, V]):
             materialized: the store of the table.
         """
         transformers = checked_value_transformer_supplier(supplier)
-        store, versioned = self._store(materialized, None)
+        options, store, versioned = self._store(materialized, None, None)
         node = nodes.TableTransformValues(
             name=self._name(named, names.TABLE_TRANSFORM_VALUES),
             parents=(self._id,),
@@ -156,7 +156,7 @@ class KTable(TableJoins[K, V]):
             store=store,
             versioned=versioned,
         )
-        return self._table(node, materialized, None)
+        return self._table(node, options)
 
     def suppress(self, suppressed: Suppressed) -> KTable[K, V]:
         """Return the table with fewer updates: held back until a time limit passes, or until their windows close, as
@@ -216,10 +216,10 @@ class KTable(TableJoins[K, V]):
         """Return the entries grouped by the key of `mapper(key, value)`, which returns (key, value), repartitioned by
         that key; an entry is left out where it returns None, or None in the pair.
 
-        Serdes that `grouped` does not give are the defaults of the configuration.
+        Serdes that `grouped` does not name are the defaults of the configuration, else those of the annotation.
         """
         checked(mapper, "mapper(key, value)")
-        options = option(grouped, Grouped())
+        options = inheriting(option(grouped, Grouped()), *serdes_of_pair(mapper))
         name = self._graph.names.processor_name(options.name, names.TABLE_SELECT)
         id = self._graph.add(nodes.TableGroupBy(name=name, parents=(self._id,), mapper=mapper))
         return self._graph.grouped_table(id, options)
@@ -229,25 +229,22 @@ class KTable(TableJoins[K, V]):
     def _name(self, named: Named | str | None, prefix: str) -> str:
         return self._graph.names.processor_name(name_of(named), prefix)
 
-    def _store(self, materialized: Materialized | None, prefix: str | None) -> tuple[StoreBuilder | None, bool | None]:
-        """Return the store that `materialized` asks for, if it names one, and whether it makes the table versioned."""
+    def _store(
+        self, materialized: Materialized | None, prefix: str | None, value_serde: Serde | None
+    ) -> tuple[Materialized, StoreBuilder | None, bool | None]:
+        """Return `materialized` with the key serde of this table and `value_serde` where it names none, the store that
+        it asks for, if it names one, and whether that makes the table versioned."""
+        options = inheriting(option(materialized, Materialized()), self._key_serde, value_serde)
         if materialized is None:
-            return None, None
-        name = option(materialized, Materialized()).user_store_name
+            return options, None, None
+        name = options.user_store_name
         if name is None:
             if prefix is not None:
                 self._graph.names.new_store_name(prefix)  # Kafka takes the number, though there is no store
-            return None, False
-        store = materialized.store_builder(name, None, None)
-        return store, is_versioned_store(store)
+            return options, None, False
+        store = options.store_builder(name, None, None)
+        return options, store, is_versioned_store(store)
 
-    def _table(self, node: nodes.GraphNode, materialized: Materialized | None, value_serde: Serde | None) -> KTable:
-        """Return the table of `node`; serdes that `materialized` has go before the key serde of this table and
-        `value_serde`."""
-        options = option(materialized, Materialized())
-        return self._graph.table(
-            self._graph.add(node),
-            self._key_serde if options.key_serde is None else options.key_serde,
-            value_serde if options.value_serde is None else options.value_serde,
-            options.user_store_name,
-        )
+    def _table(self, node: nodes.GraphNode, options: Materialized) -> KTable:
+        """Return the table of `node`, with the serdes of `options`."""
+        return self._graph.table(self._graph.add(node), options.key_serde, options.value_serde, options.user_store_name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, overload
 
-from penstock.dsl.arguments import option
+from penstock.dsl.arguments import first, inheriting, option
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.graph import Graph
 from penstock.dsl.join_options import TableJoined
@@ -16,6 +16,7 @@ from penstock.dsl.type_variables import KO, VO, VR, K, V
 from penstock.plan import names, nodes
 from penstock.processor.joiner import JoinType
 from penstock.serdes import BytesSerde, Serde
+from penstock.serdes.annotated import serde_of_result
 from penstock.serdes.subscription import SubscriptionWrapperSerde
 from penstock.state.api import StoreBuilder
 from penstock.state.suppliers import KeyValueBytesStoreSupplier
@@ -158,7 +159,9 @@ class TableJoins(Generic[K, V]):
         materialized: Materialized | None = None,
     ) -> KTable:
         provider, name = self._graph.names, name_of(named)
-        store = None if materialized is None else self._result_store(materialized, names.TABLE_MERGE)
+        options = option(materialized, Materialized())
+        options = inheriting(options, first(self._key_serde, other._key_serde), serde_of_result(joiner))
+        store = None if materialized is None else self._result_store(options, names.TABLE_MERGE)
         merge = provider.processor_name(name, names.TABLE_MERGE)
         join = nodes.TableTableJoin(
             name=merge,
@@ -171,17 +174,12 @@ class TableJoins(Generic[K, V]):
             other_join=provider.suffixed_name(name, "-join-other", names.TABLE_JOIN_OTHER),
             store=store,
         )
-        return self._graph.table(
-            self._graph.add(join),
-            self._key_serde if store is None else store.key_serde,
-            None if store is None else store.value_serde,
-            None if materialized is None else option(materialized, Materialized()).user_store_name,
-        )
+        return self._graph.table(self._graph.add(join), options.key_serde, options.value_serde, options.user_store_name)
 
-    def _result_store(self, materialized: Materialized, prefix: str) -> StoreBuilder:
+    def _result_store(self, options: Materialized, prefix: str) -> StoreBuilder:
         """Return the store of a join's result; it takes a number of the counter if the user did not name it."""
-        name = materialized.user_store_name or self._graph.names.new_store_name(prefix)
-        return materialized.store_builder(name, self._key_serde, None)
+        name = options.user_store_name or self._graph.names.new_store_name(prefix)
+        return options.store_builder(name, None, None)
 
     # ---------------------------------------- by foreign key
 
@@ -195,7 +193,8 @@ class TableJoins(Generic[K, V]):
         materialized: Materialized | None = None,
     ) -> KTable:
         with_key = takes_key(extractor, "foreign_key_extractor")
-        options, kept = option(table_joined, TableJoined()), option(materialized, Materialized())
+        options = option(table_joined, TableJoined())
+        kept = inheriting(option(materialized, Materialized()), self._key_serde, serde_of_result(joiner))
         join_names = _foreign_key_names(self._graph.names, options.name)
         store = self._result_store(kept, names.FOREIGN_KEY_JOIN_OUTPUT)
         subscriptions = StoreBuilder(
@@ -244,7 +243,7 @@ class TableJoins(Generic[K, V]):
             store=store,
             queryable=kept.user_store_name is not None,
         )
-        return self._graph.table(self._graph.add(join), self._key_serde, store.value_serde, kept.user_store_name)
+        return self._graph.table(self._graph.add(join), kept.key_serde, kept.value_serde, kept.user_store_name)
 
 
 def _foreign_key_names(provider: names.InternalNameProvider, name: str | None) -> nodes.ForeignKeyNames:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic
 
 from penstock.dsl.aggregate_builder import GroupedStreamAggregateBuilder
-from penstock.dsl.arguments import option
+from penstock.dsl.arguments import first, option
 from penstock.dsl.functions import checked
 from penstock.dsl.options import Materialized, Named, name_of
 from penstock.dsl.type_variables import VR, K, V
@@ -28,6 +28,7 @@ from penstock.processor.reduction import (
     no_aggregate,
 )
 from penstock.serdes import Serde, Serdes
+from penstock.serdes.annotated import serde_of_aggregate, serde_of_result
 from penstock.state.api import StoreBuilder
 from penstock.windows import EmitStrategy, SessionWindows, SlidingWindows, UnlimitedWindows, Windowed, Windows
 
@@ -92,7 +93,9 @@ class TimeWindowedKStream(Generic[K, V]):
         """Return the table of the values of each key and window combined: the first value, then
         `reducer(aggregate, value)`; None deletes the result of the window."""
         checked(reducer, "reducer(aggregate, value)")
-        store, queryable = self._store(materialized, names.STREAM_REDUCE, self._builder.value_serde)
+        store, queryable = self._store(
+            materialized, names.STREAM_REDUCE, first(self._builder.value_serde, serde_of_result(reducer))
+        )
         name = self._builder.graph.names.processor_name(name_of(named), names.STREAM_REDUCE)
         return self._build(name, store, queryable, no_aggregate, Reduction(reducer))
 
@@ -106,11 +109,14 @@ class TimeWindowedKStream(Generic[K, V]):
         """Return the table of an aggregate of each key and window: `initializer()`, then
         `aggregator(key, value, aggregate)`; None deletes the result of the window.
 
-        The serde of the aggregate comes from `materialized`, else from `default.value.serde`.
+        The serde of the aggregate comes from `materialized`, else from `default.value.serde`, else from the annotation
+        of `aggregator` or `initializer`.
         """
         checked(initializer, "initializer()")
         checked(aggregator, "aggregator(key, value, aggregate)")
-        store, queryable = self._store(materialized, names.STREAM_AGGREGATE, None)
+        store, queryable = self._store(
+            materialized, names.STREAM_AGGREGATE, serde_of_aggregate(initializer, aggregator)
+        )
         name = self._builder.graph.names.processor_name(name_of(named), names.STREAM_AGGREGATE)
         return self._build(name, store, queryable, initializer, aggregator)
 
@@ -213,7 +219,7 @@ class SessionWindowedKStream(Generic[K, V]):
             names.STREAM_REDUCE,
             materialized,
             named,
-            self._builder.value_serde,
+            first(self._builder.value_serde, serde_of_result(reducer)),
             no_aggregate,
             Reduction(reducer),
             MergedReduction(reducer),
@@ -231,12 +237,16 @@ class SessionWindowedKStream(Generic[K, V]):
         `aggregator(key, value, aggregate)`; `merger(key, one, other)` makes one of the aggregates of two sessions. None
         deletes the session.
 
-        The serde of the aggregate comes from `materialized`, else from `default.value.serde`.
+        The serde of the aggregate comes from `materialized`, else from `default.value.serde`, else from the annotation
+        of `aggregator` or `initializer`.
         """
         checked(initializer, "initializer()")
         checked(aggregator, "aggregator(key, value, aggregate)")
         checked(merger, "merger(key, one, other)")
-        return self._aggregated(names.STREAM_AGGREGATE, materialized, named, None, initializer, aggregator, merger)
+        value_serde = serde_of_aggregate(initializer, aggregator, merger)
+        return self._aggregated(
+            names.STREAM_AGGREGATE, materialized, named, value_serde, initializer, aggregator, merger
+        )
 
     def _aggregated(
         self,

@@ -7,6 +7,7 @@ that an annotation never changes what a program writes that runs without it.
 
 from __future__ import annotations
 
+import types
 import typing
 from collections.abc import Callable
 from typing import Any
@@ -48,6 +49,12 @@ def serde_of_result(function: Callable[..., Any], *, is_key: bool = False) -> Se
     return _annotated(_result(function), is_key)
 
 
+def serde_of_aggregate(initializer: Callable[..., Any], *aggregators: Callable[..., Any]) -> Serde | None:
+    """Return the serde of an aggregate as the annotation of the first of `aggregators` that chooses one says it, else
+    that of `initializer`; None if none does."""
+    return next(filter(None, map(serde_of_result, (*aggregators, initializer))), None)
+
+
 def serde_of_items(function: Callable[..., Any]) -> Serde | None:
     """Return the serde of the values of the iterable that `function` returns, None if its annotation chooses none."""
     arguments = typing.get_args(_result(function))
@@ -67,6 +74,10 @@ def serdes_of_pairs(function: Callable[..., Any]) -> tuple[Serde | None, Serde |
 
 
 def _pair(annotation: Any) -> tuple[Serde | None, Serde | None]:
+    """Return the serdes of a pair as `tuple[K, V]`, or `tuple[K, V] | None`, says them."""
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        others = [argument for argument in typing.get_args(annotation) if argument is not type(None)]
+        annotation = others[0] if len(others) == 1 else None
     arguments = typing.get_args(annotation)
     if typing.get_origin(annotation) is not tuple or len(arguments) != 2:
         return None, None

@@ -1,11 +1,13 @@
-"""What bytes a serde writes, in a word: by it a program that has changed is told from the state that is there."""
+"""What bytes a serde writes, in a word: by it a program that has changed is told from the state that is there. And
+whether two serdes are alike."""
 
 from __future__ import annotations
 
 from penstock.serdes import primitive
 from penstock.serdes.api import Serde
 from penstock.serdes.json import JsonSerde, PydanticSerde, TypedJsonSerde
-from penstock.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde
+from penstock.serdes.list import ListSerde
+from penstock.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde, WindowedSerde
 
 _FORMATS: dict[type[Serde], str] = {
     primitive.StringSerde: "string",
@@ -22,6 +24,24 @@ _FORMATS: dict[type[Serde], str] = {
     TypedJsonSerde: "json",
     PydanticSerde: "json",
 }
+
+
+def are_alike(one: Serde | None, other: Serde | None) -> bool:
+    """Return whether two serdes write and read the same objects in the same way; False where that is not known."""
+    if one is None or other is None or type(one) is not type(other):
+        return False
+    if one is other:
+        return True
+    if isinstance(one, TypedJsonSerde | PydanticSerde) and isinstance(other, TypedJsonSerde | PydanticSerde):
+        return one.type is other.type
+    if isinstance(one, ListSerde | WindowedSerde) and isinstance(other, ListSerde | WindowedSerde):
+        return _sizes(one) == _sizes(other) and are_alike(one.inner, other.inner)
+    return type(one) in _FORMATS
+
+
+def _sizes(serde: Serde) -> int | None:
+    """Return the size of the windows of keys that `serde` reads, None for others."""
+    return serde.window_size_ms if isinstance(serde, TimeWindowedSerde) else None
 
 
 def format_of(serde: Serde | None) -> str | None:

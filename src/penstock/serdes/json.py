@@ -50,12 +50,12 @@ class TypedJsonSerde(Serde[T]):
 
     def __init__(self, type: type[T]) -> None:
         """Write and read objects of `type`; raises TypeError for a class that msgspec cannot read."""
-        self._type = type
+        self.type = type
         self._encoder = msgspec.json.Encoder(order="deterministic")
         self._decoder = msgspec.json.Decoder(type)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TypedJsonSerde, (self._type,)  # encoders cannot be pickled
+        return TypedJsonSerde, (self.type,)  # encoders cannot be pickled
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return `value` as JSON; raises SerializationError for what JSON cannot hold."""
@@ -69,7 +69,7 @@ class TypedJsonSerde(Serde[T]):
         try:
             return self._decoder.decode(data)
         except msgspec.DecodeError as error:
-            raise SerializationError(_unreadable(topic, data, self._type, error)) from error
+            raise SerializationError(_unreadable(topic, data, self.type, error)) from error
 
 
 @runtime_checkable
@@ -96,13 +96,13 @@ class PydanticSerde(Serde[M]):
 
     def __init__(self, model: type[M]) -> None:
         """Write and read objects of the class `model`."""
-        self._model = model
+        self.type = model
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return the model as JSON; raises TypeError for anything but an object of the class."""
-        if not isinstance(value, self._model):
+        if not isinstance(value, self.type):
             raise TypeError(
-                f"Cannot write to {topic!r}: expected a {self._model.__name__}, got {type(value).__name__} "
+                f"Cannot write to {topic!r}: expected a {self.type.__name__}, got {type(value).__name__} "
                 f"{value!r:.100}; name another serde or convert the value."
             )
         return value.model_dump_json().encode()
@@ -110,9 +110,9 @@ class PydanticSerde(Serde[M]):
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> M:
         """Return the model; raises SerializationError when pydantic finds the data not valid."""
         try:
-            return self._model.model_validate_json(data)
+            return self.type.model_validate_json(data)
         except ValueError as error:
-            raise SerializationError(_unreadable(topic, data, self._model, error)) from error
+            raise SerializationError(_unreadable(topic, data, self.type, error)) from error
 
 
 def _unreadable(topic: str, data: bytes, type: Any, error: Exception) -> str:

@@ -36,19 +36,19 @@ class ListSerde(Serde[list[T]]):
 
     def __init__(self, inner: Serde[T]) -> None:
         """Write and read the entries by `inner`."""
-        self._inner = inner
+        self.inner = inner
         self._size = _SIZES.get(type(inner))
         self.repeatable = inner.repeatable
 
     def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> Serde[list[T]]:
         """Return a list of the inner serde with its defaults."""
-        inner = self._inner.with_defaults(key_serde, value_serde)
-        return self if inner is self._inner else ListSerde(inner)
+        inner = self.inner.with_defaults(key_serde, value_serde)
+        return self if inner is self.inner else ListSerde(inner)
 
     @property
     def uses_headers(self) -> bool:
         """Whether the serde of the entries uses the headers."""
-        return self._inner.uses_headers
+        return self.inner.uses_headers
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return the entries and their sizes; raises TypeError for anything but a list or tuple."""
@@ -57,7 +57,7 @@ class ListSerde(Serde[list[T]]):
                 f"Cannot write to {topic!r}: expected a list, got {type(value).__name__} {value!r:.100}; name another "
                 "serde or convert the value."
             )
-        entries = [None if entry is None else self._inner.serialize(topic, entry, headers) for entry in value]
+        entries = [None if entry is None else self.inner.serialize(topic, entry, headers) for entry in value]
         if self._size is None:
             return b"".join((bytes([_VARIABLE_SIZE]), _INT.pack(len(entries)), *map(_sized, entries)))
         nulls = [place for place, entry in enumerate(entries) if entry is None]
@@ -71,7 +71,7 @@ class ListSerde(Serde[list[T]]):
         except (struct.error, IndexError, ValueError) as error:
             raise SerializationError(f"Cannot read {data[:100]!r} from {topic!r} as a list: {error}.") from error
         read: list[Any] = [
-            None if entry is None else self._inner.deserialize(topic, entry, headers) for entry in entries
+            None if entry is None else self.inner.deserialize(topic, entry, headers) for entry in entries
         ]
         return read
 

@@ -1,0 +1,359 @@
+"""Which serde each topic and store has where no operator names one: an inherited one, or that of an annotation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from penstock import (
+    Consumed,
+    Grouped,
+    Joined,
+    JoinWindows,
+    KGroupedStream,
+    KStream,
+    KTable,
+    Materialized,
+    Produced,
+    Repartitioned,
+    Serde,
+    Serdes,
+    SessionWindows,
+    SlidingWindows,
+    StreamJoined,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+)
+from penstock.dsl.suppressed import BufferConfig
+from penstock.plan.subtopology import SinkSpec, SourceSpec
+from penstock.serdes.format import are_alike, format_of
+from penstock.serdes.list import ListSerde
+from penstock.serdes.windowed import WindowedSerdes
+
+S, D, B, U = Serdes.string(), Serdes.double(), Serdes.boolean(), Serdes.uuid()
+MINUTE = TimeWindows.of_size_with_no_grace(60_000)
+SESSION = SessionWindows.of_inactivity_gap_with_no_grace(60_000)
+SLIDING = SlidingWindows.of_time_difference_with_no_grace(60_000)
+WITHIN = JoinWindows.of_time_difference_with_no_grace(60_000)
+
+
+@dataclass
+class Total:
+    amount: float
+
+
+@dataclass
+class Other:
+    amount: float
+
+
+def as_bytes(key: str, value: float) -> bytes:
+    return key.encode()
+
+
+def add(key: str, value: float, total: Total) -> Total:
+    return Total(total.amount + value)
+
+
+def merge(key: str, one: Total, other: Total) -> Total:
+    return Total(one.amount + other.amount)
+
+
+def joined(value: float, other: float) -> Total:
+    return Total(value + other)
+
+
+def regrouped(key: str, value: float) -> tuple[bool, Total] | None:
+    return value > 0, Total(value)
+
+
+def unannotated(*values: Any) -> Any:
+    return values[-1]
+
+
+def zero() -> Total:
+    return Total(0)
+
+
+class Program:
+    """A stream and tables whose serdes are named at the source alone."""
+
+    def __init__(self) -> None:
+        self.builder = StreamsBuilder()
+        self.stream: KStream[str, float] = self.builder.stream("in", Consumed.with_(S, D))
+        self.other: KStream[str, bool] = self.builder.stream("other", Consumed.with_(S, B))
+        self.table: KTable[str, float] = self.builder.table("table", Consumed.with_(S, D))
+        self.flags: KTable[str, bool] = self.builder.table("flags", Consumed.with_(S, B))
+
+    @property
+    def moved(self) -> KStream[bytes, float]:
+        """The stream under other keys, whose serde an annotation gives."""
+        return self.stream.select_key(as_bytes)
+
+    @property
+    def grouped(self) -> KGroupedStream[str, float]:
+        return self.stream.group_by_key()
+
+    def serdes(self) -> dict[str, tuple[str | None, str | None]]:
+        """Return the formats of keys and values of each store and of each topic that is written, by name."""
+        found: dict[str, tuple[str | None, str | None]] = {}
+        for subtopology in self.builder.build().build("app").subtopologies:
+            for node in subtopology.nodes:
+                if isinstance(node, SinkSpec) and node.topic is not None:
+                    found[node.topic] = shown(node.key_serde), shown(node.value_serde)
+            for node in subtopology.nodes:
+                if isinstance(node, SourceSpec) and node.repartition:
+                    (topic,) = node.topics
+                    assert found.get(topic, read(node)) == read(node), f"{topic} is not read as it is written"
+            for store in subtopology.stores.values():
+                found[store.name] = shown(store.key_serde), shown(store.value_serde)
+        return found
+
+
+def read(node: SourceSpec) -> tuple[str | None, str | None]:
+    return shown(node.key_serde), shown(node.value_serde)
+
+
+def shown(serde: Serde | None) -> str | None:
+    """Return the format of what `serde` writes where there are no defaults."""
+    return None if serde is None else format_of(serde.with_defaults(None, None))
+
+
+def kept(name: str = "s") -> Materialized:
+    return Materialized.as_(name)
+
+
+Case = tuple[str, Callable[[Program], object], dict[str, tuple[str | None, str | None]]]
+
+CASES: list[Case] = [
+    # streams
+    ("to", lambda p: p.stream.to("out"), {"out": ("string", "double")}),
+    ("to-key", lambda p: p.stream.to("out", Produced.with_(key_serde=U)), {"out": ("uuid", "double")}),
+    ("to-value", lambda p: p.stream.to("out", Produced.with_(value_serde=U)), {"out": ("string", "uuid")}),
+    ("to-name", lambda p: p.stream.to("out", Produced.as_("sink")), {"out": ("string", "double")}),
+    ("split", lambda p: p.stream.split().default_branch().popitem()[1].to("out"), {"out": ("string", "double")}),
+    ("merge-alike", lambda p: p.stream.merge(p.table.to_stream()).to("out"), {"out": ("string", "double")}),
+    ("merge-others", lambda p: p.stream.merge(p.other).to("out"), {"out": ("string", None)}),
+    (
+        "repartition",
+        lambda p: p.stream.repartition(Repartitioned.as_("r")),
+        {"app-r-repartition": ("string", "double")},
+    ),
+    (
+        "repartition-value",
+        lambda p: p.stream.repartition(Repartitioned.with_(value_serde=U).with_name("r")).to("out"),
+        {"app-r-repartition": ("string", "uuid"), "out": ("string", "uuid")},
+    ),
+    ("to_table", lambda p: p.stream.to_table(materialized=kept()), {"s": ("string", "double")}),
+    (
+        "to_table-value",
+        lambda p: p.moved.to_table("n", kept().with_value_serde(U)).to_stream().to("out"),
+        {"app-n-repartition": ("bytes", "uuid"), "s": ("bytes", "uuid"), "out": ("bytes", "uuid")},
+    ),
+    # tables
+    (
+        "table-materialized",
+        lambda p: p.builder.table("t", Consumed.with_(key_serde=S), kept().with_value_serde(U)).to_stream().to("out"),
+        {"s": ("string", "uuid"), "out": ("string", "uuid")},
+    ),
+    (
+        "table-name",
+        lambda p: p.builder.table("t", Consumed.as_("n"), Materialized.with_(S, U)).to_stream().to("out"),
+        {"out": ("string", "uuid")},
+    ),
+    ("table-filter", lambda p: p.table.filter(unannotated, materialized=kept()), {"s": ("string", "double")}),
+    (
+        "table-filter-value",
+        lambda p: p.table.filter(unannotated, materialized=Materialized.with_(value_serde=U)).to_stream().to("out"),
+        {"out": ("string", "uuid")},
+    ),
+    ("table-map_values", lambda p: p.table.map_values(add_tax, materialized=kept()), {"s": ("string", "json")}),
+    ("table-map_values-without", lambda p: p.table.map_values(str.split, materialized=kept()), {"s": ("string", None)}),
+    ("table-transform_values", lambda p: p.table.transform_values(Any, materialized=kept()), {"s": ("string", None)}),
+    (
+        "suppress",
+        lambda p: p.table.suppress(Suppressed.until_time_limit(1, BufferConfig.unbounded()).with_name("n")),
+        {"n-store": ("string", "double")},
+    ),
+    # groups
+    (
+        "group_by_key-name",
+        lambda p: p.moved.group_by_key(Grouped.as_("g")).reduce(unannotated, kept()),
+        {"app-g-repartition": ("bytes", "double"), "s": ("bytes", "double")},
+    ),
+    (
+        "group_by_key-key",
+        lambda p: p.stream.group_by_key(Grouped.with_(key_serde=U)).reduce(unannotated, kept()),
+        {"s": ("uuid", "double")},
+    ),
+    (
+        "group_by_key-value",
+        lambda p: p.stream.group_by_key(Grouped.with_(value_serde=U)).reduce(unannotated, kept()),
+        {"s": ("string", "uuid")},
+    ),
+    (
+        "group_by",
+        lambda p: p.stream.group_by(as_bytes, Grouped.as_("g")).reduce(unannotated, kept()),
+        {"app-g-repartition": ("bytes", "double"), "s": ("bytes", "double")},
+    ),
+    (
+        "group_by-key",
+        lambda p: p.stream.group_by(unannotated, Grouped.with_(U).with_name("g")).count(kept()),
+        {"app-g-repartition": ("uuid", "double"), "s": ("uuid", "long")},
+    ),
+    (
+        "group_by-value",
+        lambda p: p.stream.group_by(as_bytes, Grouped.with_(value_serde=U).with_name("g")).count(kept()),
+        {"app-g-repartition": ("bytes", "uuid"), "s": ("bytes", "long")},
+    ),
+    (
+        "table-group_by",
+        lambda p: p.table.group_by(regrouped, Grouped.as_("g")).reduce(unannotated, unannotated, kept()),
+        {"app-g-repartition": ("boolean", None), "s": ("boolean", "json")},
+    ),
+    (
+        "table-group_by-aggregate",
+        lambda p: p.table.group_by(regrouped).aggregate(zero, unannotated, unannotated, kept()),
+        {"s": ("boolean", "json")},
+    ),
+    # aggregations
+    ("count-key", lambda p: p.grouped.count(kept().with_key_serde(U)), {"s": ("uuid", "long")}),
+    ("reduce-value", lambda p: p.grouped.reduce(unannotated, kept().with_value_serde(U)), {"s": ("string", "uuid")}),
+    ("aggregate", lambda p: p.grouped.aggregate(zero, unannotated, kept()), {"s": ("string", "json")}),
+    ("aggregate-lambda", lambda p: p.grouped.aggregate(lambda: Total(0), add, kept()), {"s": ("string", "json")}),
+    (
+        "aggregate-value",
+        lambda p: p.grouped.aggregate(zero, add, kept().with_value_serde(U)),
+        {"s": ("string", "uuid")},
+    ),
+    ("aggregate-unknown", lambda p: p.grouped.aggregate(lambda: 0, unannotated, kept()), {"s": ("string", None)}),
+    (
+        "windows",
+        lambda p: p.grouped.windowed_by(MINUTE).aggregate(zero, add, kept()).to_stream().to("out"),
+        {"s": ("string", "json"), "out": ("string in Time windows", "json")},
+    ),
+    (
+        "windows-reduce",
+        lambda p: p.grouped.windowed_by(MINUTE).reduce(unannotated, kept()),
+        {"s": ("string", "double")},
+    ),
+    (
+        "sliding",
+        lambda p: p.grouped.windowed_by(SLIDING).count(kept()).to_stream().to("out"),
+        {"s": ("string", "long"), "out": ("string in Time windows", "long")},
+    ),
+    (
+        "sessions",
+        lambda p: p.grouped.windowed_by(SESSION).aggregate(lambda: 0, unannotated, merge, kept()).to_stream().to("out"),
+        {"s": ("string", "json"), "out": ("string in Session windows", "json")},
+    ),
+    (
+        "cogroup",
+        lambda p: p.grouped.cogroup(add).aggregate(lambda: 0, kept()).to_stream().to("out"),
+        {"s": ("string", "json"), "out": ("string", "json")},
+    ),
+    (
+        "cogroup-windows",
+        lambda p: p.grouped.cogroup(unannotated).windowed_by(MINUTE).aggregate(zero, kept()).to_stream().to("out"),
+        {"s": ("string", "json"), "out": ("string in Time windows", "json")},
+    ),
+    (
+        "cogroup-sessions",
+        lambda p: p.grouped.cogroup(unannotated).windowed_by(SESSION).aggregate(zero, merge, kept()),
+        {"s": ("string", "json")},
+    ),
+    # joins
+    (
+        "streams",
+        lambda p: p.stream.join(p.other, joined, WITHIN, stream_joined=StreamJoined.as_("j")).to("out"),
+        {
+            "j-this-join-store": ("string", "double"),
+            "j-other-join-store": ("string", "boolean"),
+            "out": ("string", "json"),
+        },
+    ),
+    (
+        "streams-values",
+        lambda p: p.stream.join(
+            p.other, joined, WITHIN, stream_joined=StreamJoined.with_(None, U, D).with_store_name("j")
+        ),
+        {"j-this-join-store": ("string", "uuid"), "j-other-join-store": ("string", "double")},
+    ),
+    (
+        "streams-key",
+        lambda p: p.moved.join(p.other, joined, WITHIN, stream_joined=StreamJoined.with_(U).with_name("j")).to("out"),
+        {"app-j-left-repartition": ("uuid", "double"), "out": ("uuid", "json")},
+    ),
+    (
+        "stream-table",
+        lambda p: p.moved.join(p.flags, joined, joined=Joined.as_("j")).to("out"),
+        {"app-j-repartition": ("bytes", "double"), "out": ("bytes", "json")},
+    ),
+    (
+        "stream-table-value",
+        lambda p: p.moved.left_join(p.flags, joined, joined=Joined.with_(value_serde=U).with_name("j")),
+        {"app-j-repartition": ("bytes", "uuid")},
+    ),
+    (
+        "stream-global",
+        lambda p: p.stream.join(p.builder.global_table("g", Consumed.with_(S, B)), joined, key_selector=unannotated).to(
+            "out"
+        ),
+        {"out": ("string", "json")},
+    ),
+    (
+        "tables",
+        lambda p: p.table.join(p.flags, joined, materialized=kept()).to_stream().to("out"),
+        {"s": ("string", "json"), "out": ("string", "json")},
+    ),
+    (
+        "tables-without-store",
+        lambda p: p.table.outer_join(p.flags, joined).to_stream().to("out"),
+        {"out": ("string", "json")},
+    ),
+    (
+        "foreign-key",
+        lambda p: (
+            p.table.join(p.flags, joined, foreign_key_extractor=unannotated, materialized=kept()).to_stream().to("out")
+        ),
+        {"s": ("string", "json"), "out": ("string", "json")},
+    ),
+]
+
+
+def add_tax(value: float) -> Total:
+    return Total(value * 1.2)
+
+
+@pytest.mark.parametrize(("program", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_a_serde_that_no_operator_names_is_inherited(
+    program: Callable[[Program], object], expected: dict[str, tuple[str | None, str | None]]
+) -> None:
+    written = Program()
+    program(written)
+    found = written.serdes()
+    assert {name: found[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        (Serdes.string(), Serdes.string(), True),
+        (Serdes.string(), Serdes.long(), False),
+        (Serdes.json(Total), Serdes.json(Total), True),
+        (Serdes.json(Total), Serdes.json(Other), False),
+        (ListSerde(S), ListSerde(Serdes.string()), True),
+        (ListSerde(S), ListSerde(D), False),
+        (WindowedSerdes.time_windowed(S, 1), WindowedSerdes.time_windowed(Serdes.string(), 1), True),
+        (WindowedSerdes.time_windowed(S, 1), WindowedSerdes.time_windowed(S, 2), False),
+        (Serdes.serde_from(as_bytes, as_bytes), Serdes.serde_from(as_bytes, as_bytes), False),
+        (S, None, False),
+    ],
+)
+def test_serdes_are_alike_where_both_are_known_to_write_the_same(one: Serde, other: Serde | None, alike: bool) -> None:
+    assert are_alike(one, other) is alike
+    assert are_alike(one, one)
