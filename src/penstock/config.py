@@ -62,9 +62,14 @@ def redacted(key: str, value: Any) -> str:
 _warned: set[str] = set()
 
 
-def warn_without_meaning(key: str) -> None:
-    """Say in the log, once in a process, that the configuration `key` changes nothing where the application runs."""
-    _warn_once(key, "The configuration %s has no meaning here and is left out.", key)
+def warn_without_effect(key: str, why: str) -> None:
+    """Say in the log, once in a process, that the configuration `key` changes nothing, and why.
+
+    Args:
+        key: as the user wrote it.
+        why: the reason, with what to set instead where there is something.
+    """
+    _warn_once(key, "The configuration %s is ignored: %s.", key, why)
 
 
 def _warn_once(key: str, message: str, *arguments: str) -> None:

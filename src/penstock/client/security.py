@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from penstock.config import warn_without_meaning
+from penstock.config import warn_without_effect
 from penstock.errors import ConfigError
 
 _JAAS = re.compile(r"\s*(?P<module>[\w.$]+)\s+(?:required|requisite|sufficient|optional)\b(?P<options>.*?);?\s*", re.S)
@@ -24,7 +24,7 @@ _SAME_UNDER_ANOTHER_NAME: Mapping[str, str] = {
     "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
 }
 
-_WITHOUT_MEANING = frozenset(
+_WITHOUT_EFFECT = frozenset(
     (
         "sasl.kerberos.ticket.renew.jitter",
         "sasl.kerberos.ticket.renew.window.factor",
@@ -53,6 +53,23 @@ _REFUSED: Mapping[str, str] = {
     "ssl.secure.random.implementation": "OpenSSL has its own; leave it out",
     "ssl.trustmanager.algorithm": "OpenSSL has none; leave it out",
 }
+
+JAVA_KEYS = frozenset(
+    (
+        "sasl.jaas.config",
+        "sasl.login.callback.handler.class",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+        *_SAME_UNDER_ANOTHER_NAME,
+        *_WITHOUT_EFFECT,
+        *_REFUSED,
+    )
+)
+"""Keys of the Java clients that `librdkafka_security` knows."""
 
 _TOKENS_BY_HTTP = "OAuthBearerLoginCallbackHandler"
 _TO_PEM = "openssl pkcs12 -in FILE.p12 -nodes -out FILE.pem (keytool -importkeystore makes a .p12 of a .jks)"
@@ -196,8 +213,8 @@ def _others(given: dict[str, Any]) -> dict[str, Any]:
     for key in sorted(given):
         if key in _REFUSED:
             _refuse(key, _REFUSED[key])
-        if key in _WITHOUT_MEANING:
-            warn_without_meaning(key)
+        if key in _WITHOUT_EFFECT:
+            warn_without_effect(key, "librdkafka renews tickets and tokens by itself")
             del given[key]
     found = {name: given.pop(key) for key, name in _SAME_UNDER_ANOTHER_NAME.items() if key in given}
     algorithm = "ssl.endpoint.identification.algorithm"

@@ -9,11 +9,11 @@ moment. Values of keys never stand in a message.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from penstock.client.security import librdkafka_security
-from penstock.config import StreamsConfig, warn_without_meaning
+from penstock.client.security import JAVA_KEYS, librdkafka_security
+from penstock.config import StreamsConfig, warn_without_effect
 from penstock.config_providers import is_of_providers, providers, resolved
 from penstock.errors import ConfigError
 
@@ -74,6 +74,7 @@ _FORCED: Mapping[str, Mapping[str, Any]] = {
 _LIBRDKAFKA_NAMES: Mapping[str, str] = {
     "fetch.max.wait.ms": "fetch.wait.max.ms",
     "max.partition.fetch.bytes": "fetch.message.max.bytes",
+    "max.request.size": "message.max.bytes",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "send.buffer.bytes": "socket.send.buffer.bytes",
 }
@@ -82,28 +83,82 @@ _LIBRDKAFKA_NAMES: Mapping[str, str] = {
 _ALIASES: Mapping[str, str] = {"linger.ms": "queue.buffering.max.ms"}
 """Keys with a default above that librdkafka also takes under a second name: where the user gives that, it stands."""
 
-_WITHOUT_MEANING = frozenset(
-    (
-        "acceptable.recovery.lag", "buffered.records.per.partition", "built.in.metrics.version",
-        "cache.max.bytes.buffering", "commit.interval.ms", "default.client.supplier",
-        "default.deserialization.exception.handler", "default.dsl.store", "default.production.exception.handler",
-        "enable.metrics.push", "group.protocol", "interceptor.classes", "key.deserializer", "key.serializer",
-        "max.poll.records", "max.warmup.replicas", "metric.reporters",
-        "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms", "num.standby.replicas",
-        "num.stream.threads", "poll.ms", "probing.rebalance.interval.ms", "rack.aware.assignment.strategy",
-        "rack.aware.assignment.tags", "state.cleanup.delay.ms",
-        "task.assignor.class", "task.timeout.ms", "value.deserializer", "value.serializer", "window.size.ms",
-        "windowed.inner.class.serde", "windowstore.changelog.additional.retention.ms",
-    )
-)  # fmt: skip
-"""Keys without a row of their own, of Kafka Streams and of the Java clients, that librdkafka does not know and that
-change nothing here."""
+_ASSIGNMENT = "Spark assigns tasks to its executors, and any of them builds the state of a task from the checkpoint"
+_SERDES = "serdes are given where topics are read and written, or as default.key.serde and default.value.serde"
+_JAVA_CLASS = "it names a class of Java"
+_PARTITIONER = "librdkafka has one partitioner for all records; see sticky.partitioning.linger.ms"
+_COMPRESSION = "librdkafka has one key for all codecs; set compression.level"
 
-_NOT_THE_USERS = frozenset(
-    ("group.id", "enable.auto.commit", "enable.auto.offset.store", "isolation.level", "transactional.id",
-     "enable.idempotence", "partition.assignment.strategy", "enable.partition.eof")
-)  # fmt: skip
-"""Keys that Penstock sets itself, as Kafka Streams does."""
+_WITHOUT_EFFECT: Mapping[str, str] = {
+    "acceptable.recovery.lag": _ASSIGNMENT,
+    "allow.os.group.write.access": "directories are for their user alone; see docs/security.md",
+    "auto.include.jmx.reporter": "there is no JMX; see metrics() and penstock.metrics.prometheus.port",
+    "buffer.memory": "set queue.buffering.max.kbytes",
+    "buffered.records.per.partition": "tasks take records in batches; set penstock.batch.max.bytes",
+    "built.in.metrics.version": "the metrics have one version",
+    "cache.max.bytes.buffering": "statestore.cache.max.bytes is set too",
+    "commit.interval.ms": "each epoch ends with a commit; set penstock.batch.target.ms",
+    "compression.gzip.level": _COMPRESSION,
+    "compression.lz4.level": _COMPRESSION,
+    "compression.zstd.level": _COMPRESSION,
+    "default.api.timeout.ms": "each call to the brokers has a bound of its own",
+    "default.client.supplier": f"{_JAVA_CLASS}; the keys of librdkafka set up the clients",
+    "default.deserialization.exception.handler": "deserialization.exception.handler is set too",
+    "default.dsl.store": "dsl.store.suppliers.class is set too",
+    "default.production.exception.handler": "production.exception.handler is set too",
+    "enable.metrics.push": "clients push no metrics; see metrics() and penstock.metrics.prometheus.port",
+    "exclude.internal.topics": "a pattern matches no internal topic",
+    "group.protocol": "no consumer group assigns partitions",
+    "group.remote.assignor": "no consumer group assigns partitions",
+    "interceptor.classes": f"{_JAVA_CLASS}; set processor.wrapper.class to see the records of processors",
+    "key.deserializer": _SERDES,
+    "key.serializer": _SERDES,
+    "max.block.ms": "set delivery.timeout.ms",
+    "max.poll.records": "set penstock.batch.max.bytes",
+    "max.warmup.replicas": _ASSIGNMENT,
+    "metadata.max.idle.ms": "librdkafka forgets no topic that it uses",
+    "metric.reporters": f"{_JAVA_CLASS}; see metrics() and penstock.metrics.prometheus.port",
+    "metrics.num.samples": "set it without a prefix",
+    "metrics.recording.level": "set it without a prefix",
+    "metrics.sample.window.ms": "set it without a prefix",
+    "num.standby.replicas": _ASSIGNMENT,
+    "num.stream.threads": "the cores of Spark run tasks; set penstock.spark.master and penstock.spark.partitions",
+    "partitioner.adaptive.partitioning.enable": _PARTITIONER,
+    "partitioner.availability.timeout.ms": _PARTITIONER,
+    "partitioner.class": f"{_JAVA_CLASS}; give Produced a StreamPartitioner",
+    "partitioner.ignore.keys": _PARTITIONER,
+    "poll.ms": "set penstock.poll.ms",
+    "probing.rebalance.interval.ms": _ASSIGNMENT,
+    "rack.aware.assignment.non_overlap_cost": _ASSIGNMENT,
+    "rack.aware.assignment.strategy": _ASSIGNMENT,
+    "rack.aware.assignment.tags": _ASSIGNMENT,
+    "rack.aware.assignment.traffic_cost": _ASSIGNMENT,
+    "socket.connection.setup.timeout.max.ms": "set socket.connection.setup.timeout.ms",
+    "state.cleanup.delay.ms": "no task leaves a directory behind that another one needs; clean_up() deletes them all",
+    "state.cleanup.dir.max.age.ms": "clean_up() deletes the directories of an application",
+    "task.assignor.class": _ASSIGNMENT,
+    "task.timeout.ms": "brokers that are away are waited for, and then the uncaught exception handler is asked",
+    "transaction.two.phase.commit.enable": "transactions end with their epoch",
+    "value.deserializer": _SERDES,
+    "value.serializer": _SERDES,
+    "window.size.ms": "give it to WindowedSerdes.time_windowed",
+    "windowed.inner.class.serde": "give it to WindowedSerdes.time_windowed",
+    "windowstore.changelog.additional.retention.ms": "state on Spark has no changelog topics",
+}
+"""Keys without a row of their own, of Kafka Streams and of the Java clients, that librdkafka does not know and that
+change nothing: why, and what to set instead."""
+
+_NOT_THE_USERS: Mapping[str, str] = {
+    "enable.auto.commit": "positions are committed with the epoch",
+    "enable.auto.offset.store": "positions are committed with the epoch",
+    "enable.idempotence": "producers are always idempotent",
+    "enable.partition.eof": "Penstock sets it where it needs it",
+    "group.id": "the group has the name of the application; set application.id",
+    "isolation.level": "only committed records are read",
+    "partition.assignment.strategy": "no consumer group assigns partitions",
+    "transactional.id": "it is made of the application.id and the partition of the sink",
+}
+"""Keys that Penstock sets itself, as Kafka Streams does, and why."""
 
 
 def client_settings(
@@ -146,20 +201,48 @@ def client_settings(
     return settings
 
 
-def _of_the_user(config: StreamsConfig, role: str, known: Mapping[str, str]) -> dict[str, Any]:
-    """Return the user's keys for `role`, those with its prefix over those without one, under librdkafka's names and
-    with what their references stand for. known: the providers of these."""
+def keys_without_a_row() -> Iterator[str]:
+    """Yield the keys of Kafka Streams and of the Java clients that have no row and are known here all the same."""
+    for keys in (_WITHOUT_EFFECT, _NOT_THE_USERS, _LIBRDKAFKA_NAMES, JAVA_KEYS):
+        yield from keys
+
+
+def keys_for_librdkafka(config: StreamsConfig, role: str) -> dict[str, str]:
+    """Return the user's keys for `role` that librdkafka gets as they are, each with its name there. Warns of those that
+    change nothing; looks up no secrets."""
+    return {
+        written: _LIBRDKAFKA_NAMES.get(key, key)
+        for key, (written, _) in _chosen(config, role).items()
+        if key not in JAVA_KEYS
+    }
+
+
+def _chosen(config: StreamsConfig, role: str) -> dict[str, tuple[str, Any]]:
+    """Return the user's keys for `role`, those with its prefix over those without one: without the prefix, each with
+    the key as it is written and the value. Warns of keys that change nothing, and leaves them out."""
     every_prefix = (*(prefix for prefixes in _PREFIXES.values() for prefix in prefixes), *_OTHER_PREFIXES)
     given = config.client_config()
-    chosen = {key: value for key, value in given.items() if not key.startswith(every_prefix)}
+    chosen = {key: (key, value) for key, value in given.items() if not key.startswith(every_prefix)}
     for prefix in _PREFIXES[role]:
-        chosen.update({key[len(prefix) :]: value for key, value in given.items() if key.startswith(prefix)})
-    result: dict[str, Any] = {}
-    for key, value in chosen.items():
+        of_role = {key: value for key, value in given.items() if key.startswith(prefix)}
+        chosen.update({key[len(prefix) :]: (key, value) for key, value in of_role.items()})
+    result = {}
+    for key, (written, value) in chosen.items():
         if is_of_providers(key):
             continue
-        if key in _WITHOUT_MEANING or key in _NOT_THE_USERS:
-            warn_without_meaning(key)
+        why = _WITHOUT_EFFECT.get(key) or _NOT_THE_USERS.get(key)
+        if why is not None:
+            warn_without_effect(written, why)
         elif value is not None:
-            result[_LIBRDKAFKA_NAMES.get(key, key)] = resolved(key, value, known)
+            result[key] = (written, value)
+    return result
+
+
+def _of_the_user(config: StreamsConfig, role: str, known: Mapping[str, str]) -> dict[str, Any]:
+    """Return the user's keys for `role` under librdkafka's names and with what their references stand for. known: the
+    providers of these."""
+    result = {
+        _LIBRDKAFKA_NAMES.get(key, key): resolved(key, value, known)
+        for key, (_, value) in _chosen(config, role).items()
+    }
     return librdkafka_security(result)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
+from penstock.client.keys import check_client_keys
 from penstock.clock import MockClock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.durations import Duration, milliseconds
@@ -64,10 +65,12 @@ class TopologyTestDriver:
             initial_wall_clock_ms: where the clock starts, in ms; None for the machine's time.
 
         Raises:
+            ConfigError: neither Kafka Streams, nor Penstock, nor a client of Kafka has a key of the configuration.
             StreamsError: a processor cannot be initialised.
         """
         given = config.given() if isinstance(config, StreamsConfig) else dict(config or {})
         checked = StreamsConfig({"application.id": DEFAULT_APPLICATION_ID, **given})
+        check_client_keys(checked)
         start = SystemClock().milliseconds() if initial_wall_clock_ms is None else initial_wall_clock_ms
         self._clock = MockClock(start)
         self._host = InlineHost(built_topology(topology, checked.required("application.id")), checked, self._clock)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 from confluent_kafka import Consumer, KafkaException, Message, Producer
 from confluent_kafka import KafkaError as Code
 
+from penstock.client.keys import unknown_key
 from penstock.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -192,9 +193,10 @@ class Connection:
             if error.args[0].code() != Code._INVALID_ARG or key is None:
                 raise KafkaError(f"Cannot make a client for bootstrap.servers={self.servers}: {reason}.") from error
             # The reason may repeat a value, and the value may be a secret: it is not told, nor chained.
-            problem = "does not know it" if "No such" in reason else "refuses its value"
+            if "No such" in reason:
+                raise unknown_key(key, key) from None
             raise ConfigError(
-                f"Invalid configuration {key}: the Kafka client, librdkafka, {problem}; "
+                f"Invalid configuration {key}: the Kafka client, librdkafka, refuses its value; "
                 "its CONFIGURATION.md lists keys and values."
             ) from None
 

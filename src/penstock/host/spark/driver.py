@@ -25,6 +25,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.client.confluent.admin import ConfluentAdmin
+from penstock.client.keys import check_client_keys
 from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import LockError, StreamsError, StreamsNotStartedError, TaskCorruptedError, TaskMigratedError
@@ -115,6 +116,7 @@ class SparkHost:
 
     def start(self, listener: HostListener) -> None:
         """Check everything, then start the query; returns when it runs. Raises StreamsError when it must not start."""
+        check_client_keys(self._config)
         session.check_spark()
         session.check_classic(self._given_session, self._config)
         self._session.take(self._given_session or self._data_frames.session())

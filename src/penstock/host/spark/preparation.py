@@ -15,7 +15,7 @@ from functools import partial
 from penstock.client.api import Admin
 from penstock.client.confluent.transactions import transactions_refused
 from penstock.clock import Clock, SystemClock
-from penstock.config import StreamsConfig, warn_without_meaning
+from penstock.config import StreamsConfig, warn_without_effect
 from penstock.config_keys import AT_LEAST_ONCE, EXACTLY_ONCE_V2
 from penstock.errors import (
     ConfigError,
@@ -318,7 +318,7 @@ def _topic_ids(
 def _warn_of_keys(config: StreamsConfig) -> None:
     setter = "rocksdb.config.setter"
     if config["penstock.state.base"] != ROCKSDB and setter in config.given():
-        warn_without_meaning(setter)
+        warn_without_effect(setter, "the base of the stores is not RocksDB; set penstock.state.base=rocksdb too")
 
 
 def _check_sink_topics(topology: BuiltTopology, topics: Mapping[str, int], config: StreamsConfig) -> None:

@@ -1,0 +1,82 @@
+"""Keys that nobody has, and keys that change nothing, on every host."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from penstock import Consumed, KafkaStreams, Serdes, StreamsBuilder, Topology
+from penstock.client.confluent import ConfluentAdmin
+from penstock.client.confluent.keys import takes
+from penstock.client.keys import OF_LIBRDKAFKA, check_client_keys
+from penstock.client.settings import CONSUMER, PRODUCER
+from penstock.config import StreamsConfig
+from penstock.errors import ConfigError
+from penstock.testing import TopologyTestDriver
+
+UNKNOWN = [
+    ("fetch.min.byte", "fetch.min.bytes"),
+    ("consumer.fetch.min.byte", "fetch.min.bytes"),
+    ("producer.linger.m", "linger.ms"),
+    ("num.stream.thread", "num.stream.threads"),
+    ("aplication.id", "application.id"),
+    ("security.protocoll", "security.protocol"),
+]
+KNOWN = {
+    "producer.compression.type": "zstd",
+    "consumer.fetch.min.bytes": 2,
+    "linger.ms": 5,
+    "max.request.size": 1_000_000,
+    "statistics.interval.ms": 1_000,
+    "consumer.queuing.strategy": "fifo",
+    "oauth_cb": print,
+    "sasl.jaas.config": "${env:LOGIN}",
+    "ssl.truststore.location": "/a/file.jks",
+    "config.providers": "env",
+    "topic.retention.ms": 5,
+    "spark.ui.enabled": "true",
+}
+
+
+def topology() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("in", Consumed.with_(Serdes.bytes(), Serdes.bytes())).to("out")
+    return builder.build()
+
+
+def config_of(values: dict[str, Any]) -> StreamsConfig:
+    return StreamsConfig({"application.id": "app", "bootstrap.servers": "localhost:1", **values}, environment={})
+
+
+@pytest.mark.parametrize(("key", "meant"), UNKNOWN)
+def test_a_key_that_nobody_has_is_refused_by_the_test_driver(key: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=rf"Unknown configuration {key}: did you mean {meant}\?"):
+        TopologyTestDriver(topology(), {key: "1"})
+
+
+@pytest.mark.parametrize(("key", "meant"), UNKNOWN)
+def test_a_key_that_nobody_has_is_refused_on_spark_before_anything_starts(key: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=rf"Unknown configuration {key}: did you mean {meant}\?"):
+        KafkaStreams(topology(), config_of({key: "1"})).start()
+
+
+def test_a_client_that_is_made_refuses_it_in_the_same_words() -> None:
+    with pytest.raises(ConfigError, match=r"Unknown configuration fetch.min.byte: did you mean fetch.min.bytes\?"):
+        ConfluentAdmin(config_of({"fetch.min.byte": 1}))
+
+
+def test_keys_of_clients_are_taken_and_no_secret_is_looked_up() -> None:
+    TopologyTestDriver(topology(), KNOWN).close()
+    check_client_keys(config_of(KNOWN))
+
+
+def test_a_key_that_changes_nothing_is_named_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "penstock.config"):
+        TopologyTestDriver(topology(), {"producer.buffer.memory": 1_000_000}).close()
+    assert caplog.messages == ["The configuration producer.buffer.memory is ignored: set queue.buffering.max.kbytes."]
+
+
+def test_librdkafka_has_the_keys_that_are_suggested() -> None:
+    assert [key for key in OF_LIBRDKAFKA if not (takes(CONSUMER, key) and takes(PRODUCER, key))] == []
