@@ -1,12 +1,12 @@
 """Writes docs/coverage.md: every public name of Kafka Streams' kstream, processor, query, state and Topology API, and
-what the package offers for it.
+its counterpart in the package.
 
     python scripts/coverage.py           write the page
     python scripts/coverage.py --check   fail if the page is not what would be written
 
-Kafka's names stand in kafka_api/kafka-streams-4.3.0.txt. A class is sought under its own name in `penstock`, a method
-in snake_case on that class; kafka_api/coverage.toml says where a name is another one, where a Python function takes the
-place of an interface, and what is left out and why. A name that is in neither place stops the script.
+kafka_api/kafka-streams-4.3.0.txt lists Kafka's names. The script looks for a class under its own name in `penstock`,
+and for a method in snake_case on that class. kafka_api/coverage.toml lists the names that differ, the interfaces that
+Python functions replace, and what is left out and why. A name that is in neither place is an error.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ NAMES = ROOT / "scripts" / "kafka_api" / "kafka-streams-4.3.0.txt"
 DECISIONS = ROOT / "scripts" / "kafka_api" / "coverage.toml"
 
 PACKAGES = {
-    "": "Topology, StreamsBuilder, and what KafkaStreams is asked and answers",
+    "": "Topology, StreamsBuilder, and the types that KafkaStreams takes and returns",
     "kstream": "kstream",
     "processor": "processor",
     "processor.api": "processor.api",
     "query": "query",
     "state": "state",
 }
-INTRODUCTION = """# What of Kafka Streams' API is there
+INTRODUCTION = """# Coverage of the Kafka Streams API
 
-Every public class and method of Kafka Streams 4.3.0 in the packages `kstream`, `processor`, `query` and `state`, and
-of `Topology` and `StreamsBuilder`. `scripts/coverage.py` writes this page: it looks each name up in the package, under
-its own name in snake_case unless `scripts/kafka_api/coverage.toml` names another.
+This page lists every public class and method of Kafka Streams 4.3.0 in the packages `kstream`, `processor`, `query` and
+`state`, and of `Topology` and `StreamsBuilder`. `scripts/coverage.py` writes it: the script looks up each name in the
+package, in snake_case unless `scripts/kafka_api/coverage.toml` gives another name.
 """
 
 
 class CoverageError(Exception):
-    """Names of Kafka that are neither offered nor left out with a reason, or decisions that are about nothing."""
+    """Names of Kafka that are neither covered nor left out with a reason, or decisions about unknown names."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A class of Kafka: what stands for it (None: nothing does), the methods there are, and those left out, with the
-    reasons (the empty name: the class itself)."""
+    """A class of Kafka: its counterpart (None if it has none), the methods that exist, and those left out, with the
+    reasons (the empty name stands for the class itself)."""
 
     name: str
     offered: str | None
@@ -82,11 +82,11 @@ def entries() -> Iterator[Entry]:
         path = classes.get(name, f"penstock.{name.rpartition('.')[2]}")
         found = sought(path)
         if found is None:
-            missing.append(f"{name} (sought as {path})")
+            missing.append(f"{name} (looked up as {path})")
             continue
         offered = {method: methods.get(f"{name}.{method}", snake(method)) for method in names if method not in reasons}
         missing.extend(
-            f"{name}.{method} (sought as {path}.{there})"
+            f"{name}.{method} (looked up as {path}.{there})"
             for method, there in offered.items()
             if not (sought(there) if "." in there else is_member(found, there))
         )
@@ -136,12 +136,12 @@ def package_of(name: str) -> str:
 
 
 def summary(found: list[Entry]) -> str:
-    """Return how many classes and methods are there, and how many are left out."""
+    """Return how many classes and methods exist, and how many are left out."""
     present = sum(len(entry.present) for entry in found)
     methods = sum(len(entry.left_out) for entry in found if entry.offered is not None)
     classes = sum(entry.offered is None for entry in found)
-    there = f"{len(found) - classes} classes with {present} methods are there"
-    return f"\n{there}; {methods} methods and {classes} classes are left out.\n"
+    covered = f"Penstock covers {len(found) - classes} classes with {present} methods"
+    return f"\n{covered}; it leaves out {methods} methods and {classes} classes.\n"
 
 
 def row(entry: Entry) -> str:

@@ -77,7 +77,7 @@ def test_kept_stores_go_on_and_new_ones_begin_empty(
     before = spark_runner.manifest(config)
     query.change(counting(*topics, "counts", "again", extra=2))
     assert "store counts keeps its state" in caplog.text
-    assert "store again is new and begins empty" in caplog.text
+    assert "store again is new and starts empty" in caplog.text
     spark_runner.write(topics[0], lines(["a", "d"], partitions=3))
     query.run_to_end()
     assert counts(spark_runner, config, "counts") == {"a": 2, "b": 2, "c": 1, "d": 1}

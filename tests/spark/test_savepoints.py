@@ -161,7 +161,7 @@ def test_stop_look_edit_go_on(spark_runner: SparkRunner, application: str, topic
     with open_state(first, config) as state:
         assert dict(state.store(counts_store).all()) == {"apple": 2, "pear": 1}
     told = savepoints.diff(second, config, config).lines()
-    assert told[:2] == ["store counts keeps its state", "store with-a is new and begins empty"]
+    assert told[:2] == ["store counts keeps its state", "store with-a is new and starts empty"]
     spark_runner.write(topics[0], lines(["apple plum"]))
     InlineQuery(second, config, spark_runner.admin).run_to_end()
     with open_state(second, config) as state:
@@ -207,7 +207,7 @@ def test_the_commands_do_the_same(
         code, shown = penstock(*arguments)
         assert code == 0
         assert "store other is no longer in the program; its state is kept until it is dropped by name" in shown
-        assert "store third is new and begins empty" in shown
+        assert "store third is new and starts empty" in shown
     saved = str(tmp_path / "saved" / "one")
     assert penstock("savepoint", "take", old, saved)[1].startswith(f"Took savepoint {saved}: {application} as of epoch")
     assert "one" in penstock("savepoint", "list", str(tmp_path / "saved"))[1]

@@ -233,7 +233,7 @@ def _new_life(
     if metadata is None or evolution is None:
         return lives.first_life(checkpoint, recipe, now, begin, program)
     lines = "\n".join(f"  {line}" for line in evolution.lines())
-    _log.warning("The program has changed; it goes on with the checkpoint %s:\n%s", checkpoint.uri, lines)
+    _log.warning("The program has changed; it continues with the checkpoint %s:\n%s", checkpoint.uri, lines)
     return lives.next_life(checkpoint, metadata, recipe, evolution, now, begin, program)
 
 

@@ -63,9 +63,9 @@ class Evolution:
             return [f"REFUSED: {reason}" for reason in self.refused]
         said = {
             "keeps its state": self.kept,
-            "keeps its state, which goes over to another task": self.moved,
-            "is back and goes on with the state that was kept": self.restored,
-            "is new and begins empty": self.new,
+            "keeps its state, which moves to another task": self.moved,
+            "is back and continues with its kept state": self.restored,
+            "is new and starts empty": self.new,
             "is no longer in the program; its state is kept until it is dropped by name": self.removed,
             "was removed before; its state is still kept": self.waiting,
         }
