@@ -141,7 +141,7 @@ def _worker_bytes(pid: int) -> int:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return 0  # it has ended since
-    if b"penstock.host.spark.daemon" not in command and b"pyspark" not in command:
+    if b"penstock.host.spark.worker.daemon" not in command and b"pyspark" not in command:
         return 0
     if b"java" in command:
         return 0

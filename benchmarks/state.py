@@ -32,13 +32,14 @@ from benchmarks.families import FAMILIES, KEYS, value_of
 from benchmarks.program import SERDES
 from penstock import StreamsBuilder
 from penstock.config import StreamsConfig
-from penstock.host.spark.checkpoints.checkpoint import Checkpoint, TaskEntry
-from penstock.host.spark.placement import place
-from penstock.host.spark.printing import PrintBuffer
-from penstock.host.spark.protocol import TaskControl
-from penstock.host.spark.recipe import Recipe
-from penstock.host.spark.rows import TaskInput
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint
+from penstock.host.spark.protocol.messages import TaskControl
+from penstock.host.spark.protocol.placement import place
+from penstock.host.spark.protocol.recipe import Recipe
+from penstock.host.spark.protocol.rows import TaskInput
+from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.host.spark.worker.bases import task_directory
+from penstock.host.spark.worker.printing import PrintBuffer
 from penstock.host.spark.worker.stage import prepare_worker
 from penstock.host.spark.worker.task_epoch import TaskEpoch
 from penstock.host.spark.worker.task_state import TaskState

@@ -34,7 +34,7 @@ from benchmarks.topics import PARTITIONS, client_config
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.consumer import ConfluentFetcher
 from penstock.client.confluent.producer import ConfluentProducer
-from penstock.host.spark.epochs.planner import Limits, first_quota, next_quota, plan
+from penstock.host.spark.planner.quota import Limits, first_quota, next_quota, plan
 from penstock.plan.partitioning import partition_for
 from penstock.record import TopicPartition
 

@@ -13,13 +13,13 @@ from typing import Any
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
+from penstock.host.directories import application_path
 from penstock.host.spark.checkpoints import savepoint
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, checkpoint_of
 from penstock.host.spark.checkpoints.evolution import Evolution, evolve
 from penstock.host.spark.checkpoints.lock import CheckpointLock
 from penstock.host.spark.checkpoints.program_shape import program_shape, store_partitions
 from penstock.host.spark.checkpoints.savepoint import SavepointDescription
-from penstock.host.spark.directories import application_path
 from penstock.plan.topology import Topology, built_topology
 
 Application = StreamsConfig | Mapping[str, Any] | str

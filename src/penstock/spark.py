@@ -15,8 +15,8 @@ from typing import Any
 
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.config import StreamsConfig
+from penstock.host.spark.driver.resetting import ApplicationReset, planned_reset, reset_application
 from penstock.host.spark.frames.topic_source import TopicDataSource
-from penstock.host.spark.resetting import ApplicationReset, planned_reset, reset_application
 from penstock.plan.topology import Topology, built_topology
 
 __all__ = ["ApplicationReset", "TopicDataSource", "plan_reset", "reset"]

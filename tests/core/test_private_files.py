@@ -11,7 +11,7 @@ import pytest
 
 from penstock.config import StreamsConfig
 from penstock.errors import ProcessorStateError
-from penstock.host.spark.directories import application_directory, own_checkpoint_directory, warn_of_temporary_state
+from penstock.host.directories import application_directory, own_checkpoint_directory, warn_of_temporary_state
 from penstock.private_files import default_directory, open_private, private_directory, temporary_directory
 
 

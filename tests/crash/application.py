@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from penstock.config import StreamsConfig
-from penstock.host.spark.crashpoints import LIFE_POINTS
+from penstock.host.crashpoints import LIFE_POINTS
 from tests.crash import program
 from tests.crash.kills import LAYOUTS, SEEN, VICTIMS_AT_POINTS, Kill, Life
 from tests.crash.processes import END_SECONDS, MarkedProcesses, kill, spark_home, start_program, victims

@@ -11,7 +11,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.host.spark.crashpoints import LIFE_POINTS, POINTS
+from penstock.host.crashpoints import LIFE_POINTS, POINTS
 
 SOURCE_POINTS = tuple(point for point in POINTS if point.startswith("source."))
 COMMIT_POINTS = tuple(point for point in POINTS if point.startswith("manifest."))

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from penstock.host.spark import clients, transactions
+from penstock.host.spark import clients
 from penstock.host.spark.checkpoints import lives, savepoint
-from penstock.host.spark.epochs import planning
+from penstock.host.spark.planner import epoch_planner
+from penstock.host.spark.protocol import transactions
 from penstock.host.spark.worker import global_state, sink, task_epoch, task_state
 from tests.spark.crashes import Crashes
 from tests.spark.support import SparkRunner
@@ -56,7 +57,7 @@ def crashes(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Crashes]:
 
     def install(*args: Any, **values: Any) -> Crashes:
         installed = Crashes(*args, **values)
-        for module in (global_state, lives, planning, savepoint, sink, task_epoch, task_state, transactions):
+        for module in (epoch_planner, global_state, lives, savepoint, sink, task_epoch, task_state, transactions):
             monkeypatch.setattr(module, "crash_point", installed)
         return installed
 

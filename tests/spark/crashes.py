@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 
-from penstock.host.spark import crashpoints
+from penstock.host import crashpoints
 from tests.spark.inline import InlineQuery
 
 ALL_POINTS = (*crashpoints.POINTS, *crashpoints.LIFE_POINTS, *crashpoints.SAVEPOINT_POINTS)

@@ -23,9 +23,9 @@ from penstock.clock import Clock
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
-from penstock.host.spark.failures import QueryFailedError, failure_in
-from penstock.host.spark.preparation import Prepared, prepare
-from penstock.host.spark.recipe import Recipe, dump_recipe
+from penstock.host.spark.driver.preparation import Prepared, prepare
+from penstock.host.spark.protocol.failures import QueryFailedError, failure_in
+from penstock.host.spark.protocol.recipe import Recipe, dump_recipe
 from penstock.host.spark.worker.bases import seal_bases
 from penstock.host.spark.worker.sink import EpochSink
 from penstock.host.spark.worker.source import EpochReader

@@ -24,7 +24,7 @@ from penstock.client.confluent.producer import ConfluentProducer
 from penstock.config import StreamsConfig
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
-from penstock.host.spark.driver import SparkHost
+from penstock.host.spark.driver.spark_host import SparkHost
 from penstock.host.spark.session import make_session, open_for_calls
 from penstock.plan.topology import Topology
 from penstock.record import Headers, TopicPartition

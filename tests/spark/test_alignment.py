@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from penstock import Consumed, Joined, Serdes, StreamsBuilder
 from penstock.config import StreamsConfig
-from penstock.host.spark.epochs.alignment import USED_SHARE, aligned_topics, reach
-from penstock.host.spark.placement import place
+from penstock.host.spark.planner.time_alignment import USED_SHARE, aligned_topics, reach
+from penstock.host.spark.protocol.placement import place
 from penstock.processor.timestamps import wallclock_timestamp_extractor
 
 STRING = Serdes.string()

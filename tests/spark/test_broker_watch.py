@@ -11,10 +11,10 @@ import pytest
 from penstock.broker.process import BrokerProcess
 from penstock.clock import MockClock
 from penstock.config import StreamsConfig
-from penstock.host.spark.broker_watch import BrokerWatch
+from penstock.host.spark.driver.broker_watch import BrokerWatch
 from tests.spark.support import wait_for
 
-LOGGER = "penstock.host.spark.broker_watch"
+LOGGER = "penstock.host.spark.driver.broker_watch"
 
 
 @pytest.fixture

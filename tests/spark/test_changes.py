@@ -15,7 +15,7 @@ import pytest
 
 from penstock import Grouped, Materialized, StreamsBuilder, StreamsConfig, TableJoined, TimeWindows, Topology
 from penstock.errors import IncompatibleCheckpointError
-from penstock.host.spark import crashpoints
+from penstock.host import crashpoints
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.plan.partitioning import partition_for
 from tests.spark.crashes import ALL_POINTS, Crashes, KilledError

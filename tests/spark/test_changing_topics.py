@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient
 from penstock import AutoOffsetReset, Consumed, Materialized, Produced, Serdes, StreamsBuilder, Topology, savepoints
 from penstock.client.confluent.producer import ConfluentProducer
 from penstock.errors import IncompatibleCheckpointError, MissingSourceTopicError, StreamsError
-from penstock.host.spark.epochs import planning, topic_ends
-from penstock.host.spark.topic_watch import topic_changes
+from penstock.host.spark.driver.topic_watch import topic_changes
+from penstock.host.spark.planner import epoch_planner, topic_ends
 from penstock.plan.partitioning import partition_for
 from tests.spark.crashes import Crashes, KilledError
 from tests.spark.inline import InlineQuery, failure_of
@@ -327,7 +327,7 @@ def test_nothing_is_written_of_a_topic_that_was_made_anew_after_an_epoch_was_pla
             monkeypatch.undo()
             make_anew(spark_runner, topic, "4", "5", "6", "7")
 
-    monkeypatch.setattr(planning, "crash_point", make_anew_once)
+    monkeypatch.setattr(epoch_planner, "crash_point", make_anew_once)
     assert f"deleted and made anew since the application read them: {topic}" in str(failure_of(query.run_to_end))
     assert copied(spark_runner, prefix) == ["1"]
     query.close()

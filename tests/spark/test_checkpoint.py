@@ -10,19 +10,13 @@ import pytest
 
 from penstock.config import StreamsConfig
 from penstock.errors import IncompatibleCheckpointError, TaskMigratedError
-from penstock.host.spark.checkpoints.checkpoint import (
-    Checkpoint,
-    Manifest,
-    Metadata,
-    RemovedStore,
-    TaskEntry,
-    TopicFigures,
-)
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata, RemovedStore, TopicFigures
 from penstock.host.spark.checkpoints.cleaner import Cleaner
 from penstock.host.spark.checkpoints.documents import sealed, unsealed
 from penstock.host.spark.checkpoints.manifests import NewManifests
-from penstock.host.spark.placement import Placement
-from penstock.host.spark.recipe import Recipe
+from penstock.host.spark.protocol.placement import Placement
+from penstock.host.spark.protocol.recipe import Recipe
+from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.plan.subtopology import BuiltTopology, TaskId
 
 

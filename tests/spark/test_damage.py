@@ -22,8 +22,8 @@ import pytest
 
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, TaskCorruptedError
-from penstock.host.spark.failures import QueryFailedError, failure_in
-from penstock.host.spark.transactions import commits_topic
+from penstock.host.spark.protocol.failures import QueryFailedError, failure_in
+from penstock.host.spark.protocol.transactions import commits_topic
 from penstock.record import TopicPartition
 from tests.spark.crashes import Crashes, KilledError
 from tests.spark.inline import InlineQuery

@@ -15,7 +15,7 @@ import pytest
 from pyspark import SparkContext
 
 from penstock.errors import StreamsError
-from penstock.host.spark import dependencies
+from penstock.host.spark.driver import dependencies
 
 
 class Context:

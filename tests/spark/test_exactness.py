@@ -15,7 +15,7 @@ import pytest
 from penstock import Materialized, StreamsBuilder, Topology
 from penstock.errors import StreamsError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
-from penstock.host.spark.resetting import reset_application
+from penstock.host.spark.driver.resetting import reset_application
 from penstock.state.segment_log import log_from_json
 from tests.spark.crashes import Crashes, run_to_end_over_kills
 from tests.spark.inline import InlineQuery, failure_of

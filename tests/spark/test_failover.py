@@ -13,7 +13,7 @@ from penstock import Consumed, Produced, Serdes, StreamsBuilder, Topology
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.connection import Connection
 from penstock.errors import RetriableError
-from penstock.host.spark.epochs import planning, topic_ends
+from penstock.host.spark.planner import epoch_planner, topic_ends
 from tests.spark.inline import InlineQuery, failure_of
 from tests.spark.support import SparkRunner, lines
 from tests.support.brokers import EMBEDDED_ONLY
@@ -40,7 +40,7 @@ def refusals(monkeypatch: pytest.MonkeyPatch) -> list[int]:
                 Connection({"bootstrap.servers": "localhost:1"}, 0).fail(Code(codes.pop(0)), "asking for ends")
             return super().end_offsets(*arguments, **named)
 
-    monkeypatch.setattr(planning, "ConfluentAdmin", Refused)
+    monkeypatch.setattr(epoch_planner, "ConfluentAdmin", Refused)
     return codes
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
-from penstock.host.spark.driver import SparkHost
+from penstock.host.spark.driver.spark_host import SparkHost
 from tests.spark.crashes import Crashes, run_to_end_over_kills
 from tests.spark.inline import InlineQuery
 from tests.spark.support import SparkRunner, lines

@@ -34,7 +34,7 @@ from penstock import (
 )
 from penstock.errors import StateStoreNotAvailableError, StreamsError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
-from penstock.host.spark.protocol import GlobalControl
+from penstock.host.spark.protocol.messages import GlobalControl
 from penstock.host.spark.worker import global_state
 from penstock.host.spark.worker.global_state import global_stores
 from penstock.testing import TopologyTestDriver

@@ -12,7 +12,7 @@ import pytest
 from penstock import Consumed, Produced, Serdes, StreamsBuilder
 from penstock.client.api import Admin, OffsetAndMetadata
 from penstock.errors import BrokerNotFoundError
-from penstock.host.spark.epochs.group_offsets import GroupOffsets
+from penstock.host.spark.planner.group_offsets import GroupOffsets
 from penstock.record import TopicPartition
 from tests.spark.inline import InlineQuery
 from tests.spark.support import SparkRunner, lines, wait_for

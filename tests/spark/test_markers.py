@@ -12,11 +12,10 @@ from penstock import savepoints
 from penstock.client.api import OffsetAndMetadata
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, IncompatibleCheckpointError, TransactionalIdAuthorizationError
-from penstock.host.spark import preparation
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
-from penstock.host.spark.preparation import guarantee_of
-from penstock.host.spark.resetting import planned_reset, reset_application
-from penstock.host.spark.transactions import commits_topic
+from penstock.host.spark.driver.resetting import planned_reset, reset_application
+from penstock.host.spark.protocol import transactions
+from penstock.host.spark.protocol.transactions import commits_topic, guarantee_of
 from penstock.record import TopicPartition
 from tests.spark.crashes import Crashes, KilledError
 from tests.spark.inline import InlineQuery
@@ -178,7 +177,7 @@ def test_an_application_on_the_wrong_checkpoint_does_not_disturb_the_one_that_ru
                 word_counting.start(elsewhere)
             refused.append(str(caught.value))
 
-    monkeypatch.setattr("penstock.host.spark.transactions.crash_point", start_elsewhere)
+    monkeypatch.setattr("penstock.host.spark.protocol.transactions.crash_point", start_elsewhere)
     query = word_counting.start()
     query.run_to_end()
     assert refused
@@ -216,7 +215,7 @@ def test_a_missing_right_to_transactions_is_told_and_lowers_no_guarantee(monkeyp
         raise TransactionalIdAuthorizationError("not allowed.")
 
     config = StreamsConfig({"application.id": "app", "bootstrap.servers": "nowhere:1"}, environment={})
-    monkeypatch.setattr(preparation, "transactions_refused", forbidden)
+    monkeypatch.setattr(transactions, "transactions_refused", forbidden)
     with pytest.raises(TransactionalIdAuthorizationError, match=r"prefix app-, or set processing\.guarantee"):
         guarantee_of(config, "app")
     at_least_once = config.overridden({"processing.guarantee": "at_least_once"})
@@ -225,7 +224,7 @@ def test_a_missing_right_to_transactions_is_told_and_lowers_no_guarantee(monkeyp
 
 def test_the_guarantee_of_a_life_is_not_lowered_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     config = StreamsConfig({"application.id": "app", "bootstrap.servers": "nowhere:1"}, environment={})
-    monkeypatch.setattr(preparation, "transactions_refused", lambda *_: "not served")
+    monkeypatch.setattr(transactions, "transactions_refused", lambda *_: "not served")
     assert guarantee_of(config, "app") == (False, "at_least_once (the broker serves no transactions)")
     with pytest.raises(ConfigError, match="what it has written so far"):
         guarantee_of(config, "app", is_transactional=True)

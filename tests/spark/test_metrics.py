@@ -23,7 +23,7 @@ from penstock import (
     Topology,
 )
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
-from penstock.host.spark.figures import Figures
+from penstock.host.spark.driver.figures import Figures
 from penstock.host.spark.worker import sink
 from penstock.host.spark.worker.measuring import EpochMeasuring
 from penstock.host_metrics import streams_metrics

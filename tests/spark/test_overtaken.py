@@ -11,12 +11,12 @@ import pytest
 
 from penstock import StreamsConfig
 from penstock.errors import TaskMigratedError
-from penstock.host.spark import preparation
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
-from penstock.host.spark.failures import QueryFailedError, failure_in
-from penstock.host.spark.programs import StoredProgram
-from penstock.host.spark.recipe import Recipe
-from penstock.host.spark.rows import Row
+from penstock.host.spark.checkpoints.programs import StoredProgram
+from penstock.host.spark.driver import preparation
+from penstock.host.spark.protocol.failures import QueryFailedError, failure_in
+from penstock.host.spark.protocol.recipe import Recipe
+from penstock.host.spark.protocol.rows import Row
 from penstock.host.spark.worker import sink
 from penstock.record import TopicPartition
 from tests.spark.crashes import Crashes, KilledError

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypedDict
 
 import pytest
 
-from penstock.host.spark.pickling import dump
+from penstock.host.spark.protocol.pickling import dump
 from penstock.serdes import Serdes
 
 LOAD = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.host.spark.epochs.planner import (
+from penstock.host.spark.planner.quota import (
     FAN_OUT,
     UNKNOWN_RECORD_BYTES,
     Limits,

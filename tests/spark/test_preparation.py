@@ -11,7 +11,7 @@ import pytest
 from penstock import Serdes, StreamsBuilder, StreamsConfig
 from penstock.dsl.options import Consumed
 from penstock.errors import MissingSourceTopicError
-from penstock.host.spark.preparation import prepare
+from penstock.host.spark.driver.preparation import prepare
 
 TEXT = Serdes.string()
 

@@ -15,9 +15,9 @@ import pytest
 
 from penstock import StreamsBuilder, Topology
 from penstock.errors import StreamsError
-from penstock.host.spark.programs import StoredProgram, dump_program, load_program
-from penstock.host.spark.recipe import Recipe, dump_recipe, load_recipe
-from penstock.host.spark.user_modules import changed_modules, loaded_digests
+from penstock.host.spark.checkpoints.programs import StoredProgram, dump_program, load_program
+from penstock.host.spark.protocol.recipe import Recipe, dump_recipe, load_recipe
+from penstock.host.spark.protocol.user_modules import changed_modules, loaded_digests
 from penstock.plan.subtopology import SinkSpec
 from penstock.record import RecordMetadata
 from tests.spark.crashes import Crashes, KilledError
@@ -99,7 +99,7 @@ import enum, sys
 from dataclasses import dataclass
 from pathlib import Path
 from penstock import Consumed, Processor, Produced, Serdes, StreamsBuilder
-from penstock.host.spark.programs import dump_program
+from penstock.host.spark.checkpoints.programs import dump_program
 from tests.spark.test_recipe import recipe_of
 
 @dataclass

@@ -11,7 +11,7 @@ import pytest
 
 from penstock import StreamsBuilder
 from penstock.host.spark.checkpoints.checkpoint import Manifest, TopicFigures
-from penstock.host.spark.figures import DroppedRecordsLog, Figures, ProgressLog
+from penstock.host.spark.driver.figures import DroppedRecordsLog, Figures, ProgressLog
 from tests.spark.inline import InlineQuery
 from tests.spark.support import InputRecord, SparkRunner, lines, wait_for
 from tests.spark.test_topologies import TEXT, TEXT_OUT, word_count

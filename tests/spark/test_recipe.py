@@ -31,8 +31,8 @@ from penstock import (
 )
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
-from penstock.host.spark.placement import place
-from penstock.host.spark.recipe import Recipe, dump_recipe, load_recipe
+from penstock.host.spark.protocol.placement import place
+from penstock.host.spark.protocol.recipe import Recipe, dump_recipe, load_recipe
 from tests.spark import test_topologies
 from tests.spark.test_topologies import word_count
 
@@ -40,7 +40,7 @@ _WORKER = """
 import sys
 from pathlib import Path
 from penstock.host.spark.worker import sink, source, stage
-from penstock.host.spark.recipe import load_recipe
+from penstock.host.spark.protocol.recipe import load_recipe
 from penstock.plan.subtopology import TaskId
 from penstock.state.memory import MemoryBase
 from penstock.task.stream_task import StreamTask

@@ -14,10 +14,10 @@ import pytest
 from penstock import KafkaStreams, Materialized, StateRestoreListener, StreamsBuilder, Topology
 from penstock.clock import MockClock
 from penstock.errors import TaskCorruptedError
-from penstock.host.spark import restore_watch
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
-from penstock.host.spark.recipe import Recipe
-from penstock.host.spark.restore_watch import RestoreWatch
+from penstock.host.spark.driver import restore_watch
+from penstock.host.spark.driver.restore_watch import RestoreWatch
+from penstock.host.spark.protocol.recipe import Recipe
 from penstock.host.spark.worker import restore_progress
 from penstock.host.spark.worker.restore_progress import TaskRestore
 from penstock.plan.subtopology import TaskId

@@ -12,12 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import KafkaError, StreamsError, TopologyError
-from penstock.host.spark.checkpoints.checkpoint import TaskEntry
-from penstock.host.spark.epoch_offset import EpochOffset
-from penstock.host.spark.failures import QueryFailedError, decode_failure, encode_failure, failure_in, failure_of_query
-from penstock.host.spark.printing import MAXIMUM_CHARACTERS, captured_print
-from penstock.host.spark.protocol import SinkControl, TaskControl, TaskReport
-from penstock.host.spark.rows import DATA, Row, decode_batch, encode_batch, read_rows, size_of, write_rows
+from penstock.host.spark.protocol.epoch_offset import EpochOffset
+from penstock.host.spark.protocol.failures import (
+    QueryFailedError,
+    decode_failure,
+    encode_failure,
+    failure_in,
+    failure_of_query,
+)
+from penstock.host.spark.protocol.messages import SinkControl, TaskControl, TaskReport
+from penstock.host.spark.protocol.rows import DATA, Row, decode_batch, encode_batch, read_rows, size_of, write_rows
+from penstock.host.spark.protocol.task_entry import TaskEntry
+from penstock.host.spark.worker.printing import MAXIMUM_CHARACTERS, captured_print
 from penstock.record import DictionaryColumn, RecordBatch
 
 maybe_bytes = st.none() | st.binary(max_size=300)

@@ -10,7 +10,7 @@ import pytest
 
 from penstock import savepoints
 from penstock.errors import StreamsError
-from penstock.host.spark import crashpoints
+from penstock.host import crashpoints
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from tests.spark.crashes import Crashes, KilledError
 from tests.spark.inline import InlineQuery, failure_of

@@ -30,7 +30,7 @@ from penstock.errors import (
     TopicAuthorizationError,
     TransactionalIdAuthorizationError,
 )
-from penstock.host.spark.failures import QueryFailedError, failure_in
+from penstock.host.spark.protocol.failures import QueryFailedError, failure_in
 from penstock.plan.topology import Topology
 from penstock.record import TopicPartition
 from tests.spark.inline import InlineQuery
@@ -312,7 +312,7 @@ def test_without_the_group_only_tools_are_not_shown_the_positions(
 ) -> None:
     user = "without-group"
     kafka.allow(user, [acl for name, acl in rights(f"app-{user}").items() if name != "group"])
-    with caplog.at_level(logging.WARNING, "penstock.host.spark.epochs"):
+    with caplog.at_level(logging.WARNING, "penstock.host.spark.planner"):
         run_twice(kafka, user, tmp_path)
     assert "READ on the group app-without-group to" in caplog.text
 

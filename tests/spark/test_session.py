@@ -21,7 +21,7 @@ import pytest
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, StreamsError
 from penstock.host.spark import session
-from penstock.host.spark.session_use import SessionUse
+from penstock.host.spark.driver.session_use import SessionUse
 from tests.spark.support import SparkRunner
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from penstock import Grouped, Materialized, Serdes, StreamsBuilder
-from penstock.host.spark.checkpoints.checkpoint import Manifest, TaskEntry
+from penstock.host.spark.checkpoints.checkpoint import Manifest
+from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.host.spark.query.store_positions import position_of, settled_offsets, source_partitions
 from penstock.plan.subtopology import BuiltTopology
 from penstock.record import TopicPartition

@@ -22,14 +22,14 @@ from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import LockError, StreamsError
 from penstock.host.api import StreamThreadExceptionResponse
-from penstock.host.spark import driver
+from penstock.host.restarts import Restarts
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.checkpoints.lock import CheckpointLock
-from penstock.host.spark.driver import SparkHost
-from penstock.host.spark.epochs.planning import PAUSE_FILE
-from penstock.host.spark.failures import ProcessLostError, QueryFailedError, encode_failure, failure_of_query
-from penstock.host.spark.restarts import Restarts
-from penstock.host.spark.running_query import RunningQuery, start_query
+from penstock.host.spark.driver import spark_host
+from penstock.host.spark.driver.running_query import RunningQuery, start_query
+from penstock.host.spark.driver.spark_host import SparkHost
+from penstock.host.spark.planner.epoch_planner import PAUSE_FILE
+from penstock.host.spark.protocol.failures import ProcessLostError, QueryFailedError, encode_failure, failure_of_query
 from tests.crash.processes import descendants, kill, victims
 from tests.spark.inline import InlineQuery
 from tests.spark.support import Listening, SparkRunner, lines, wait_for
@@ -208,7 +208,7 @@ def test_a_start_is_tried_again_where_a_process_was_not_up_in_time(
             raise errors.pop()
         return start_query(*given, **named)
 
-    monkeypatch.setattr(driver, "start_query", started)
+    monkeypatch.setattr(spark_host, "start_query", started)
     source, target = topics
     with listened(spark_runner.host(word_count(source, target), spark_runner.config(application, QUICK))) as listening:
         spark_runner.write(source, lines(["a"]))
@@ -229,7 +229,7 @@ def test_a_start_says_when_the_jvm_has_ended(
     def started(*given: Any, **named: Any) -> RunningQuery:
         raise Py4JNetworkError("Answer from Java side is empty")
 
-    monkeypatch.setattr(driver, "start_query", started)
+    monkeypatch.setattr(spark_host, "start_query", started)
     with pytest.raises(StreamsError, match=f"JVM of Spark in which {application} ran has ended"):
         spark_runner.host(word_count(*topics), spark_runner.config(application)).start(Listening())
 

@@ -6,15 +6,16 @@ from collections.abc import Set
 from typing import Any
 
 from penstock import Consumed, Grouped, Joined, JoinWindows, Serdes, StreamJoined, StreamsBuilder
-from penstock.host.spark.checkpoints.checkpoint import Manifest, TaskEntry
-from penstock.host.spark.epochs.waiting import (
+from penstock.host.spark.checkpoints.checkpoint import Manifest
+from penstock.host.spark.planner.lagging import (
     held_bytes,
     lagging_inputs,
     lagging_partitions,
     unread_partitions,
     waited_partitions,
 )
-from penstock.host.spark.placement import Placement, place
+from penstock.host.spark.protocol.placement import Placement, place
+from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 

@@ -16,7 +16,7 @@ from penstock.plan.subtopology import BuiltTopology
 from penstock.plan.topology import Topology, built_topology
 from penstock.state.restore_listener import StateRestoreListener
 
-_FACTORIES: Mapping[str, tuple[str, str]] = {"spark": ("penstock.host.spark.driver", "SparkHost")}
+_FACTORIES: Mapping[str, tuple[str, str]] = {"spark": ("penstock.host.spark.driver.spark_host", "SparkHost")}
 """Name of the host -> module and class; called with the arguments of `open_host`."""
 
 _QUERIES: Mapping[str, tuple[str, str]] = {"spark": ("penstock.host.spark.query.queries", "CheckpointQueries")}

@@ -31,8 +31,8 @@ from penstock import StreamsConfig, Topology
 from penstock.broker.process import BrokerProcess
 from penstock.host.inline import ProducedRecord
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
-from penstock.host.spark.driver import SparkHost
-from penstock.host.spark.failures import QueryFailedError, failure_in
+from penstock.host.spark.driver.spark_host import SparkHost
+from penstock.host.spark.protocol.failures import QueryFailedError, failure_in
 from penstock.plan.subtopology import BuiltTopology, SubtopologySpec
 from penstock.record import NO_METADATA, TopicPartition
 from penstock.state.api import RecordContext, StoreBuilder

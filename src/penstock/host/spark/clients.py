@@ -8,7 +8,7 @@ from functools import lru_cache
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.consumer import ConfluentFetcher
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
-from penstock.host.spark.recipe import RECIPES_AT_HAND, Recipe
+from penstock.host.spark.protocol.recipe import RECIPES_AT_HAND, Recipe
 
 _PATIENCE_MS = 60_000
 """How long a worker waits for the brokers, before the epoch is given up."""

@@ -70,7 +70,7 @@ _LOCAL_SETTINGS: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     # Elsewhere the executors get Penstock with their first task, after their daemon has started.
-    "spark.python.daemon.module": "penstock.host.spark.daemon",
+    "spark.python.daemon.module": "penstock.host.spark.worker.daemon",
 }
 """Settings where all of Spark is on this machine."""
 
@@ -84,7 +84,7 @@ _MOST_SOCKET_DIRECTORY = 60
 _LAUNCH_SECONDS = 30
 """How long is waited for a JVM that is being started and that nobody wants any more."""
 
-_WHICH_PYTHON = "import sys, penstock.host.spark.recipe; print('%d.%d' % sys.version_info[:2])"
+_WHICH_PYTHON = "import sys, penstock.host.spark.protocol.recipe; print('%d.%d' % sys.version_info[:2])"
 
 _SELECTABLE = 1024
 """File descriptors that select() takes: FD_SETSIZE of the C library."""

@@ -1,7 +1,7 @@
 """Carried rows: records that a task hands to the next epoch, in one file beside its segments.
 
 What a task sends to a sub-topology on its own level or an earlier one cannot arrive in the same epoch: it is carried.
-So is input that has to wait for records of another partition (see `waiting`). The file is immutable and named by the
+So is input that has to wait for records of another partition (see `lagging`). The file is immutable and named by the
 digest of epoch and content, so a replay writes the same one; the manifest of the epoch names it, with the place of each
 topic partition in it. In the next epoch each consumer reads its own places, of all files, before anything that is new.
 A file serves one epoch: what is still to be carried then is written again.
@@ -13,15 +13,16 @@ import marshal
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 import numpy as np
 
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
 from penstock.host.spark.checkpoints.documents import damaged
-from penstock.host.spark.placement import Placement
-from penstock.host.spark.rows import TaskInput, decode_batch, decoded_numbers, encode_batch
+from penstock.host.spark.protocol.placement import Placement
+from penstock.host.spark.protocol.rows import TaskInput, decode_batch, decoded_numbers, encode_batch
+from penstock.host.spark.protocol.task_entry import CarriedRange
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch, column_of
 
@@ -29,17 +30,6 @@ _FRAME = struct.Struct("<iI")
 _ID_BYTES = 16
 _MARSHAL_TUPLE = b"("
 """The first byte of a batch in a file that Penstock wrote before batches had a version."""
-
-
-class CarriedRange(NamedTuple):
-    """Where rows for one consumer are: the task that wrote them and its file (id, hex), bytes of the file, and their
-    CRC-32."""
-
-    task: str
-    file: str
-    offset: int
-    length: int
-    checksum: int
 
 
 def encode_carried(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from penstock.host.spark.checkpoints.carried import file_bytes
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
-from penstock.host.spark.recipe import Recipe
+from penstock.host.spark.protocol.recipe import Recipe
 
 _DELETIONS = 200
 """Files deleted in one epoch at most."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from penstock.host.spark.checkpoints.checkpoint import RemovedStore, removed_holder
-from penstock.host.spark.placement import differences
+from penstock.host.spark.protocol.placement import differences
 from penstock.plan.subtopology import TaskId
 
 Shape = Mapping[str, Any]

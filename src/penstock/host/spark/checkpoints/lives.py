@@ -20,15 +20,15 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.errors import IncompatibleCheckpointError
+from penstock.host.crashpoints import crash_point
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.evolution import Evolution
 from penstock.host.spark.checkpoints.manifests import last_manifest, planned_offset, start_offset
+from penstock.host.spark.checkpoints.programs import StoredProgram, load_program, of_run
 from penstock.host.spark.checkpoints.rewriting import bring_over
-from penstock.host.spark.crashpoints import crash_point
-from penstock.host.spark.epoch_offset import EpochOffset
-from penstock.host.spark.programs import StoredProgram, load_program, of_run
-from penstock.host.spark.recipe import Recipe
-from penstock.host.spark.transactions import transactional_writer
+from penstock.host.spark.protocol.epoch_offset import EpochOffset
+from penstock.host.spark.protocol.recipe import Recipe
+from penstock.host.spark.protocol.transactions import transactional_writer
 
 
 def of_life(recipe: Recipe, metadata: Metadata, last: Manifest, planned: EpochOffset | None) -> Recipe:

@@ -10,7 +10,7 @@ from typing import Any
 from penstock.errors import StreamsError
 from penstock.host.spark.checkpoints.checkpoint import FORMAT, Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.documents import damaged
-from penstock.host.spark.epoch_offset import EpochOffset
+from penstock.host.spark.protocol.epoch_offset import EpochOffset
 
 _log = logging.getLogger(__name__)
 

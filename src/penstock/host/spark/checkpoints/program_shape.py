@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.config import StreamsConfig
-from penstock.host.spark.placement import Placement, place, resolve_patterns, shape
+from penstock.host.spark.protocol.placement import Placement, place, resolve_patterns, shape
 from penstock.plan.partition_grouper import configured_grouper
 from penstock.plan.subtopology import BuiltTopology
 

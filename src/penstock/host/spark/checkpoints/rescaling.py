@@ -17,9 +17,10 @@ from typing import Any
 import orjson
 
 from penstock.errors import StreamsError
-from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, TaskEntry
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
 from penstock.host.spark.checkpoints.rewriting import Content, merged, read_clocks, write_state
-from penstock.host.spark.recipe import Recipe
+from penstock.host.spark.protocol.recipe import Recipe
+from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.plan.partitioning import WindowedStreamPartitioner, partition_for
 from penstock.plan.subtopology import SinkSpec, SubtopologySpec
 from penstock.processor.foreign_key_join import partition_of_response

@@ -20,12 +20,13 @@ import numpy as np
 import orjson
 
 from penstock.errors import CorruptedSegmentError
-from penstock.host.spark.checkpoints.carried import CarriedRange, encode_carried, read_carried
-from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, TaskEntry
+from penstock.host.spark.checkpoints.carried import encode_carried, read_carried
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
 from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.checkpoints.evolution import Evolution, Origin
-from penstock.host.spark.recipe import Recipe
-from penstock.host.spark.rows import TaskInput
+from penstock.host.spark.protocol.recipe import Recipe
+from penstock.host.spark.protocol.rows import TaskInput
+from penstock.host.spark.protocol.task_entry import CarriedRange, TaskEntry
 from penstock.plan.partitioning import partition_column
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition

@@ -20,14 +20,15 @@ from typing import Any
 
 from penstock.clock import SystemClock
 from penstock.errors import IncompatibleCheckpointError, StreamsError, TaskCorruptedError
-from penstock.host.spark.checkpoints.carried import CarriedRange, encode_carried, read_carried
-from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata, TaskEntry
+from penstock.host.crashpoints import crash_point
+from penstock.host.spark.checkpoints.carried import encode_carried, read_carried
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.manifests import existing_metadata, last_manifest, planned_offset
+from penstock.host.spark.checkpoints.programs import load_program
 from penstock.host.spark.checkpoints.rescaling import Rescaling, rescaled_shape, tasks_of, wanted_counts
 from penstock.host.spark.checkpoints.rewriting import Rows, hand_on_carried, read_clocks, with_clocks
-from penstock.host.spark.crashpoints import crash_point
-from penstock.host.spark.programs import load_program
-from penstock.host.spark.recipe import Recipe
+from penstock.host.spark.protocol.recipe import Recipe
+from penstock.host.spark.protocol.task_entry import CarriedRange, TaskEntry
 from penstock.record import TopicPartition
 
 _TRIES = 8

@@ -41,12 +41,11 @@ from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.spark.checkpoints.documents import digest_of, is_sealed, parsed, sealed, unsealed
 from penstock.host.spark.checkpoints.files import Files
-from penstock.host.spark.failures import QueryFailedError, encode_failure, failure_of_exception
+from penstock.host.spark.checkpoints.markers import move_markers
 from penstock.host.spark.frames import topic_source
-from penstock.host.spark.markers import move_markers
-from penstock.host.spark.preparation import guarantee_of
+from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure, failure_of_exception
+from penstock.host.spark.protocol.transactions import guarantee_of, make_commits_topic
 from penstock.host.spark.session import STOP_SECONDS, make_active, open_for_calls
-from penstock.host.spark.transactions import make_commits_topic
 from penstock.plan.internal_topics import RECORDS_STAY
 from penstock.plan.partitioning import murmur2_column
 from penstock.plan.subtopology import BuiltTopology, DataFrameSink, DataFrameSource

@@ -23,7 +23,7 @@ from penstock.client.confluent.consumer import ConfluentFetcher
 from penstock.clock import elapsed_milliseconds
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, UnknownTopicOrPartitionError
-from penstock.host.spark.epochs.purging import RecordPurge
+from penstock.host.purging import RecordPurge
 from penstock.record import RecordBatch, TopicPartition
 
 FORMAT = "penstock"

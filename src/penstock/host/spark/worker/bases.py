@@ -19,9 +19,9 @@ from pathlib import Path
 
 from penstock.config import StreamsConfig
 from penstock.errors import LockError
+from penstock.host.directories import application_directory
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
-from penstock.host.spark.directories import application_directory
-from penstock.host.spark.recipe import Recipe
+from penstock.host.spark.protocol.recipe import Recipe
 from penstock.state.api import Base
 from penstock.state.base_directory import BaseDirectory
 from penstock.state.lmdb import DATA_FILE, LmdbBase

@@ -13,8 +13,9 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from penstock.errors import NonDeterministicError
-from penstock.host.spark.checkpoints.checkpoint import Checkpoint, TaskEntry
-from penstock.host.spark.protocol import TaskReport
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint
+from penstock.host.spark.protocol.messages import TaskReport
+from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.plan.subtopology import ProcessorSpec, SubtopologySpec
 from penstock.record import Headers
 from penstock.state.segment_log import log_from_json

@@ -23,12 +23,12 @@ import orjson
 
 from penstock.config import StreamsConfig
 from penstock.errors import CorruptedBaseError, OffsetOutOfRangeError, StreamsError, TaskMigratedError
+from penstock.host.crashpoints import crash_point
+from penstock.host.directories import application_directory, application_path
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.clients import open_admin, open_fetcher
-from penstock.host.spark.crashpoints import crash_point
-from penstock.host.spark.directories import application_directory, application_path
-from penstock.host.spark.protocol import GlobalControl
-from penstock.host.spark.recipe import Recipe
+from penstock.host.spark.protocol.messages import GlobalControl
+from penstock.host.spark.protocol.recipe import Recipe
 from penstock.host.spark.worker.bases import GLOBAL_DIRECTORY
 from penstock.host.spark.worker.restore_progress import GlobalRestore
 from penstock.plan.subtopology import SubtopologySpec

@@ -19,7 +19,7 @@ from penstock.exception_handlers import (
     Response,
     Result,
 )
-from penstock.host.spark.recipe import RECIPES_AT_HAND, Recipe
+from penstock.host.spark.protocol.recipe import RECIPES_AT_HAND, Recipe
 from penstock.host.spark.worker.target_topics import target_topics
 from penstock.log_limits import limit_rate
 from penstock.plan.subtopology import TaskId

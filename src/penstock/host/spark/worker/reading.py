@@ -11,9 +11,9 @@ import logging
 from collections.abc import Collection, Iterator
 
 from penstock.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from penstock.host.offset_resets import reset_offsets, topics_made_anew
 from penstock.host.spark.clients import open_admin, open_fetcher
-from penstock.host.spark.offset_resets import reset_offsets, topics_made_anew
-from penstock.host.spark.recipe import Recipe
+from penstock.host.spark.protocol.recipe import Recipe
 from penstock.log_limits import limit_rate
 from penstock.record import RecordBatch, TopicPartition
 

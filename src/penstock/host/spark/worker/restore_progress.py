@@ -19,7 +19,7 @@ import orjson
 
 from penstock.clock import elapsed_milliseconds
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
-from penstock.host.spark.recipe import Recipe
+from penstock.host.spark.protocol.recipe import Recipe
 from penstock.plan.internal_topics import changelog_topic
 from penstock.plan.subtopology import ProcessorSpec, SourceSpec, SubtopologySpec, TaskId
 from penstock.record import TopicPartition

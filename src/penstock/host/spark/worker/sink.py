@@ -27,17 +27,17 @@ from penstock.errors import (
     TaskCorruptedError,
     TaskMigratedError,
 )
+from penstock.host.crashpoints import crash_point
 from penstock.host.spark.checkpoints.checkpoint import Manifest, TopicFigures
 from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.checkpoints.manifests import check_follows
 from penstock.host.spark.clients import open_checkpoint
-from penstock.host.spark.crashpoints import crash_point
-from penstock.host.spark.epoch_offset import EpochOffset
-from penstock.host.spark.failures import QueryFailedError, encode_failure
-from penstock.host.spark.protocol import SinkControl, TaskReport
-from penstock.host.spark.recipe import Recipe, load_recipe
-from penstock.host.spark.rows import CONTROL, FAILURE, HEAD, OUTPUT, Row, decode_batch, read_rows, size_of
-from penstock.host.spark.transactions import marker_note, transactional_writer
+from penstock.host.spark.protocol.epoch_offset import EpochOffset
+from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure
+from penstock.host.spark.protocol.messages import SinkControl, TaskReport
+from penstock.host.spark.protocol.recipe import Recipe, load_recipe
+from penstock.host.spark.protocol.rows import CONTROL, FAILURE, HEAD, OUTPUT, Row, decode_batch, read_rows, size_of
+from penstock.host.spark.protocol.transactions import marker_note, transactional_writer
 from penstock.host.spark.worker.measuring import added_up
 from penstock.host.spark.worker.production import ProductionFailedError, RefusedRecords
 from penstock.host.spark.worker.stage import prepare_worker

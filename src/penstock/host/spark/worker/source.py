@@ -1,4 +1,4 @@
-"""The source of the query: hands out the epochs that `planning` makes, fetches their records and runs level 0. A Python
+"""The source of the query: hands out the epochs that `planner` plans, fetches their records and runs level 0. A Python
 data source of Spark.
 
 Two kinds of process run this. One long-lived process a query makes the `EpochReader`: it plans (`latestOffset`), makes
@@ -20,11 +20,11 @@ from pyspark.sql.types import StructType
 
 from penstock.errors import StreamsError
 from penstock.host.spark.clients import open_checkpoint
-from penstock.host.spark.epoch_offset import EpochOffset
-from penstock.host.spark.epochs.planning import EpochPartition, Planning, Range
-from penstock.host.spark.failures import QueryFailedError, encode_failure
-from penstock.host.spark.recipe import Recipe, load_recipe
-from penstock.host.spark.rows import CONTROL, DATA, SCHEMA_DDL, Row, TaskInput, encode_batch, write_rows
+from penstock.host.spark.planner.epoch_planner import EpochPartition, EpochPlanner, Range
+from penstock.host.spark.protocol.epoch_offset import EpochOffset
+from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure
+from penstock.host.spark.protocol.recipe import Recipe, load_recipe
+from penstock.host.spark.protocol.rows import CONTROL, DATA, SCHEMA_DDL, Row, TaskInput, encode_batch, write_rows
 from penstock.host.spark.worker.global_state import global_stores
 from penstock.host.spark.worker.reading import check_topics, read_range
 from penstock.host.spark.worker.stage import ended_by_failure, prepare_worker, run_task
@@ -67,7 +67,7 @@ class EpochReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, recipe: bytes) -> None:
         """Take the recipe; nothing is opened before it is needed."""
         self._recipe = recipe
-        self._planning: Planning | None = None
+        self._epoch_planner: EpochPlanner | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
         """Return where this run begins: behind the last manifest. Each run is a new query to Spark."""
@@ -99,8 +99,8 @@ class EpochReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Release the clients."""
-        if self._planning is not None:
-            self._planning.close()
+        if self._epoch_planner is not None:
+            self._epoch_planner.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Fetch the ranges of `partition` and run its tasks of level 0."""
@@ -110,10 +110,10 @@ class EpochReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows = ended_by_failure(recipe, 0, _partition_rows(recipe, partition))
         return write_rows(rows, recipe.placement.partitions_after(0))
 
-    def _plan(self) -> Planning:
-        if self._planning is None:
-            self._planning = Planning(load_recipe(self._recipe))
-        return self._planning
+    def _plan(self) -> EpochPlanner:
+        if self._epoch_planner is None:
+            self._epoch_planner = EpochPlanner(load_recipe(self._recipe))
+        return self._epoch_planner
 
 
 @contextmanager

@@ -22,11 +22,10 @@ from penstock.errors import (
     TaskCorruptedError,
 )
 from penstock.host.spark.clients import open_checkpoint
-from penstock.host.spark.failures import QueryFailedError, encode_failure
-from penstock.host.spark.printing import captured_print
-from penstock.host.spark.protocol import TaskControl, TaskReport
-from penstock.host.spark.recipe import Recipe, load_recipe
-from penstock.host.spark.rows import (
+from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure
+from penstock.host.spark.protocol.messages import TaskControl, TaskReport
+from penstock.host.spark.protocol.recipe import Recipe, load_recipe
+from penstock.host.spark.protocol.rows import (
     CONTROL,
     DATA,
     FAILURE,
@@ -41,6 +40,7 @@ from penstock.host.spark.rows import (
 )
 from penstock.host.spark.worker.determinism import TaskResult, check_same
 from penstock.host.spark.worker.global_state import global_stores
+from penstock.host.spark.worker.printing import captured_print
 from penstock.host.spark.worker.task_epoch import TaskEpoch
 from penstock.plan.subtopology import TaskId
 from penstock.state.api import StateStore

@@ -11,7 +11,7 @@ import time
 from functools import lru_cache
 
 from penstock.host.spark.clients import open_admin
-from penstock.host.spark.recipe import RECIPES_AT_HAND, Recipe
+from penstock.host.spark.protocol.recipe import RECIPES_AT_HAND, Recipe
 
 _PATIENCE_SECONDS = 2.0
 """How long a topic may be missing that has just been made: brokers hear of it one by one."""

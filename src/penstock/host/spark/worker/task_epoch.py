@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import CorruptedBaseError
+from penstock.host.crashpoints import crash_point
 from penstock.host.spark.checkpoints.carried import encode_carried, read_carried
-from penstock.host.spark.checkpoints.checkpoint import Checkpoint, TaskEntry
-from penstock.host.spark.crashpoints import crash_point
-from penstock.host.spark.printing import PrintBuffer
-from penstock.host.spark.protocol import TaskControl, TaskReport
-from penstock.host.spark.recipe import Recipe
-from penstock.host.spark.rows import TaskInput, size_of
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint
+from penstock.host.spark.protocol.messages import TaskControl, TaskReport
+from penstock.host.spark.protocol.recipe import Recipe
+from penstock.host.spark.protocol.rows import TaskInput, size_of
+from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.host.spark.worker.measuring import EpochMeasuring
+from penstock.host.spark.worker.printing import PrintBuffer
 from penstock.host.spark.worker.target_topics import target_topics
 from penstock.host.spark.worker.task_state import TaskState
 from penstock.plan.subtopology import TaskId

@@ -16,12 +16,13 @@ from collections.abc import Iterator
 from functools import partial
 
 from penstock.errors import CorruptedBaseError, CorruptedSegmentError, TaskCorruptedError, TaskMigratedError
-from penstock.host.spark.checkpoints.checkpoint import Checkpoint, TaskEntry
+from penstock.host.crashpoints import crash_point
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.checkpoints.rewriting import read_segment
-from penstock.host.spark.crashpoints import crash_point
-from penstock.host.spark.protocol import TaskControl
-from penstock.host.spark.recipe import Recipe
+from penstock.host.spark.protocol.messages import TaskControl
+from penstock.host.spark.protocol.recipe import Recipe
+from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.host.spark.worker.bases import Scratch, TaskBase
 from penstock.host.spark.worker.restore_progress import TaskRestore
 from penstock.plan.subtopology import TaskId

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from penstock.config import StreamsConfig
 from penstock.host.spark import session
-from penstock.host.spark.running_query import JVM_IS_GONE
+from penstock.host.spark.driver.running_query import JVM_IS_GONE
 
 
 class _Shared:

@@ -13,27 +13,24 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from penstock.client.api import Admin
-from penstock.client.confluent.transactions import transactions_refused
 from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig, warn_without_effect
-from penstock.config_keys import AT_LEAST_ONCE, EXACTLY_ONCE_V2
 from penstock.errors import (
-    ConfigError,
     IncompatibleCheckpointError,
     StreamsError,
     TaskCorruptedError,
     TaskMigratedError,
-    TransactionalIdAuthorizationError,
 )
 from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
+from penstock.host.offset_resets import offset_resets, reset_offsets, topics_made_anew
 from penstock.host.spark.checkpoints import lives
 from penstock.host.spark.checkpoints.checkpoint import FORMAT, Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.documents import is_sealed
 from penstock.host.spark.checkpoints.evolution import Evolution, evolve
 from penstock.host.spark.checkpoints.manifests import last_manifest, planned_offset
-from penstock.host.spark.markers import Marker, check_markers, check_new_checkpoint, with_markers
-from penstock.host.spark.offset_resets import offset_resets, reset_offsets, topics_made_anew
-from penstock.host.spark.placement import (
+from penstock.host.spark.checkpoints.markers import Marker, check_markers, check_new_checkpoint, with_markers
+from penstock.host.spark.checkpoints.programs import StoredProgram, dump_program
+from penstock.host.spark.protocol.placement import (
     Placement,
     external_sink_topics,
     pattern_topics,
@@ -42,9 +39,8 @@ from penstock.host.spark.placement import (
     shape,
     source_topics,
 )
-from penstock.host.spark.programs import StoredProgram, dump_program
-from penstock.host.spark.recipe import Recipe
-from penstock.host.spark.transactions import commits_topic, make_commits_topic
+from penstock.host.spark.protocol.recipe import Recipe
+from penstock.host.spark.protocol.transactions import commits_topic, guarantee_of, make_commits_topic
 from penstock.plan.partition_grouper import configured_grouper
 from penstock.plan.subtopology import BuiltTopology
 from penstock.record import TopicPartition
@@ -333,37 +329,6 @@ def _check_sink_topics(topology: BuiltTopology, topics: Mapping[str, int], confi
 def _written_topics(topology: BuiltTopology, config: StreamsConfig) -> list[str]:
     dead_letters = config[DEAD_LETTER_QUEUE_TOPIC]
     return [*external_sink_topics(topology), *([] if dead_letters is None else [dead_letters])]
-
-
-def guarantee_of(config: StreamsConfig, application_id: str, is_transactional: bool = False) -> tuple[bool, str]:
-    """Return whether topics are written in transactions, and the guarantee in words.
-
-    is_transactional: whether the life that goes on writes transactions: its guarantee is lowered on request only.
-
-    Raises:
-        ConfigError: exactly_once_v2 is asked for, or was kept so far, and the brokers do not serve transactions.
-        TransactionalIdAuthorizationError: they do, and do not allow this user to write them.
-    """
-    wanted = config["processing.guarantee"]
-    if wanted == AT_LEAST_ONCE:
-        return False, AT_LEAST_ONCE
-    way_out = f"or set processing.guarantee={AT_LEAST_ONCE}."
-    try:
-        refused = transactions_refused(config, f"{application_id}-penstock-probe")
-    except TransactionalIdAuthorizationError as error:
-        raise TransactionalIdAuthorizationError(
-            f"{error} {application_id} processes exactly once, by transactions: allow WRITE and DESCRIBE on the "
-            f"transactional ids with the prefix {application_id}-, {way_out}"
-        ) from error
-    if refused is None:
-        return True, EXACTLY_ONCE_V2
-    if wanted == EXACTLY_ONCE_V2 or is_transactional:
-        why = f"processing.guarantee={EXACTLY_ONCE_V2}" if wanted == EXACTLY_ONCE_V2 else "what it has written so far"
-        raise ConfigError(
-            f"{application_id} is to process exactly once ({why}), which needs transactions, and the brokers at "
-            f"{config['bootstrap.servers']} serve none: {refused.rstrip('.')}. Use other brokers, {way_out}"
-        )
-    return False, f"{AT_LEAST_ONCE} (the broker serves no transactions)"
 
 
 def _inputs(topology: BuiltTopology, placement: Placement) -> list[TopicPartition]:

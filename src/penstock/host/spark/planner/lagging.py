@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Set
 
 from penstock.host.spark.checkpoints.checkpoint import Manifest
-from penstock.host.spark.placement import Placement
+from penstock.host.spark.protocol.placement import Placement
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 

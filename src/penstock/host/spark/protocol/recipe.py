@@ -19,10 +19,10 @@ import cloudpickle
 from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
-from penstock.host.spark.epoch_offset import EpochOffset
-from penstock.host.spark.offset_resets import offset_resets
-from penstock.host.spark.pickling import dump
-from penstock.host.spark.placement import Placement, pattern_topics
+from penstock.host.offset_resets import offset_resets
+from penstock.host.spark.protocol.epoch_offset import EpochOffset
+from penstock.host.spark.protocol.pickling import dump
+from penstock.host.spark.protocol.placement import Placement, pattern_topics
 from penstock.plan.subtopology import BuiltTopology, SubtopologySpec
 from penstock.record import TopicPartition
 

@@ -3,7 +3,7 @@
 Its clients and caches live as long as the query. What a task may depend on goes into the offset of the epoch, or comes
 from the manifest of the epoch before; so a replay of an epoch gets the same input partitions. The offset is logged in
 the checkpoint, durably, before the partitions are handed out: nothing of an epoch can reach a topic unless every later
-driver knows how far the epoch reads. How far that is is decided in `input_plan`; here are the brokers, the clock and
+driver knows how far the epoch reads. How far that is is decided in `input_planner`; here are the brokers, the clock and
 the files that it is asked with.
 """
 
@@ -21,21 +21,21 @@ from pyspark.sql.datasource import InputPartition
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.clock import elapsed_milliseconds
 from penstock.errors import RetriableError, UnknownTopicOrPartitionError
+from penstock.host.crashpoints import crash_point
+from penstock.host.purging import RecordPurge
 from penstock.host.spark.checkpoints.carried import carried_ranges
 from penstock.host.spark.checkpoints.checkpoint import Manifest
 from penstock.host.spark.checkpoints.cleaner import Cleaner
 from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.checkpoints.manifests import check_follows
 from penstock.host.spark.clients import open_checkpoint
-from penstock.host.spark.crashpoints import crash_point
-from penstock.host.spark.epoch_offset import EpochOffset
-from penstock.host.spark.epochs.group_offsets import GroupOffsets
-from penstock.host.spark.epochs.input_plan import InputPlanner
-from penstock.host.spark.epochs.purging import RecordPurge
-from penstock.host.spark.epochs.topic_ends import TopicEnds
-from penstock.host.spark.epochs.waiting import held_bytes, lagging_inputs
-from penstock.host.spark.protocol import GlobalControl, SinkControl, TaskControl
-from penstock.host.spark.recipe import Recipe
+from penstock.host.spark.planner.group_offsets import GroupOffsets
+from penstock.host.spark.planner.input_planner import InputPlanner
+from penstock.host.spark.planner.lagging import held_bytes, lagging_inputs
+from penstock.host.spark.planner.topic_ends import TopicEnds
+from penstock.host.spark.protocol.epoch_offset import EpochOffset
+from penstock.host.spark.protocol.messages import GlobalControl, SinkControl, TaskControl
+from penstock.host.spark.protocol.recipe import Recipe
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 
@@ -81,7 +81,7 @@ class EpochPartition(InputPartition):
         self.sink = sink
 
 
-class Planning:
+class EpochPlanner:
     """The side of the reader that lives in the source process."""
 
     def __init__(self, recipe: Recipe) -> None:

@@ -18,10 +18,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import StreamsError
 from penstock.host.spark import session
-from penstock.host.spark.epochs import planning
-from penstock.host.spark.failures import failure_of_exception
-from penstock.host.spark.recipe import Recipe, dump_recipe
-from penstock.host.spark.rows import SCHEMA_DDL
+from penstock.host.spark.planner import epoch_planner
+from penstock.host.spark.protocol.failures import failure_of_exception
+from penstock.host.spark.protocol.recipe import Recipe, dump_recipe
+from penstock.host.spark.protocol.rows import SCHEMA_DDL
 from penstock.host.spark.worker import sink, source
 from penstock.host.spark.worker.stage import stage
 from penstock.private_files import private_directory
@@ -52,7 +52,7 @@ def start_query(recipe: Recipe, spark: SparkSession, location: str, until_end: b
     control = Path(recipe.control_directory)
     private_directory(control)
     if paused:
-        (control / planning.PAUSE_FILE).touch()
+        (control / epoch_planner.PAUSE_FILE).touch()
     with session.query_session(spark) as own:
         own.conf.set("spark.sql.streaming.pollingDelay", f"{recipe.config['penstock.poll.ms']}ms")
         own.conf.set("spark.sql.shuffle.partitions", str(recipe.placement.sink_partitions))
@@ -100,22 +100,22 @@ class RunningQuery:
     @property
     def ended_by_pause(self) -> bool:
         """Whether a query that was to stop at the planned end ended before, since nothing was planned in a pause."""
-        return (self._control / planning.PAUSED_FILE).exists()
+        return (self._control / epoch_planner.PAUSED_FILE).exists()
 
     def pause(self) -> None:
         """Let nothing be planned after the running epoch."""
         with suppress(FileNotFoundError):  # the query has ended
-            (self._control / planning.PAUSE_FILE).touch()
+            (self._control / epoch_planner.PAUSE_FILE).touch()
 
     def resume(self) -> None:
         """Let epochs be planned again."""
-        (self._control / planning.PAUSE_FILE).unlink(missing_ok=True)
+        (self._control / epoch_planner.PAUSE_FILE).unlink(missing_ok=True)
 
     def finish_epoch(self, is_over: Callable[[], bool]) -> bool:
         """Ask for no more epochs, and wait until the running one is committed; return False where it `is_over`
         before."""
-        (self._control / planning.STOP_FILE).touch()
-        while self.is_active and not (self._control / planning.STOPPED_FILE).exists():
+        (self._control / epoch_planner.STOP_FILE).touch()
+        while self.is_active and not (self._control / epoch_planner.STOPPED_FILE).exists():
             if is_over():
                 return False
             time.sleep(LOOK_SECONDS)

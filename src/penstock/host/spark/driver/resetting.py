@@ -19,7 +19,7 @@ from penstock.config import StreamsConfig
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, checkpoint_of
 from penstock.host.spark.checkpoints.lock import CheckpointLock
 from penstock.host.spark.frames.data_frames import commits_topic_of_source
-from penstock.host.spark.transactions import commits_topic
+from penstock.host.spark.protocol.transactions import commits_topic
 from penstock.plan.subtopology import BuiltTopology
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.host.spark.placement import Placement
+from penstock.host.spark.protocol.placement import Placement
 from penstock.plan.subtopology import BuiltTopology, SourceSpec
 from penstock.processor.timestamps import (
     fail_on_invalid_timestamp,

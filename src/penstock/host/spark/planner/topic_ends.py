@@ -19,9 +19,9 @@ from penstock.errors import (
     StreamsError,
     UnknownTopicOrPartitionError,
 )
-from penstock.host.spark.failures import QueryFailedError, encode_failure
-from penstock.host.spark.offset_resets import reset_offsets, topics_made_anew
-from penstock.host.spark.recipe import Recipe
+from penstock.host.offset_resets import reset_offsets, topics_made_anew
+from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure
+from penstock.host.spark.protocol.recipe import Recipe
 from penstock.record import TopicPartition
 
 _log = logging.getLogger(__name__)

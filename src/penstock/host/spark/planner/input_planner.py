@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from penstock.host.spark.checkpoints.carried import carried_bytes
 from penstock.host.spark.checkpoints.checkpoint import Manifest
-from penstock.host.spark.epochs.alignment import aligned_topics, reach
-from penstock.host.spark.epochs.planner import Limits, first_quota, next_quota, plan, remaining_quota, wanted_bytes
-from penstock.host.spark.epochs.waiting import held_bytes, lagging_partitions, unread_partitions, waited_partitions
-from penstock.host.spark.recipe import Recipe
+from penstock.host.spark.planner.lagging import held_bytes, lagging_partitions, unread_partitions, waited_partitions
+from penstock.host.spark.planner.quota import Limits, first_quota, next_quota, plan, remaining_quota, wanted_bytes
+from penstock.host.spark.planner.time_alignment import aligned_topics, reach
+from penstock.host.spark.protocol.recipe import Recipe
 from penstock.record import TopicPartition
 
 OffsetsForTime = Callable[[Sequence[TopicPartition], int], Mapping[TopicPartition, int]]

@@ -21,10 +21,10 @@ from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.config_keys import KEYS
 from penstock.errors import StreamsError
-from penstock.host.spark.pickling import ByValueError, digest_of, dump_by_value
-from penstock.host.spark.placement import shape
-from penstock.host.spark.recipe import Recipe, dump_recipe, extend_module_path, load_recipe, module_path
-from penstock.host.spark.user_modules import changed_modules, loaded_digests
+from penstock.host.spark.protocol.pickling import ByValueError, digest_of, dump_by_value
+from penstock.host.spark.protocol.placement import shape
+from penstock.host.spark.protocol.recipe import Recipe, dump_recipe, extend_module_path, load_recipe, module_path
+from penstock.host.spark.protocol.user_modules import changed_modules, loaded_digests
 
 _log = logging.getLogger(__name__)
 

@@ -30,25 +30,26 @@ from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import LockError, StreamsError, StreamsNotStartedError, TaskCorruptedError, TaskMigratedError
 from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionResponse
-from penstock.host.spark import preparation, session
-from penstock.host.spark.broker_watch import BrokerWatch
+from penstock.host.directories import application_path, warn_of_temporary_state
+from penstock.host.restarts import Restarts
+from penstock.host.spark import session
 from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
 from penstock.host.spark.checkpoints.lock import LOCK_FILE, CheckpointLock
 from penstock.host.spark.checkpoints.manifests import NewManifests
-from penstock.host.spark.dependencies import send_code
-from penstock.host.spark.directories import application_path, warn_of_temporary_state
-from penstock.host.spark.epochs import planning
-from penstock.host.spark.failures import ProcessLostError, failure_of_query
-from penstock.host.spark.figures import DroppedRecordsLog, Figures, ProgressLog
+from penstock.host.spark.driver import preparation
+from penstock.host.spark.driver.broker_watch import BrokerWatch
+from penstock.host.spark.driver.dependencies import send_code
+from penstock.host.spark.driver.figures import DroppedRecordsLog, Figures, ProgressLog
+from penstock.host.spark.driver.resetting import reset_application
+from penstock.host.spark.driver.restore_watch import RestoreWatch
+from penstock.host.spark.driver.running_query import JVM_IS_GONE, LOOK_SECONDS, RunningQuery, start_query
+from penstock.host.spark.driver.session_use import SessionUse
+from penstock.host.spark.driver.topic_watch import TopicWatch
 from penstock.host.spark.frames.data_frames import DataFrameQueries
+from penstock.host.spark.planner import epoch_planner
+from penstock.host.spark.protocol.failures import ProcessLostError, failure_of_query
+from penstock.host.spark.protocol.recipe import Recipe
 from penstock.host.spark.query.queries import CheckpointQueries
-from penstock.host.spark.recipe import Recipe
-from penstock.host.spark.resetting import reset_application
-from penstock.host.spark.restarts import Restarts
-from penstock.host.spark.restore_watch import RestoreWatch
-from penstock.host.spark.running_query import JVM_IS_GONE, LOOK_SECONDS, RunningQuery, start_query
-from penstock.host.spark.session_use import SessionUse
-from penstock.host.spark.topic_watch import TopicWatch
 from penstock.host.spark.worker.bases import seal_bases
 from penstock.host_metrics import Measured
 from penstock.plan.subtopology import BuiltTopology
@@ -287,7 +288,7 @@ class SparkHost:
         recipe = self._of_run(prepared.recipe)
         self._figures.begin(prepared.last, recipe.begin, {})
         private_directory(Path(recipe.control_directory))
-        (Path(recipe.control_directory) / planning.STOP_FILE).touch()
+        (Path(recipe.control_directory) / epoch_planner.STOP_FILE).touch()
         self._query = start_query(recipe, self._open_session(), self._new_location(), until_end=True, paused=False)
         self._follow_query()
 

@@ -16,8 +16,8 @@ from penstock.client.api import Admin, OffsetAndMetadata
 from penstock.config import StreamsConfig
 from penstock.errors import IncompatibleCheckpointError, UnstableOffsetCommitError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
-from penstock.host.spark.epoch_offset import EpochOffset
-from penstock.host.spark.transactions import commits_topic, transactional_writer
+from penstock.host.spark.protocol.epoch_offset import EpochOffset
+from penstock.host.spark.protocol.transactions import commits_topic, transactional_writer
 from penstock.record import TopicPartition
 
 T = TypeVar("T")

@@ -24,7 +24,8 @@ class EpochOffset:
     global_positions: of each topic of a global store, the next offset of each partition; what lies before is in the
     global stores that the tasks of the epoch read.
     lagging: by topic, the partitions that had more to read; kept where tasks may wait for them. idle_ms: how long tasks
-    wait for partitions that had no more. read_to_ms: the time before which aligned topics are read (see `alignment`).
+    wait for partitions that had no more. read_to_ms: the time before which aligned topics are read (see
+    `planner.time_alignment`).
     """
 
     query_id: str

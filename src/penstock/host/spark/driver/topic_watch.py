@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.errors import KafkaError
-from penstock.host.spark.placement import external_sink_topics, resolve_patterns
-from penstock.host.spark.preparation import internal_topics
-from penstock.host.spark.recipe import Recipe
+from penstock.host.spark.driver.preparation import internal_topics
+from penstock.host.spark.protocol.placement import external_sink_topics, resolve_patterns
+from penstock.host.spark.protocol.recipe import Recipe
 from penstock.plan.subtopology import BuiltTopology
 
 

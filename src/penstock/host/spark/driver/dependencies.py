@@ -22,8 +22,8 @@ from pyspark import SparkContext
 
 import penstock
 from penstock.errors import StreamsError
+from penstock.host.spark.protocol.user_modules import source_of, user_modules
 from penstock.host.spark.session import is_local
-from penstock.host.spark.user_modules import source_of, user_modules
 from penstock.private_files import default_directory, private_directory
 
 MAXIMUM_BYTES = 64 * 1024 * 1024

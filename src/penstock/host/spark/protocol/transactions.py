@@ -1,4 +1,5 @@
-"""The transactions of the sink, by name: the topic of their commits, and the writer of each sink partition."""
+"""The transactions of the sink: whether there are any, the topic of their commits, and the writer of each sink
+partition."""
 
 from __future__ import annotations
 
@@ -6,10 +7,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from penstock.client.api import Admin, NewTopic
-from penstock.client.confluent.transactions import TransactionalWriter
+from penstock.client.confluent.transactions import TransactionalWriter, transactions_refused
 from penstock.config import StreamsConfig
-from penstock.host.spark.crashpoints import crash_point
-from penstock.host.spark.epoch_offset import EpochOffset
+from penstock.config_keys import AT_LEAST_ONCE, EXACTLY_ONCE_V2
+from penstock.errors import ConfigError, TransactionalIdAuthorizationError
+from penstock.host.crashpoints import crash_point
+from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.record import TopicPartition
 
 
@@ -56,3 +59,34 @@ def transactional_writer(
         was_committed=was_committed,
         before_write=before_write,
     )
+
+
+def guarantee_of(config: StreamsConfig, application_id: str, is_transactional: bool = False) -> tuple[bool, str]:
+    """Return whether topics are written in transactions, and the guarantee in words.
+
+    is_transactional: whether the life that goes on writes transactions: its guarantee is lowered on request only.
+
+    Raises:
+        ConfigError: exactly_once_v2 is asked for, or was kept so far, and the brokers do not serve transactions.
+        TransactionalIdAuthorizationError: they do, and do not allow this user to write them.
+    """
+    wanted = config["processing.guarantee"]
+    if wanted == AT_LEAST_ONCE:
+        return False, AT_LEAST_ONCE
+    way_out = f"or set processing.guarantee={AT_LEAST_ONCE}."
+    try:
+        refused = transactions_refused(config, f"{application_id}-penstock-probe")
+    except TransactionalIdAuthorizationError as error:
+        raise TransactionalIdAuthorizationError(
+            f"{error} {application_id} processes exactly once, by transactions: allow WRITE and DESCRIBE on the "
+            f"transactional ids with the prefix {application_id}-, {way_out}"
+        ) from error
+    if refused is None:
+        return True, EXACTLY_ONCE_V2
+    if wanted == EXACTLY_ONCE_V2 or is_transactional:
+        why = f"processing.guarantee={EXACTLY_ONCE_V2}" if wanted == EXACTLY_ONCE_V2 else "what it has written so far"
+        raise ConfigError(
+            f"{application_id} is to process exactly once ({why}), which needs transactions, and the brokers at "
+            f"{config['bootstrap.servers']} serve none: {refused.rstrip('.')}. Use other brokers, {way_out}"
+        )
+    return False, f"{AT_LEAST_ONCE} (the broker serves no transactions)"

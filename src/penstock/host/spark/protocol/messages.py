@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from penstock.host.spark.checkpoints.carried import CarriedRange
-from penstock.host.spark.checkpoints.checkpoint import TaskEntry
-from penstock.host.spark.epoch_offset import EpochOffset
-from penstock.host.spark.rows import decode_message, encode_message
+from penstock.host.spark.protocol.epoch_offset import EpochOffset
+from penstock.host.spark.protocol.rows import decode_message, encode_message
+from penstock.host.spark.protocol.task_entry import CarriedRange, TaskEntry
 from penstock.record import TopicPartition
 
 

@@ -16,7 +16,7 @@ from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.clock import elapsed_milliseconds
 from penstock.config import StreamsConfig
 from penstock.errors import BrokerNotFoundError, StreamsError
-from penstock.host.spark.epochs.topic_ends import PATIENCE_MS
+from penstock.host.spark.planner.topic_ends import PATIENCE_MS
 
 _log = logging.getLogger(__name__)
 

@@ -1,0 +1,55 @@
+"""What a manifest knows of one task, and where the rows that it hands on are. Planner and workers send these values to
+one another, and the files of the checkpoint keep them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from penstock.record import TopicPartition
+
+
+@dataclass(frozen=True)
+class TaskEntry:
+    """What a manifest knows of one task.
+
+    head: the position (hex) after its last commit, empty before the first. segments: its log of live segments as
+    `log_to_json` gives it; decoded only where a task needs it. due_ms: when its next wall-clock punctuation is due,
+    None for never. carried: its file of rows for the next epoch as `encode_carried` tells of it, None for no rows.
+    ahead: its input partitions (topic and number) that are ahead of others by more than partition.pause.threshold.ms.
+    """
+
+    head: str = ""
+    segments: Mapping[str, Any] = field(default_factory=lambda: {"deltas": [], "snapshots": []})
+    due_ms: int | None = None
+    carried: Mapping[str, Any] | None = None
+    ahead: tuple[TopicPartition, ...] = ()
+
+    def fields(self) -> tuple[Any, ...]:
+        """Return the entry as plain data, for `of_fields`."""
+        carried = None if self.carried is None else dict(self.carried)
+        return self.head, dict(self.segments), self.due_ms, carried, tuple(map(tuple, self.ahead))
+
+    @staticmethod
+    def of_fields(fields: Sequence[Any]) -> TaskEntry:
+        """Return the entry that `fields` were made from."""
+        head, segments, due_ms, carried, ahead = fields
+        return TaskEntry(head, segments, due_ms, carried, tuple(TopicPartition(*each) for each in ahead))
+
+    def ids(self) -> set[str]:
+        """Return the ids (hex) of all live segments and of the file of carried rows."""
+        files = {info["id"] for kind in ("deltas", "snapshots") for info in self.segments[kind]}
+        return files if self.carried is None else {*files, self.carried["id"]}
+
+
+class CarriedRange(NamedTuple):
+    """Where rows for one consumer are: the task that wrote them and its file (id, hex), bytes of the file, and their
+    CRC-32."""
+
+    task: str
+    file: str
+    offset: int
+    length: int
+    checksum: int
