@@ -142,3 +142,26 @@ def function(name: str, value: Any) -> Any:
     if not callable(value):
         raise ConfigError(f"Invalid value {value!r} for configuration {name}: expected a function.")
     return value
+
+
+def rocksdb_config_setter(name: str, value: Any) -> Any:
+    """Return a RocksDBConfigSetter, or its class, with both of its methods; raises ConfigError for anything else."""
+    if isinstance(value, str):
+        raise ConfigError(f"Invalid value {value!r} for configuration {name}: expected a class, not the name of one.")
+    kind = value if isinstance(value, type) else type(value)
+    for method, does in _OF_ROCKSDB_CONFIG_SETTERS.items():
+        found = getattr(kind, method, None)
+        if not callable(found) or getattr(found, "__isabstractmethod__", False):
+            raise ConfigError(
+                f"Invalid value {value!r} for configuration {name}: {kind.__name__} has no {method}, which {does}."
+            )
+    return value
+
+
+_OF_ROCKSDB_CONFIG_SETTERS: Mapping[str, str] = {
+    "set_config": "changes the options of a database before it is opened: define set_config(self, name, options, "
+    "config)",
+    "close": "releases what set_config made for a database: define close(self, name, options), with nothing but pass "
+    "where nothing is to be released",
+}
+"""What a RocksDBConfigSetter must have, and what for."""

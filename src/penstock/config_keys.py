@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.config_def import ConfigKey, anything, boolean, function, handler, one_of, serde, text, whole
+from penstock.config_def import (
+    ConfigKey,
+    anything,
+    boolean,
+    function,
+    handler,
+    one_of,
+    rocksdb_config_setter,
+    serde,
+    text,
+    whole,
+)
 from penstock.exception_handlers import (
     DEAD_LETTER_QUEUE_TOPIC,
     DefaultProductionExceptionHandler,
@@ -161,7 +172,7 @@ KEYS: Mapping[str, ConfigKey] = {
         ),
         ConfigKey(
             "rocksdb.config.setter",
-            anything,
+            rocksdb_config_setter,
             None,
             "medium",
             "RocksDBConfigSetter, or its class, that changes the options of bases that are RocksDB.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from penstock import config
@@ -9,6 +11,7 @@ from penstock.config import StreamsConfig, environment_name
 from penstock.config_keys import KEYS
 from penstock.errors import ConfigError
 from penstock.serdes import Serdes, StringSerde
+from penstock.state.rocksdb_options import RocksDBConfigSetter
 
 
 def test_a_key_comes_from_the_mapping_then_the_environment_then_its_row() -> None:
@@ -106,3 +109,20 @@ def test_every_row_says_what_it_does_and_its_default_is_valid() -> None:
         assert row.doc.endswith("."), name
         if row.default is not None:
             assert row.parse(name, row.default) == row.default
+
+
+def test_a_setter_of_rocksdb_without_one_of_its_methods_is_refused() -> None:
+    class WithoutClose(RocksDBConfigSetter):
+        def set_config(self, name: str, options: Any, config: StreamsConfig) -> None:
+            pass
+
+    class WithoutBase:
+        def close(self, name: str, options: Any) -> None:
+            pass
+
+    for setter, missing in ((WithoutClose, "close"), (WithoutBase, "set_config"), (WithoutBase(), "set_config")):
+        kind = setter if isinstance(setter, type) else type(setter)
+        with pytest.raises(ConfigError, match=rf"rocksdb\.config\.setter: {kind.__name__} has no {missing}, which"):
+            StreamsConfig({"rocksdb.config.setter": setter}, environment={})
+    with pytest.raises(ConfigError, match="expected a class, not the name of one"):
+        StreamsConfig({"rocksdb.config.setter": "com.example.Setter"}, environment={})

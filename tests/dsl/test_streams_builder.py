@@ -279,3 +279,24 @@ def test_a_long_program_can_be_optimised() -> None:
 def test_optimisations_that_do_not_exist_are_refused(value: str) -> None:
     with pytest.raises(ConfigError, match="Acceptable values are"):
         StreamsBuilder().build({"topology.optimization": value})
+
+
+@pytest.mark.parametrize(
+    ("read", "error", "hint"),
+    [
+        (lambda b: b.stream("orders-.*"), TopologyError, r"write stream\(re.compile\('orders-\.\*'\)\)"),
+        (lambda b: b.stream(["a", "(b|c)"]), TopologyError, r"write stream\(re.compile\('\(b\|c\)'\)\)"),
+        (lambda b: b.table("a+"), TopologyError, r"write stream\(re.compile\('a\+'\)\).to_table\(\)"),
+        (lambda b: b.global_table("a+"), TopologyError, r"write stream\(re.compile\('a\+'\)\).to_table\(\)"),
+        (lambda b: b.stream([re.compile("a")]), TypeError, "a pattern stands alone"),
+        (lambda b: b.table(re.compile("a")), TypeError, r"stream\(\) takes a pattern"),
+        (lambda b: b.stream([1]), TypeError, "Expected the name of a topic"),
+        (lambda b: b.table(["a"]), TypeError, "by its name"),
+        (lambda b: Topology().add_source("s", "a.*"), TopologyError, r"write pattern='a\.\*'"),
+    ],
+)
+def test_a_pattern_in_the_place_of_a_topic_is_refused_where_it_is_written(
+    read: Callable[[StreamsBuilder], object], error: type[Exception], hint: str
+) -> None:
+    with pytest.raises(error, match=hint):
+        read(StreamsBuilder())

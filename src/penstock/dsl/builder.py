@@ -24,7 +24,7 @@ from penstock.plan.offset_reset import EARLIEST
 from penstock.plan.optimize import optimizations, optimize
 from penstock.plan.subtopology import DataFrameSource
 from penstock.plan.suppliers import SupplierLike, checked_supplier
-from penstock.plan.topology import Topology
+from penstock.plan.topology import Topology, check_no_pattern
 from penstock.plan.topology_config import TopologyConfig
 from penstock.processor.api import ProcessorSupplier
 from penstock.state.api import StoreBuilder
@@ -49,10 +49,16 @@ class StreamsBuilder:
         Args:
             topic: a topic, several topics, or a compiled regular expression: all topics whose whole name matches.
             consumed: serdes, timestamp extractor, where to begin, name of the node.
+
+        Raises:
+            TopologyError: the name of a topic is a regular expression.
+            TypeError: a topic is no text.
         """
         options: Consumed[K, V] = option(consumed, Consumed())
         pattern = topic if isinstance(topic, re.Pattern) else None
         topics = () if isinstance(topic, re.Pattern) else (topic,) if isinstance(topic, str) else tuple(topic)
+        for each in topics:
+            _check_topic(each)
         node = nodes.StreamSource(
             name=self._graph.names.processor_name(options.name, names.STREAM_SOURCE),
             topics=topics,
@@ -116,6 +122,7 @@ class StreamsBuilder:
                 `materialized`, which may stand here alone.
             materialized: the store of the table; without a name it gets one only where an operator needs it.
         """
+        _check_one_topic(topic, "table")
         consumed, materialized = _in_order(consumed, materialized)
         options = option(materialized, Materialized())
         reading = inheriting(option(consumed, Consumed()), options.key_serde, options.value_serde)
@@ -152,6 +159,7 @@ class StreamsBuilder:
 
         Raises TopologyError for a versioned store.
         """
+        _check_one_topic(topic, "global table")
         consumed, materialized = _in_order(consumed, materialized)
         options = option(materialized, Materialized())
         if isinstance(options.store_supplier, VersionedBytesStoreSupplier):
@@ -225,3 +233,23 @@ def _in_order(
     if materialized is not None:
         raise TypeError("Expected Consumed before Materialized, got Materialized twice.")
     return None, consumed
+
+
+def _check_topic(topic: object) -> None:
+    """Raise an error where `topic`, one of those of a stream, is not the name of one."""
+    if isinstance(topic, re.Pattern):
+        raise TypeError(f"Expected the names of topics, got {topic!r} among them: a pattern stands alone.")
+    if not isinstance(topic, str):
+        raise TypeError(f"Expected the name of a topic, several of them or a compiled pattern, got {topic!r}.")
+    check_no_pattern(topic, "stream(re.compile({0!r}))")
+
+
+def _check_one_topic(topic: object, what: str) -> None:
+    """Raise an error where `topic` is not the name of a topic, of which `what` has one."""
+    if isinstance(topic, re.Pattern):
+        raise TypeError(
+            f"A {what} is that of one topic, got {topic!r}: stream() takes a pattern, and to_table() makes a table."
+        )
+    if not isinstance(topic, str):
+        raise TypeError(f"A {what} is that of one topic, by its name, got {topic!r}.")
+    check_no_pattern(topic, "stream(re.compile({0!r})).to_table()")

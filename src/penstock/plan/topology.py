@@ -36,6 +36,9 @@ from penstock.processor.timestamps import TimestampExtractor
 from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder
 
+_PATTERN_CHARACTERS = frozenset("*+?[](){}|^$\\")
+"""Characters of regular expressions that no name of a topic has (Kafka class: Topic)."""
+
 
 class InternalTopologyBuilder:
     """The nodes, stores and internal topics of a topology and what connects them (Kafka class:
@@ -91,6 +94,7 @@ class InternalTopologyBuilder:
     def _check_topic(self, topic: str) -> None:
         if not isinstance(topic, str):
             raise TypeError(f"Expected the names of topics one by one, got {topic!r}: unpack a list with *topics.")
+        check_no_pattern(topic, "pattern={0!r}")
         if topic in self._source_topics or any(topic in source.topics for source, _ in self._global_nodes.values()):
             raise TopologyError(f"Topic {topic} has already been registered by another source.")
         for node in self._nodes.values():
@@ -462,6 +466,20 @@ def _check_given(**arguments: object) -> None:
     for name, value in arguments.items():
         if value is None:
             raise TypeError(f"{name} must not be null")
+
+
+def check_no_pattern(topic: str, written: str) -> None:
+    """Raise TopologyError where `topic` is a regular expression: no topic can have such a name.
+
+    Args:
+        topic: what stands in the place of the name of a topic.
+        written: how a pattern is written there, as a format string that takes the expression.
+    """
+    if not _PATTERN_CHARACTERS.isdisjoint(topic):
+        raise TopologyError(
+            f"{topic!r} cannot be the name of a topic; to read all topics that a pattern matches, write "
+            f"{written.format(topic)}"
+        )
 
 
 def built_topology(topology: object, application_id: str) -> BuiltTopology:
