@@ -19,7 +19,7 @@ from penstock.client.confluent.refusals import PartitionOutput
 from penstock.client.confluent.sending import EpochWriter
 from penstock.client.confluent.transactions import TransactionalWriter
 from penstock.config import StreamsConfig
-from penstock.config_keys import AT_LEAST_ONCE, EXACTLY_ONCE_V2
+from penstock.config.keys import AT_LEAST_ONCE, EXACTLY_ONCE_V2
 from penstock.record import RecordBatch, TopicPartition
 
 

@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from typing import Any, Self
 
 from penstock.application import DEFAULT_CLOSE_TIMEOUT_MS, ApplicationLife
+from penstock.application.running_topology import Identity, RunningTopology
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.errors import StreamsError, StreamsNotStartedError, UnknownTopologyError
@@ -24,7 +25,6 @@ from penstock.host.open import open_host
 from penstock.metrics import Metric, MetricName
 from penstock.plan.topology import Topology
 from penstock.plan.topology_config import TopologyConfig
-from penstock.running_topology import Identity, RunningTopology
 from penstock.serdes import Serde
 from penstock.state.query.metadata import KeyQueryMetadata, LagInfo, StreamsMetadata
 from penstock.state.query.queryable import StoreQueryParameters

@@ -1,7 +1,7 @@
 """KafkaStreams: an application of one topology.
 
-Its life is in application.py, what it answers in running_topology.py; here are the topology, and its host, which is
-opened by name when the application starts.
+Its life is in `application`, what it answers in `application.running_topology`; here are the topology, and its host,
+which is opened by name when the application starts.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.application import ApplicationLife
+from penstock.application.running_topology import Identity, RunningTopology
 from penstock.config import StreamsConfig
 from penstock.host.api import Host
 from penstock.host.open import open_host
 from penstock.metrics import Metric, MetricName
 from penstock.plan.topology import Topology, built_topology
-from penstock.running_topology import Identity, RunningTopology
 
 
 class KafkaStreams(ApplicationLife[Host], RunningTopology):

@@ -8,7 +8,7 @@ import pytest
 
 from penstock import config
 from penstock.config import StreamsConfig, environment_name
-from penstock.config_keys import KEYS
+from penstock.config.keys import KEYS
 from penstock.errors import ConfigError
 from penstock.serdes import Serdes, StringSerde
 from penstock.state.rocksdb_options import RocksDBConfigSetter

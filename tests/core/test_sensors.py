@@ -9,9 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import measurements
-from penstock.measurements import NOTHING, Measurement, Sampled, SampledMeasurement, SampledMeasurements
-from penstock.metrics import MeasurableStat, MetricName, RecordingLevel, Sensor, SensorReport, StreamsMetrics
+from penstock.metrics import (
+    MeasurableStat,
+    MetricName,
+    RecordingLevel,
+    Sensor,
+    SensorReport,
+    StreamsMetrics,
+    measurements,
+)
+from penstock.metrics.measurements import NOTHING, Measurement, Sampled, SampledMeasurement, SampledMeasurements
 
 INFO, DEBUG = RecordingLevel.INFO, RecordingLevel.DEBUG
 WINDOW_MS = 30_000

@@ -26,8 +26,8 @@ from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.driver.figures import Figures
 from penstock.host.spark.worker import sink
 from penstock.host.spark.worker.measuring import EpochMeasuring
-from penstock.host_metrics import streams_metrics
 from penstock.metrics import Metric, MetricName, RecordingLevel
+from penstock.metrics.host_metrics import streams_metrics
 from penstock.record import RecordBatch
 from penstock.task.checkpoint import TaskCheckpoint
 from penstock.task.record_collector import OutputBatch

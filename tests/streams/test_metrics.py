@@ -11,11 +11,11 @@ import pytest
 
 import penstock
 from penstock import KafkaStreams, State, StreamsBuilder
+from penstock.application.prometheus import PrometheusExporter
 from penstock.errors import ConfigError
-from penstock.host_metrics import HostMeasurements, Operation, streams_metrics
-from penstock.measurements import Measurement
 from penstock.metrics import Metric, MetricName
-from penstock.prometheus import PrometheusExporter
+from penstock.metrics.host_metrics import HostMeasurements, Operation, streams_metrics
+from penstock.metrics.measurements import Measurement
 
 STATISTICS = {
     "epoch": 7,

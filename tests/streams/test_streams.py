@@ -15,7 +15,7 @@ from penstock.application import CloseOptions, GroupMembershipOperation
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, MissingSourceTopicError, StreamsError, StreamsNotStartedError
 from penstock.host.api import HostListener, State, StreamThreadExceptionResponse
-from penstock.host_metrics import NOT_MEASURED, Measured
+from penstock.metrics.host_metrics import NOT_MEASURED, Measured
 from penstock.plan.subtopology import BuiltTopology
 from penstock.plan.topology import Topology
 from penstock.state.query.queryable import QueryableStoreTypes, StoreQueryParameters

@@ -16,8 +16,8 @@ from penstock import (
     Serdes,
     Stores,
 )
-from penstock.measurements import Measurement
 from penstock.metrics import RecordingLevel
+from penstock.metrics.measurements import Measurement
 from penstock.processor.fixed_key import FixedKeyProcessorContext
 from penstock.testing import CapturedForward, MockProcessorContext
 

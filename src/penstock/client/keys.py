@@ -6,7 +6,7 @@ from __future__ import annotations
 from penstock import extras
 from penstock.client.settings import ADMIN, CONSUMER, PRODUCER, keys_for_librdkafka, keys_without_a_row
 from penstock.config import StreamsConfig, did_you_mean
-from penstock.config_keys import KEYS
+from penstock.config.keys import KEYS
 from penstock.errors import ConfigError
 
 OF_LIBRDKAFKA = (

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, NamedTuple, Protocol, Self
 
-from penstock.host_metrics import Measured
+from penstock.metrics.host_metrics import Measured
 from penstock.plan.subtopology import StreamPartitioner
 from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder

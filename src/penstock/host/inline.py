@@ -17,8 +17,8 @@ from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.exception_handlers import LogAndContinueExceptionHandler
-from penstock.host_metrics import HostMeasurements, Operation, streams_metrics
 from penstock.metrics import Metric, MetricName
+from penstock.metrics.host_metrics import HostMeasurements, Operation, streams_metrics
 from penstock.plan.subtopology import BuiltTopology, NodeSpec, ProcessorSpec, SourceSpec, SubtopologySpec, TaskId
 from penstock.record import Headers, RecordBatch
 from penstock.state.api import StateStore

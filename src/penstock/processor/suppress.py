@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from penstock.errors import StreamsError
-from penstock.host_metrics import SUPPRESSION_EMIT
+from penstock.metrics.host_metrics import SUPPRESSION_EMIT
 from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, ProcessorContext, RowOrigin
 from penstock.processor.columns import write_contexts
 from penstock.processor.operator_time import ObservedStreamTime

@@ -28,7 +28,7 @@ def registry_client(config: Mapping[str, Any]) -> SchemaRegistryClient:
     """Return the client of this process for a schema registry.
 
     config: confluent-kafka's own keys, of which `url` is needed; `mock://NAME` is a registry in the memory of this
-    process. Values may refer to the environment or to files, see `config_providers`.
+    process. Values may refer to the environment or to files, see `config.providers`.
     """
     return _client(tuple(sorted(config.items())))
 

@@ -9,8 +9,8 @@ from typing import Final, ParamSpec, TypeVar
 
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
-from penstock.host_metrics import state_id
-from penstock.measurements import Recorder
+from penstock.metrics.host_metrics import state_id
+from penstock.metrics.measurements import Recorder
 from penstock.record import NO_TIMESTAMP
 from penstock.serdes import Serde
 from penstock.state.api import BaseView, BufferedBytesStore, EngineStore, RecordContext, StoreBuilder

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableMapping
 
-from penstock.host_metrics import SUPPRESSION_BUFFER_COUNT, SUPPRESSION_BUFFER_SIZE, operation_of, state_id
-from penstock.measurements import Measurement, Recorder
+from penstock.metrics.host_metrics import SUPPRESSION_BUFFER_COUNT, SUPPRESSION_BUFFER_SIZE, operation_of, state_id
+from penstock.metrics.measurements import Measurement, Recorder
 from penstock.state.api import RecordContext
 from penstock.state.change_logging import StoreChangeLog
 from penstock.state.state_serdes import StateSerdes

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.host_metrics import CACHE_ID, HIT_RATIO, operation_of
-from penstock.measurements import Measurement, Recorder
+from penstock.metrics.host_metrics import CACHE_ID, HIT_RATIO, operation_of
+from penstock.metrics.measurements import Measurement, Recorder
 from penstock.state.cache import CacheEntry, FlushDirty, NamedCache, RecordCache
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
-from penstock.host_metrics import operation_of
-from penstock.measurements import Recorder
+from penstock.metrics.host_metrics import operation_of
+from penstock.metrics.measurements import Recorder
 from penstock.record import KeyValue
 from penstock.state.key_value_store import MeteredKeyValueStore
 from penstock.state.metered import MeteredIterator, MeteredStore

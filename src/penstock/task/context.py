@@ -13,9 +13,9 @@ from penstock.config import StreamsConfig
 from penstock.durations import Duration, milliseconds
 from penstock.errors import StreamsError, UnsupportedOperationError
 from penstock.exception_handlers import ProducerRecord
-from penstock.host_metrics import NODE_ID, operation_of
-from penstock.measurements import Recorder
 from penstock.metrics import StreamsMetrics
+from penstock.metrics.host_metrics import NODE_ID, operation_of
+from penstock.metrics.measurements import Recorder
 from penstock.plan.internal_topics import INTERNAL_SUFFIXES
 from penstock.processor.api import Cancellable, HeldResults, ProcessorContext, PunctuationType, Punctuator
 from penstock.record import NO_METADATA, NO_TIMESTAMP, Headers, Record, RecordBatch, RecordMetadata, TopicPartition

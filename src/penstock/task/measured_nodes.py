@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from penstock.host_metrics import NODE_ID, PROCESS, operation_of
-from penstock.measurements import Recorder
+from penstock.metrics.host_metrics import NODE_ID, PROCESS, operation_of
+from penstock.metrics.measurements import Recorder
 from penstock.plan.subtopology import ProcessorSpec, SinkSpec
 from penstock.record import Int64Array, Record, RecordBatch, TopicPartition
 from penstock.task.column_plan import Entry

@@ -8,7 +8,7 @@ from functools import partial
 
 from penstock.config import StreamsConfig
 from penstock.errors import ProcessorStateError, StreamsError
-from penstock.measurements import Recorder
+from penstock.metrics.measurements import Recorder
 from penstock.plan.subtopology import SubtopologySpec
 from penstock.state.api import Base, Changes, EngineStore, RecordContext
 from penstock.state.build import build_store

@@ -16,9 +16,9 @@ import numpy as np
 
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, TaskCorruptedError, TaskMigratedError
-from penstock.host_metrics import PUNCTUATE, RECORD_LATENESS
-from penstock.measurements import NOTHING, Measurement, Recorder
 from penstock.metrics import RecordingLevel, SensorReport
+from penstock.metrics.host_metrics import PUNCTUATE, RECORD_LATENESS
+from penstock.metrics.measurements import NOTHING, Measurement, Recorder
 from penstock.plan.subtopology import SinkSpec, SourceSpec, SubtopologySpec, TaskId
 from penstock.processor.api import HeldResults, PunctuationType
 from penstock.processor.timestamps import fail_on_invalid_timestamp

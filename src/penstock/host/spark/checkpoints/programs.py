@@ -19,7 +19,7 @@ import cloudpickle
 
 from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
-from penstock.config_keys import KEYS
+from penstock.config.keys import KEYS
 from penstock.errors import StreamsError
 from penstock.host.spark.protocol.pickling import ByValueError, digest_of, dump_by_value
 from penstock.host.spark.protocol.placement import shape

@@ -13,9 +13,9 @@ from typing import Any
 from penstock.clock import elapsed_milliseconds
 from penstock.host.spark.checkpoints.checkpoint import Manifest, TopicFigures
 from penstock.host.spark.worker.measuring import operations_of
-from penstock.host_metrics import COMMIT, DROPPED_RECORDS, HostMeasurements, Measured, Operation
-from penstock.measurements import Measurement
 from penstock.metrics import SensorReport
+from penstock.metrics.host_metrics import COMMIT, DROPPED_RECORDS, HostMeasurements, Measured, Operation
+from penstock.metrics.measurements import Measurement
 from penstock.record import TopicPartition
 
 _log = logging.getLogger(__name__)

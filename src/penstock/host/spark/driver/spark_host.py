@@ -51,7 +51,7 @@ from penstock.host.spark.protocol.failures import ProcessLostError, failure_of_q
 from penstock.host.spark.protocol.recipe import Recipe
 from penstock.host.spark.query.queries import CheckpointQueries
 from penstock.host.spark.worker.bases import seal_bases
-from penstock.host_metrics import Measured
+from penstock.metrics.host_metrics import Measured
 from penstock.plan.subtopology import BuiltTopology
 from penstock.private_files import private_directory
 from penstock.state.restore_listener import StateRestoreListener

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from penstock.clock import SystemClock
-from penstock.host_metrics import NODE_ID, PROCESS, RECORD_E2E_LATENCY, Operation, operation_of
-from penstock.measurements import NOTHING, Measurement
 from penstock.metrics import SensorMetric, SensorReport
+from penstock.metrics.host_metrics import NODE_ID, PROCESS, RECORD_E2E_LATENCY, Operation, operation_of
+from penstock.metrics.measurements import NOTHING, Measurement
 from penstock.plan.subtopology import SinkSpec, SubtopologySpec
 from penstock.task.record_collector import OutputBatch
 from penstock.task.stream_task import TaskCommit

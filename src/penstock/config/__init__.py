@@ -1,7 +1,7 @@
 """The configuration of an application: values by key, checked.
 
 A key comes from the user's mapping, else from the environment (`application.id` as PENSTOCK_APPLICATION_ID,
-`penstock.host` as PENSTOCK_HOST), else from its row in `config_keys`. Keys without a row are kept: clients take those
+`penstock.host` as PENSTOCK_HOST), else from its row in `config.keys`. Keys without a row are kept: clients take those
 that they know (any librdkafka key). Nothing here opens anything.
 """
 
@@ -14,8 +14,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from penstock.config_constants import ConfigConstants
-from penstock.config_keys import KEYS
+from penstock.config.constants import ConfigConstants
+from penstock.config.keys import KEYS
 from penstock.errors import ConfigError
 
 _log = logging.getLogger(__name__)

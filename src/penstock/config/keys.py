@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.config_def import (
+from penstock.config.definition import (
     ConfigKey,
     anything,
     boolean,

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from penstock import __version__
 from penstock.errors import StreamsNotStartedError, StreamsStoppedError
 from penstock.host.api import Host, Staleness, State, StateQueries
-from penstock.host_metrics import NOT_MEASURED, streams_metrics
 from penstock.metrics import Metric, MetricName
+from penstock.metrics.host_metrics import NOT_MEASURED, streams_metrics
 from penstock.plan.subtopology import StreamPartitioner
 from penstock.serdes import Serde
 from penstock.state.query.metadata import KeyQueryMetadata, LagInfo, StreamsMetadata
@@ -48,7 +48,7 @@ class RunningTopology(ABC):
     # ---------------------------------------- metrics
 
     def metrics(self) -> Mapping[MetricName, Metric]:
-        """Return the metrics of the topology as they are now, by their names: what `penstock.host_metrics` lists, and
+        """Return the metrics of the topology as they are now, by their names: what `metrics.host_metrics` lists, and
         those of the sensors of processors."""
         state, identity = self.state(), self._identity()
         facts: dict[str, int | str] = {

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, Final, NamedTuple
 
-from penstock.measurements import NOTHING, Measurement, Sampled
+from penstock.metrics.measurements import NOTHING, Measurement, Sampled
 
 
 class RecordingLevel(IntEnum):

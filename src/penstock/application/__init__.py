@@ -21,12 +21,12 @@ from enum import Enum
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
+from penstock.application.prometheus import PrometheusExporter
 from penstock.config import StreamsConfig
 from penstock.durations import Duration, milliseconds
 from penstock.errors import StreamsError, StreamsNotStartedError
 from penstock.host.api import HostLife, State, StreamThreadExceptionResponse
 from penstock.metrics import Metric, MetricName
-from penstock.prometheus import PrometheusExporter
 from penstock.state.restore_listener import StateRestoreListener
 from penstock.termination import terminating
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from penstock.measurements import Measurement, Sampled, SampledMeasurements
 from penstock.metrics import MeasurableStat, Metric, MetricName, SensorMetric, SensorReport
+from penstock.metrics.measurements import Measurement, Sampled, SampledMeasurements
 
 _STREAM, _TASK, _TOPIC = "stream-metrics", "stream-task-metrics", "stream-topic-metrics"
 _THREAD, _NODE = "stream-thread-metrics", "stream-processor-node-metrics"
