@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -144,3 +145,47 @@ def test_wind_at_departure() -> None:
     assert [(flight["flight"], flight["wind_speed"]) for flight in flights] == expected
     assert set(counts) == {"EWR", "JFK", "LGA"}
     assert sum(count["departures"] for count in counts.values()) <= len(expected)
+
+
+def test_word_count_without_the() -> None:
+    text = (EXAMPLES / "data" / "python-language-reference.txt").read_text().splitlines()[:300]
+    with running("word_count_without_the.py") as driver:
+        driver.create_input_topic("wordcount-input", STRING, STRING).pipe_value_list(text)
+        counts = driver.create_output_topic("wordcount-output", STRING, STRING).read_key_values_to_map()
+    expected = Counter(word for line in text for word in re.findall(r"\w+", line.lower()) if word != "the")
+    assert counts == {word: str(count) for word, count in expected.items()}
+
+
+def test_word_count_processor() -> None:
+    with running("word_count_processor.py") as driver:
+        lines = driver.create_input_topic("source-topic", STRING, STRING)
+        told = driver.create_output_topic("sink-topic", STRING, STRING)
+        lines.pipe_input("k", "All streams", 1000)  # told at once, for stream time begins here
+        assert told.read_key_values_to_list() == [("all", "1"), ("streams", "1")]
+        lines.pipe_input("k", "all is well", 1500)
+        assert told.is_empty()
+        lines.pipe_input("k", "well", 2100)
+        records = told.read_records_to_list()
+    assert [(each.key, each.value) for each in records] == [("all", "2"), ("is", "1"), ("streams", "1"), ("well", "2")]
+    assert {each.timestamp for each in records} == {2100}
+
+
+def test_database_changes() -> None:
+    with running("database_changes.py", **{"statestore.cache.max.bytes": 0}) as driver:
+        customers = driver.create_input_topic("customers", STRING, JSON)
+        orders = driver.create_input_topic("orders", STRING, JSON)
+        shipments = driver.create_output_topic("shipments", STRING, JSON)
+        by_city = driver.create_output_topic("customers-by-city", STRING, Serdes.long())
+        customers.pipe_input("1", {"city": "Ulm"})
+        customers.pipe_input("2", {"city": "Ulm"})
+        orders.pipe_input("1", {"item": "book"})
+        customers.pipe_input("1", {"city": "Bonn"})
+        orders.pipe_input("1", {"item": "pen"})
+        customers.pipe_input("1", None)
+        orders.pipe_input("1", {"item": "ink"})
+        told = [(each["item"], each["ship_to"]) for each in shipments.read_values_to_list()]
+        assert told == [("book", "Ulm"), ("pen", "Bonn"), ("ink", None)]
+        assert by_city.read_key_values_to_map() == {"Ulm": 1, "Bonn": 0}
+        customers_left = driver.get_key_value_store("customers")
+        assert customers_left is not None
+        assert customers_left.get("1") is None

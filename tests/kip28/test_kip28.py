@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -189,3 +190,86 @@ def test_windowed_joins_pair_what_the_papers_say(spans: tuple[int, int], events:
     ]
     assert around == sorted(f"{one} {other}" for one, other, _, _ in pairs)
     assert prior == sorted(f"{one} {other}" for one, other, time, other_time in pairs if other_time < time)
+
+
+class Doubling(KafkaProcessor):
+    """Forwards each value twice, with how many came before it in this task."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.seen: list[str] = []
+
+    def process(self, key: str, value: str) -> None:
+        self.seen.append(value)
+        self.forward(key, f"{value}{value}{len(self.seen)}")
+
+
+def test_a_processor_may_be_given_itself_and_is_copied_for_each_task() -> None:
+    given_processor = Doubling("double")
+    builder = KStreamBuilder()
+    builder.from_("in").process(given_processor).send_to("out")
+    topology = builder.build()
+    for _ in range(2):
+        assert output(topology, ("k", "a", 1), ("k", "b", 2)) == [("k", "aa1", 1), ("k", "bb2", 2)]
+    assert given_processor.seen == []
+    assert "Processor: double" in str(topology.describe())
+
+
+def test_a_processor_that_cannot_be_copied_is_refused() -> None:
+    class Holding(KafkaProcessor):
+        def __init__(self) -> None:
+            super().__init__("holding")
+            self.lock = threading.Lock()
+
+        def process(self, key: str, value: str) -> None:
+            pass
+
+    with pytest.raises(StreamsError, match=r"Holding cannot be copied for each task.*make in init"):
+        KStreamBuilder().from_("in").process(Holding())
+
+
+def test_streams_keep_their_serdes_on_the_way_through_topics_and_take_others() -> None:
+    builder = KStreamBuilder()
+    numbers = builder.from_("in", STRING, LONG)
+    numbers.through("between").filter(lambda key, value: value > 1).send_to("out")
+    numbers.map_values(str).through("texts", value_serde=STRING).send_to("copies")
+    with TopologyTestDriver(builder.build(), {}) as driver:
+        driver.create_input_topic("in", STRING, LONG).pipe_key_value_list([("a", 1), ("b", 2)])
+        assert driver.create_output_topic("out", STRING, LONG).read_key_values_to_list() == [("b", 2)]
+        copies = driver.create_output_topic("copies", STRING, STRING).read_key_values_to_list()
+        assert copies == [("a", "1"), ("b", "2")]
+
+
+class Ranging(Processor):
+    """Keeps the first value of each key, and sends the entries from b to c with serdes of its own."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context = context
+        self.store = InMemoryKeyValueStore("firsts", context)
+        assert list(self.store.range("a", "b")) == []
+        assert self.store.put_if_absent("b", "0") is None
+
+    def process(self, key: str, value: str) -> None:
+        before = self.store.put_if_absent(key, value)
+        for entry in self.store.range("b", "c"):
+            self.context.send("out", before, int(entry.value), STRING, LONG)
+
+
+def test_a_store_keeps_the_first_value_and_gives_a_range() -> None:
+    builder = TopologyBuilder().add_source("source", "in").add_processor("processor", Ranging, "source")
+    with TopologyTestDriver(builder.build(), CONFIG) as driver:
+        topic = driver.create_input_topic("in", STRING, STRING)
+        topic.pipe_key_value_list([("b", "1"), ("a", "2"), ("c", "3")])
+        sent = driver.create_output_topic("out", STRING, LONG).read_key_values_to_list()
+    assert sent == [("0", 0), (None, 0), (None, 0), (None, 3)]
+
+
+def test_what_a_join_needs_is_said_in_the_words_of_the_papers() -> None:
+    builder = KStreamBuilder()
+    left, right = builder.from_("a"), builder.from_("b")
+    windowed = left.with_window(Window(10))
+    for join in (windowed.join, windowed.join_prior):
+        with pytest.raises(TypeError, match=r"Expected a stream with a window.*join\(other.with_window\("):
+            join(right, lambda one, other: one)  # type: ignore[arg-type]  # which is what is refused
+    with pytest.raises(TypeError, match=r"Expected a Window for a join.*windows of aggregations"):
+        left.with_window(TimeWindows.of_size_with_no_grace(10))  # type: ignore[arg-type]  # as above

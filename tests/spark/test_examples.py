@@ -37,7 +37,7 @@ class Piped(NamedTuple):
 
     topic: str
     key: bytes | None
-    value: bytes
+    value: bytes | None
     timestamp: int
 
 
@@ -67,6 +67,15 @@ def flights(key: Callable[[dict[str, Any]], str]) -> list[Piped]:
 
 INPUTS: Mapping[str, Sequence[Piped]] = {
     "word_count.py": texts("plaintext-input", ("k", "all is well", 1), ("k", "is it", 2)),
+    "word_count_without_the.py": texts("wordcount-input", ("k", "All the is well!", 1), ("k", "Is it? The", 2)),
+    "word_count_processor.py": texts("source-topic", ("k", "all is", 1000), ("k", "is", 1500), ("k", "it", 2100)),
+    "database_changes.py": [
+        *texts(
+            "customers", ("1", '{"city":"Ulm"}', 1000), ("2", '{"city":"Ulm"}', 1100), ("1", '{"city":"Bonn"}', 1200)
+        ),
+        Piped("customers", b"2", None, 1400),
+        *texts("orders", ("1", '{"item":"book"}', 1150), ("2", '{"item":"pen"}', 1300), ("2", '{"item":"ink"}', 1500)),
+    ],
     "stock_market_statistics.py": rows(
         "stocks", "stocks", lambda row: row["ticker"], lambda at, row: SECOND + SECOND * at
     ),

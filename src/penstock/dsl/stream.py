@@ -55,6 +55,17 @@ class KStream(StreamJoins[K, V]):
         self._value_serde = value_serde
         self._repartition_required = repartition_required
 
+    @property
+    def key_serde(self) -> Serde | None:
+        """Serde of the keys that operators take over, None where the default of the configuration holds (Kafka class:
+        AbstractStream)."""
+        return self._key_serde
+
+    @property
+    def value_serde(self) -> Serde | None:
+        """Serde of the values that operators take over, None where the default of the configuration holds."""
+        return self._value_serde
+
     # ---------------------------------------- operators that keep the key
 
     def filter(self, predicate: Callable[[K, V], bool], named: Named | str | None = None) -> KStream[K, V]:

@@ -6,10 +6,12 @@ processed, or of the punctuation. `init` runs once more when the topology is bui
 
 from __future__ import annotations
 
+import copy
 import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, Protocol
 
 import penstock
@@ -42,8 +44,10 @@ class ProcessorContext(Protocol):
         """Hand the pair to every child."""
         ...
 
-    def send(self, topic: str, key: Any, value: Any) -> None:
-        """Write the pair to any topic."""
+    def send(
+        self, topic: str, key: Any, value: Any, key_serde: Serde | None = None, value_serde: Serde | None = None
+    ) -> None:
+        """Write the pair to any topic; serdes of None are the defaults of the configuration."""
         ...
 
     def schedule(self, processor: Processor | int, interval_ms: int | None = None) -> None:
@@ -102,7 +106,8 @@ class ProcessorDef:
         raise NotImplementedError(f"{type(self).__name__} must define instance(self).")
 
 
-ProcessorDefLike = ProcessorDef | Callable[[], Processor]
+ProcessorDefLike = ProcessorDef | Processor | Callable[[], Processor]
+"""What a processor is made by; one that is there already is copied for each task."""
 
 
 class InMemoryKeyValueStore:
@@ -130,9 +135,18 @@ class InMemoryKeyValueStore:
         """Store `value` under `key`; None deletes."""
         self._store.put(key, value)
 
+    def put_if_absent(self, key: Any, value: Any) -> Any:
+        """Store `value` unless `key` has one; return the value that was there, None if there was none."""
+        return self._store.put_if_absent(key, value)
+
     def delete(self, key: Any) -> Any:
         """Remove `key`; return the value that was there."""
         return self._store.delete(key)
+
+    def range(self, from_key: Any, to_key: Any) -> Iterator[KeyValue]:
+        """Return the entries from `from_key` to `to_key`, both inclusive, as `all` does."""
+        with self._store.range(from_key, to_key) as entries:
+            return iter([KeyValue(key, value) for key, value in entries])
 
     def all(self) -> Iterator[KeyValue]:
         """Return all entries, each with `key` and `value`, in the byte order of the keys; the store may be changed
@@ -157,8 +171,14 @@ class _EmptyStore:
     def put(self, key: Any, value: Any) -> None:
         return None
 
+    def put_if_absent(self, key: Any, value: Any) -> None:
+        return None
+
     def delete(self, key: Any) -> None:
         return None
+
+    def range(self, from_key: Any, to_key: Any) -> AbstractContextManager[tuple[()]]:
+        return nullcontext(())
 
     def all(self) -> AbstractContextManager[tuple[()]]:
         return nullcontext(())
@@ -182,7 +202,9 @@ class _StoreDiscovery:
     def forward(self, key: Any, value: Any) -> None:
         raise StreamsError("Nothing can be forwarded in init: there is no record to take the timestamp from.")
 
-    def send(self, topic: str, key: Any, value: Any) -> None:
+    def send(
+        self, topic: str, key: Any, value: Any, key_serde: Serde | None = None, value_serde: Serde | None = None
+    ) -> None:
         raise StreamsError(f"Nothing can be sent to {topic!r} in init: there is no record to take the timestamp from.")
 
     def schedule(self, processor: Processor | int, interval_ms: int | None = None) -> None:
@@ -221,8 +243,10 @@ class _TaskContext:
             raise StreamsError("Nothing can be forwarded in init: there is no record to take the timestamp from.")
         self._context.forward(self.template.with_key(key).with_value(value))
 
-    def send(self, topic: str, key: Any, value: Any) -> None:
-        self._context.send(topic, key, value)
+    def send(
+        self, topic: str, key: Any, value: Any, key_serde: Serde | None = None, value_serde: Serde | None = None
+    ) -> None:
+        self._context.send(topic, key, value, key_serde, value_serde)
 
     def schedule(self, processor: Processor | int, interval_ms: int | None = None) -> None:
         interval = _interval(processor, interval_ms)
@@ -293,4 +317,17 @@ class AdaptedSupplier(ProcessorSupplier):
 
 def adapted(definition: ProcessorDefLike) -> AdaptedSupplier:
     """Return what makes the processors of `definition` for a topology of today."""
-    return AdaptedSupplier(definition.instance if isinstance(definition, ProcessorDef) else definition)
+    if isinstance(definition, ProcessorDef):
+        return AdaptedSupplier(definition.instance)
+    return AdaptedSupplier(partial(_copied, definition) if isinstance(definition, Processor) else definition)
+
+
+def _copied(processor: Processor) -> Processor:
+    """Return a processor like `processor`, which was never initialised, for a task of its own."""
+    try:
+        return copy.deepcopy(processor)
+    except TypeError as error:
+        raise StreamsError(
+            f"{type(processor).__name__} cannot be copied for each task: {error}. Give a function that makes one "
+            "instead, or make in init what cannot be copied."
+        ) from error

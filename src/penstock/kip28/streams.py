@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import penstock
-from penstock import Consumed, JoinWindows, SessionWindows, StreamsBuilder, TimeWindows, Topology
-from penstock.kip28.processors import ProcessorDefLike, adapted
+from penstock import Consumed, JoinWindows, Produced, SessionWindows, StreamsBuilder, TimeWindows, Topology
+from penstock.kip28.processors import KafkaProcessor, ProcessorDefLike, adapted
 from penstock.serdes import Serde
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -97,7 +97,13 @@ class KStream:
         return self._wrapped(self.stream.flat_map_values(mapper))
 
     def with_window(self, window: Window) -> KStreamWindowed:
-        """Return the stream with a window, to be joined with another one (the papers: `with`)."""
+        """Return the stream with a window, to be joined with another one (the papers: `with`). Raises TypeError for
+        windows of aggregations."""
+        if not isinstance(window, Window):
+            raise TypeError(
+                f"Expected a Window for a join, such as Window(span_ms=1000), got {window!r}: windows of aggregations "
+                "are given to windowed_by, such as stream.stream.group_by_key().windowed_by(...)."
+            )
         return KStreamWindowed(self._builder, self.stream, window)
 
     def branch(self, *predicates: Callable[[Any, Any], bool]) -> list[KStream]:
@@ -107,18 +113,21 @@ class KStream:
             split = split.branch(predicate)
         return [self._wrapped(branch) for branch in split.no_default_branch().values()]
 
-    def send_to(self, topic: str) -> None:
-        """Write the elements to `topic`."""
-        self.stream.to(topic)
+    def send_to(self, topic: str, key_serde: Serde | None = None, value_serde: Serde | None = None) -> None:
+        """Write the elements to `topic`; serdes of None are those of the stream, or else the defaults of the
+        configuration."""
+        self.stream.to(topic, Produced.with_(key_serde=key_serde, value_serde=value_serde))
 
-    def through(self, topic: str) -> KStream:
-        """Write the elements to `topic`, which must exist, and return the stream of that topic."""
-        self.send_to(topic)
-        return self._builder.from_(topic)
+    def through(self, topic: str, key_serde: Serde | None = None, value_serde: Serde | None = None) -> KStream:
+        """Write the elements to `topic`, which must exist, and return the stream of that topic; serdes as in
+        `send_to`, for both."""
+        self.send_to(topic, key_serde, value_serde)
+        return self._builder.from_(topic, key_serde or self.stream.key_serde, value_serde or self.stream.value_serde)
 
     def process(self, definition: ProcessorDefLike) -> KStream:
-        """Return what a processor of one's own forwards."""
-        return self._wrapped(self.stream.process(adapted(definition)))
+        """Return what a processor of the user's forwards; the node has the name of a KafkaProcessor."""
+        named = definition.name if isinstance(definition, KafkaProcessor) else None
+        return self._wrapped(self.stream.process(adapted(definition), named=named))
 
 
 class KStreamWindowed(KStream):
@@ -143,6 +152,11 @@ class KStreamWindowed(KStream):
         return self._wrapped(self.stream.join(other.stream, joiner, windows))
 
     def _join_windows(self, other: KStreamWindowed) -> JoinWindows:
+        if not isinstance(other, KStreamWindowed):
+            raise TypeError(
+                f"Expected a stream with a window to join with, got {type(other).__name__}: write "
+                "join(other.with_window(Window(span_ms=1000)), joiner), for example."
+            )
         spans = self._window.span_ms + other._window.span_ms
         grace_ms = max(min(self._window.retention_ms, other._window.retention_ms) - spans, 0)
         return JoinWindows.of_time_difference_and_grace(spans, grace_ms)
