@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable
 from typing import Any
@@ -248,3 +249,29 @@ def test_the_built_form_can_be_pickled() -> None:
     assert [part.source_topics for part in copy.subtopologies] == [("in",), ()]
     pattern = copy.subtopologies[1].nodes[0].pattern
     assert pattern.fullmatch("x-1")
+
+
+def test_a_store_is_replaced_where_that_is_allowed() -> None:
+    topology = line().add_processor("Q", Pass, "S").add_state_store(store(), "P")
+    other = store()
+    topology.add_state_store(other, "Q", allow_override=True)
+    assert topology.state_store("store") is other
+    assert str(topology.describe()).count("(stores: [store])") == 2
+
+
+def test_the_log_shows_how_nodes_are_united(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "penstock.plan.topology"):
+        topology = Topology().add_source("a", "in-a").add_source("b", "in-b")
+        topology.add_processor("one", Pass, "a").add_processor("two", Pass, "b").add_sink("out", "out", "two")
+        topology.add_state_store(store("s"), "one", "two").build("app")
+    assert caplog.messages == [
+        "Source a is added.",
+        "Source b is added.",
+        "Processor one is added below a, which it is united with.",
+        "Processor two is added below b, which it is united with.",
+        "Sink out is added below two, which it is united with.",
+        "Store s is added.",
+        "Store s is connected to one.",
+        "Store s is connected to two, which is united with one.",
+        "Sub-topology 0 has the nodes a, b, one, two, out.",
+    ]

@@ -28,7 +28,7 @@ def as_batch(records: list[OutputRecord], first: int, count: int) -> RecordBatch
     )
 
 
-@pytest.mark.parametrize("cache_bytes", [0, 1_000_000])
+@pytest.mark.parametrize("cache_bytes", [0, 3_000, 1_000_000])
 @pytest.mark.one_broker
 def test_a_replay_gives_the_bytes_that_spark_gave(
     spark_runner: SparkRunner,

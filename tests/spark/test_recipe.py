@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import cloudpickle
@@ -194,3 +195,10 @@ def test_a_process_keeps_the_recipes_of_several_queries(tmp_path: Path) -> None:
     recipes = [dump_recipe(recipe_of(word_count("in", f"out{number}"), tmp_path)) for number in range(4)]
     loaded = [load_recipe(each) for each in recipes]
     assert [load_recipe(each) for each in recipes] == loaded
+
+
+def test_tasks_that_run_at_once_share_the_record_cache(tmp_path: Path) -> None:
+    recipe = recipe_of(word_count("in", "out"), tmp_path)
+    recipe = replace(recipe, config=recipe.config.overridden({"statestore.cache.max.bytes": 1_000}))
+    for partitions, each in (((1, 1), 1_000), ((2, 3), 333), ((2_000, 1), 0)):
+        assert replace(recipe, placement=replace(recipe.placement, partitions=partitions)).cache_bytes == each

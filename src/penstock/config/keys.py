@@ -90,7 +90,7 @@ KEYS: Mapping[str, ConfigKey] = {
             whole(0),
             10 * 1024 * 1024,
             "medium",
-            "Bytes of the record cache of one task; 0 switches caching off.",
+            "Bytes of the record caches of all tasks that run at once; 0 switches caching off.",
         ),
         ConfigKey(
             "deserialization.exception.handler",

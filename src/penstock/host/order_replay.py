@@ -2,7 +2,8 @@
 commit at the same points, in this process, without a broker. What comes out is byte-equal to what the host gave.
 
 A trace is a directory: one folder a task (`<sub-topology>_<partition>`) with the file `lane`, its number among all
-tasks, and a file for each commit, named so that commits sort. Tasks live for one commit, as they do on Spark.
+tasks, the file `cache`, the bytes of its record cache, and a file for each commit, named so that commits sort. Tasks
+live for one commit, as they do on Spark.
 """
 
 from __future__ import annotations
@@ -21,17 +22,18 @@ from penstock.task.order_trace import TracedCommit, TracedRange
 from penstock.task.punctuation import EpochSchedules
 from penstock.task.stream_task import StreamTask
 
-LANE_FILE = "lane"
+LANE_FILE, CACHE_FILE = "lane", "cache"
 
 ReadRecords = Callable[[TopicPartition, int, int], RecordBatch]
 """Called with a partition, a first offset and a number of records; returns those records as bytes."""
 
 
 class TracedTask(NamedTuple):
-    """A task of a trace: its lane and the files of its commits by name."""
+    """A task of a trace: its lane, the bytes of its record cache, and the files of its commits by name."""
 
     task: TaskId
     lane: int
+    cache_bytes: int
     commits: Mapping[str, Path]
 
 
@@ -39,9 +41,10 @@ def read_trace(directory: Path) -> list[TracedTask]:
     """Return the tasks of a trace by lane; raises StreamsError where `directory` has none."""
     found = []
     for folder in directory.iterdir() if directory.is_dir() else ():
-        commits = {path.name: path for path in folder.iterdir() if path.name != LANE_FILE}
+        commits = {path.name: path for path in folder.iterdir() if path.name not in (LANE_FILE, CACHE_FILE)}
         lane = int((folder / LANE_FILE).read_text())
-        found.append(TracedTask(TaskId.parse(folder.name), lane, commits))
+        cache_bytes = int((folder / CACHE_FILE).read_text())
+        found.append(TracedTask(TaskId.parse(folder.name), lane, cache_bytes, commits))
     if not found:
         raise StreamsError(
             f"{directory} has no trace of an order: run the application with penstock.trace.order={directory} first."
@@ -99,6 +102,7 @@ class OrderReplay:
             checkpoint,
             commit.wall_clock,
             EpochSchedules(checkpoint.schedules),
+            cache_bytes=traced.cache_bytes,
         )
         for lane in dict.fromkeys((taken.partition, taken.lane) for taken in commit.ranges):
             batches = [self._read(taken) for taken in commit.ranges if (taken.partition, taken.lane) == lane]

@@ -7,6 +7,7 @@ methods of `InternalTopologyBuilder`, from which `Topology` is derived.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -35,6 +36,8 @@ from penstock.plan.topology_config import TopologyConfig
 from penstock.processor.timestamps import TimestampExtractor
 from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder
+
+_log = logging.getLogger(__name__)
 
 _PATTERN_CHARACTERS = frozenset("*+?[](){}|^$\\")
 """Characters of regular expressions that no name of a topic has (Kafka class: Topic)."""
@@ -69,8 +72,10 @@ class InternalTopologyBuilder:
     def _add_node(self, node: NodeSpec) -> None:
         self._nodes[node.name] = node
         self._union.add(node.name)
-        if not isinstance(node, SourceSpec):
-            self._union.unite(node.name, node.parents)
+        parents = () if isinstance(node, SourceSpec) else node.parents
+        self._union.unite(node.name, parents)
+        below = f" below {', '.join(parents)}, which it is united with" if parents else ""
+        _log.debug("%s %s is added%s.", type(node).__name__.removesuffix("Spec"), node.name, below)
 
     def _check_new(self, name: str) -> None:
         if name is None:
@@ -110,12 +115,13 @@ class InternalTopologyBuilder:
 
     # ---------------------------------------- stores
 
-    def _add_store(self, store: StoreBuilder) -> None:
+    def _add_store(self, store: StoreBuilder, allow_override: bool = False) -> None:
         known = self._stores.get(store.name)
-        if known is not None and known is not store:
+        if known is not None and known is not store and not allow_override:
             raise TopologyError(f"A different StateStore has already been added with the name {store.name}")
         self._check_no_global_store(store.name)
         self._stores[store.name] = store
+        _log.debug("Store %s is %s.", store.name, "added" if known is None or known is store else "replaced")
 
     def _check_no_global_store(self, name: str) -> None:
         if name in self._global_stores:
@@ -136,6 +142,8 @@ class InternalTopologyBuilder:
             raise TopologyError(f"cannot connect a state store {store} to a source node or a sink node.")
         users = self._store_users.setdefault(store, [])
         self._union.unite(processor, users[:1])
+        with_others = f", which is united with {users[0]}" if users and users != [processor] else ""
+        _log.debug("Store %s is connected to %s%s.", store, processor, with_others)
         if store not in node.stores:
             users.append(processor)
             self._nodes[processor] = replace(node, stores=(*node.stores, store))
@@ -159,6 +167,7 @@ class InternalTopologyBuilder:
     def copartition_sources(self, sources: Iterable[str]) -> None:
         """Demand that the topics of `sources` (names of source nodes) have equal numbers of partitions."""
         self._copartitioned_sources.append(frozenset(sources))
+        _log.debug("The topics of %s must have equal numbers of partitions.", ", ".join(sorted(sources)))
 
     def check_copartitioned(self) -> None:
         """Raise TopologyError where repartition topics that must have equal numbers of partitions were given others."""
@@ -216,6 +225,12 @@ class InternalTopologyBuilder:
     def build(self, application_id: str) -> BuiltTopology:
         """Return the topology as plain data, with the internal topics of the application `application_id`."""
         groups, global_stores = self._groups()
+        for id, names in groups.items():
+            _log.debug("Sub-topology %d has the nodes %s.", id, ", ".join(names))
+        for id, nodes in global_stores.items():
+            _log.debug(
+                "Group %d makes no tasks, for it is that of a global store: %s.", id, ", ".join(n.name for n in nodes)
+            )
         built = build_topology(
             application_id,
             {id: [self._nodes[name] for name in names] for id, names in groups.items()},
@@ -359,15 +374,21 @@ class Topology(InternalTopologyBuilder):
         )
         return self
 
-    def add_state_store(self, store_builder: StoreBuilder, *processors: str) -> Topology:
+    def add_state_store(self, store_builder: StoreBuilder, *processors: str, allow_override: bool = False) -> Topology:
         """Add a store and connect it to `processors` (names).
+
+        Args:
+            store_builder: describes the store.
+            processors: names of the processors that use it, beside those that are connected already.
+            allow_override: replace a store of the same name that was added before (Kafka class:
+                InternalTopologyBuilder).
 
         Raises:
             TopologyError: another store has the name, or a processor is unknown, a source or a sink.
         """
         if store_builder is None:
             raise TypeError("storeBuilder cannot be null")
-        self._add_store(store_builder)
+        self._add_store(store_builder, allow_override)
         for processor in processors:
             self._connect(processor, store_builder.name)
         return self

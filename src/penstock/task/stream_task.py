@@ -82,6 +82,7 @@ class StreamTask:
         change_log: ChangeLog | None = None,
         spilled: SpilledChanges | None = None,
         nanoseconds: Callable[[], int] | None = None,
+        cache_bytes: int | None = None,
     ) -> None:
         """Make the task's nodes and stores; nothing of the user's runs before `initialize`.
 
@@ -92,7 +93,8 @@ class StreamTask:
         own number of every topic if not given. change_log: takes the changelog records of the stores that it names, for
         a host that writes them. spilled: takes uncommitted changes beyond `penstock.uncommitted.max.bytes`, for a host
         that keeps them until the commit; such a commit has only the changes since. nanoseconds: tells the time that
-        things take, for a host that shows what is measured.
+        things take, for a host that shows what is measured. cache_bytes: what the task has of
+        `statestore.cache.max.bytes`, for a host that runs several at once; all of it if not given.
         """
         self.task_id = task_id
         checkpoint = checkpoint or TaskCheckpoint()
@@ -104,7 +106,7 @@ class StreamTask:
         self._context.processor_metadata.update(checkpoint.processor_metadata)
         self._collector = RecordCollector()
         self._recorder = self._context.recorder = _recorder(config, nanoseconds)
-        cache_bytes: int = config["statestore.cache.max.bytes"]
+        cache_bytes = config["statestore.cache.max.bytes"] if cache_bytes is None else cache_bytes
         cache = RecordCache(cache_bytes) if self._recorder is None else MeasuredRecordCache(cache_bytes, self._recorder)
         self._log_prefix = f"stream-thread [main] task [{task_id}] "
         state_log_prefix = self._log_prefix if state_log_prefix is None else state_log_prefix

@@ -71,6 +71,13 @@ class Recipe:
         """The sub-topologies by id."""
         return {spec.id: spec for spec in self.topology.subtopologies}
 
+    @property
+    def cache_bytes(self) -> int:
+        """What a task has of `statestore.cache.max.bytes`: as many tasks as a level has partitions run at once, as
+        threads do in Kafka Streams."""
+        total: int = self.config["statestore.cache.max.bytes"]
+        return total // max(self.placement.partitions)
+
     @cached_property
     def inputs(self) -> tuple[TopicPartition, ...]:
         """All partitions of topics of brokers that the application reads."""

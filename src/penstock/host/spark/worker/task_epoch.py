@@ -94,6 +94,7 @@ class TaskEpoch:
             input_partitions=recipe.placement.groups[self._task],
             spilled=state.spilled,
             nanoseconds=self._measuring.nanoseconds,
+            cache_bytes=recipe.cache_bytes,
         )
         for lane, topic, partition, batch in read_carried(self._checkpoint, control.carried):
             self._processed += len(batch)
@@ -177,6 +178,7 @@ class TaskEpoch:
             path = Path(directory) / str(self._task)
             private_directory(path)
             (path / "lane").write_text(str(self._recipe.placement.places[self._task].lane))
+            (path / "cache").write_text(str(self._recipe.cache_bytes))
             (path / f"{self._control.epoch:012d}").write_bytes(commit.order.encode())
 
 
