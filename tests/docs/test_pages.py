@@ -1,30 +1,44 @@
-"""The Python blocks of a page run, one after the other, and the topology that they make gives what the page says."""
+"""The Python blocks of README.md and docs run, and give what the pages show. Blocks that need Spark run in
+tests/spark/test_pages.py."""
 
 from __future__ import annotations
 
-import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock import KeyValue, Processor, ProcessorContext, Record, StreamsBuilder, StreamsConfig
+from penstock.config_providers import resolved
+from penstock.metrics import MeasurableStat, MetricName, RecordingLevel
 from penstock.serdes import Serdes
-from penstock.testing import TopologyTestDriver
+from penstock.testing import MockProcessorContext, TopologyTestDriver
+from tests.docs.pages import BLOCKS, ROOT, blocks, converting_orders, given, run_block, run_blocks
 
-DOCS = Path(__file__).parents[2] / "docs"
 STRING, JSON, DOUBLE = Serdes.string(), Serdes.json(), Serdes.double()
+SERDES = {"default.key.serde": STRING, "default.value.serde": DOUBLE}
 
 
-def run_blocks(page: str) -> dict[str, Any]:
-    """Return the names that the blocks of `page` define."""
+def test_every_block_has_a_test() -> None:
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    found = {str(page.relative_to(ROOT)): len(blocks(str(page.relative_to(ROOT)))) for page in pages}
+    assert {page: count for page, count in found.items() if count} == BLOCKS
+
+
+def test_the_readme_counts_words() -> None:
     names: dict[str, Any] = {"__name__": "page"}
-    for block in re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL):
-        exec(compile(block, page, "exec", dont_inherit=True), names)
-    return names
+    for number in range(BLOCKS["README.md"]):
+        run_block("README.md", number, names)
+
+
+def test_the_program_of_the_readme_is_the_example() -> None:
+    assert (ROOT / "examples" / "word_count.py").read_text().partition('"""\n\n')[2] == blocks("README.md")[0].lstrip()
 
 
 def test_topologies(capsys: pytest.CaptureFixture[str]) -> None:
-    names = run_blocks("topologies.md")
+    names = run_blocks("docs/topologies.md")
     assert capsys.readouterr().out.strip() == str(names["topology"].describe()).strip()
     assert names["picture"].startswith("<svg")
     assert names["flowchart"].startswith("flowchart")
@@ -38,3 +52,89 @@ def test_topologies(capsys: pytest.CaptureFixture[str]) -> None:
         assert -2.0 in driver.create_output_topic("differences", STRING, DOUBLE).read_values_to_list()
         assert driver.create_output_topic("busy", STRING, Serdes.long()).read_key_values_to_list() == [("ABC", 2)]
         assert driver.create_output_topic("tickers-per-name", STRING, Serdes.long()).read_key_value() == ("Abc Inc", 1)
+
+
+def test_the_handlers_of_the_guide_send_a_failed_record_to_the_dead_letter_queue() -> None:
+    names = given()
+    run_block("docs/guide.md", 3, names)
+    builder = StreamsBuilder()
+    builder.stream("in").map_values(int).to("out")
+    serdes = {"default.key.serde": STRING, "default.value.serde": STRING}
+    with TopologyTestDriver(builder.build(), {**serdes, **names["config"]}) as driver:
+        driver.create_input_topic("in", STRING, STRING).pipe_input("k", "no number")
+        assert driver.create_output_topic("word-count-failed", STRING, STRING).read_key_value() == ("k", "no number")
+
+
+_TEST_FILE = """\
+from collections.abc import Iterator
+
+import pytest
+
+from penstock import *
+from penstock.testing import TopologyTestDriver
+
+
+def build_topology():
+    builder = StreamsBuilder()
+    words = builder.stream("lines", Consumed.with_(Serdes.string(), Serdes.string())).flat_map_values(str.split)
+    words.group_by(lambda key, word: word, Grouped.with_(Serdes.string(), Serdes.string())).count(
+        Materialized.as_("counts")
+    )
+    return builder.build()
+
+
+"""
+
+
+def test_the_test_of_the_guide_passes(tmp_path: Path) -> None:
+    (tmp_path / "test_word_count.py").write_text(_TEST_FILE + blocks("docs/guide.md")[4].lstrip())
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "."]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "1 passed" in ended.stdout
+
+
+class Seen(Processor):
+    """Counts the records of each key in the store `seen`, and forwards them."""
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self.seen = context.get_state_store("seen")
+
+    def process(self, record: Record[str, str]) -> None:
+        self.seen.put(record.key, (self.seen.get(record.key) or 0) + 1)
+        self.context.forward(record)
+
+
+def test_the_guide_tests_a_single_processor() -> None:
+    run_block("docs/guide.md", 5, given(processor=Seen(), MockProcessorContext=MockProcessorContext))
+
+
+def test_the_configuration_of_the_security_page_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BILLS_PASSWORD", "secret")
+    names = given()
+    run_block("docs/security.md", 0, names)
+    config = StreamsConfig(names["config"])
+    assert resolved("sasl.password", config["sasl.password"]) == "secret"
+
+
+def test_the_processor_of_the_spark_page_records_metrics() -> None:
+    names = given(
+        RecordingLevel=RecordingLevel, MetricName=MetricName, MeasurableStat=MeasurableStat, took_ms=lambda record: 5.0
+    )
+    run_block("docs/spark.md", 3, names)
+    builder = StreamsBuilder()
+    builder.stream("in").process(names["Check"]).to("out")
+    with TopologyTestDriver(builder.build(), {"default.key.serde": STRING, "default.value.serde": STRING}) as driver:
+        driver.create_input_topic("in", STRING, STRING).pipe_key_value_list([KeyValue("k", "v"), KeyValue("k", "w")])
+        found = {name.name: metric.metric_value for name, metric in driver.metrics().items() if "check-" in name.name}
+    assert found["check-total"] == 2
+    assert found["check-latency-avg"] == found["check-latency-max"] == 5.0
+    assert "check-rate" in found
+
+
+def test_the_global_table_of_the_topics_page_converts_orders() -> None:
+    with TopologyTestDriver(converting_orders(), SERDES) as driver:
+        driver.create_input_topic("rates", STRING, DOUBLE).pipe_input("EUR", 2.0)
+        driver.create_input_topic("orders", STRING, JSON).pipe_input("o1", {"currency": "EUR", "amount": 5})
+        assert driver.create_output_topic("converted", STRING, DOUBLE).read_key_value() == ("o1", 10.0)

@@ -1,5 +1,4 @@
-"""Each example, and the topology of the documentation, on Spark: the same results as on the test driver, from the same
-records."""
+"""Each example runs on Spark and gives the results of the test driver, as does the topology of docs/topologies.md."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from penstock.config import StreamsConfig
 from penstock.plan.topology import Topology
 from penstock.serdes import Serdes
 from penstock.testing import TopologyTestDriver
-from tests.docs.test_pages import run_blocks
+from tests.docs.pages import run_blocks
 from tests.spark.support import InputRecord, SparkRunner
 
 pytestmark = pytest.mark.spark
@@ -141,6 +140,7 @@ def check_on_spark(program: Program, piped: Sequence[Piped], runner: SparkRunner
         named = {topic for each in built.subtopologies for topic in (*each.source_topics, *each.sink_topics)}
         outputs = {topic for each in built.subtopologies for topic in each.sink_topics} - set(built.repartition_topics)
         topics = named - set(built.repartition_topics)
+        topics |= {each.topic for each in piped}  # topics of global tables too
         here.create_topics(dict.fromkeys([*topics, *expected.keys() & {"topic-sink"}], 1))
         for topic in {each.topic for each in piped}:
             ordered = sorted((each for each in piped if each.topic == topic), key=lambda each: each.timestamp)
@@ -176,7 +176,7 @@ def test_an_example_runs_on_spark(
 def test_the_topology_of_the_documentation_runs_on_spark(
     spark_runner: SparkRunner, own_broker: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    names = run_blocks("topologies.md")
+    names = run_blocks("docs/topologies.md")
     capsys.readouterr()
     piped = [
         Piped("companies", b"ABC", orjson.dumps({"name": "Abc Inc"}), 1),

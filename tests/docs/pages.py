@@ -1,0 +1,86 @@
+"""Runs the Python blocks of README.md and of the pages in docs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import penstock
+from penstock import Consumed, Serdes, StreamsBuilder, Topology
+
+ROOT = Path(__file__).parents[2]
+
+BLOCKS: Mapping[str, int] = {
+    "README.md": 2,
+    "docs/changing-a-topology.md": 1,
+    "docs/guide.md": 6,
+    "docs/life.md": 3,
+    "docs/queries.md": 5,
+    "docs/security.md": 1,
+    "docs/spark.md": 4,
+    "docs/topics-on-spark.md": 1,
+    "docs/topologies.md": 6,
+}
+"""How many Python blocks each page has; the tests of tests/docs and tests/spark/test_pages.py run all of them."""
+
+
+def blocks(page: str) -> list[str]:
+    """Return the Python blocks of `page`, each with blank lines before it, so that errors name lines of the page."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return [
+        "\n" * text.count("\n", 0, match.start(1)) + match[1]
+        for match in re.finditer(r"```python\n(.*?)```", text, re.DOTALL)
+    ]
+
+
+def given(**names: Any) -> dict[str, Any]:
+    """Return names for a block: those of `from penstock import *`, and those that the page takes as defined."""
+    return {
+        "__name__": "page",
+        "penstock": penstock,
+        **{name: getattr(penstock, name) for name in penstock.__all__},
+        **names,
+    }
+
+
+def run_block(page: str, number: int, names: dict[str, Any], replaced: Mapping[str, str] | None = None) -> None:
+    """Run block `number` of `page` in `names`, which gets what the block defines.
+
+    replaced: addresses and directories of the page, and those of the test.
+    """
+    code = blocks(page)[number]
+    for old, new in (replaced or {}).items():
+        assert old in code, f"block {number} of {page} has no {old!r}"
+        code = code.replace(old, new)
+    exec(compile(code, str(ROOT / page), "exec", dont_inherit=True), names)
+
+
+def run_blocks(page: str) -> dict[str, Any]:
+    """Return the names that all blocks of `page` define, run one after the other."""
+    names: dict[str, Any] = {"__name__": "page"}
+    for number in range(BLOCKS[page]):
+        run_block(page, number, names)
+    return names
+
+
+@dataclass(frozen=True)
+class Order:
+    """An order of the page on topics."""
+
+    currency: str
+    amount: float
+
+
+def converting_orders() -> Topology:
+    """Return the topology of the page on topics: orders in, their amounts converted by a global table out."""
+    builder = StreamsBuilder()
+    orders = builder.stream("orders", Consumed.with_(Serdes.string(), Serdes.json(Order)))
+    run_block("docs/topics-on-spark.md", 0, given(builder=builder, orders=orders, convert=_convert))
+    return builder.build()
+
+
+def _convert(order: Order, rate: float) -> float:
+    return order.amount * rate
