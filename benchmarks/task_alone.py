@@ -23,8 +23,8 @@ from penstock.host.spark.worker.stage import prepare_worker
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch
 from penstock.state.memory import MemoryBase
-from penstock.task.checkpoint import TaskCheckpoint
 from penstock.task.stream_task import StreamTask, TaskCommit
+from penstock.task.task_checkpoint import TaskCheckpoint
 
 PARTITIONS: Final = 2
 """Partitions of every topic, and so tasks of each sub-topology; they take turns on the one core."""

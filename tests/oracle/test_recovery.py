@@ -26,10 +26,10 @@ from penstock.host.inline import InlineHost
 from penstock.plan.subtopology import BuiltTopology, SubtopologySpec, TaskId
 from penstock.record import RecordBatch
 from penstock.state.memory import MemoryBase
-from penstock.task.checkpoint import TaskCheckpoint
 from penstock.task.punctuation import EpochSchedules
 from penstock.task.record_collector import SentRecord
 from penstock.task.stream_task import StreamTask
+from penstock.task.task_checkpoint import TaskCheckpoint
 from tests.oracle.interpreter import case_runner
 from tests.oracle.interpreter.settings import APPLICATION_ID, configuration
 from tests.oracle.interpreter.values import headers_from_json

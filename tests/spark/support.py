@@ -31,7 +31,7 @@ from penstock.record import Headers, TopicPartition
 from penstock.state.memory import MemoryBase
 from penstock.state.segment_log import log_from_json, path
 from penstock.state.segments import decode
-from penstock.task.checkpoint import TaskCheckpoint
+from penstock.task.task_checkpoint import TaskCheckpoint
 
 TIMEOUT_SECONDS = 240
 

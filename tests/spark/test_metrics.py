@@ -29,9 +29,9 @@ from penstock.host.spark.worker.measuring import EpochMeasuring
 from penstock.metrics import Metric, MetricName, RecordingLevel
 from penstock.metrics.host_metrics import streams_metrics
 from penstock.record import RecordBatch
-from penstock.task.checkpoint import TaskCheckpoint
 from penstock.task.record_collector import OutputBatch
 from penstock.task.stream_task import TaskCommit
+from penstock.task.task_checkpoint import TaskCheckpoint
 from tests.spark.inline import InlineQuery
 from tests.spark.support import InputRecord, SparkRunner
 from tests.spark.test_topologies import TEXT

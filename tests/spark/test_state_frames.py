@@ -26,8 +26,8 @@ from penstock.errors import InvalidStateStoreError, StateStoreNotAvailableError
 from penstock.host.spark.query.queries import CheckpointQueries
 from penstock.host.spark.query.state_columns import StateColumns
 from penstock.state.build import build_store
-from penstock.state.cache import RecordCache
 from penstock.state.memory import MemoryBase
+from penstock.state.record_cache import RecordCache
 from penstock.task.standby_task import empty_store
 from tests.spark.inline import InlineQuery
 from tests.spark.support import InputRecord, SparkRunner, wait_for

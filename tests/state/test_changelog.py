@@ -34,11 +34,10 @@ from penstock.errors import ProcessorStateError
 from penstock.host.inline import ProducedRecord
 from penstock.record import Change, Headers, RecordMetadata, ValueTimestampHeaders
 from penstock.state.api import RecordContext
+from penstock.state.buffered_change import BufferedChange, pack_change
 from penstock.state.build import build_store, restore_store
-from penstock.state.cache import RecordCache
-from penstock.state.change_layout import BufferedChange, pack_change
-from penstock.state.change_logging import ChangeLog
-from penstock.state.changelog import (
+from penstock.state.change_logging_store import ChangeLog
+from penstock.state.changelog_format import (
     BUFFER_HEADERS,
     ChangelogFormat,
     ChangelogRecord,
@@ -47,6 +46,7 @@ from penstock.state.changelog import (
 )
 from penstock.state.layouts import pack_session, pack_timestamp, pack_window
 from penstock.state.memory import MemoryBase
+from penstock.state.record_cache import RecordCache
 from penstock.state.suppliers import (
     StoreSupplier,
     TimeOrderedBufferBytesStoreSupplier,

@@ -10,9 +10,9 @@ import pytest
 
 from penstock.record import RecordMetadata
 from penstock.state.api import FlushedEntries, RecordContext
-from penstock.state.cache import NamedCache, RecordCache, entry_size
-from penstock.state.caching import CachingKeyValueStore
+from penstock.state.caching_store import CachingKeyValueStore
 from penstock.state.memory import MemoryBase
+from penstock.state.record_cache import NamedCache, RecordCache, entry_size
 from penstock.state.uncommitted import UncommittedStore
 
 CASES = [json.loads(line) for line in (Path(__file__).parent / "record_cache_cases.jsonl").read_text().splitlines()]

@@ -19,9 +19,9 @@ from penstock.record import NO_TIMESTAMP, RecordMetadata, ValueAndTimestamp
 from penstock.serdes import Serdes
 from penstock.state.api import FlushedEntries, RecordContext, StoreBuilder
 from penstock.state.build import build_store
-from penstock.state.cache import RecordCache
-from penstock.state.key_value_store import MeteredKeyValueStore
+from penstock.state.key_value_store import TypedKeyValueStore
 from penstock.state.memory import MemoryBase
+from penstock.state.record_cache import RecordCache
 from penstock.state.stores import Stores
 from penstock.state.suppliers import KeyValueBytesStoreSupplier
 
@@ -31,7 +31,7 @@ CONTEXT = RecordContext(7, (), RecordMetadata("topic", 0, 3))
 
 def build(
     builder: StoreBuilder, base: MemoryBase | None = None, cache: RecordCache | None = None
-) -> MeteredKeyValueStore:
+) -> TypedKeyValueStore:
     return build_store(
         builder,
         CONFIG,
@@ -49,16 +49,16 @@ def text_store(in_memory: bool = True, caching: bool = False) -> StoreBuilder:
 
 
 @pytest.fixture(params=["memory", "memory-cached", "persistent", "persistent-cached"])
-def store(request: pytest.FixtureRequest) -> MeteredKeyValueStore:
+def store(request: pytest.FixtureRequest) -> TypedKeyValueStore:
     return build(text_store("memory" in request.param, "cached" in request.param))
 
 
-def fill(store: MeteredKeyValueStore, *keys: str) -> None:
+def fill(store: TypedKeyValueStore, *keys: str) -> None:
     for key in keys:
         store.put(key, key.upper())
 
 
-def test_get_put_delete(store: MeteredKeyValueStore) -> None:
+def test_get_put_delete(store: TypedKeyValueStore) -> None:
     assert store.get("a") is None
     store.put("a", "1")
     assert store.get("a") == "1"
@@ -73,7 +73,7 @@ def test_get_put_delete(store: MeteredKeyValueStore) -> None:
     assert list(store.reverse_all()) == [("d", "4"), ("b", "2")]
 
 
-def test_ranges_are_inclusive_and_open_at_none(store: MeteredKeyValueStore) -> None:
+def test_ranges_are_inclusive_and_open_at_none(store: TypedKeyValueStore) -> None:
     fill(store, "b", "a", "c", "ca", "d")
     assert [key for key, _ in store.range("b", "c")] == ["b", "c"]
     assert [key for key, _ in store.range(None, "b")] == ["a", "b"]
@@ -84,7 +84,7 @@ def test_ranges_are_inclusive_and_open_at_none(store: MeteredKeyValueStore) -> N
 
 
 def test_a_range_from_above_its_end_is_empty_and_warns(
-    store: MeteredKeyValueStore, caplog: pytest.LogCaptureFixture
+    store: TypedKeyValueStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(store, "a", "b")
     with caplog.at_level(logging.WARNING):
@@ -95,7 +95,7 @@ def test_a_range_from_above_its_end_is_empty_and_warns(
     assert "'b' > 'a'" in caplog.text
 
 
-def test_a_none_key_is_refused_by_name(store: MeteredKeyValueStore) -> None:
+def test_a_none_key_is_refused_by_name(store: TypedKeyValueStore) -> None:
     calls: list[Any] = [
         store.get,
         store.delete,
@@ -109,7 +109,7 @@ def test_a_none_key_is_refused_by_name(store: MeteredKeyValueStore) -> None:
         store.prefix_scan(None, Serdes.string())
 
 
-def test_a_closed_store_is_refused(store: MeteredKeyValueStore) -> None:
+def test_a_closed_store_is_refused(store: TypedKeyValueStore) -> None:
     fill(store, "a")
     iterator = store.all()
     store.close()
@@ -125,7 +125,7 @@ def test_a_closed_store_is_refused(store: MeteredKeyValueStore) -> None:
             call()
 
 
-def test_an_iterator_peeks_and_closes(store: MeteredKeyValueStore) -> None:
+def test_an_iterator_peeks_and_closes(store: TypedKeyValueStore) -> None:
     fill(store, "a", "b")
     with store.all() as entries:
         assert entries.peek_next_key() == "a"
@@ -138,7 +138,7 @@ def test_an_iterator_peeks_and_closes(store: MeteredKeyValueStore) -> None:
         next(entries)
 
 
-def test_entries_may_be_deleted_while_all_are_read(store: MeteredKeyValueStore) -> None:
+def test_entries_may_be_deleted_while_all_are_read(store: TypedKeyValueStore) -> None:
     fill(store, *"abcdef")
     seen = []
     for key, _ in store.all():
@@ -270,7 +270,7 @@ def test_any_use_is_that_of_a_dict(in_memory: bool, cache_bytes: int, steps: lis
             assert old == forwarded.get(key)
             forwarded[key] = new
 
-    def make() -> MeteredKeyValueStore:
+    def make() -> TypedKeyValueStore:
         made = build(text_store(in_memory, caching=True), base, RecordCache(cache_bytes))
         made.set_flush_listener(listen, True)
         return made

@@ -15,9 +15,9 @@ from penstock.record import AggregationWithHeaders, Headers, ValueAndTimestamp, 
 from penstock.serdes import Serde, Serdes
 from penstock.state.api import RecordContext, StoreBuilder
 from penstock.state.build import build_store
-from penstock.state.cache import RecordCache
 from penstock.state.headers_layout import pack_headers, unpack_headers, without_headers
 from penstock.state.memory import MemoryBase
+from penstock.state.record_cache import RecordCache
 from penstock.state.stores import Stores
 from penstock.state.suppliers import SessionBytesStoreSupplier
 from penstock.windows import SessionWindow, Windowed

@@ -14,10 +14,10 @@ from penstock.record import Change, RecordMetadata, ValueAndTimestamp
 from penstock.serdes import Serdes
 from penstock.state import time_ordered_buffer
 from penstock.state.api import RecordContext, StoreBuilder
+from penstock.state.buffered_change import BufferedChange, pack_change, unpack_change
 from penstock.state.build import build_store
-from penstock.state.cache import RecordCache
-from penstock.state.change_layout import BufferedChange, pack_change, unpack_change
 from penstock.state.memory import MemoryBase
+from penstock.state.record_cache import RecordCache
 from penstock.state.suppliers import TimeOrderedBufferBytesStoreSupplier
 from penstock.state.time_ordered_buffer import Eviction, TimeOrderedChangeBuffer
 from penstock.windows import LONG_MAX

@@ -14,8 +14,8 @@ from penstock.record import RecordMetadata
 from penstock.serdes import Serdes
 from penstock.state.api import RecordContext, StoreBuilder
 from penstock.state.build import build_store
-from penstock.state.cache import RecordCache
 from penstock.state.memory import MemoryBase
+from penstock.state.record_cache import RecordCache
 from penstock.state.stores import Stores, default_segment_interval_ms
 from penstock.state.versioned_api import (
     PUT_RETURN_CODE_NOT_PUT,

@@ -18,12 +18,12 @@ from penstock.record import RecordMetadata, ValueAndTimestamp
 from penstock.serdes import Serdes
 from penstock.state.api import FlushedEntries, RecordContext, StoreBuilder
 from penstock.state.build import build_store
-from penstock.state.cache import RecordCache
 from penstock.state.memory import MemoryBase
+from penstock.state.record_cache import RecordCache
 from penstock.state.segmented import EXPIRED_PER_FLUSH
-from penstock.state.session_store import MeteredSessionStore
+from penstock.state.session_store import TypedSessionStore
 from penstock.state.stores import Stores
-from penstock.state.window_store import MeteredWindowStore
+from penstock.state.window_store import TypedWindowStore
 from penstock.windows import LONG_MAX, SessionWindow, TimeWindow, Windowed
 
 CONFIG = StreamsConfig({"application.id": "app"}, environment={})
@@ -336,8 +336,8 @@ def test_the_listener_hears_of_each_entry_as_the_clock_stood_then() -> None:
 
 def test_keys_of_none_and_closed_stores_are_refused() -> None:
     windows, sessions = Task(window_builder()).store, Task(session_builder()).store
-    assert isinstance(windows, MeteredWindowStore)
-    assert isinstance(sessions, MeteredSessionStore)
+    assert isinstance(windows, TypedWindowStore)
+    assert isinstance(sessions, TypedSessionStore)
     for call in (
         lambda: windows.put(None, "x", 0),
         lambda: windows.fetch(None, 0),

@@ -17,9 +17,9 @@ from penstock.record import Record, TopicPartition
 from penstock.state.api import StoreBuilder
 from penstock.state.memory import MemoryBase
 from penstock.state.suppliers import KeyValueBytesStoreSupplier
-from penstock.task.checkpoint import ScheduleState, TaskCheckpoint
 from penstock.task.order_trace import TracedCommit, TracedRange
 from penstock.task.punctuation import EpochSchedules
+from penstock.task.task_checkpoint import ScheduleState, TaskCheckpoint
 from tests.task.topologies import LONG, STRING, batch_of, sent, supplier, task_of
 
 

@@ -21,8 +21,8 @@ from penstock.state.segment_log import SegmentLog
 from penstock.state.segments import SegmentHeader, SegmentInfo, decode, encode, merge
 from penstock.state.stores import Stores
 from penstock.task import standby_task
-from penstock.task.checkpoint import TaskCheckpoint
 from penstock.task.standby_task import StandbyTask, empty_store
+from penstock.task.task_checkpoint import TaskCheckpoint
 
 CONFIG = StreamsConfig({"application.id": "app"})
 BUILDER = Stores.key_value_store_builder(Stores.persistent_key_value_store("store"), Serdes.string(), Serdes.string())

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from penstock.plan.topology import Topology
 from penstock.processor.api import Processor, ProcessorContext, PunctuationType
 from penstock.record import NO_TIMESTAMP, Record, TopicPartition
-from penstock.task.checkpoint import TaskCheckpoint
 from penstock.task.stream_task import StreamTask
 from penstock.task.stream_time import partitions_ahead
+from penstock.task.task_checkpoint import TaskCheckpoint
 from tests.task.topologies import batch_of, sent, supplier, task_of
 
 

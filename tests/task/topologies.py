@@ -13,9 +13,9 @@ from penstock.record import Headers, RecordBatch
 from penstock.serdes import Serdes
 from penstock.state.api import Base
 from penstock.state.memory import MemoryBase
-from penstock.task.checkpoint import TaskCheckpoint
 from penstock.task.punctuation import Schedules
 from penstock.task.stream_task import StreamTask
+from penstock.task.task_checkpoint import TaskCheckpoint
 
 STRING = Serdes.string()
 LONG = Serdes.long()

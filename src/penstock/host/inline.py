@@ -22,13 +22,13 @@ from penstock.metrics.host_metrics import HostMeasurements, Operation, streams_m
 from penstock.plan.subtopology import BuiltTopology, NodeSpec, ProcessorSpec, SourceSpec, SubtopologySpec, TaskId
 from penstock.record import Headers, RecordBatch
 from penstock.state.api import StateStore
-from penstock.state.change_logging import ChangeLog
+from penstock.state.change_logging_store import ChangeLog
 from penstock.state.memory import MemoryBase
-from penstock.task.checkpoint import TaskCheckpoint
 from penstock.task.global_task import GlobalStateUpdateTask
 from penstock.task.priority_queue import PriorityQueue
 from penstock.task.punctuation import LivingSchedules, Schedules
 from penstock.task.stream_task import StreamTask
+from penstock.task.task_checkpoint import TaskCheckpoint
 
 PARTITION = 0
 

@@ -17,10 +17,10 @@ from penstock.errors import StreamsError
 from penstock.plan.subtopology import BuiltTopology, TaskId
 from penstock.record import RecordBatch, TopicPartition
 from penstock.state.memory import MemoryBase
-from penstock.task.checkpoint import TaskCheckpoint
 from penstock.task.order_trace import TracedCommit, TracedRange
 from penstock.task.punctuation import EpochSchedules
 from penstock.task.stream_task import StreamTask
+from penstock.task.task_checkpoint import TaskCheckpoint
 
 LANE_FILE, CACHE_FILE = "lane", "cache"
 

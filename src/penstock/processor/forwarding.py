@@ -34,7 +34,7 @@ from penstock.state.versioned_api import (
     EngineVersionedKeyValueStore,
     VersionedRecord,
 )
-from penstock.state.versioned_store import MeteredVersionedKeyValueStore
+from penstock.state.versioned_store import TypedVersionedKeyValueStore
 
 
 class KeyValueStoreWrapper:
@@ -44,7 +44,7 @@ class KeyValueStoreWrapper:
         """Get the store `name` from `context`."""
         store = context.get_state_store(name)
         self._versions: EngineVersionedKeyValueStore | None = (
-            store if isinstance(store, MeteredVersionedKeyValueStore) else None
+            store if isinstance(store, TypedVersionedKeyValueStore) else None
         )
         self.store: EngineTimestampedKeyValueStore = store
         self.is_versioned = self._versions is not None

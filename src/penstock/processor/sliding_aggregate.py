@@ -17,7 +17,7 @@ import numpy as np
 
 from penstock.processor.aggregate import Aggregator, Initializer
 from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, RowOrigin
-from penstock.processor.cached_columns import CachedWindows
+from penstock.processor.cached_entries import CachedWindows
 from penstock.processor.columns import caused_by_rows, process_each
 from penstock.processor.forwarding import TimestampedTupleForwarder
 from penstock.processor.window_emission import (

@@ -14,24 +14,23 @@ from penstock.metrics.measurements import Recorder
 from penstock.record import NO_TIMESTAMP
 from penstock.serdes import Serde
 from penstock.state.api import BaseView, BufferedBytesStore, EngineStore, RecordContext, StoreBuilder
-from penstock.state.cache import RecordCache
-from penstock.state.caching import CachingKeyValueStore
-from penstock.state.change_logging import ChangeLog, ChangeLoggingStore, StoreChangeLog
-from penstock.state.changelog import ChangelogFormat, ChangelogRecord, ChangelogValues, changelog_format
+from penstock.state.caching_store import CachingKeyValueStore
+from penstock.state.change_logging_store import ChangeLog, ChangeLoggingStore, StoreChangeLog
+from penstock.state.changelog_format import ChangelogFormat, ChangelogRecord, ChangelogValues, changelog_format
 from penstock.state.custom import CustomStore, CustomStoreSupplier
-from penstock.state.key_value_store import MeteredKeyValueStore, MeteredTimestampedKeyValueStore
+from penstock.state.key_value_store import TypedKeyValueStore, TypedTimestampedKeyValueStore
 from penstock.state.layouts import SESSION_SUFFIX_SIZE, VERSION_SUFFIX_SIZE, WINDOW_SUFFIX_SIZE
 from penstock.state.lru import LruStore
 from penstock.state.measured_buffer import MeasuredTimeOrderedChangeBuffer
 from penstock.state.measured_stores import measured
-from penstock.state.metered import MeteredStore
+from penstock.state.record_cache import RecordCache
 from penstock.state.segmented import (
     CachingSegmentedStore,
     InMemorySegmentedStore,
     SegmentedStore,
     TimeOrderedSegmentedStore,
 )
-from penstock.state.session_store import MeteredSessionStore
+from penstock.state.session_store import TypedSessionStore
 from penstock.state.state_serdes import (
     AggregationStateSerdes,
     AggregationWithHeadersStateSerdes,
@@ -49,13 +48,14 @@ from penstock.state.suppliers import (
     WindowBytesStoreSupplier,
 )
 from penstock.state.time_ordered_buffer import TimeOrderedChangeBuffer
+from penstock.state.typed_store import TypedStore
 from penstock.state.uncommitted import InMemoryUncommittedStore, UncommittedStore
-from penstock.state.versioned_store import MeteredVersionedKeyValueStore
-from penstock.state.window_store import MeteredTimestampedWindowStore, MeteredWindowStore
+from penstock.state.versioned_store import TypedVersionedKeyValueStore
+from penstock.state.window_store import TypedTimestampedWindowStore, TypedWindowStore
 from penstock.state.without_timestamps import WithoutHeaders, WithoutTimestamps
 
 P = ParamSpec("P")
-M = TypeVar("M", bound=MeteredStore)
+M = TypeVar("M", bound=TypedStore)
 
 _SCOPES: Final = {"window": "-window", "session": "-session", "lru": "-lru"}
 """How Kafka's scopes of stores end, by kind."""
@@ -270,37 +270,37 @@ def _no_context() -> RecordContext:
     return RecordContext(NO_TIMESTAMP, (), None)
 
 
-def _key_value(build: _Build, buffer: BufferedBytesStore) -> MeteredStore:
+def _key_value(build: _Build, buffer: BufferedBytesStore) -> TypedStore:
     buffer = build.logging(buffer)
     cached = CachingKeyValueStore(build.builder.name, buffer, build.cache, build.context) if build.cached else None
-    make = MeteredTimestampedKeyValueStore if build.builder.timestamped else MeteredKeyValueStore
+    make = TypedTimestampedKeyValueStore if build.builder.timestamped else TypedKeyValueStore
     return build.kind(make)(build.serdes(), buffer, cached, not build.in_memory, build.logged)
 
 
-def _window(build: _Build, supplier: WindowBytesStoreSupplier) -> MeteredStore:
+def _window(build: _Build, supplier: WindowBytesStoreSupplier) -> TypedStore:
     on_disk = TimeOrderedSegmentedStore if supplier.time_ordered else SegmentedStore
     log, duplicates_log = (None, build.log()) if supplier.retain_duplicates else (build.log(), None)
     buffer = build.segmented(
         build.buffer(), WINDOW_SUFFIX_SIZE, supplier.retention_ms, supplier.segment_interval_ms, log, on_disk
     )
     cached = None if supplier.retain_duplicates else build.caching_segmented(buffer)
-    make = MeteredTimestampedWindowStore if build.builder.timestamped else MeteredWindowStore
+    make = TypedTimestampedWindowStore if build.builder.timestamped else TypedWindowStore
     return build.kind(make)(
         build.serdes(), supplier, buffer, cached, not build.in_memory, build.metadata, duplicates_log
     )
 
 
-def _session(build: _Build, supplier: SessionBytesStoreSupplier) -> MeteredStore:
+def _session(build: _Build, supplier: SessionBytesStoreSupplier) -> TypedStore:
     buffer = build.segmented(
         build.buffer(), SESSION_SUFFIX_SIZE, supplier.retention_ms, supplier.segment_interval_ms, build.log()
     )
     cached = build.caching_segmented(buffer)
-    return build.kind(MeteredSessionStore)(build.serdes(), supplier, buffer, cached, not build.in_memory)
+    return build.kind(TypedSessionStore)(build.serdes(), supplier, buffer, cached, not build.in_memory)
 
 
-def _versioned(build: _Build, supplier: VersionedBytesStoreSupplier) -> MeteredStore:
+def _versioned(build: _Build, supplier: VersionedBytesStoreSupplier) -> TypedStore:
     latest = build.buffer()
     history = build.segmented(
         latest, VERSION_SUFFIX_SIZE, supplier.history_retention_ms, supplier.segment_interval_ms, None
     )
-    return build.kind(MeteredVersionedKeyValueStore)(build.serdes(), supplier, latest, history, build.log())
+    return build.kind(TypedVersionedKeyValueStore)(build.serdes(), supplier, latest, history, build.log())

@@ -21,7 +21,7 @@ from penstock.config import StreamsConfig
 from penstock.record import NO_TIMESTAMP, Headers, Int64Array
 from penstock.serdes import Serde, Serdes
 from penstock.state.api import CUSTOM, BaseView, BufferedBytesStore, FlushListener, StateStore
-from penstock.state.change_logging import ChangeLoggingStore, StoreChangeLog
+from penstock.state.change_logging_store import ChangeLoggingStore, StoreChangeLog
 from penstock.state.uncommitted import UncommittedStore
 
 Restore = Callable[[Iterable[tuple[bytes, bytes]]], None]

@@ -13,10 +13,10 @@ from penstock.record import Int64Array
 from penstock.serdes import Serde
 from penstock.state.api import RecordContext
 from penstock.state.layouts import after, after_prefix
-from penstock.state.metered import MeteredIterator, MeteredStore
+from penstock.state.typed_store import TypedIterator, TypedStore
 
 
-class MeteredKeyValueStore(MeteredStore):
+class TypedKeyValueStore(TypedStore):
     """A key-value store of objects; its serdes say whether they are timestamped (implements KeyValueStore and
     EngineKeyValueStore)."""
 
@@ -64,24 +64,24 @@ class MeteredKeyValueStore(MeteredStore):
         for key in keys:
             self._below.put(key, None)
 
-    def range(self, from_key: Any, to_key: Any) -> MeteredIterator:
+    def range(self, from_key: Any, to_key: Any) -> TypedIterator:
         """Return the entries from `from_key` to `to_key` in the byte order of the serialised keys, both inclusive, None
         for an open end."""
         return self._range(from_key, to_key, False)
 
-    def reverse_range(self, from_key: Any, to_key: Any) -> MeteredIterator:
+    def reverse_range(self, from_key: Any, to_key: Any) -> TypedIterator:
         """As `range`, from the largest key to the smallest."""
         return self._range(from_key, to_key, True)
 
-    def all(self) -> MeteredIterator:
+    def all(self) -> TypedIterator:
         """Return all entries in the byte order of the serialised keys."""
         return self._range(None, None, False)
 
-    def reverse_all(self) -> MeteredIterator:
+    def reverse_all(self) -> TypedIterator:
         """Return all entries from the largest key to the smallest."""
         return self._range(None, None, True)
 
-    def prefix_scan(self, prefix: Any, prefix_serde: Serde) -> MeteredIterator:
+    def prefix_scan(self, prefix: Any, prefix_serde: Serde) -> TypedIterator:
         """Return the entries whose serialised key begins with `prefix` as `prefix_serde` writes it; raises TypeError
         for a None prefix."""
         if prefix is None or not self._open:
@@ -120,17 +120,17 @@ class MeteredKeyValueStore(MeteredStore):
 
     # ---------- helpers
 
-    def _range(self, from_key: Any, to_key: Any, reverse: bool) -> MeteredIterator:
+    def _range(self, from_key: Any, to_key: Any, reverse: bool) -> TypedIterator:
         bounds = self._serialize_bounds(from_key, to_key)
         if bounds is None:
-            return MeteredIterator(self, iter(()), self._serdes.deserialize_key, self._serdes.deserialize_value)
+            return TypedIterator(self, iter(()), self._serdes.deserialize_key, self._serdes.deserialize_value)
         first, last = bounds
         return self._entries(first, None if last is None else after(last), reverse)
 
-    def _entries(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> MeteredIterator:
+    def _entries(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> TypedIterator:
         entries = self._below.range(from_key, to_key, reverse)
-        return MeteredIterator(self, entries, self._serdes.deserialize_key, self._serdes.deserialize_value)
+        return TypedIterator(self, entries, self._serdes.deserialize_key, self._serdes.deserialize_value)
 
 
-class MeteredTimestampedKeyValueStore(MeteredKeyValueStore):
+class TypedTimestampedKeyValueStore(TypedKeyValueStore):
     """A key-value store whose values are ValueAndTimestamp."""

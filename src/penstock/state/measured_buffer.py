@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, MutableMapping
 from penstock.metrics.host_metrics import SUPPRESSION_BUFFER_COUNT, SUPPRESSION_BUFFER_SIZE, operation_of, state_id
 from penstock.metrics.measurements import Measurement, Recorder
 from penstock.state.api import RecordContext
-from penstock.state.change_logging import StoreChangeLog
+from penstock.state.change_logging_store import StoreChangeLog
 from penstock.state.state_serdes import StateSerdes
 from penstock.state.time_ordered_buffer import Eviction, TimeOrderedChangeBuffer, WaitingUpdate
 from penstock.state.uncommitted import UncommittedStore

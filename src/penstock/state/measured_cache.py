@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from penstock.metrics.host_metrics import CACHE_ID, HIT_RATIO, operation_of
 from penstock.metrics.measurements import Measurement, Recorder
-from penstock.state.cache import CacheEntry, FlushDirty, NamedCache, RecordCache
+from penstock.state.record_cache import CacheEntry, FlushDirty, NamedCache, RecordCache
 
 
 class MeasuredRecordCache(RecordCache):

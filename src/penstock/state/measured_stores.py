@@ -14,18 +14,18 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 from penstock.metrics.host_metrics import operation_of
 from penstock.metrics.measurements import Recorder
 from penstock.record import KeyValue
-from penstock.state.key_value_store import MeteredKeyValueStore
-from penstock.state.metered import MeteredIterator, MeteredStore
-from penstock.state.session_store import MeteredSessionStore
-from penstock.state.versioned_store import MeteredVersionedKeyValueStore
-from penstock.state.window_store import MeteredWindowStore
+from penstock.state.key_value_store import TypedKeyValueStore
+from penstock.state.session_store import TypedSessionStore
+from penstock.state.typed_store import TypedIterator, TypedStore
+from penstock.state.versioned_store import TypedVersionedKeyValueStore
+from penstock.state.window_store import TypedWindowStore
 
 P = ParamSpec("P")
-M = TypeVar("M", bound=MeteredStore)
+M = TypeVar("M", bound=TypedStore)
 
-_CALLS: Final[Mapping[type[MeteredStore], Mapping[str, Sequence[str]]]] = {
-    MeteredStore: {"flush": ["flush"]},
-    MeteredKeyValueStore: {
+_CALLS: Final[Mapping[type[TypedStore], Mapping[str, Sequence[str]]]] = {
+    TypedStore: {"flush": ["flush"]},
+    TypedKeyValueStore: {
         "get": ["get"],
         "put": ["put"],
         "put-if-absent": ["put_if_absent"],
@@ -35,14 +35,14 @@ _CALLS: Final[Mapping[type[MeteredStore], Mapping[str, Sequence[str]]]] = {
         "all": ["all", "reverse_all"],
         "prefix-scan": ["prefix_scan"],
     },
-    MeteredWindowStore: {
+    TypedWindowStore: {
         "put": ["put"],
         "fetch": [
             *("fetch", "fetch_range", "fetch_all", "all", "fetch_duplicates"),
             *("backward_fetch", "backward_fetch_range", "backward_fetch_all", "backward_all"),
         ],
     },
-    MeteredSessionStore: {
+    TypedSessionStore: {
         "put": ["put"],
         "remove": ["remove"],
         "fetch": [
@@ -51,14 +51,14 @@ _CALLS: Final[Mapping[type[MeteredStore], Mapping[str, Sequence[str]]]] = {
             *("backward_fetch", "backward_fetch_range", "backward_find_sessions", "backward_find_sessions_range"),
         ],
     },
-    MeteredVersionedKeyValueStore: {"get": ["get"], "put": ["put"], "delete": ["delete"]},
+    TypedVersionedKeyValueStore: {"get": ["get"], "put": ["put"], "delete": ["delete"]},
 }
 """The methods of each kind of store that are measured, by operation."""
 
-_COLUMN_CALLS: Final[Mapping[type[MeteredStore], Mapping[str, str]]] = {
-    MeteredKeyValueStore: {"get": "get_columns", "put": "put_columns"},
-    MeteredWindowStore: {"fetch": "get_columns", "put": "put_columns"},
-    MeteredSessionStore: {"put": "put_columns"},
+_COLUMN_CALLS: Final[Mapping[type[TypedStore], Mapping[str, str]]] = {
+    TypedKeyValueStore: {"get": "get_columns", "put": "put_columns"},
+    TypedWindowStore: {"fetch": "get_columns", "put": "put_columns"},
+    TypedSessionStore: {"put": "put_columns"},
 }
 """The methods of each kind that take a column of keys."""
 
@@ -81,7 +81,7 @@ class StoreCalls:
 class MeasuredIterator:
     """An iterator of a store that says when it has come to its end, or is closed (implements KeyValueIterator)."""
 
-    def __init__(self, entries: MeteredIterator, ended: Callable[[], None]) -> None:
+    def __init__(self, entries: TypedIterator, ended: Callable[[], None]) -> None:
         """Iterate over `entries`; `ended` is called once."""
         self._entries = entries
         self._ended = ended
@@ -137,9 +137,9 @@ def measured(kind: Callable[P, M], recorder: Recorder, tag: str, store_name: str
 
 
 @cache
-def _measured_kind(plain: Callable[..., MeteredStore]) -> Callable[..., MeteredStore]:
+def _measured_kind(plain: Callable[..., TypedStore]) -> Callable[..., TypedStore]:
     """Return a class of stores as `plain` is one, by the same name, whose first argument is the StoreCalls."""
-    kind = cast("type[MeteredStore]", plain)
+    kind = cast("type[TypedStore]", plain)
 
     def init(store: Any, calls: StoreCalls, *args: Any, **kwargs: Any) -> None:
         store.calls = calls
@@ -164,7 +164,7 @@ def _one(method: Callable[..., Any], operation: str) -> Callable[..., Any]:
         calls: StoreCalls = store.calls
         began = calls.nanoseconds()
         result = method(store, *args, **kwargs)
-        if isinstance(result, MeteredIterator):
+        if isinstance(result, TypedIterator):
             return MeasuredIterator(result, lambda: calls.took(operation, began))
         calls.took(operation, began)
         return result

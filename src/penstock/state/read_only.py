@@ -12,11 +12,11 @@ from typing import Any, NoReturn
 from penstock.errors import UnsupportedOperationError
 from penstock.serdes import Serde
 from penstock.state.api import KeyValueIterator, KeyValueStore, StateStore
-from penstock.state.key_value_store import MeteredKeyValueStore
-from penstock.state.session_store import MeteredSessionStore
+from penstock.state.key_value_store import TypedKeyValueStore
+from penstock.state.session_store import TypedSessionStore
 from penstock.state.versioned_api import VersionedKeyValueStore, VersionedRecord
-from penstock.state.versioned_store import MeteredVersionedKeyValueStore
-from penstock.state.window_store import MeteredWindowStore
+from penstock.state.versioned_store import TypedVersionedKeyValueStore
+from penstock.state.window_store import TypedWindowStore
 from penstock.state.windowed_api import SessionStore, WindowStore
 from penstock.windows import Windowed
 
@@ -241,13 +241,13 @@ class ReadOnlyVersionedView(_ReadOnlyStore):
 def read_only(store: StateStore) -> StateStore:
     """Return `store` to be read only; a store of a user's own is returned as it is: its methods are not known."""
     match store:
-        case MeteredKeyValueStore():
+        case TypedKeyValueStore():
             return ReadOnlyKeyValueView(store)
-        case MeteredWindowStore():
+        case TypedWindowStore():
             return ReadOnlyWindowView(store)
-        case MeteredSessionStore():
+        case TypedSessionStore():
             return ReadOnlySessionView(store)
-        case MeteredVersionedKeyValueStore():
+        case TypedVersionedKeyValueStore():
             return ReadOnlyVersionedView(store)
         case _:
             return store

@@ -20,10 +20,10 @@ from itertools import compress, islice
 
 from penstock.record import NO_TIMESTAMP
 from penstock.state.api import BaseView, RecordContext
-from penstock.state.cache import RecordCache
-from penstock.state.caching import CachingKeyValueStore
-from penstock.state.change_logging import StoreChangeLog
+from penstock.state.caching_store import CachingKeyValueStore
+from penstock.state.change_logging_store import StoreChangeLog
 from penstock.state.layouts import AFTER_SEGMENTS, SEGMENT_SIZE, pack_segment, times_of
+from penstock.state.record_cache import RecordCache
 from penstock.state.uncommitted import UncommittedStore
 
 EXPIRED_PER_FLUSH = 10_000

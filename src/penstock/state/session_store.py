@@ -24,16 +24,16 @@ from penstock.state.layouts import (
     session_keys,
     session_of,
 )
-from penstock.state.metered import MeteredIterator, MeteredStore
 from penstock.state.segmented import CachingSegmentedStore, SegmentedStore, in_segments
 from penstock.state.state_serdes import StateSerdes
 from penstock.state.suppliers import SessionBytesStoreSupplier
+from penstock.state.typed_store import TypedIterator, TypedStore
 from penstock.windows import LONG_MAX, SessionWindow, Windowed
 
 _Order = Callable[[tuple[bytes, bytes]], Any]
 
 
-class MeteredSessionStore(MeteredStore):
+class TypedSessionStore(TypedStore):
     """A session store of objects (implements SessionStore and EngineSessionStore)."""
 
     def __init__(
@@ -75,46 +75,46 @@ class MeteredSessionStore(MeteredStore):
         data = self._below.get(self._entry_key(self._serialize_key(key), session_start, session_end))
         return self._serdes.deserialize_value(data)
 
-    def find_sessions(self, key: Any, earliest_session_end: int, latest_session_start: int) -> MeteredIterator:
+    def find_sessions(self, key: Any, earliest_session_end: int, latest_session_start: int) -> TypedIterator:
         """Return the sessions of `key` that end at `earliest_session_end` (ms) or later and start at
         `latest_session_start` or earlier."""
         return self._find(key, earliest_session_end, latest_session_start, False)
 
-    def backward_find_sessions(self, key: Any, earliest_session_end: int, latest_session_start: int) -> MeteredIterator:
+    def backward_find_sessions(self, key: Any, earliest_session_end: int, latest_session_start: int) -> TypedIterator:
         """As `find_sessions`, in reverse."""
         return self._find(key, earliest_session_end, latest_session_start, True)
 
     def find_sessions_range(
         self, key_from: Any, key_to: Any, earliest_session_end: int, latest_session_start: int
-    ) -> MeteredIterator:
+    ) -> TypedIterator:
         """As `find_sessions`, of the keys from `key_from` to `key_to` (inclusive, None for an open end)."""
         return self._find_range(key_from, key_to, earliest_session_end, latest_session_start, False)
 
     def backward_find_sessions_range(
         self, key_from: Any, key_to: Any, earliest_session_end: int, latest_session_start: int
-    ) -> MeteredIterator:
+    ) -> TypedIterator:
         """As `find_sessions_range`, in reverse."""
         return self._find_range(key_from, key_to, earliest_session_end, latest_session_start, True)
 
-    def fetch(self, key: Any) -> MeteredIterator:
+    def fetch(self, key: Any) -> TypedIterator:
         """Return all sessions of `key`."""
         return self._find(key, 0, LONG_MAX, False)
 
-    def backward_fetch(self, key: Any) -> MeteredIterator:
+    def backward_fetch(self, key: Any) -> TypedIterator:
         """Return all sessions of `key` in reverse."""
         return self._find(key, 0, LONG_MAX, True)
 
-    def fetch_range(self, key_from: Any, key_to: Any) -> MeteredIterator:
+    def fetch_range(self, key_from: Any, key_to: Any) -> TypedIterator:
         """Return all sessions of the keys from `key_from` to `key_to` (inclusive, None for an open end)."""
         return self._find_range(key_from, key_to, 0, LONG_MAX, False)
 
-    def backward_fetch_range(self, key_from: Any, key_to: Any) -> MeteredIterator:
+    def backward_fetch_range(self, key_from: Any, key_to: Any) -> TypedIterator:
         """As `fetch_range`, in reverse."""
         return self._find_range(key_from, key_to, 0, LONG_MAX, True)
 
     # ---------- what processors call
 
-    def find_sessions_by_time(self, earliest_session_end: int, latest_session_end: int) -> MeteredIterator:
+    def find_sessions_by_time(self, earliest_session_end: int, latest_session_end: int) -> TypedIterator:
         """Return the sessions of all keys that end from `earliest_session_end` to `latest_session_end` (ms), also those
         whose retention is over if they can still be written; by end, start and key, in memory by end, key and start.
         Not for stores with a cache."""
@@ -162,7 +162,7 @@ class MeteredSessionStore(MeteredStore):
     def _entry_key(self, key: bytes, start: int, end: int) -> bytes:
         return pack_segment(end // self._interval) + key + pack_session(end, start)
 
-    def _find(self, key: Any, earliest_end: int, latest_start: int, reverse: bool) -> MeteredIterator:
+    def _find(self, key: Any, earliest_end: int, latest_start: int, reverse: bool) -> TypedIterator:
         serialized = self._serialize_key(key)
         size = SEGMENT_SIZE + len(serialized) + SESSION_SUFFIX_SIZE
         first = serialized + pack_session(max(earliest_end, 0), 0)
@@ -175,7 +175,7 @@ class MeteredSessionStore(MeteredStore):
 
     def _find_range(
         self, key_from: Any, key_to: Any, earliest_end: int, latest_start: int, reverse: bool
-    ) -> MeteredIterator:
+    ) -> TypedIterator:
         bounds = self._serialize_bounds(key_from, key_to)
         if bounds is None:
             return self._iterator(iter(()))
@@ -202,8 +202,8 @@ class MeteredSessionStore(MeteredStore):
             segments.reverse()
         return in_segments(self._sessions.range, segments, first, last, reverse)
 
-    def _iterator(self, entries: Iterator[tuple[bytes, bytes]]) -> MeteredIterator:
-        return MeteredIterator(self, entries, self._windowed, self._serdes.deserialize_value)
+    def _iterator(self, entries: Iterator[tuple[bytes, bytes]]) -> TypedIterator:
+        return TypedIterator(self, entries, self._windowed, self._serdes.deserialize_value)
 
     def _windowed(self, data: bytes) -> Windowed[Any]:
         return Windowed(self._serdes.deserialize_key(data[SEGMENT_SIZE:-SESSION_SUFFIX_SIZE]), _window(data))

@@ -19,12 +19,12 @@ import numpy as np
 from penstock.errors import ProcessorStateError
 from penstock.record import NO_TIMESTAMP, Change, ValueAndTimestamp, named_tuples
 from penstock.state.api import RecordContext
-from penstock.state.cache import context_size
-from penstock.state.change_layout import BufferedChange, pack_change, unpack_change
-from penstock.state.change_logging import StoreChangeLog
+from penstock.state.buffered_change import BufferedChange, pack_change, unpack_change
+from penstock.state.change_logging_store import StoreChangeLog
 from penstock.state.layouts import AFTER_SEGMENTS, TIMESTAMP_SIZE, pack_timestamp, timestamp_of
-from penstock.state.metered import MeteredStore
+from penstock.state.record_cache import context_size
 from penstock.state.state_serdes import StateSerdes
+from penstock.state.typed_store import TypedStore
 from penstock.state.uncommitted import UncommittedStore
 from penstock.windows import LONG_MAX
 
@@ -63,7 +63,7 @@ class WaitingUpdate(NamedTuple):
         return self.entry_key[TIMESTAMP_SIZE:]
 
 
-class TimeOrderedChangeBuffer(MeteredStore):
+class TimeOrderedChangeBuffer(TypedStore):
     """Updates that wait for their time (implements EngineStore)."""
 
     def __init__(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from penstock.state.change_logging import StoreChangeLog
+from penstock.state.change_logging_store import StoreChangeLog
 from penstock.state.layouts import (
     LATEST_PREFIX,
     SEGMENT_SIZE,
@@ -25,10 +25,10 @@ from penstock.state.layouts import (
     timestamp_of,
     version_of,
 )
-from penstock.state.metered import MeteredStore
 from penstock.state.segmented import SegmentedStore
 from penstock.state.state_serdes import StateSerdes
 from penstock.state.suppliers import VersionedBytesStoreSupplier
+from penstock.state.typed_store import TypedStore
 from penstock.state.uncommitted import UncommittedStore
 from penstock.state.versioned_api import (
     PUT_RETURN_CODE_NOT_PUT,
@@ -50,7 +50,7 @@ class _Version(NamedTuple):
     data: bytes | None
 
 
-class MeteredVersionedKeyValueStore(MeteredStore):
+class TypedVersionedKeyValueStore(TypedStore):
     """A versioned store of objects (implements VersionedKeyValueStore and EngineVersionedKeyValueStore)."""
 
     def __init__(

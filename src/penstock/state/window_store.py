@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from penstock.record import Headers, Int64Array
 from penstock.state.api import RecordContext
-from penstock.state.change_logging import StoreChangeLog
+from penstock.state.change_logging_store import StoreChangeLog
 from penstock.state.duplicates import RecentDuplicates
 from penstock.state.layouts import (
     MAX_SEQUENCE,
@@ -27,16 +27,16 @@ from penstock.state.layouts import (
     window_keys,
     window_start_of,
 )
-from penstock.state.metered import MeteredIterator, MeteredStore
 from penstock.state.segmented import CachingSegmentedStore, SegmentedStore, in_segments
 from penstock.state.state_serdes import StateSerdes
 from penstock.state.suppliers import WindowBytesStoreSupplier
+from penstock.state.typed_store import TypedIterator, TypedStore
 from penstock.windows import LONG_MAX, TimeWindow, Windowed
 
 Entries = Iterator[tuple[bytes, bytes]]
 
 
-class MeteredWindowStore(MeteredStore):
+class TypedWindowStore(TypedStore):
     """A window store of objects; its serdes say whether they are timestamped (implements WindowStore and
     EngineWindowStore)."""
 
@@ -95,32 +95,32 @@ class MeteredWindowStore(MeteredStore):
             return None  # as Kafka's store in memory, which has no entry without a sequence number
         return self._serdes.deserialize_value(self._below.get(self._entry_key(serialized, time_from)))
 
-    def backward_fetch(self, key: Any, time_from: int, time_to: int) -> MeteredIterator:
+    def backward_fetch(self, key: Any, time_from: int, time_to: int) -> TypedIterator:
         """Return the windows of `key` that start from `time_from` to `time_to` (ms), the latest first."""
         return self._fetch(key, time_from, time_to, True)
 
-    def fetch_range(self, key_from: Any, key_to: Any, time_from: int, time_to: int) -> MeteredIterator:
+    def fetch_range(self, key_from: Any, key_to: Any, time_from: int, time_to: int) -> TypedIterator:
         """Return the windows of the keys from `key_from` to `key_to` (inclusive, None for an open end) that start from
         `time_from` to `time_to` (ms)."""
         return self._fetch_range(key_from, key_to, time_from, time_to, False)
 
-    def backward_fetch_range(self, key_from: Any, key_to: Any, time_from: int, time_to: int) -> MeteredIterator:
+    def backward_fetch_range(self, key_from: Any, key_to: Any, time_from: int, time_to: int) -> TypedIterator:
         """As `fetch_range`, in reverse."""
         return self._fetch_range(key_from, key_to, time_from, time_to, True)
 
-    def fetch_all(self, time_from: int, time_to: int) -> MeteredIterator:
+    def fetch_all(self, time_from: int, time_to: int) -> TypedIterator:
         """Return all windows that start from `time_from` to `time_to` (ms), both inclusive."""
         return self._fetch_range(None, None, time_from, time_to, False)
 
-    def backward_fetch_all(self, time_from: int, time_to: int) -> MeteredIterator:
+    def backward_fetch_all(self, time_from: int, time_to: int) -> TypedIterator:
         """As `fetch_all`, in reverse."""
         return self._fetch_range(None, None, time_from, time_to, True)
 
-    def all(self) -> MeteredIterator:
+    def all(self) -> TypedIterator:
         """Return all windows."""
         return self._fetch_range(None, None, 0, LONG_MAX, False)
 
-    def backward_all(self) -> MeteredIterator:
+    def backward_all(self) -> TypedIterator:
         """Return all windows in reverse."""
         return self._fetch_range(None, None, 0, LONG_MAX, True)
 
@@ -204,18 +204,18 @@ class MeteredWindowStore(MeteredStore):
     def _entry_key(self, key: bytes, window_start: int) -> bytes:
         return pack_segment(window_start // self._interval) + key + pack_window(window_start, self._sequence)
 
-    def _fetch(self, key: Any, time_from: int, time_to: int, reverse: bool) -> MeteredIterator:
+    def _fetch(self, key: Any, time_from: int, time_to: int, reverse: bool) -> TypedIterator:
         serialized = self._serialize_key(key)
         size = SEGMENT_SIZE + len(serialized) + WINDOW_SUFFIX_SIZE
         first = serialized + pack_window(max(time_from, 0), 0)
         last = after(serialized + pack_window(time_to, MAX_SEQUENCE))
         entries = self._in_segments(time_from, time_to, first, last, reverse)
         found = (entry for entry in entries if len(entry[0]) == size)  # longer keys have the same bytes in between
-        return MeteredIterator(self, found, window_start_of, self._serdes.deserialize_value)
+        return TypedIterator(self, found, window_start_of, self._serdes.deserialize_value)
 
-    def _fetch_range(self, key_from: Any, key_to: Any, time_from: int, time_to: int, reverse: bool) -> MeteredIterator:
+    def _fetch_range(self, key_from: Any, key_to: Any, time_from: int, time_to: int, reverse: bool) -> TypedIterator:
         bounds = self._serialize_bounds(key_from, key_to)
-        return MeteredIterator(
+        return TypedIterator(
             self,
             iter(()) if bounds is None else self._entries_between(*bounds, time_from, time_to, reverse),
             self._windowed,
@@ -252,7 +252,7 @@ class MeteredWindowStore(MeteredStore):
         return TimeWindow.of_size(start, self._window_size)
 
 
-class MeteredTimestampedWindowStore(MeteredWindowStore):
+class TypedTimestampedWindowStore(TypedWindowStore):
     """A window store whose values are ValueAndTimestamp."""
 
 

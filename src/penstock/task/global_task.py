@@ -18,8 +18,8 @@ from penstock.plan.subtopology import SubtopologySpec, TaskId
 from penstock.processor.api import Cancellable, ProcessorContext, PunctuationType, Punctuator
 from penstock.record import Record, RecordBatch, RecordMetadata
 from penstock.state.api import Base, Changes, StateStore
-from penstock.state.cache import RecordCache
 from penstock.state.read_only import read_only
+from penstock.state.record_cache import RecordCache
 from penstock.task.context import Node, NodeContext, TaskContext
 from penstock.task.error_handling import ErrorHandling, ProcessingError
 from penstock.task.processor_state_manager import ProcessorStateManager

@@ -12,8 +12,8 @@ from penstock.metrics.measurements import Recorder
 from penstock.plan.subtopology import SubtopologySpec
 from penstock.state.api import Base, Changes, EngineStore, RecordContext
 from penstock.state.build import build_store
-from penstock.state.cache import RecordCache
-from penstock.state.change_logging import ChangeLog
+from penstock.state.change_logging_store import ChangeLog
+from penstock.state.record_cache import RecordCache
 from penstock.state.spilled import SpilledChanges
 from penstock.task.error_handling import ProcessingError
 

@@ -15,8 +15,8 @@ from typing import Protocol
 from penstock.errors import StreamsError
 from penstock.processor.api import PunctuationType, Punctuator
 from penstock.record import NO_TIMESTAMP
-from penstock.task.checkpoint import ScheduleState
 from penstock.task.priority_queue import PriorityQueue
+from penstock.task.task_checkpoint import ScheduleState
 
 MINIMUM_INTERVAL_MS = 1
 

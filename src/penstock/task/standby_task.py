@@ -19,12 +19,12 @@ from penstock.plan.subtopology import TaskId
 from penstock.record import NO_TIMESTAMP
 from penstock.state.api import BaseSnapshot, Changes, EngineStore, RecordContext, SnapshotBase, StateStore, StoreBuilder
 from penstock.state.build import build_store
-from penstock.state.cache import RecordCache
 from penstock.state.memory import MemoryBase
+from penstock.state.record_cache import RecordCache
 from penstock.state.restoring import ReadFile, changes_of
 from penstock.state.segment_log import SegmentLog, path
 from penstock.state.segments import Segment, decode
-from penstock.task.checkpoint import TaskCheckpoint
+from penstock.task.task_checkpoint import TaskCheckpoint
 
 MOST_SNAPSHOTS = 256
 """Snapshots of a task that may be read at one time; the oldest beyond are closed."""

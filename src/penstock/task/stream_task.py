@@ -24,11 +24,10 @@ from penstock.processor.api import HeldResults, PunctuationType
 from penstock.processor.timestamps import fail_on_invalid_timestamp
 from penstock.record import NO_METADATA, Int64Array, Record, RecordBatch, TopicPartition
 from penstock.state.api import Base, Changes, RecordContext, StateStore
-from penstock.state.cache import RecordCache
-from penstock.state.change_logging import ChangeLog
+from penstock.state.change_logging_store import ChangeLog
 from penstock.state.measured_cache import MeasuredRecordCache
+from penstock.state.record_cache import RecordCache
 from penstock.state.spilled import SpilledChanges
-from penstock.task.checkpoint import TaskCheckpoint
 from penstock.task.context import NodeContext, TaskContext
 from penstock.task.error_handling import ErrorHandling, ProcessingError, user_line
 from penstock.task.execution import MAXIMUM_MIXED_ROWS, Execution
@@ -42,6 +41,7 @@ from penstock.task.punctuation import LivingSchedules, Schedule, Schedules
 from penstock.task.record_collector import OutputBatch, RecordCollector, SentRecord
 from penstock.task.record_sender import DeadLetterSink, RecordSender
 from penstock.task.stream_time import MAXIMUM, MaximumStreamTime, MinimumStreamTime, StreamTime, partitions_ahead
+from penstock.task.task_checkpoint import TaskCheckpoint
 
 
 @dataclass(frozen=True)

@@ -24,11 +24,11 @@ from penstock.plan.topology import Topology, built_topology
 from penstock.record import Headers
 from penstock.serdes import Serde
 from penstock.state.api import KeyValueStore, StateStore
-from penstock.state.key_value_store import MeteredKeyValueStore, MeteredTimestampedKeyValueStore
-from penstock.state.session_store import MeteredSessionStore
+from penstock.state.key_value_store import TypedKeyValueStore, TypedTimestampedKeyValueStore
+from penstock.state.session_store import TypedSessionStore
 from penstock.state.versioned_api import VersionedKeyValueStore
-from penstock.state.versioned_store import MeteredVersionedKeyValueStore
-from penstock.state.window_store import MeteredTimestampedWindowStore, MeteredWindowStore
+from penstock.state.versioned_store import TypedVersionedKeyValueStore
+from penstock.state.window_store import TypedTimestampedWindowStore, TypedWindowStore
 from penstock.state.windowed_api import SessionStore, WindowStore
 from penstock.testing.store_views import KeyValueStoreFacade, WindowStoreFacade
 from penstock.testing.topics import TestInputTopic, TestOutputTopic
@@ -37,12 +37,12 @@ DEFAULT_APPLICATION_ID = "topology-test-driver"
 
 # What `get_state_store` does not give; timestamped kinds stand before the plain ones that they derive from.
 _KINDS: Mapping[type, tuple[str, str]] = {
-    MeteredTimestampedKeyValueStore: ("timestamped key-value store", "get_timestamped_key_value_store"),
-    MeteredKeyValueStore: ("key-value store", "get_key_value_store"),
-    MeteredVersionedKeyValueStore: ("versioned key-value store", "get_versioned_key_value_store"),
-    MeteredTimestampedWindowStore: ("timestamped window store", "get_timestamped_window_store"),
-    MeteredWindowStore: ("window store", "get_window_store"),
-    MeteredSessionStore: ("session store", "get_session_store"),
+    TypedTimestampedKeyValueStore: ("timestamped key-value store", "get_timestamped_key_value_store"),
+    TypedKeyValueStore: ("key-value store", "get_key_value_store"),
+    TypedVersionedKeyValueStore: ("versioned key-value store", "get_versioned_key_value_store"),
+    TypedTimestampedWindowStore: ("timestamped window store", "get_timestamped_window_store"),
+    TypedWindowStore: ("window store", "get_window_store"),
+    TypedSessionStore: ("session store", "get_session_store"),
 }
 
 
@@ -180,9 +180,9 @@ class TopologyTestDriver:
         without their timestamps, and takes them so, with timestamp -1.
         """
         match self._host.stores().get(name):
-            case MeteredTimestampedKeyValueStore() as store:
+            case TypedTimestampedKeyValueStore() as store:
                 return KeyValueStoreFacade(store)
-            case MeteredKeyValueStore() as store:
+            case TypedKeyValueStore() as store:
                 return store
             case _:
                 return None
@@ -192,21 +192,21 @@ class TopologyTestDriver:
         that kind.
         """
         store = self._host.stores().get(name)
-        return store if isinstance(store, MeteredTimestampedKeyValueStore) else None
+        return store if isinstance(store, TypedTimestampedKeyValueStore) else None
 
     def get_versioned_key_value_store(self, name: str) -> VersionedKeyValueStore | None:
         """Return the versioned key-value store `name`, None if there is none of that kind."""
         store = self._host.stores().get(name)
-        return store if isinstance(store, MeteredVersionedKeyValueStore) else None
+        return store if isinstance(store, TypedVersionedKeyValueStore) else None
 
     def get_window_store(self, name: str) -> WindowStore | None:
         """Return the window store `name`, None if there is none of that kind; a timestamped one shows its values
         without their timestamps, and takes them so, with timestamp -1.
         """
         match self._host.stores().get(name):
-            case MeteredTimestampedWindowStore() as store:
+            case TypedTimestampedWindowStore() as store:
                 return WindowStoreFacade(store)
-            case MeteredWindowStore() as store:
+            case TypedWindowStore() as store:
                 return store
             case _:
                 return None
@@ -216,12 +216,12 @@ class TopologyTestDriver:
         kind.
         """
         store = self._host.stores().get(name)
-        return store if isinstance(store, MeteredTimestampedWindowStore) else None
+        return store if isinstance(store, TypedTimestampedWindowStore) else None
 
     def get_session_store(self, name: str) -> SessionStore | None:
         """Return the session store `name`, None if there is none of that kind."""
         store = self._host.stores().get(name)
-        return store if isinstance(store, MeteredSessionStore) else None
+        return store if isinstance(store, TypedSessionStore) else None
 
     def dropped_records(self) -> int:
         """Return how many records were dropped so far (Kafka metric: dropped-records-total, over all nodes)."""

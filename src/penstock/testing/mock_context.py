@@ -20,8 +20,8 @@ from penstock.record import NO_METADATA, NO_TIMESTAMP, Record, RecordMetadata
 from penstock.serdes import Serde
 from penstock.state.api import RecordContext, StateStore, StoreBuilder
 from penstock.state.build import build_store
-from penstock.state.cache import RecordCache
 from penstock.state.memory import MemoryBase
+from penstock.state.record_cache import RecordCache
 
 DEFAULT_APPLICATION_ID = "mock-processor-context"
 

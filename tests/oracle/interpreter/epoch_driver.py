@@ -21,9 +21,9 @@ from penstock.host.inline import PARTITION, InlineHost
 from penstock.host.spark.protocol.placement import place, resolve_patterns
 from penstock.plan.subtopology import BuiltTopology, SourceSpec
 from penstock.record import NO_TIMESTAMP, RecordBatch
-from penstock.task.checkpoint import TaskCheckpoint
 from penstock.task.punctuation import EpochSchedules, LivingSchedules, Schedules
 from penstock.task.stream_task import StreamTask
+from penstock.task.task_checkpoint import TaskCheckpoint
 from penstock.testing import TopologyTestDriver
 
 

@@ -37,9 +37,9 @@ from penstock.plan.subtopology import BuiltTopology, SubtopologySpec
 from penstock.record import NO_METADATA, TopicPartition
 from penstock.state.api import RecordContext, StoreBuilder
 from penstock.state.build import build_store
-from penstock.state.cache import RecordCache
 from penstock.state.lmdb import LmdbBase
 from penstock.state.memory import MemoryBase
+from penstock.state.record_cache import RecordCache
 from tests.oracle.interpreter import case_runner, divergences, errors
 from tests.oracle.interpreter.comparison import differences
 from tests.oracle.interpreter.epoch_driver import EpochTestDriver

@@ -6,25 +6,25 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock import VersionedRecord
-from penstock.state.key_value_store import MeteredKeyValueStore
-from penstock.state.metered import MeteredStore
-from penstock.state.session_store import MeteredSessionStore
-from penstock.state.versioned_store import MeteredVersionedKeyValueStore
-from penstock.state.window_store import MeteredWindowStore
+from penstock.state.key_value_store import TypedKeyValueStore
+from penstock.state.session_store import TypedSessionStore
+from penstock.state.typed_store import TypedStore
+from penstock.state.versioned_store import TypedVersionedKeyValueStore
+from penstock.state.window_store import TypedWindowStore
 from tests.oracle.interpreter.values import to_json
 
 
 def content(store: Any, case: Mapping[str, Any]) -> dict[str, Any]:
     """Return kind and entries of a store; those that cannot be listed are asked for the keys and times of the case."""
-    store = store.beneath_cache() if isinstance(store, MeteredStore) else store
+    store = store.beneath_cache() if isinstance(store, TypedStore) else store
     match store:
-        case MeteredVersionedKeyValueStore():
+        case TypedVersionedKeyValueStore():
             return {"kind": "versioned", "entries": _versions(store, case)}
-        case MeteredKeyValueStore():
+        case TypedKeyValueStore():
             return {"kind": _timestamped("key_value", store), "entries": _rows(store.all())}
-        case MeteredWindowStore():
+        case TypedWindowStore():
             return {"kind": _timestamped("window", store), "entries": _rows(store.all())}
-        case MeteredSessionStore():
+        case TypedSessionStore():
             rows = [row for key in _keys(case) for row in _rows(store.fetch(key))]
             if store.with_headers:
                 rows = [[key, value if isinstance(value, list) else [value, []]] for key, value in rows]
@@ -33,7 +33,7 @@ def content(store: Any, case: Mapping[str, Any]) -> dict[str, Any]:
             return {"kind": "other"}
 
 
-def _timestamped(kind: str, store: MeteredStore) -> str:
+def _timestamped(kind: str, store: TypedStore) -> str:
     return f"timestamped_{kind}" if store.timestamped and not store.with_headers else kind
 
 
@@ -42,7 +42,7 @@ def _rows(iterator: Any) -> list[list[Any]]:
         return [[to_json(key), to_json(value)] for key, value in entries]
 
 
-def _versions(store: MeteredVersionedKeyValueStore, case: Mapping[str, Any]) -> list[list[Any]]:
+def _versions(store: TypedVersionedKeyValueStore, case: Mapping[str, Any]) -> list[list[Any]]:
     times = sorted({step["ts"] for step in case["steps"] if step.get("ts", -1) >= 0})
     rows: list[list[Any]] = []
     for key in _keys(case):

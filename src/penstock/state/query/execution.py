@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 from penstock.errors import SerializationError, StreamsError, UnsupportedOperationError
 from penstock.record import TopicPartition
 from penstock.state.api import KeyValueIterator
-from penstock.state.key_value_store import MeteredKeyValueStore
+from penstock.state.key_value_store import TypedKeyValueStore
 from penstock.state.query.composite import CompositeKeyValueIterator
 from penstock.state.query.position import Position, PositionBound
 from penstock.state.query.queries import (
@@ -28,9 +28,9 @@ from penstock.state.query.queries import (
 )
 from penstock.state.query.request import FailureReason, QueryResult
 from penstock.state.query.values import ValueOf, aggregation_of, plain_of, timestamped_of
-from penstock.state.session_store import MeteredSessionStore
-from penstock.state.versioned_store import MeteredVersionedKeyValueStore
-from penstock.state.window_store import MeteredWindowStore
+from penstock.state.session_store import TypedSessionStore
+from penstock.state.versioned_store import TypedVersionedKeyValueStore
+from penstock.state.window_store import TypedWindowStore
 
 
 @runtime_checkable
@@ -47,13 +47,13 @@ def run_query(store: Any, query: Query) -> QueryResult:
     a key of another type, and UnsupportedOperationError for queries that Kafka refuses so."""
     try:
         match store:
-            case MeteredKeyValueStore():
+            case TypedKeyValueStore():
                 return _of_key_value_store(store, query)
-            case MeteredWindowStore():
+            case TypedWindowStore():
                 return _of_window_store(store, query)
-            case MeteredSessionStore():
+            case TypedSessionStore():
                 return _of_session_store(store, query)
-            case MeteredVersionedKeyValueStore():
+            case TypedVersionedKeyValueStore():
                 return _of_versioned_store(store, query)
             case AnsweringStateStore():
                 return store.query(query)
@@ -86,7 +86,7 @@ def is_permitted(position: Position, bound: PositionBound, needed: Collection[To
     return True
 
 
-def _of_key_value_store(store: MeteredKeyValueStore, query: Query) -> QueryResult:
+def _of_key_value_store(store: TypedKeyValueStore, query: Query) -> QueryResult:
     match query:
         case TimestampedKeyQuery() | TimestampedRangeQuery() if not store.timestamped:
             return QueryResult.for_unknown_query_type(query, store)
@@ -102,12 +102,12 @@ def _of_key_value_store(store: MeteredKeyValueStore, query: Query) -> QueryResul
             return QueryResult.for_unknown_query_type(query, store)
 
 
-def _range(store: MeteredKeyValueStore, query: RangeQuery) -> KeyValueIterator:
+def _range(store: TypedKeyValueStore, query: RangeQuery) -> KeyValueIterator:
     read = store.reverse_range if query.order is ResultOrder.DESCENDING else store.range
     return read(query.lower, query.upper)
 
 
-def _of_window_store(store: MeteredWindowStore, query: Query) -> QueryResult:
+def _of_window_store(store: TypedWindowStore, query: Query) -> QueryResult:
     match query:
         case WindowKeyQuery(key=key, time_from=int(time_from), time_to=int(time_to)):
             return _entries(store, store.fetch(key, time_from, time_to), timestamped_of(store))
@@ -121,7 +121,7 @@ def _of_window_store(store: MeteredWindowStore, query: Query) -> QueryResult:
             return QueryResult.for_unknown_query_type(query, store)
 
 
-def _of_session_store(store: MeteredSessionStore, query: Query) -> QueryResult:
+def _of_session_store(store: TypedSessionStore, query: Query) -> QueryResult:
     match query:
         case WindowRangeQuery(key=None):
             return _only(store, query, "SessionStores only support WindowRangeQuery.with_key")
@@ -131,7 +131,7 @@ def _of_session_store(store: MeteredSessionStore, query: Query) -> QueryResult:
             return QueryResult.for_unknown_query_type(query, store)
 
 
-def _of_versioned_store(store: MeteredVersionedKeyValueStore, query: Query) -> QueryResult:
+def _of_versioned_store(store: TypedVersionedKeyValueStore, query: Query) -> QueryResult:
     match query:
         case TimestampedKeyQuery() | TimestampedRangeQuery():
             return QueryResult.for_unknown_query_type(query, store)

@@ -13,8 +13,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from penstock.state.api import ReadOnlyKeyValueStore, StateStore
-from penstock.state.key_value_store import MeteredKeyValueStore
-from penstock.state.metered import MeteredStore
+from penstock.state.key_value_store import TypedKeyValueStore
 from penstock.state.query.composite import (
     CompositeReadOnlyKeyValueStore,
     CompositeReadOnlySessionStore,
@@ -22,8 +21,9 @@ from penstock.state.query.composite import (
     Shown,
 )
 from penstock.state.query.values import ValueOf, as_it_is, plain_of, timestamped_of
-from penstock.state.session_store import MeteredSessionStore
-from penstock.state.window_store import MeteredWindowStore
+from penstock.state.session_store import TypedSessionStore
+from penstock.state.typed_store import TypedStore
+from penstock.state.window_store import TypedWindowStore
 from penstock.state.windowed_api import ReadOnlySessionStore, ReadOnlyWindowStore
 
 
@@ -61,11 +61,11 @@ class _Values(Enum):
 class _BuiltInType(ABC):
     """A type of the stores that `Stores` makes; values says what of them is shown, and so what a store must keep."""
 
-    kind: type[MeteredStore]
+    kind: type[TypedStore]
     values: _Values
 
     def __str__(self) -> str:
-        kinds = {MeteredKeyValueStore: "key-value", MeteredWindowStore: "window", MeteredSessionStore: "session"}
+        kinds = {TypedKeyValueStore: "key-value", TypedWindowStore: "window", TypedSessionStore: "session"}
         before = "" if self.values is _Values.PLAIN else f"{self.values.value} "
         return f"{before}{kinds[self.kind]} store"
 
@@ -130,42 +130,42 @@ class QueryableStoreTypes:
     @staticmethod
     def key_value_store() -> KeyValueStoreType:
         """Any key-value store, values without timestamps."""
-        return KeyValueStoreType(MeteredKeyValueStore, _Values.PLAIN)
+        return KeyValueStoreType(TypedKeyValueStore, _Values.PLAIN)
 
     @staticmethod
     def timestamped_key_value_store() -> KeyValueStoreType:
         """A timestamped key-value store; values are ValueAndTimestamp."""
-        return KeyValueStoreType(MeteredKeyValueStore, _Values.TIMESTAMPED)
+        return KeyValueStoreType(TypedKeyValueStore, _Values.TIMESTAMPED)
 
     @staticmethod
     def timestamped_key_value_store_with_headers() -> KeyValueStoreType:
         """A key-value store that keeps headers; values are ValueTimestampHeaders."""
-        return KeyValueStoreType(MeteredKeyValueStore, _Values.WITH_HEADERS)
+        return KeyValueStoreType(TypedKeyValueStore, _Values.WITH_HEADERS)
 
     @staticmethod
     def window_store() -> WindowStoreType:
         """Any window store, values without timestamps."""
-        return WindowStoreType(MeteredWindowStore, _Values.PLAIN)
+        return WindowStoreType(TypedWindowStore, _Values.PLAIN)
 
     @staticmethod
     def timestamped_window_store() -> WindowStoreType:
         """A timestamped window store; values are ValueAndTimestamp."""
-        return WindowStoreType(MeteredWindowStore, _Values.TIMESTAMPED)
+        return WindowStoreType(TypedWindowStore, _Values.TIMESTAMPED)
 
     @staticmethod
     def timestamped_window_store_with_headers() -> WindowStoreType:
         """A window store that keeps headers; values are ValueTimestampHeaders."""
-        return WindowStoreType(MeteredWindowStore, _Values.WITH_HEADERS)
+        return WindowStoreType(TypedWindowStore, _Values.WITH_HEADERS)
 
     @staticmethod
     def session_store() -> SessionStoreType:
         """Any session store, aggregates without headers."""
-        return SessionStoreType(MeteredSessionStore, _Values.PLAIN)
+        return SessionStoreType(TypedSessionStore, _Values.PLAIN)
 
     @staticmethod
     def session_store_with_headers() -> SessionStoreType:
         """A session store that keeps headers; values are AggregationWithHeaders."""
-        return SessionStoreType(MeteredSessionStore, _Values.WITH_HEADERS)
+        return SessionStoreType(TypedSessionStore, _Values.WITH_HEADERS)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.record import AggregationWithHeaders, ValueAndTimestamp
-from penstock.state.metered import MeteredStore
+from penstock.state.typed_store import TypedStore
 
 ValueOf = Callable[[Any], Any]
 """Returns what is shown of a stored value, which is not None."""
@@ -17,17 +17,17 @@ def as_it_is(value: Any) -> Any:
     return value
 
 
-def plain_of(store: MeteredStore) -> ValueOf:
+def plain_of(store: TypedStore) -> ValueOf:
     """Return what takes timestamps and headers from the values of `store`."""
     return _value if store.timestamped else aggregation_of(store)
 
 
-def timestamped_of(store: MeteredStore) -> ValueOf:
+def timestamped_of(store: TypedStore) -> ValueOf:
     """Return what takes headers from the values of `store`, a timestamped one; other values are shown as they are."""
     return _value_and_timestamp if store.timestamped and store.with_headers else aggregation_of(store)
 
 
-def aggregation_of(store: MeteredStore) -> ValueOf:
+def aggregation_of(store: TypedStore) -> ValueOf:
     """Return what takes headers from the values of `store`, a session store."""
     return _aggregation if store.with_headers and not store.timestamped else as_it_is
 

@@ -30,7 +30,7 @@ from penstock.state.lmdb import LmdbBase
 from penstock.state.record_keys import primary_key_of, record_key_reader
 from penstock.state.suppliers import TimeOrderedBufferBytesStoreSupplier
 from penstock.state.time_ordered_buffer import INDEX_PREFIX, size_of_entry
-from penstock.task.checkpoint import TaskCheckpoint
+from penstock.task.task_checkpoint import TaskCheckpoint
 
 _CHUNK = 20_000
 """Entries written at once."""

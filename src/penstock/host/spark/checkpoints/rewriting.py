@@ -44,7 +44,7 @@ from penstock.state.segments import (
     encode,
     encode_snapshot,
 )
-from penstock.task.checkpoint import TaskCheckpoint
+from penstock.task.task_checkpoint import TaskCheckpoint
 
 _K = TypeVar("_K")
 

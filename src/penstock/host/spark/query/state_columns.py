@@ -28,12 +28,12 @@ from penstock.serdes.primitive import (
     StringSerde,
     UUIDSerde,
 )
-from penstock.state.key_value_store import MeteredKeyValueStore
-from penstock.state.metered import MeteredStore
+from penstock.state.key_value_store import TypedKeyValueStore
 from penstock.state.query.values import plain_of
-from penstock.state.session_store import MeteredSessionStore
-from penstock.state.versioned_store import MeteredVersionedKeyValueStore
-from penstock.state.window_store import MeteredWindowStore
+from penstock.state.session_store import TypedSessionStore
+from penstock.state.typed_store import TypedStore
+from penstock.state.versioned_store import TypedVersionedKeyValueStore
+from penstock.state.window_store import TypedWindowStore
 from penstock.windows import LONG_MAX, Windowed
 
 _ROWS = 10_000
@@ -70,13 +70,13 @@ class StateColumns:
     def __init__(self, store: Any) -> None:
         """Take any partition of the store; raises InvalidStateStoreError for a kind that is no table."""
         if not isinstance(
-            store, MeteredKeyValueStore | MeteredWindowStore | MeteredSessionStore | MeteredVersionedKeyValueStore
+            store, TypedKeyValueStore | TypedWindowStore | TypedSessionStore | TypedVersionedKeyValueStore
         ):
             raise InvalidStateStoreError(
                 f"{type(store).__name__} is no store whose entries are a table: ask for a key-value, window, session "
                 "or versioned store."
             )
-        windowed = isinstance(store, MeteredWindowStore | MeteredSessionStore)
+        windowed = isinstance(store, TypedWindowStore | TypedSessionStore)
         self._columns = [
             _of_serde("key", store.key_serde, _windowed_key if windowed else _key),
             *(_WINDOW if windowed else ()),
@@ -103,7 +103,7 @@ class StateColumns:
 
 def _entries(store: Any) -> Iterator[tuple[Any, Any]]:
     match store:
-        case MeteredSessionStore():
+        case TypedSessionStore():
             return iter(store.fetch_range(None, None))
         case _:
             return iter(store.all())
@@ -130,12 +130,12 @@ def _unless_none(part: Callable[[Any, Any], Any], convert: Callable[[Any], Any])
     return converted
 
 
-def _has_timestamps(store: MeteredStore) -> bool:
-    return store.timestamped or isinstance(store, MeteredVersionedKeyValueStore)
+def _has_timestamps(store: TypedStore) -> bool:
+    return store.timestamped or isinstance(store, TypedVersionedKeyValueStore)
 
 
-def _value_of(store: MeteredStore) -> Callable[[Any, Any], Any]:
-    if isinstance(store, MeteredVersionedKeyValueStore):
+def _value_of(store: TypedStore) -> Callable[[Any, Any], Any]:
+    if isinstance(store, TypedVersionedKeyValueStore):
         return lambda _, version: version.value
     plain = plain_of(store)
     return lambda _, value: plain(value)

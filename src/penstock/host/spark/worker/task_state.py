@@ -42,8 +42,8 @@ from penstock.state.segments import (
     merge,
 )
 from penstock.state.spilled import SpilledChanges
-from penstock.task.checkpoint import TaskCheckpoint
 from penstock.task.stream_task import TaskCommit
+from penstock.task.task_checkpoint import TaskCheckpoint
 
 _MOST_RACES = 8
 

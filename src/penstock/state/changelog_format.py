@@ -4,7 +4,7 @@ record stands for, byte for byte.
 A change is key and value as the layers of a store have them, and the context of the record that caused it. Most of the
 differences are small: the segment before a key of a window or session is ours alone; a timestamp and the headers that
 are kept with a value stand in the record, not in its value; a buffer says in the value of its records when they are
-due. No I/O, no serdes. Who collects the changes is `change_logging`; who applies the entries is `build.restore_store`.
+due. No I/O, no serdes. `change_logging_store` collects the changes; `build.restore_store` applies the entries.
 """
 
 from __future__ import annotations

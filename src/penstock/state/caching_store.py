@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import compress
 
 from penstock.state.api import BytesStore, FlushedEntries, FlushListener, RecordContext
-from penstock.state.cache import RecordCache
+from penstock.state.record_cache import RecordCache
 from penstock.state.uncommitted import merge
 
 

@@ -1,5 +1,5 @@
 """What all typed stores have in common: the upper layer that user code and processors hold, and its iterators (Kafka
-classes: the Metered stores, MeteredKeyValueStoreIterator).
+classes: the Metered stores, TypedKeyValueStoreIterator).
 
 Keys and values become bytes here; below there are only bytes. A kind of store only adds its own reads and writes.
 """
@@ -24,7 +24,7 @@ KEY_IS_NULL = "key cannot be null"
 """What Kafka says of a call without a key."""
 
 
-class MeteredStore:
+class TypedStore:
     """A store of objects over a store of bytes (implements StateStore and EngineStore; Kafka class:
     WrappedStateStore)."""
 
@@ -208,15 +208,15 @@ class MeteredStore:
         raise error
 
 
-class MeteredIterator:
+class TypedIterator:
     """Iterates over the entries of a store as KeyValue (implements KeyValueIterator; Kafka class:
-    MeteredKeyValueStoreIterator)."""
+    TypedKeyValueStoreIterator)."""
 
     __slots__ = ("_entries", "_key_of", "_next", "_open", "_store", "_value_of")
 
     def __init__(
         self,
-        store: MeteredStore,
+        store: TypedStore,
         entries: Iterator[tuple[bytes, bytes]],
         key_of: Callable[[bytes], Any],
         value_of: Callable[[bytes], Any],
@@ -229,7 +229,7 @@ class MeteredIterator:
         self._next: tuple[bytes, bytes] | None = None
         self._open = True
 
-    def __iter__(self) -> MeteredIterator:
+    def __iter__(self) -> TypedIterator:
         return self
 
     def __next__(self) -> KeyValue:
@@ -242,7 +242,7 @@ class MeteredIterator:
             self._next = None
         return KeyValue(self._key_of(entry[0]), self._value_of(entry[1]))
 
-    def __enter__(self) -> MeteredIterator:
+    def __enter__(self) -> TypedIterator:
         return self
 
     def __exit__(self, *_: object) -> None:

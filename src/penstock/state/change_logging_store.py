@@ -3,7 +3,7 @@ a versioned store every version.
 
 The records are made as a store is written, below its cache, for only then is the record known that causes the write;
 what a commit removes because it has expired never comes here, since a changelog topic lets such records expire by
-itself. Their bytes are the business of `changelog`.
+itself. Their bytes are the business of `changelog_format`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from penstock.state.api import BufferedBytesStore, RecordContext
-from penstock.state.changelog import ChangelogFormat, ChangelogRecord
+from penstock.state.changelog_format import ChangelogFormat, ChangelogRecord
 from penstock.state.wrapped import WrappedBytesStore
 
 
