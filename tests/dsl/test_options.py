@@ -39,7 +39,8 @@ def test_values_that_cannot_be_are_refused() -> None:
 
 def test_the_store_of_a_table_has_the_options_of_materialized() -> None:
     string, long = Serdes.string(), Serdes.long()
-    store = Materialized.as_("s").with_value_serde(long).with_caching_disabled().store_builder("s", string, string)
+    options = Materialized.as_("s").with_value_serde(long).with_caching_disabled()
+    store = options.store_builder("s", string, Serdes.integer())
     assert (store.name, store.key_serde, store.value_serde) == ("s", string, long)
     assert (store.kind, store.caching, store.logging, store.in_memory) == ("timestamped_key_value", False, True, None)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,14 +28,17 @@ from penstock import (
     StreamsBuilder,
     Suppressed,
     TimeWindows,
+    Topology,
 )
 from penstock.dsl.suppressed import BufferConfig
+from penstock.errors import StreamsError
 from penstock.plan.subtopology import SinkSpec, SourceSpec
 from penstock.serdes.format import are_alike, format_of
 from penstock.serdes.list import ListSerde
 from penstock.serdes.windowed import WindowedSerdes
+from penstock.testing import TopologyTestDriver
 
-S, D, B, U = Serdes.string(), Serdes.double(), Serdes.boolean(), Serdes.uuid()
+S, D, B, J = Serdes.string(), Serdes.double(), Serdes.boolean(), Serdes.json()
 MINUTE = TimeWindows.of_size_with_no_grace(60_000)
 SESSION = SessionWindows.of_inactivity_gap_with_no_grace(60_000)
 SLIDING = SlidingWindows.of_time_difference_with_no_grace(60_000)
@@ -132,8 +136,8 @@ Case = tuple[str, Callable[[Program], object], dict[str, tuple[str | None, str |
 CASES: list[Case] = [
     # streams
     ("to", lambda p: p.stream.to("out"), {"out": ("string", "double")}),
-    ("to-key", lambda p: p.stream.to("out", Produced.with_(key_serde=U)), {"out": ("uuid", "double")}),
-    ("to-value", lambda p: p.stream.to("out", Produced.with_(value_serde=U)), {"out": ("string", "uuid")}),
+    ("to-key", lambda p: p.stream.to("out", Produced.with_(key_serde=J)), {"out": ("json", "double")}),
+    ("to-value", lambda p: p.stream.to("out", Produced.with_(value_serde=J)), {"out": ("string", "json")}),
     ("to-name", lambda p: p.stream.to("out", Produced.as_("sink")), {"out": ("string", "double")}),
     ("split", lambda p: p.stream.split().default_branch().popitem()[1].to("out"), {"out": ("string", "double")}),
     ("merge-alike", lambda p: p.stream.merge(p.table.to_stream()).to("out"), {"out": ("string", "double")}),
@@ -145,31 +149,31 @@ CASES: list[Case] = [
     ),
     (
         "repartition-value",
-        lambda p: p.stream.repartition(Repartitioned.with_(value_serde=U).with_name("r")).to("out"),
-        {"app-r-repartition": ("string", "uuid"), "out": ("string", "uuid")},
+        lambda p: p.stream.repartition(Repartitioned.with_(value_serde=J).with_name("r")).to("out"),
+        {"app-r-repartition": ("string", "json"), "out": ("string", "json")},
     ),
     ("to_table", lambda p: p.stream.to_table(materialized=kept()), {"s": ("string", "double")}),
     (
         "to_table-value",
-        lambda p: p.moved.to_table("n", kept().with_value_serde(U)).to_stream().to("out"),
-        {"app-n-repartition": ("bytes", "uuid"), "s": ("bytes", "uuid"), "out": ("bytes", "uuid")},
+        lambda p: p.moved.to_table("n", kept().with_value_serde(J)).to_stream().to("out"),
+        {"app-n-repartition": ("bytes", "json"), "s": ("bytes", "json"), "out": ("bytes", "json")},
     ),
     # tables
     (
         "table-materialized",
-        lambda p: p.builder.table("t", Consumed.with_(key_serde=S), kept().with_value_serde(U)).to_stream().to("out"),
-        {"s": ("string", "uuid"), "out": ("string", "uuid")},
+        lambda p: p.builder.table("t", Consumed.with_(key_serde=S), kept().with_value_serde(J)).to_stream().to("out"),
+        {"s": ("string", "json"), "out": ("string", "json")},
     ),
     (
         "table-name",
-        lambda p: p.builder.table("t", Consumed.as_("n"), Materialized.with_(S, U)).to_stream().to("out"),
-        {"out": ("string", "uuid")},
+        lambda p: p.builder.table("t", Consumed.as_("n"), Materialized.with_(S, J)).to_stream().to("out"),
+        {"out": ("string", "json")},
     ),
     ("table-filter", lambda p: p.table.filter(unannotated, materialized=kept()), {"s": ("string", "double")}),
     (
         "table-filter-value",
-        lambda p: p.table.filter(unannotated, materialized=Materialized.with_(value_serde=U)).to_stream().to("out"),
-        {"out": ("string", "uuid")},
+        lambda p: p.table.filter(unannotated, materialized=Materialized.with_(value_serde=J)).to_stream().to("out"),
+        {"out": ("string", "json")},
     ),
     ("table-map_values", lambda p: p.table.map_values(add_tax, materialized=kept()), {"s": ("string", "json")}),
     ("table-map_values-without", lambda p: p.table.map_values(str.split, materialized=kept()), {"s": ("string", None)}),
@@ -187,13 +191,13 @@ CASES: list[Case] = [
     ),
     (
         "group_by_key-key",
-        lambda p: p.stream.group_by_key(Grouped.with_(key_serde=U)).reduce(unannotated, kept()),
-        {"s": ("uuid", "double")},
+        lambda p: p.stream.group_by_key(Grouped.with_(key_serde=J)).reduce(unannotated, kept()),
+        {"s": ("json", "double")},
     ),
     (
         "group_by_key-value",
-        lambda p: p.stream.group_by_key(Grouped.with_(value_serde=U)).reduce(unannotated, kept()),
-        {"s": ("string", "uuid")},
+        lambda p: p.stream.group_by_key(Grouped.with_(value_serde=J)).reduce(unannotated, kept()),
+        {"s": ("string", "json")},
     ),
     (
         "group_by",
@@ -202,13 +206,13 @@ CASES: list[Case] = [
     ),
     (
         "group_by-key",
-        lambda p: p.stream.group_by(unannotated, Grouped.with_(U).with_name("g")).count(kept()),
-        {"app-g-repartition": ("uuid", "double"), "s": ("uuid", "long")},
+        lambda p: p.stream.group_by(unannotated, Grouped.with_(J).with_name("g")).count(kept()),
+        {"app-g-repartition": ("json", "double"), "s": ("json", "long")},
     ),
     (
         "group_by-value",
-        lambda p: p.stream.group_by(as_bytes, Grouped.with_(value_serde=U).with_name("g")).count(kept()),
-        {"app-g-repartition": ("bytes", "uuid"), "s": ("bytes", "long")},
+        lambda p: p.stream.group_by(as_bytes, Grouped.with_(value_serde=J).with_name("g")).count(kept()),
+        {"app-g-repartition": ("bytes", "json"), "s": ("bytes", "long")},
     ),
     (
         "table-group_by",
@@ -221,14 +225,14 @@ CASES: list[Case] = [
         {"s": ("boolean", "json")},
     ),
     # aggregations
-    ("count-key", lambda p: p.grouped.count(kept().with_key_serde(U)), {"s": ("uuid", "long")}),
-    ("reduce-value", lambda p: p.grouped.reduce(unannotated, kept().with_value_serde(U)), {"s": ("string", "uuid")}),
+    ("count-key", lambda p: p.grouped.count(kept().with_key_serde(J)), {"s": ("json", "long")}),
+    ("reduce-value", lambda p: p.grouped.reduce(unannotated, kept().with_value_serde(J)), {"s": ("string", "json")}),
     ("aggregate", lambda p: p.grouped.aggregate(zero, unannotated, kept()), {"s": ("string", "json")}),
     ("aggregate-lambda", lambda p: p.grouped.aggregate(lambda: Total(0), add, kept()), {"s": ("string", "json")}),
     (
         "aggregate-value",
-        lambda p: p.grouped.aggregate(zero, add, kept().with_value_serde(U)),
-        {"s": ("string", "uuid")},
+        lambda p: p.grouped.aggregate(zero, add, kept().with_value_serde(J)),
+        {"s": ("string", "json")},
     ),
     ("aggregate-unknown", lambda p: p.grouped.aggregate(lambda: 0, unannotated, kept()), {"s": ("string", None)}),
     (
@@ -279,14 +283,14 @@ CASES: list[Case] = [
     (
         "streams-values",
         lambda p: p.stream.join(
-            p.other, joined, WITHIN, stream_joined=StreamJoined.with_(None, U, D).with_store_name("j")
+            p.other, joined, WITHIN, stream_joined=StreamJoined.with_(None, J, J).with_store_name("j")
         ),
-        {"j-this-join-store": ("string", "uuid"), "j-other-join-store": ("string", "double")},
+        {"j-this-join-store": ("string", "json"), "j-other-join-store": ("string", "json")},
     ),
     (
         "streams-key",
-        lambda p: p.moved.join(p.other, joined, WITHIN, stream_joined=StreamJoined.with_(U).with_name("j")).to("out"),
-        {"app-j-left-repartition": ("uuid", "double"), "out": ("uuid", "json")},
+        lambda p: p.moved.join(p.other, joined, WITHIN, stream_joined=StreamJoined.with_(J).with_name("j")).to("out"),
+        {"app-j-left-repartition": ("json", "double"), "out": ("json", "json")},
     ),
     (
         "stream-table",
@@ -295,8 +299,8 @@ CASES: list[Case] = [
     ),
     (
         "stream-table-value",
-        lambda p: p.moved.left_join(p.flags, joined, joined=Joined.with_(value_serde=U).with_name("j")),
-        {"app-j-repartition": ("bytes", "uuid")},
+        lambda p: p.moved.left_join(p.flags, joined, joined=Joined.with_(value_serde=J).with_name("j")),
+        {"app-j-repartition": ("bytes", "json")},
     ),
     (
         "stream-global",
@@ -357,3 +361,111 @@ def test_a_serde_that_no_operator_names_is_inherited(
 def test_serdes_are_alike_where_both_are_known_to_write_the_same(one: Serde, other: Serde | None, alike: bool) -> None:
     assert are_alike(one, other) is alike
     assert are_alike(one, one)
+
+
+def as_text(value: float) -> str:
+    return str(value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (lambda p: p.stream.to("out", Produced.with_(value_serde=S).with_name("n")), "Sink n of topic out"),
+        (
+            lambda p: p.stream.to("out", Produced.with_(key_serde=D)),
+            "keys are of type str, but DoubleSerde writes float",
+        ),
+        (lambda p: p.stream.map_values(as_text).to("out", Produced.with_(value_serde=D)), "values are of type str"),
+        (lambda p: p.stream.map_values(add_tax).to("out", Produced.with_(value_serde=S)), "values are of type Total"),
+        (lambda p: p.stream.repartition(Repartitioned.with_(value_serde=S)), "Name a serde of float, or convert"),
+        (lambda p: p.stream.group_by_key(Grouped.with_(value_serde=S)), "group_by_key"),
+        (lambda p: p.grouped.count(kept().with_value_serde(S)), "Store s"),
+        (lambda p: p.grouped.windowed_by(MINUTE).reduce(unannotated, kept().with_value_serde(S)), "Store s"),
+        (
+            lambda p: p.grouped.windowed_by(MINUTE).count().to_stream().to("out", Produced.with_(key_serde=S)),
+            "keys are of type Windowed, but StringSerde writes str",
+        ),
+        (lambda p: p.table.filter(unannotated, materialized=Materialized.with_(D)), "keys are of type str"),
+        (
+            lambda p: p.stream.join(p.other, joined, WITHIN, stream_joined=StreamJoined.with_(S, D, D)),
+            "other values are of type bool",
+        ),
+    ],
+)
+def test_a_serde_that_cannot_write_what_is_there_is_refused_where_it_is_named(
+    wrong: Callable[[Program], object], told: str
+) -> None:
+    with pytest.raises(TypeError) as refused:
+        wrong(Program())
+    assert told in str(refused.value)
+    assert __file__ in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        lambda p: p.stream.to("out", Produced.with_(S, Serdes.float())),
+        lambda p: p.stream.to("out", Produced.with_(Serdes.json(), Serdes.json(Total))),
+        lambda p: p.stream.map_values(tax).to(
+            "out", Produced.with_(value_serde=Serdes.long())
+        ),  # a float may be an int
+        lambda p: p.grouped.count(kept().with_value_serde(Serdes.integer())),
+    ],
+)
+def test_a_serde_that_may_write_what_is_there_is_taken(right: Callable[[Program], object]) -> None:
+    right(Program())
+
+
+def tax(value: float) -> float:
+    return 20
+
+
+# ---------- serdes that are missing
+
+
+def line_of(word: str) -> str:
+    """Return where this file has `word` last, as a message names it."""
+    lines = Path(__file__).read_text().splitlines()
+    return f"{__file__}:{max(number for number, line in enumerate(lines, 1) if word in line)}"
+
+
+def missing(builder: StreamsBuilder) -> str:
+    """Return what a start without defaults says of the program."""
+    with pytest.raises(StreamsError) as refused:
+        TopologyTestDriver(builder.build())
+    return "\n".join([str(refused.value), *refused.value.__notes__])
+
+
+def test_a_missing_serde_is_named_with_its_node_its_topic_and_the_line_of_the_program() -> None:
+    program = Program()
+    program.stream.map_values(len).to("lengths")  # without one
+    told = missing(program.builder)
+    assert "KSTREAM-SINK-0000000009, which writes to topic lengths" in told
+    assert f"(made at {line_of('# without' + ' one')})" in told
+    assert "Produced.with_(value_serde=Serdes.string()), or set default.value.serde" in told
+
+
+def test_a_missing_serde_of_a_store_is_named_with_its_node_and_the_line_of_the_program() -> None:
+    program = Program()
+    program.grouped.aggregate(lambda: 0, unannotated, named="sums", materialized=kept())  # store without
+    told = missing(program.builder)
+    assert "Store 's' has no value serde" in told
+    assert f"belongs to sums (made at {line_of('# store' + ' without')})" in told
+
+
+def test_a_missing_serde_of_a_topology_by_hand_is_named_with_the_line_of_its_source() -> None:
+    topology = Topology()
+    topology.add_source("read", "in")  # by hand
+    with pytest.raises(StreamsError) as refused:
+        TopologyTestDriver(topology)
+    assert f"read, which reads topic in (made at {line_of('# by' + ' hand')})" in refused.value.__notes__[0]
+
+
+def test_lines_of_the_program_do_not_make_it_another_one() -> None:
+    built = [StreamsBuilder() for _ in range(2)]
+    built[0].stream("in")
+    built[1].stream("in")
+    first, second = (builder.build().build("app") for builder in built)
+    assert first == second
+    assert first.node_lines != second.node_lines
+    assert first.without_lines().node_lines == {}

@@ -10,7 +10,7 @@ import pytest
 
 from penstock import Serdes, StreamsBuilder, StreamsConfig
 from penstock.dsl.options import Consumed
-from penstock.errors import MissingSourceTopicError
+from penstock.errors import MissingSourceTopicError, StreamsError
 from penstock.host.spark.driver.preparation import prepare
 
 TEXT = Serdes.string()
@@ -46,3 +46,12 @@ def test_the_topic_of_a_global_table_must_exist() -> None:
     untouched: Any = None
     with pytest.raises(MissingSourceTopicError, match=r"Source topics that do not exist: rates\."):
         prepare(builder.build().build("app"), StreamsConfig({"application.id": "app"}), untouched, admin, 1, "")
+
+
+def test_a_missing_serde_ends_the_start() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", Consumed.with_(TEXT, TEXT)).map_values(len).to("out")
+    nobody: Any = None
+    with pytest.raises(StreamsError, match="value serdes for sink node KSTREAM-SINK-0000000002") as refused:
+        prepare(builder.build().build("app"), StreamsConfig({"application.id": "app"}), nobody, nobody, 1, "")
+    assert "which writes to topic out" in refused.value.__notes__[0]

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol, TypeVar
 
+from penstock.plan.user_lines import calling_line
 from penstock.serdes import Serde
+from penstock.serdes.format import read_type, written_type
 from penstock.windows import SessionWindows, SlidingWindows, Windows
 
 Options = TypeVar("Options")
@@ -71,6 +73,31 @@ def inheriting(options: Inheriting, key_serde: Serde | None, value_serde: Serde 
         options,
         key_serde=first(options.key_serde, key_serde),
         value_serde=first(options.value_serde, value_serde),
+    )
+
+
+def inherited(where: str, options: Inheriting, key_serde: Serde | None, value_serde: Serde | None) -> Inheriting:
+    """Return a copy of `options` with the serdes of the keys and values that it is for, where it names none.
+
+    Raises TypeError where it names one that cannot write what the other reads. where: the operator, for the message.
+    """
+    check_fits(where, "key", options.key_serde, key_serde)
+    check_fits(where, "value", options.value_serde, value_serde)
+    return inheriting(options, key_serde, value_serde)
+
+
+def check_fits(where: str, part: str, named: Serde | None, known: Serde | None) -> None:
+    """Raise TypeError where the serde `named` cannot write the keys or values (`part`) that `known` reads."""
+    if named is None or known is None:
+        return
+    writes, given = written_type(named), read_type(known)
+    if writes is None or given is None or issubclass(given, writes):
+        return
+    line = calling_line()
+    raise TypeError(
+        f"{where}{'' if line is None else f' ({line})'}: the {part}s are of type {given.__name__}, but "
+        f"{type(named).__name__} writes {writes.__name__}. Name a serde of {given.__name__}, or convert the {part}s "
+        "before."
     )
 
 

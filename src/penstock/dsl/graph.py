@@ -8,11 +8,12 @@ not import one another.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock.plan.names import InternalNameProvider
 from penstock.plan.nodes import GraphNode, NodeId, Plan
+from penstock.plan.user_lines import calling_line
 from penstock.serdes import Serde
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Graph:
     def add(self, node: GraphNode) -> NodeId:
         """Add `node` and return its id."""
         id = len(self._nodes)
-        self._nodes[id] = node
+        self._nodes[id] = replace(node, line=calling_line())
         return id
 
     def node(self, id: NodeId) -> GraphNode:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from penstock.dsl.arguments import check_serdes
+from penstock.dsl.arguments import check_fits, check_serdes
 from penstock.dsl.type_variables import KR, VR, K, V
 from penstock.durations import Duration, milliseconds
 from penstock.plan.names import check_name
@@ -384,7 +384,10 @@ class Materialized:
     def builder(
         self, supplier: StoreSupplier, key_serde: Serde | None, value_serde: Serde | None, *, timestamped: bool
     ) -> StoreBuilder:
-        """Return the store of `supplier` with these options; serdes that the options have go before those given."""
+        """Return the store of `supplier` with these options; serdes that the options have go before those given. Raises
+        TypeError where one cannot write what the given one reads."""
+        check_fits(f"Store {supplier.name}", "key", self.key_serde, key_serde)
+        check_fits(f"Store {supplier.name}", "value", self.value_serde, value_serde)
         return StoreBuilder(
             supplier,
             timestamped=timestamped,

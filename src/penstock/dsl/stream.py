@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, overload
 
-from penstock.dsl.arguments import inheriting, option
+from penstock.dsl.arguments import inherited, option
 from penstock.dsl.branched import BranchedKStream
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.graph import Graph
@@ -235,7 +235,7 @@ class KStream(StreamJoins[K, V]):
         """Return the records after a write to and a read from an internal topic, which puts them on the partition of
         their key; those without key are dropped.
         """
-        options = inheriting(option(repartitioned, Repartitioned()), self._key_serde, self._value_serde)
+        options = inherited("repartition", option(repartitioned, Repartitioned()), self._key_serde, self._value_serde)
         prefix = options.name
         if prefix is None:
             prefix = self._graph.names.new_processor_name(names.STREAM_REPARTITION)
@@ -256,7 +256,7 @@ class KStream(StreamJoins[K, V]):
 
     def group_by_key(self, grouped: Grouped | None = None) -> KGroupedStream[K, V]:
         """Return the records grouped by their keys; repartitioned first if an operator before may have changed keys."""
-        options = inheriting(option(grouped, Grouped()), self._key_serde, self._value_serde)
+        options = inherited("group_by_key", option(grouped, Grouped()), self._key_serde, self._value_serde)
         return self._grouped(self._id, options, self._repartition_required)
 
     def group_by(self, key_selector: Callable[[K, V], KR], grouped: Grouped | None = None) -> KGroupedStream[KR, V]:
@@ -264,7 +264,7 @@ class KStream(StreamJoins[K, V]):
         options = option(grouped, Grouped())
         id = self._select_key(key_selector, options.name)
         return self._grouped(
-            id, inheriting(options, serde_of_result(key_selector, is_key=True), self._value_serde), True
+            id, inherited("group_by", options, serde_of_result(key_selector, is_key=True), self._value_serde), True
         )
 
     def _grouped(self, id: nodes.NodeId, options: Grouped, repartition_required: bool) -> KGroupedStream:
@@ -279,7 +279,9 @@ class KStream(StreamJoins[K, V]):
         `materialized` is the store of the table; without a name it gets one only where an operator needs it.
         """
         name = self._name(named, names.STREAM_TO_TABLE)
-        options = inheriting(option(materialized, Materialized()), self._key_serde, self._value_serde)
+        options = inherited(
+            f"to_table {name}", option(materialized, Materialized()), self._key_serde, self._value_serde
+        )
         queryable = options.user_store_name
         store_name = self._graph.names.new_store_name(names.STREAM_TO_TABLE) if queryable is None else queryable
         parent = self._id
@@ -311,10 +313,12 @@ class KStream(StreamJoins[K, V]):
         """
         if not isinstance(topic, str):
             checked(topic, "topic(key, value, metadata)")
-        options = inheriting(option(produced, Produced()), self._key_serde, self._value_serde)
+        options = option(produced, Produced())
+        name = self._name(options.name, names.STREAM_SINK)
+        options = inherited(f"Sink {name} of topic {topic}", options, self._key_serde, self._value_serde)
         self._graph.add(
             nodes.StreamSink(
-                name=self._name(options.name, names.STREAM_SINK),
+                name=name,
                 parents=(self._id,),
                 topic=topic,
                 key_serde=options.key_serde,
@@ -346,8 +350,9 @@ class KStream(StreamJoins[K, V]):
         if partitions is not None and partitions < 1:
             raise ValueError(f"A topic has 1 partition or more, got partitions={partitions}.")
         checked(function, "function(data_frame, epoch)")
-        options = inheriting(option(produced, Produced()), self._key_serde, self._value_serde)
+        options = option(produced, Produced())
         name = self._name(options.name, names.STREAM_SINK)
+        options = inherited(f"Sink {name}", options, self._key_serde, self._value_serde)
         self._graph.add(
             nodes.StreamSink(
                 name=name,

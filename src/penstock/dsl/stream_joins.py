@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, overload
 
-from penstock.dsl.arguments import first, inheriting, option
+from penstock.dsl.arguments import check_fits, first, inherited, option
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.global_table import GlobalKTable
 from penstock.dsl.graph import Graph
@@ -234,7 +234,8 @@ class StreamJoins(Generic[K, V]):
                 "each key instead, read the other topic as a table: builder.table(topic)."
             )
         options = option(stream_joined, StreamJoined())
-        options = inheriting(options, first(self._key_serde, other._key_serde), self._value_serde)
+        options = inherited("StreamJoined", options, first(self._key_serde, other._key_serde), self._value_serde)
+        check_fits("StreamJoined", "other value", options.other_value_serde, other._value_serde)
         options = options.with_other_value_serde(first(options.other_value_serde, other._value_serde))
         left = self._copartitioned(_suffixed(options.name, "-left"), options.key_serde, options.value_serde)
         right = other._copartitioned(_suffixed(options.name, "-right"), options.key_serde, options.other_value_serde)
@@ -274,7 +275,7 @@ class StreamJoins(Generic[K, V]):
         self, type: JoinType, table: TableJoins, joiner: Callable[..., Any], joined: Joined | None = None
     ) -> KStream:
         with_key = takes_key(joiner, "joiner", ("value", "table_value"))
-        options = inheriting(option(joined, Joined()), self._key_serde, self._value_serde)
+        options = inherited("Joined", option(joined, Joined()), self._key_serde, self._value_serde)
         parent = self._copartitioned(options.name, options.key_serde, options.value_serde)
         prefix = names.STREAM_LEFT_JOIN if type.keeps_left else names.STREAM_JOIN
         name = self._graph.names.processor_name(options.name, prefix)

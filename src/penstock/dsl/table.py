@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, overload
 
-from penstock.dsl.arguments import inheriting, option
+from penstock.dsl.arguments import inherited, option
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.graph import Graph
 from penstock.dsl.options import Grouped, Materialized, Named, name_of
@@ -219,7 +219,7 @@ class KTable(TableJoins[K, V]):
         Serdes that `grouped` does not name are the defaults of the configuration, else those of the annotation.
         """
         checked(mapper, "mapper(key, value)")
-        options = inheriting(option(grouped, Grouped()), *serdes_of_pair(mapper))
+        options = inherited("group_by", option(grouped, Grouped()), *serdes_of_pair(mapper))
         name = self._graph.names.processor_name(options.name, names.TABLE_SELECT)
         id = self._graph.add(nodes.TableGroupBy(name=name, parents=(self._id,), mapper=mapper))
         return self._graph.grouped_table(id, options)
@@ -234,7 +234,7 @@ class KTable(TableJoins[K, V]):
     ) -> tuple[Materialized, StoreBuilder | None, bool | None]:
         """Return `materialized` with the key serde of this table and `value_serde` where it names none, the store that
         it asks for, if it names one, and whether that makes the table versioned."""
-        options = inheriting(option(materialized, Materialized()), self._key_serde, value_serde)
+        options = inherited("The table", option(materialized, Materialized()), self._key_serde, value_serde)
         if materialized is None:
             return options, None, None
         name = options.user_store_name

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, overload
 
-from penstock.dsl.arguments import first, inheriting, option
+from penstock.dsl.arguments import first, inherited, option
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.graph import Graph
 from penstock.dsl.join_options import TableJoined
@@ -160,7 +160,9 @@ class TableJoins(Generic[K, V]):
     ) -> KTable:
         provider, name = self._graph.names, name_of(named)
         options = option(materialized, Materialized())
-        options = inheriting(options, first(self._key_serde, other._key_serde), serde_of_result(joiner))
+        options = inherited(
+            "The result of the join", options, first(self._key_serde, other._key_serde), serde_of_result(joiner)
+        )
         store = None if materialized is None else self._result_store(options, names.TABLE_MERGE)
         merge = provider.processor_name(name, names.TABLE_MERGE)
         join = nodes.TableTableJoin(
@@ -194,7 +196,9 @@ class TableJoins(Generic[K, V]):
     ) -> KTable:
         with_key = takes_key(extractor, "foreign_key_extractor")
         options = option(table_joined, TableJoined())
-        kept = inheriting(option(materialized, Materialized()), self._key_serde, serde_of_result(joiner))
+        kept = inherited(
+            "The result of the join", option(materialized, Materialized()), self._key_serde, serde_of_result(joiner)
+        )
         join_names = _foreign_key_names(self._graph.names, options.name)
         store = self._result_store(kept, names.FOREIGN_KEY_JOIN_OUTPUT)
         subscriptions = StoreBuilder(

@@ -19,6 +19,7 @@ from penstock.errors import StreamsError
 from penstock.exception_handlers import LogAndContinueExceptionHandler
 from penstock.metrics import Metric, MetricName
 from penstock.metrics.host_metrics import HostMeasurements, Operation, streams_metrics
+from penstock.plan.serde_check import check_serdes
 from penstock.plan.subtopology import BuiltTopology, NodeSpec, ProcessorSpec, SourceSpec, SubtopologySpec, TaskId
 from penstock.record import Headers, RecordBatch
 from penstock.state.api import StateStore
@@ -100,6 +101,7 @@ class InlineHost:
 
     def __init__(self, topology: BuiltTopology, config: StreamsConfig, clock: Clock) -> None:
         """Make the task over empty stores and initialise its processors; raises StreamsError when one of them fails."""
+        check_serdes(topology, config)
         spec, config = whole_topology(topology), config.overridden(topology.config_overrides)
         self._clock = clock
         self._global_task = _global_task(topology, config, clock)

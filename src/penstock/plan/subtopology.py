@@ -148,7 +148,8 @@ class BuiltTopology:
     and stores of all global stores, None if there are none; it makes no tasks. config_overrides: what goes before the
     configuration of the application where this topology runs. data_frame_topics: the full names of the
     topics between the topology and DataFrames of Spark; data_frame_sources, data_frame_sinks: those by topic.
-    node_order: the names of all nodes of sub-topologies in the order in which they were added.
+    node_order: the names of all nodes of sub-topologies in the order in which they were added. node_lines, store_lines:
+    where in the user's program they were made, by name.
     """
 
     subtopologies: tuple[SubtopologySpec, ...]
@@ -160,7 +161,13 @@ class BuiltTopology:
     data_frame_sources: Mapping[str, DataFrameSource] = field(default_factory=dict)
     data_frame_sinks: Mapping[str, DataFrameSink] = field(default_factory=dict)
     node_order: tuple[str, ...] = ()
+    node_lines: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    store_lines: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def without_data_frames(self) -> BuiltTopology:
         """Return the topology without what belongs to the program alone: DataFrames, and functions that take some."""
         return replace(self, data_frame_sources={}, data_frame_sinks={})
+
+    def without_lines(self) -> BuiltTopology:
+        """Return the topology without where it was made: what does not change where the program is edited elsewhere."""
+        return replace(self, node_lines={}, store_lines={})

@@ -33,6 +33,7 @@ from penstock.plan.subtopology import (
 from penstock.plan.subtopology_builder import build_topology
 from penstock.plan.suppliers import SupplierLike, checked_supplier, wrapped_supplier
 from penstock.plan.topology_config import TopologyConfig
+from penstock.plan.user_lines import calling_line
 from penstock.processor.timestamps import TimestampExtractor
 from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder
@@ -66,16 +67,29 @@ class InternalTopologyBuilder:
         self._data_frame_sinks: dict[str, DataFrameSink] = {}
         self._copartitioned_sources: list[frozenset[str]] = []
         self._union = QuickUnion()
+        self._line: str | None = None
+        self._node_lines: dict[str, str] = {}
+        self._store_lines: dict[str, str] = {}
 
     # ---------------------------------------- nodes
 
     def _add_node(self, node: NodeSpec) -> None:
         self._nodes[node.name] = node
+        self._note_line(self._node_lines, node.name)
         self._union.add(node.name)
         parents = () if isinstance(node, SourceSpec) else node.parents
         self._union.unite(node.name, parents)
         below = f" below {', '.join(parents)}, which it is united with" if parents else ""
         _log.debug("%s %s is added%s.", type(node).__name__.removesuffix("Spec"), node.name, below)
+
+    def at_line(self, line: str | None) -> None:
+        """Add what follows as made at `line` of the user's program; None for the line of each call."""
+        self._line = line
+
+    def _note_line(self, lines: dict[str, str], name: str) -> None:
+        line = calling_line() if self._line is None else self._line
+        if line is not None:
+            lines[name] = line
 
     def _check_new(self, name: str) -> None:
         if name is None:
@@ -122,6 +136,8 @@ class InternalTopologyBuilder:
         self._check_no_global_store(store.name)
         self._stores[store.name] = store
         _log.debug("Store %s is %s.", store.name, "added" if known is None or known is store else "replaced")
+        if known is not store:
+            self._note_line(self._store_lines, store.name)
 
     def _check_no_global_store(self, name: str) -> None:
         if name in self._global_stores:
@@ -198,6 +214,7 @@ class InternalTopologyBuilder:
         for topic in source.topics:
             self._check_topic(topic)
         self._global_stores[store.name] = store.with_logging_disabled()
+        self._note_line(self._store_lines, store.name)
         self._global_nodes[source.name] = source, processor
         self._add_node(source)
         self._add_node(processor)
@@ -250,6 +267,8 @@ class InternalTopologyBuilder:
             data_frame_sources={full_name(application_id, t): each for t, each in self._data_frame_sources.items()},
             data_frame_sinks={full_name(application_id, t): each for t, each in self._data_frame_sinks.items()},
             node_order=tuple(self._nodes),
+            node_lines=dict(self._node_lines),
+            store_lines=dict(self._store_lines),
         )
 
 

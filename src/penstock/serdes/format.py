@@ -1,13 +1,18 @@
-"""What bytes a serde writes, in a word: by it a program that has changed is told from the state that is there. And
-whether two serdes are alike."""
+"""What is known of serdes: the bytes that one writes, in a word, by which a program that has changed is told from the
+state that is there; whether two are alike; the type of the objects."""
 
 from __future__ import annotations
 
+import dataclasses
+from uuid import UUID
+
 from penstock.serdes import primitive
+from penstock.serdes.annotated import AnnotatedSerde
 from penstock.serdes.api import Serde
 from penstock.serdes.json import JsonSerde, PydanticSerde, TypedJsonSerde
 from penstock.serdes.list import ListSerde
 from penstock.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde, WindowedSerde
+from penstock.windows import Windowed
 
 _FORMATS: dict[type[Serde], str] = {
     primitive.StringSerde: "string",
@@ -24,6 +29,39 @@ _FORMATS: dict[type[Serde], str] = {
     TypedJsonSerde: "json",
     PydanticSerde: "json",
 }
+
+
+_TYPES: dict[type[Serde], type] = {
+    primitive.StringSerde: str,
+    primitive.BytesSerde: bytes,
+    primitive.UUIDSerde: UUID,
+    primitive.BooleanSerde: bool,
+    primitive.ShortSerde: int,
+    primitive.IntegerSerde: int,
+    primitive.LongSerde: int,
+    primitive.FloatSerde: float,
+    primitive.DoubleSerde: float,
+    ListSerde: list,
+    TimeWindowedSerde: Windowed,
+    SessionWindowedSerde: Windowed,
+}
+"""What serdes write that refuse all else."""
+
+
+def written_type(serde: Serde) -> type | None:
+    """Return the type outside which `serde` writes nothing, None where that is not known."""
+    return serde.type if isinstance(serde, PydanticSerde) else _TYPES.get(type(serde))
+
+
+def read_type(serde: Serde) -> type | None:
+    """Return the type of what `serde` reads, None where that is not known; of an annotation the type that it names, but
+    none where it says float, which stands for whole numbers too."""
+    if isinstance(serde, AnnotatedSerde):
+        annotated = read_type(serde.with_defaults(None, None))
+        return None if annotated is float else annotated
+    if isinstance(serde, TypedJsonSerde):
+        return serde.type if dataclasses.is_dataclass(serde.type) else None
+    return written_type(serde)
 
 
 def are_alike(one: Serde | None, other: Serde | None) -> bool:

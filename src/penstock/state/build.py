@@ -160,8 +160,8 @@ class _Build:
         return self._kind_of_serdes()(
             builder.name,
             f"{self.config['application.id'] or ''}-{builder.name}-changelog",
-            self._serde(builder.key_serde, "key"),
-            self._serde(builder.value_serde, "value"),
+            store_serde(builder, "key", self.config),
+            store_serde(builder, "value", self.config),
             lambda: self.context().headers,
         )
 
@@ -190,15 +190,19 @@ class _Build:
             case _:
                 return False
 
-    def _serde(self, given: Serde | None, what: str) -> Serde:
-        defaults = self.config["default.key.serde"], self.config["default.value.serde"]
-        serde: Serde | None = given.with_defaults(*defaults) if given is not None else defaults[what == "value"]
-        if serde is None:
-            raise ConfigError(
-                f"Store {self.builder.name!r} has no {what} serde: name one where the store is made, such as "
-                f"Serdes.string(), or set default.{what}.serde."
-            )
-        return serde.with_defaults(self.config["default.key.serde"], self.config["default.value.serde"])
+
+def store_serde(builder: StoreBuilder, part: str, config: StreamsConfig) -> Serde:
+    """Return the serde of the keys or values ("key" or "value") of the store that `builder` describes; raises
+    ConfigError where it is neither given nor a default of `config`."""
+    defaults = config["default.key.serde"], config["default.value.serde"]
+    given = builder.key_serde if part == "key" else builder.value_serde
+    serde: Serde | None = given.with_defaults(*defaults) if given is not None else defaults[part == "value"]
+    if serde is None:
+        raise ConfigError(
+            f"Store {builder.name!r} has no {part} serde: name one where the store is made, such as "
+            f"Serdes.string(), or set default.{part}.serde."
+        )
+    return serde.with_defaults(*defaults)
 
 
 def build_store(

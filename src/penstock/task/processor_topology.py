@@ -16,9 +16,10 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from penstock.config import StreamsConfig
-from penstock.errors import ConfigError, StreamsError, TaskCorruptedError, TaskMigratedError
+from penstock.errors import StreamsError, TaskCorruptedError, TaskMigratedError
 from penstock.exception_handlers import ProducerRecord, SerializationExceptionOrigin
 from penstock.log_limits import limit_rate
+from penstock.plan.serde_check import node_serde
 from penstock.plan.subtopology import ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
 from penstock.processor.api import Processor
 from penstock.record import (
@@ -32,7 +33,6 @@ from penstock.record import (
     entries_of,
 )
 from penstock.serdes import BytesSerde, Serde, StringSerde
-from penstock.serdes.api import missing_serde
 from penstock.state.api import RecordContext
 from penstock.state.suppliers import KeyValueBytesStoreSupplier, LruMapBytesStoreSupplier
 from penstock.task.context import TaskContext
@@ -115,8 +115,8 @@ class SourceNode:
         self.name = spec.name
         self.spec = spec
         self.children: list[ProcessorNode | SinkNode] = []
-        self.key_serde = _serde(spec.key_serde, config, "key", f"source node {self.name}")
-        self._value_serde = _serde(spec.value_serde, config, "value", f"source node {self.name}")
+        self.key_serde = node_serde(spec, "key", config)
+        self._value_serde = node_serde(spec, "value", config)
 
     def is_canonical(self, batch: RecordBatch) -> bool:
         """Return whether the bytes of `batch` can all be read, and its keys would be written the same way again."""
@@ -177,8 +177,8 @@ class SinkNode:
         self._collector = collector
         self._sender = sender
         self._errors = errors
-        self._key_serde = _serde(spec.key_serde, task.config, "key", f"sink node {self.name}")
-        self._value_serde = _serde(spec.value_serde, task.config, "value", f"sink node {self.name}")
+        self._key_serde = node_serde(spec, "key", task.config)
+        self._value_serde = node_serde(spec, "value", task.config)
         self._same_serde = type(self._key_serde) is type(self._value_serde) and type(self._key_serde) in (
             StringSerde,
             BytesSerde,
@@ -298,17 +298,6 @@ class SinkNode:
             unsent = ProducerRecord(topic, record.key, record.value, record.timestamp, record.headers)
             self._errors.serialization_failed(self.name, unsent, record, error, origin)
             return _DROPPED
-
-
-def _serde(own: Serde | None, config: StreamsConfig, what: str, node: str) -> Serde:
-    serde: Serde | None = own or config[f"default.{what}.serde"]
-    try:
-        if serde is None:
-            raise missing_serde(what)
-        return serde.with_defaults(config["default.key.serde"], config["default.value.serde"])
-    except ConfigError as missing:
-        missing.add_note(f"in the options of the operator, or as default.{what}.serde")
-        raise StreamsError(f"Failed to initialize {what} serdes for {node}") from missing
 
 
 class NodeFactory:

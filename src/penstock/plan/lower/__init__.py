@@ -26,6 +26,7 @@ def lower(plan: n.Plan, topology_config: TopologyConfig | None = None) -> Topolo
     lowering = Lowering(plan, topology_config)
     for id in build_order(plan):
         node = plan[id]
+        lowering.topology.at_line(node.line)
         if isinstance(node, n.StreamNode):
             add_stream_node(lowering, id, node)
         elif isinstance(node, n.GlobalNode):
@@ -38,6 +39,7 @@ def lower(plan: n.Plan, topology_config: TopologyConfig | None = None) -> Topolo
             add_join_node(lowering, id, node)
         else:
             assert_never(node)
+    lowering.topology.at_line(None)
     lowering.topology.check_copartitioned()
     return lowering.topology
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 NodeId = int
 """Identifies a node within one plan."""
@@ -10,7 +10,8 @@ NodeId = int
 
 @dataclass(frozen=True, kw_only=True)
 class BaseNode:
-    """Name and parents of a node."""
+    """Name and parents of a node. line: where in the user's program it was made."""
 
     name: str
     parents: tuple[NodeId, ...] = ()
+    line: str | None = field(default=None, compare=False, repr=False)

@@ -58,7 +58,7 @@ def dump_program(recipe: Recipe) -> StoredProgram:
     given = recipe.config.given()
     config = {key: value for key, value in given.items() if key in KEYS and key not in _OF_THE_RUN}
     # what the placement was made from is not needed again, and sets are pickled in another order by each process
-    topology = replace(recipe.topology, copartition_groups=())
+    topology = replace(recipe.topology.without_lines(), copartition_groups=())
     program = replace(
         recipe,
         config=StreamsConfig(config, environment={}),

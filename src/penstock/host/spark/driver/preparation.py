@@ -42,6 +42,7 @@ from penstock.host.spark.protocol.placement import (
 from penstock.host.spark.protocol.recipe import Recipe
 from penstock.host.spark.protocol.transactions import commits_topic, guarantee_of, make_commits_topic
 from penstock.plan.partition_grouper import configured_grouper
+from penstock.plan.serde_check import check_serdes
 from penstock.plan.subtopology import BuiltTopology
 from penstock.record import TopicPartition
 from penstock.state.open import ROCKSDB, check_installed
@@ -90,11 +91,13 @@ def prepare(
         ConfigError: exactly_once_v2 is asked for, and the brokers do not serve transactions; or a package is missing.
         TransactionalIdAuthorizationError: the brokers do not allow this user to write transactions.
         TopicAuthorizationError: they do not allow this user to see a topic that the topology reads or writes.
-        StreamsError: a topic that a sink writes to does not exist, or the restore of a savepoint did not end.
+        StreamsError: a source, a sink or a store has no serde, a topic that a sink writes to does not exist, or the
+            restore of a savepoint did not end.
         TaskCorruptedError: files of the checkpoint are damaged or missing.
         TaskMigratedError: other programs with this application.id took the checkpoint over, again and again.
     """
     _warn_of_keys(config)
+    check_serdes(built, config)
     for _ in range(_ATTEMPTS):
         try:
             prepared = _prepare(

@@ -1,0 +1,85 @@
+"""Which serdes the nodes and stores of a topology have under a configuration. Those that are missing are named before
+anything runs, with the node, its topic or store, and the line of the program that made it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from penstock.config import StreamsConfig
+from penstock.errors import ConfigError, StreamsError
+from penstock.plan.subtopology import BuiltTopology, ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
+from penstock.serdes import Serde
+from penstock.serdes.api import missing_serde
+from penstock.state.build import store_serde
+from penstock.state.custom import CustomStoreSupplier
+
+_PARTS: Final = ("key", "value")
+
+
+def check_serdes(built: BuiltTopology, config: StreamsConfig) -> None:
+    """Raise StreamsError where a source or a sink of `built` has no serde, ConfigError where a store has none."""
+    config = config.overridden(built.config_overrides)
+    parts = built.subtopologies if built.global_topology is None else (*built.subtopologies, built.global_topology)
+    for subtopology in parts:
+        for node in subtopology.nodes:
+            if not isinstance(node, ProcessorSpec):
+                for part in _PARTS:
+                    node_serde(node, part, config, built.node_lines)
+        _check_stores(subtopology, config, built.store_lines)
+
+
+def node_serde(
+    node: SourceSpec | SinkSpec, part: str, config: StreamsConfig, lines: Mapping[str, str] | None = None
+) -> Serde:
+    """Return the serde of `node` for its keys or values; raises StreamsError where there is none.
+
+    Args:
+        node: a source or a sink.
+        part: "key" or "value".
+        config: has the defaults.
+        lines: where the nodes were made, by name, for the message.
+    """
+    kind = "source" if isinstance(node, SourceSpec) else "sink"
+    own = node.key_serde if part == "key" else node.value_serde
+    serde: Serde | None = config[f"default.{part}.serde"] if own is None else own
+    try:
+        if serde is None:
+            raise missing_serde(part)
+        return serde.with_defaults(config["default.key.serde"], config["default.value.serde"])
+    except ConfigError as missing:
+        failure = StreamsError(f"Failed to initialize {part} serdes for {kind} node {node.name}")
+        option = "Consumed" if isinstance(node, SourceSpec) else "Produced"
+        failure.add_note(
+            f"{node.name}, which {_does(node)}{_made_at(node.name, lines)}, has no serde for {part}s: name one there, "
+            f"such as {option}.with_({part}_serde=Serdes.string()), or set default.{part}.serde."
+        )
+        raise failure from missing
+
+
+def _check_stores(subtopology: SubtopologySpec, config: StreamsConfig, lines: Mapping[str, str]) -> None:
+    for name, builder in subtopology.stores.items():
+        if isinstance(builder.supplier, CustomStoreSupplier):  # its serdes are its own business
+            continue
+        for part in _PARTS:
+            try:
+                store_serde(builder, part, config)
+            except ConfigError as error:
+                users = ", ".join(
+                    node.name for node in subtopology.nodes if isinstance(node, ProcessorSpec) and name in node.stores
+                )
+                error.add_note(f"Store {name!r} belongs to {users}{_made_at(name, lines)}.")
+                raise
+
+
+def _does(node: SourceSpec | SinkSpec) -> str:
+    if isinstance(node, SinkSpec):
+        return "writes to the topics that a function names" if node.topic is None else f"writes to topic {node.topic}"
+    if node.pattern is not None:
+        return f"reads the topics that match {node.pattern.pattern}"
+    return f"reads topic {', '.join(node.topics)}"
+
+
+def _made_at(name: str, lines: Mapping[str, str] | None) -> str:
+    line = None if lines is None else lines.get(name)
+    return "" if line is None else f" (made at {line})"
