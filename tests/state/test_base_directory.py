@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -197,3 +202,51 @@ def test_files_of_an_earlier_version_are_cleared_away(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(b"")
     fill(tmp_path)
     assert {each.name for each in tmp_path.iterdir()} == {tmp_path.name, "lock", "owner"}
+
+
+def test_a_directory_that_nobody_uses_is_deleted_and_one_in_use_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "0_1"
+    used = fill(path)
+    after = (path / "lock").stat().st_mtime + 1
+    assert not directory(path).delete_if_unused(after - 2)  # it was used since
+    used.enter()
+    assert not directory(path).delete_if_unused(after)
+    used.leave()
+    assert directory(path).delete_if_unused(after)
+    assert list(tmp_path.iterdir()) == []
+    assert not directory(path).delete_if_unused(after)
+    assert content(path, RUN) == (None, {})
+
+
+def test_who_waits_for_a_directory_that_is_deleted_makes_another_one(tmp_path: Path) -> None:
+    path = tmp_path / "0_1"
+    fill(path)
+    lock = (path / "lock").open("rb")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with ThreadPoolExecutor(1) as threads:
+        entered = threads.submit(directory(path).enter)
+        wait_until_waited_for(lock)
+        path.rename(tmp_path / "gone")
+        lock.close()
+        assert entered.result(30) == path / "0_1"
+    assert not (path / "0_1").exists()
+    assert list(path.glob("open.*")) != []
+
+
+def wait_until_waited_for(lock: IO[bytes]) -> None:
+    """Wait until somebody waits for a lock that this process holds."""
+    inode = f":{os.fstat(lock.fileno()).st_ino} "
+    deadline = time.monotonic() + 30
+    while not any("->" in line and inode in line for line in Path("/proc/locks").read_text().splitlines()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_base_that_is_kept_counts_as_used(tmp_path: Path) -> None:
+    path = tmp_path / "0_1"
+    fill(path)
+    os.utime(path / "lock", (0, 0))
+    directory(path).keep()
+    assert not directory(path).delete_if_unused(1)
+    directory(tmp_path / "none").keep()
+    assert not (tmp_path / "none").exists()

@@ -134,7 +134,6 @@ _WITHOUT_EFFECT: Mapping[str, str] = {
     "rack.aware.assignment.tags": _ASSIGNMENT,
     "rack.aware.assignment.traffic_cost": _ASSIGNMENT,
     "socket.connection.setup.timeout.max.ms": "set socket.connection.setup.timeout.ms",
-    "state.cleanup.delay.ms": "no task leaves a directory behind that another one needs; clean_up() deletes them all",
     "state.cleanup.dir.max.age.ms": "clean_up() deletes the directories of an application",
     "task.assignor.class": _ASSIGNMENT,
     "task.timeout.ms": "brokers that are away are waited for, and then the uncaught exception handler is asked",

@@ -184,6 +184,13 @@ KEYS: Mapping[str, ConfigKey] = {
             "medium",
             "How long (ms) a task waits for records of a partition that has none while others have some.",
         ),
+        ConfigKey(
+            "state.cleanup.delay.ms",
+            whole(0),
+            600_000,
+            "low",
+            "How long (ms) the copy of a task's state stays on a machine after the task has moved to another one.",
+        ),
         ConfigKey("topology.optimization", text, "none", "medium", "none, all, or a list of optimisations."),
         ConfigKey(
             "replication.factor",

@@ -5,7 +5,7 @@
     <path>/open.*   one for each process that has it open, locked by that process
     <path>/read.*   one for each process of another program that reads it, locked by that process
     <path>/seal     size and digest of the database, once the run was closed in an orderly way
-    <path>/lock     held while any of these is looked at or changed
+    <path>/lock     held while any of these is looked at or changed; its time is that of the last use
 
 A base is a copy: segments, or topics, are the truth, and whatever is in doubt is deleted here and made again. Rules:
 - Within one run a base is trusted. Processes that are killed do no harm to it; but where processes die twice in a row
@@ -34,6 +34,7 @@ from penstock.private_files import open_private, private_directory
 
 _log = logging.getLogger(__name__)
 
+_LOCK = "lock"
 _MOST_DEATHS = 2
 _CHUNK = 1024 * 1024
 
@@ -68,8 +69,8 @@ class BaseDirectory:
     def enter(self) -> Path:
         """Use the base from now on, until `leave`: delete what cannot be trusted; return the directory of the database,
         which may not be there yet. Raises what `before_taking` raises."""
-        private_directory(self._path)
         with _locked(self._path):
+            os.utime(self._path / _LOCK)
             found, deaths = self._read_owner()
             if found != self._process_id:
                 self._before_taking()
@@ -89,6 +90,8 @@ class BaseDirectory:
         if not self.database.exists():
             return None
         with _locked(self._path):
+            if not self.database.exists():
+                return None
             if (self._path / "seal").exists() and not self._is_what_was_sealed():
                 return None
             self._marker = _made(self._path / f"read.{uuid.uuid4().hex}")
@@ -99,6 +102,7 @@ class BaseDirectory:
         again."""
         if self._marker is None:
             return
+        self.keep()
         if is_damaged or self._deaths:
             with _locked(self._path):
                 if is_damaged:
@@ -121,7 +125,34 @@ class BaseDirectory:
             _replace(self._path / "seal", orjson.dumps(self._measured()))
         return True
 
+    def keep(self) -> None:
+        """Count the base as used now, if there is one: its user has nothing to do, and may come back."""
+        with suppress(FileNotFoundError):
+            os.utime(self._path / _LOCK)
+
+    def delete_if_unused(self, since: float) -> bool:
+        """Delete the directory, unless a process has the base open or has used it since; return whether it is deleted.
+
+        Args:
+            since: time of the machine in seconds.
+        """
+        if not self._is_unused(since):
+            return False
+        with _locked(self._path):
+            alive, _ = self._markers()
+            if alive or not self._is_unused(since):
+                return False
+            gone = self._path.with_name(f".{self._path.name}.{uuid.uuid4().hex}")
+            self._path.rename(gone)  # whoever comes now makes another one
+        shutil.rmtree(gone)
+        return True
+
     # ---------- helpers, with the lock held
+
+    def _is_unused(self, since: float) -> bool:
+        with suppress(FileNotFoundError):
+            return (self._path / _LOCK).stat().st_mtime < since
+        return False
 
     def _is_trusted(self, found: str, alive: bool) -> bool:
         if found == self._process_id:
@@ -202,6 +233,21 @@ def _replace(path: Path, content: bytes) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    with open_private(path / "lock", "ab") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    """Hold the lock of the directory `path`, which is made if need be, and again where it is deleted meanwhile."""
+    private_directory(path)
+    while (lock := _lock_of(path)) is None:
+        private_directory(path)
+    with lock:
         yield
+
+
+def _lock_of(path: Path) -> IO[bytes] | None:
+    """Return the lock of the directory `path`, which this process holds now; None where that directory is deleted."""
+    with suppress(FileNotFoundError):
+        lock = open_private(path / _LOCK, "ab")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(lock.fileno()), (path / _LOCK).stat()):
+                return lock
+        lock.close()
+    return None

@@ -11,24 +11,37 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import time
 import uuid
-from functools import partial
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from functools import lru_cache, partial
+from itertools import chain
 from pathlib import Path
 
+from penstock.clock import Clock, SystemClock, elapsed_milliseconds
 from penstock.config import StreamsConfig
 from penstock.errors import LockError
 from penstock.host.directories import application_directory
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
-from penstock.host.spark.protocol.recipe import Recipe
+from penstock.host.spark.protocol.recipe import RECIPES_AT_HAND, Recipe
 from penstock.state.api import Base
 from penstock.state.base_directory import BaseDirectory
 from penstock.state.lmdb import DATA_FILE, LmdbBase
 from penstock.state.open import LMDB, ROCKSDB, open_base
 
+_log = logging.getLogger(__name__)
+
 _DIRECTORIES = {LMDB: "bases", ROCKSDB: "bases-rocksdb"}
 GLOBAL_DIRECTORY = "global"
+_CLEAN_MS = 60_000
+_MOST_DELETED = 100
+_EPOCHS_SEEN = 3
+"""The epoch that runs, one that has run as a whole, and one before, in which this process was already there."""
+
 _PATIENCE_SECONDS = 60
 _LOOK_SECONDS = 0.05
 
@@ -92,6 +105,64 @@ def _open_patiently(kind: str, path: Path, config: StreamsConfig, content_bytes:
             if time.monotonic() >= deadline:
                 raise
             time.sleep(_LOOK_SECONDS)
+
+
+class BaseCleaner:
+    """Deletes the bases of tasks that other machines run now (Kafka class: StateDirectory).
+
+    Each epoch runs every task, or keeps the base of one that has nothing to do. So a base that was not used in a whole
+    epoch is that of a task which ran elsewhere, however long the application had nothing to do before.
+    """
+
+    def __init__(self, directory: Path, delay_ms: int, wall_clock: Clock, elapsed_ms: Callable[[], int]) -> None:
+        """Look at nothing yet.
+
+        Args:
+            directory: of the application on this machine.
+            delay_ms: how long a base stays that is not used.
+            wall_clock: by which files are dated.
+            elapsed_ms: a clock that does not leap.
+        """
+        self._directory = directory
+        self._delay_ms = delay_ms
+        self._wall_clock = wall_clock
+        self._elapsed_ms = elapsed_ms
+        self._begun: deque[tuple[int, int]] = deque(maxlen=_EPOCHS_SEEN)
+        self._looked_ms = elapsed_ms()
+
+    def look(self, epoch: int) -> None:
+        """Delete what is due, if it is time to; called with each epoch that this process works on."""
+        now = self._wall_clock.milliseconds()
+        if not self._begun or self._begun[-1][0] != epoch:
+            self._begun.append((epoch, now))
+        if len(self._begun) < _EPOCHS_SEEN or self._elapsed_ms() - self._looked_ms < min(self._delay_ms, _CLEAN_MS):
+            return
+        self._looked_ms = self._elapsed_ms()
+        since = min(self._begun[0][1], now - self._delay_ms) / 1000
+        left = _MOST_DELETED
+        for path in chain.from_iterable((self._directory / kind).glob("*") for kind in _DIRECTORIES.values()):
+            with suppress(OSError):  # another worker deletes it too
+                if BaseDirectory(path, "", None).delete_if_unused(since):
+                    _log.info("The base %s is deleted: its task runs on another machine.", path)
+                    left -= 1
+            if left == 0:
+                return
+
+
+@lru_cache(maxsize=RECIPES_AT_HAND)
+def base_cleaner(directory: Path, delay_ms: int) -> BaseCleaner:
+    """Return what deletes the bases below `directory` that no task uses; one for each application and process."""
+    return BaseCleaner(directory, delay_ms, SystemClock(), elapsed_milliseconds)
+
+
+def keep_base(recipe: Recipe, task: str, checkpoint: Checkpoint) -> None:
+    """Keep the base of `task`, which has nothing to do in this epoch and is placed on this machine."""
+    task_directory(recipe, task, checkpoint).keep()
+
+
+def clean_bases(recipe: Recipe, epoch: int) -> None:
+    """Delete bases of tasks that have moved away from this machine longer than `state.cleanup.delay.ms` ago."""
+    base_cleaner(application_directory(recipe.config), recipe.config["state.cleanup.delay.ms"]).look(epoch)
 
 
 class Scratch:

@@ -18,6 +18,7 @@ from penstock.host.spark.protocol.messages import TaskControl, TaskReport
 from penstock.host.spark.protocol.recipe import Recipe
 from penstock.host.spark.protocol.rows import TaskInput, size_of
 from penstock.host.spark.protocol.task_entry import TaskEntry
+from penstock.host.spark.worker.bases import keep_base
 from penstock.host.spark.worker.measuring import EpochMeasuring
 from penstock.host.spark.worker.printing import PrintBuffer
 from penstock.host.spark.worker.target_topics import target_topics
@@ -62,6 +63,7 @@ class TaskEpoch:
         new = iter(inputs)
         first = next(new, None)
         if first is None and not control.carried and control.is_idle():
+            keep_base(self._recipe, str(self._task), self._checkpoint)
             return [], self._report(replace(control.entry, carried=None), "", 0)
         state = TaskState(self._recipe, self._checkpoint, self._task, control)
         try:

@@ -23,7 +23,7 @@ from penstock.host.spark.checkpoints.rewriting import read_segment
 from penstock.host.spark.protocol.messages import TaskControl
 from penstock.host.spark.protocol.recipe import Recipe
 from penstock.host.spark.protocol.task_entry import TaskEntry
-from penstock.host.spark.worker.bases import Scratch, TaskBase
+from penstock.host.spark.worker.bases import Scratch, TaskBase, clean_bases
 from penstock.host.spark.worker.restore_progress import TaskRestore
 from penstock.plan.subtopology import TaskId
 from penstock.state.api import Base, Changes
@@ -60,6 +60,7 @@ class TaskState:
         self._task = str(task)
         self._spec = recipe.subtopologies[task.subtopology]
         self._control = control
+        clean_bases(recipe, control.epoch)
         self._log: SegmentLog = log_from_json(dict(control.entry.segments))
         # A task without stores has nothing to keep on this machine.
         content_bytes = self._log.content_bytes()
