@@ -122,6 +122,15 @@ def test_an_error_keeps_class_message_and_the_users_lines() -> None:
     assert printed == "printed before\n"
 
 
+def test_an_error_keeps_its_notes_besides_the_users_lines() -> None:
+    error = StreamsError("failed")
+    error.__cause__ = KeyError("absent")
+    error.add_note("KeyError: 'absent'\n  the line, as a task notes it")
+    error.add_note("at topic in, partition 0, offset 3")
+    decoded, _ = decode_failure(encode_failure(error, ""))
+    assert decoded.__notes__ == ["at topic in, partition 0, offset 3", "KeyError: 'absent'"]
+
+
 class _WithoutCopyError(Exception):
     def __init__(self, lock: object) -> None:
         super().__init__("holds a lock")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import Materialized, StreamsBuilder
+from penstock import (
+    BufferConfig,
+    Consumed,
+    KStream,
+    KTable,
+    Materialized,
+    Produced,
+    Repartitioned,
+    Serdes,
+    Stores,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+)
 from penstock.errors import SerializationError, StreamsError
 from penstock.exception_handlers import (
     DeserializationExceptionHandler,
@@ -29,8 +43,10 @@ from penstock.processor.stateless import StreamFlatMapValues, StreamForeach, Str
 from penstock.record import ConsumerRecord, Headers, Record
 from penstock.serdes import Serde
 from penstock.task.stream_task import StreamTask
+from penstock.testing import TopologyTestDriver
 from tests.task.topologies import batch_of, sent, supplier, task_of
 
+S = Serdes.string()
 EXECUTIONS = ("auto", "record")
 CONTINUE = {"processing.exception.handler": LogAndContinueProcessingExceptionHandler}
 
@@ -317,3 +333,112 @@ def test_a_source_tells_its_handler_the_record_as_it_came() -> None:
     task.add_records("in", 0, replace(batch))
     assert task.process() == 0
     assert judge.asked == [ConsumerRecord("in", 0, 7, 5, b"bad", b"v")]
+
+
+# ---------- what an error of a serde says
+
+
+def counts(stream: KStream) -> KTable:
+    return stream.group_by_key().reduce(lambda before, value: value, Materialized.as_("latest"))
+
+
+WRONG: list[tuple[Callable[[KStream], object], list[str]]] = [
+    (
+        lambda stream: stream.to("out"),
+        [
+            "Source read cannot read the value, with LongSerde, of the record at topic in, partition 0, offset 1",
+            "is not 8",
+        ],
+    ),
+    (
+        lambda stream: stream.to("out", Produced.with_(value_serde=Refusing()).with_name("write")),
+        ["Sink write cannot write the value to topic out (refused bad)", "topic in, partition 0, offset 1"],
+    ),
+    (
+        lambda stream: stream.map_values(lambda v: 7 if v == "bad" else v).to("out", Produced.with_(S, S)),
+        [
+            "cannot write the value to topic out: StringSerde was given int 7",
+            "topic in, partition 0, offset 1",
+            "Produced",
+        ],
+    ),
+    (
+        lambda stream: stream.select_key(lambda k, v: 7 if v == "bad" else k).repartition(
+            Repartitioned.with_(S, S).with_name("again")
+        ),
+        ["cannot write the key to topic app-again-repartition", "topic in, partition 0, offset 1", "Repartitioned"],
+    ),
+    (
+        lambda stream: counts(stream.map_values(lambda v: 7 if v == "bad" else v)),
+        [
+            "Store 'latest' cannot write value",
+            "processor=KSTREAM-REDUCE",
+            "partition=0, offset=1",
+            "StringSerde for keys",
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize("execution", EXECUTIONS)
+@pytest.mark.parametrize(("program", "told"), WRONG)
+def test_an_error_of_a_serde_names_node_topic_partition_offset_and_what_to_do(
+    program: Callable[[KStream], object], told: list[str], execution: str
+) -> None:
+    builder = StreamsBuilder()
+    reading = Serdes.long() if program is WRONG[0][0] else S
+    program(builder.stream("in", Consumed.with_(S, reading, name="read")))
+    config = {"application.id": "app", "penstock.execution": execution, "default.value.serde": S}
+    with TopologyTestDriver(builder.build(), config) as driver:
+        driver.pipe_bytes("in", b"k", b"a goodie", 0)
+        with pytest.raises(StreamsError) as caught:
+            driver.pipe_bytes("in", b"k", b"bad", 1)
+    said = "".join(traceback.format_exception(caught.value))
+    assert [words for words in told if words not in said] == []
+    assert "ClassCastException" not in said
+
+
+def test_a_windowed_key_that_has_the_default_serde_is_told_which_serde_it_needs() -> None:
+    builder = StreamsBuilder()
+    minutes = builder.stream("in").group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(60_000)).count()
+    minutes.to_stream().to("out")
+    driver = TopologyTestDriver(builder.build(), {"default.key.serde": S, "default.value.serde": S})
+    with driver, pytest.raises(StreamsError) as caught:
+        driver.pipe_bytes("in", b"k", b"v", 0)
+    assert "such as WindowedSerdes.time_windowed(Serdes.string(), size_ms)" in str(caught.value.__cause__)
+
+
+def test_a_buffer_that_cannot_write_names_processor_and_store() -> None:
+    builder = StreamsBuilder()
+    lengths = builder.table("in").map_values(len)
+    lengths.suppress(Suppressed.until_time_limit(5, BufferConfig.unbounded()).with_name("hold")).to_stream().to("out")
+    driver = TopologyTestDriver(builder.build(), {"default.key.serde": S, "default.value.serde": S})
+    with driver, pytest.raises(StreamsError) as caught:
+        driver.pipe_bytes("in", b"k", b"v", 0)
+    said = "".join(traceback.format_exception(caught.value))
+    assert "Processor hold was given a key or value that the serdes of its store do not write" in said
+    assert "Store 'hold-store' cannot write" in said
+    assert "ClassCastException" not in said
+
+
+def test_an_error_in_the_processor_of_a_global_store_names_node_and_record() -> None:
+    class Failing(Processor):
+        def process(self, record: Record[Any, Any]) -> None:
+            raise LookupError("bad value")
+
+    store = Stores.key_value_store_builder(Stores.in_memory_key_value_store("s"), S, S)
+    topology = Topology().add_global_store(store, "read", "in", "keep", Failing, key_serde=S, value_serde=S)
+    with TopologyTestDriver(topology) as driver, pytest.raises(LookupError) as caught:
+        driver.pipe_bytes("in", b"k", b"v", 0)
+    (note,) = caught.value.__notes__
+    assert note == "At keep, the processor of a global store, with the record of topic in, partition 0, offset 0."
+
+
+def test_an_output_topic_names_itself_where_it_is_read_by_another_serde() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", Consumed.with_(S, S)).to("out")
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.pipe_bytes("in", b"k", b"v", 0)
+        with pytest.raises(SerializationError) as caught:
+            driver.create_output_topic("out", S, Serdes.long()).read_value()
+    assert "Output topic 'out' has b'v', which LongSerde cannot read" in caught.value.__notes__[0]

@@ -108,14 +108,14 @@ class StateSerdes:
         except TypeError as error:
             raise self.wrong_type(f"write {what} {value!r:.200}", error) from error
         except Exception as error:
-            error.add_note(f"Store {self.store_name!r} cannot write {what} {value!r:.200}.")
+            error.add_note(f"Store {self.store_name!r} cannot write {what} {value!r:.200}{self._serdes_at_work()}")
             raise
 
     def _deserialize(self, read: _Read, data: bytes, what: str) -> Any:
         try:
             return read(self.topic, data)
         except Exception as error:
-            error.add_note(f"Store {self.store_name!r} cannot read {what} {data!r:.200}.")
+            error.add_note(f"Store {self.store_name!r} cannot read {what} {data!r:.200}{self._serdes_at_work()}")
             raise
 
     # ---------- columns
@@ -148,7 +148,7 @@ class StateSerdes:
         except TypeError as error:
             raise self.wrong_type(f"write {what}", error) from error
         except Exception as error:
-            error.add_note(f"Store {self.store_name!r} cannot write {what}.")
+            error.add_note(f"Store {self.store_name!r} cannot write {what}{self._serdes_at_work()}")
             raise
 
     def _deserialize_column(
@@ -157,13 +157,20 @@ class StateSerdes:
         try:
             return serde.deserialize_column(self.topic, column, headers)
         except Exception as error:
-            error.add_note(f"Store {self.store_name!r} cannot read {what}.")
+            error.add_note(f"Store {self.store_name!r} cannot read {what}{self._serdes_at_work()}")
             raise
 
     def wrong_type(self, action: str, error: TypeError) -> Exception:
         """Return the error to raise where a serde is given a value of another type: a StreamsError, as a processor may
         be told of it. action: what failed, such as "write key 5"."""
         return StreamsError(self._incompatible(action, error))
+
+    def _serdes_at_work(self) -> str:
+        """Return the serdes of the store, and what to do about them, as the end of a sentence."""
+        return (
+            f" with {type(self.key_serde).__name__} for keys and {type(self.value_serde).__name__} for values: give it "
+            "the serdes of its keys and values."
+        )
 
     def _incompatible(self, action: str, error: TypeError) -> str:
         return (

@@ -125,8 +125,9 @@ class ErrorHandling:
         """Whether a handler may ask for the bytes of the record that failed."""
         return self.ask_in_order or self.writes_dead_letters
 
-    def deserialization_failed(self, node: str, record: ConsumerRecord, error: Exception) -> None:
-        """Handle that the source `node` cannot read `record`: return if it is to be dropped.
+    def deserialization_failed(self, node: str, record: ConsumerRecord, error: Exception, part: str) -> None:
+        """Handle that the source `node` cannot read `record`: return if it is to be dropped. part: what cannot be read,
+        and by which serde, for the message.
 
         Raises StreamsError if the task is to fail, or the handler does.
         """
@@ -149,7 +150,9 @@ class ErrorHandling:
             return
         failure = StreamsError(DESERIALIZATION_FAILED)
         failure.add_note(
-            f"at source node {node}, topic {record.topic}, partition {record.partition}, offset {record.offset}"
+            f"Source {node} cannot read the {part} of the record at topic {record.topic}, partition "
+            f"{record.partition}, offset {record.offset} ({str(error).rstrip('.')}). Name the serde that wrote it, or "
+            "set deserialization.exception.handler to one that drops such records."
         )
         raise failure from error
 
@@ -168,9 +171,8 @@ class ErrorHandling:
         """
         if isinstance(error, ClassCastError):
             raise StreamsError(
-                f"ClassCastException invoking processor: {node}. Do the Processor's input types match the deserialized "
-                "types? Check the Serde setup and change the default Serdes in StreamConfig or provide correct Serdes "
-                f"via method parameters. {error}"
+                f"Processor {node} was given a key or value that the serdes of its store do not write: {error} It "
+                "inherits them from the table above: name them there, in Grouped or Materialized."
             ) from error
         if self._processing is None:
             raise ProcessingError(node, error) from error
@@ -208,7 +210,9 @@ class ErrorHandling:
             f"timestamp=[{record.timestamp}]"
         )
         failure.add_note(
-            f"at sink node {node}, input record {context.topic}-{context.partition} at offset {context.offset}"
+            f"Sink {node} cannot write the {origin.value} to topic {record.topic} ({str(error).rstrip('.')}), for the "
+            f"input record at topic {context.topic}, partition {context.partition}, offset {context.offset}. Name "
+            "another serde, or set production.exception.handler to one that drops such records."
         )
         raise failure from error
 

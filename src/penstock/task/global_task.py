@@ -130,6 +130,10 @@ class GlobalStateUpdateTask:
                 for child in source.children:
                     child.process(record)
             except ProcessingError as failure:
+                failure.error.add_note(
+                    f"At {failure.node}, the processor of a global store, with the record of topic {topic}, partition "
+                    f"{partition}, offset {offset}."
+                )
                 raise failure.error from failure.error.__cause__
         context.metadata = None
         self._state.flush_caches()

@@ -39,6 +39,7 @@ from penstock.task.context import TaskContext
 from penstock.task.error_handling import ErrorHandling, ProcessingError
 from penstock.task.record_collector import RecordCollector
 from penstock.task.record_sender import RecordSender
+from penstock.windows import Windowed
 
 _log = limit_rate(logging.getLogger(__name__))
 
@@ -139,13 +140,15 @@ class SourceNode:
         kept: list[int] = []
         for row, (key, value) in enumerate(zip(batch.keys, batch.values, strict=True)):
             headers = batch.headers_at(row)
+            part, serde = "key", self.key_serde
             try:
-                read_key = None if key is None else self.key_serde.deserialize(topic, key, headers)
-                read_value = None if value is None else self._value_serde.deserialize(topic, value, headers)
+                read_key = None if key is None else serde.deserialize(topic, key, headers)
+                part, serde = "value", self._value_serde
+                read_value = None if value is None else serde.deserialize(topic, value, headers)
             except Exception as error:
                 offset, timestamp = int(batch.offsets[row]), int(batch.timestamps[row])
                 record = ConsumerRecord(topic, partition, offset, timestamp, key, value, headers)
-                self._errors.deserialization_failed(self.name, record, error)
+                self._errors.deserialization_failed(self.name, record, error, f"{part}, with {type(serde).__name__},")
                 continue
             keys.append(read_key)
             values.append(read_value)
@@ -287,17 +290,23 @@ class SinkNode:
         try:
             return serde.serialize(topic, part, record.headers)
         except TypeError as error:
-            failure = StreamsError(
-                f"ClassCastException while producing data to topic {topic}. The {origin.value} serializer of sink "
-                f"{self.name} ({type(serde).__name__}) is not compatible to the actual {origin.value} type: "
-                f"{type(part).__name__}. "
-                "Change the default serdes in the config or provide the correct serdes via Produced."
-            )
-            raise failure from error
+            raise StreamsError(self._wrong_type(serde, topic, part, origin.value)) from error
         except Exception as error:
             unsent = ProducerRecord(topic, record.key, record.value, record.timestamp, record.headers)
             self._errors.serialization_failed(self.name, unsent, record, error, origin)
             return _DROPPED
+
+    def _wrong_type(self, serde: Serde, topic: str, part: Any, what: str) -> str:
+        """Return what to say where `serde` is given a key or value (`what`) of another type than it writes."""
+        metadata = self._task.metadata or NO_METADATA
+        option = "Grouped, Repartitioned or the options of the join" if self.spec.repartition else "Produced"
+        example = "such as WindowedSerdes.time_windowed(Serdes.string(), size_ms), " if type(part) is Windowed else ""
+        return (
+            f"Sink {self.name} cannot write the {what} to topic {topic}: {type(serde).__name__} was given "
+            f"{type(part).__name__} {part!r:.100}, for the input record at topic {metadata.topic}, partition "
+            f"{metadata.partition}, offset {metadata.offset}. Name the serde of the {what}s in {option}, {example}set "
+            f"default.{what}.serde, or convert the {what}s before."
+        )
 
 
 class NodeFactory:

@@ -161,8 +161,8 @@ class TestOutputTopic(Generic[K, V]):
         """Return the next record; raises LookupError when there is none."""
         record = self._driver.read_bytes(self._topic)
         topic, headers = self._topic, record.headers
-        key: Any = None if record.key is None else self._key_serde.deserialize(topic, record.key, headers)
-        value: Any = None if record.value is None else self._value_serde.deserialize(topic, record.value, headers)
+        key: Any = _read(self._key_serde, topic, record.key, headers)
+        value: Any = _read(self._value_serde, topic, record.value, headers)
         return TestRecord(key, value, record.timestamp, headers)
 
     def read_value(self) -> V:
@@ -214,3 +214,15 @@ def _check_not_none(topic: str, key_serde: Serde, value_serde: Serde) -> None:
     for name, given in (("topic", topic), ("key_serde", key_serde), ("value_serde", value_serde)):
         if given is None:
             raise TypeError(f"{name} cannot be None")
+
+
+def _read(serde: Serde, topic: str, data: bytes | None, headers: Headers) -> Any:
+    """Return what `data` stands for; raises what the serde does, with the topic."""
+    try:
+        return None if data is None else serde.deserialize(topic, data, headers)
+    except Exception as error:
+        error.add_note(
+            f"Output topic {topic!r} has {data!r:.100}, which {type(serde).__name__} cannot read: give "
+            "create_output_topic the serde that the topology writes it with."
+        )
+        raise

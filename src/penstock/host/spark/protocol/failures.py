@@ -62,7 +62,8 @@ def encode_failure(error: StreamsError, printed: str) -> bytes:
     notes = list(getattr(error, "__notes__", []))
     cause = error.__cause__
     if cause is not None:
-        notes = [_user_traceback(cause)]
+        told = f"{type(cause).__name__}: {cause}\n"  # with the line that the traceback has too
+        notes = [*(note for note in notes if not note.startswith(told)), _user_traceback(cause)]
     fields = {"type": type(error).__name__, "message": str(error), "notes": notes, "printed": printed}
     return orjson.dumps({**fields, "causes": list(_encoded_causes(error))})
 
