@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from penstock.errors import StreamsError
 from penstock.plan.topology import Topology
 from penstock.processor.aggregate import StreamAggregate, StreamCount, StreamReduce
-from penstock.processor.api import Processor, ProcessorContext, PunctuationType
+from penstock.processor.api import FailureHandler, Processor, ProcessorContext, PunctuationType, RowOrigin
 from penstock.processor.stateless import (
     NullKeyFilter,
+    StreamBranch,
     StreamFilter,
     StreamFlatMap,
     StreamFlatMapValues,
@@ -26,7 +27,7 @@ from penstock.processor.stateless import (
     StreamSelectKey,
 )
 from penstock.processor.table import TableToStream
-from penstock.record import Record
+from penstock.record import Record, RecordBatch
 from penstock.state.api import StoreBuilder
 from penstock.state.suppliers import KeyValueBytesStoreSupplier
 from penstock.task.stream_task import StreamTask
@@ -75,7 +76,7 @@ def shapes(draw: st.DrawFn) -> list[Node]:
     """Nodes as (kind, numbers of parents, whether a sink hangs on it); parent 0 is the source."""
     nodes: list[Node] = []
     for number in range(1, draw(st.integers(1, 7)) + 1):
-        kind = draw(st.sampled_from([*KINDS, "count", "aggregate"]))
+        kind = draw(st.sampled_from([*KINDS, "count", "aggregate", "split"]))
         parents = draw(st.lists(st.integers(0, number - 1), min_size=1, max_size=2, unique=True))
         nodes.append((kind, parents, draw(st.booleans()) or number == 1))
     return nodes
@@ -97,6 +98,14 @@ def build(nodes: list[Node], caching: bool) -> Topology:
             topology.add_processor(
                 name, supplier(lambda: StreamMapValues(lambda v: None if v is None else str(v), False)), f"{name}-t"
             )
+        elif kind == "split":
+            branches = [f"{name}-{branch}" for branch in "xyz"]
+            predicates = [lambda k, v: k == "k", lambda k, v: "b" in (v or "")]
+            topology.add_processor(f"{name}-s", supplier(partial(StreamBranch, predicates, branches)), *parent_names)
+            for branch in branches:
+                topology.add_processor(branch, supplier(StreamMerge), f"{name}-s")
+            topology.add_sink(f"K{number}-y", "shared", branches[1])
+            topology.add_processor(name, supplier(StreamMerge), *branches)
         else:
             topology.add_processor(name, supplier(KINDS[kind]), *parent_names)
         if sink:
@@ -190,6 +199,54 @@ def test_no_row_is_run_twice_and_a_stop_iteration_is_an_error(execution: str) ->
     with pytest.raises(StreamsError, match="processor=M, topic=in, partition=0, offset=2"):
         task.process()
     assert calls == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("execution", ["auto", "record"])
+def test_predicates_of_a_split_are_asked_in_turn_for_each_record(execution: str) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def predicate(name: str, key: str, value: str) -> bool:
+        asked.append((name, value))
+        if value == name + "!":
+            raise LookupError(value)
+        return value == name
+
+    topology = Topology()
+    topology.add_source("S", "in")
+    predicates = [partial(predicate, "a"), partial(predicate, "b")]
+    topology.add_processor("B", supplier(partial(StreamBranch, predicates, ["A1", "B1"])), "S")
+    for branch, target in (("A1", "one"), ("B1", "two")):
+        topology.add_processor(branch, supplier(StreamMerge), "B")
+        topology.add_sink(f"K{branch}", target, branch)
+    task = task_of(topology, execution=execution)
+    task.add_records("in", 0, batch_of(*(("k", value, 1) for value in ("b", "a", "neither", "b!", "a!"))))
+    with pytest.raises(StreamsError, match="processor=B, topic=in, partition=0, offset=3"):
+        task.process()
+    assert "".join(f"{name}:{value} " for name, value in asked) == "a:b b:b a:a a:neither b:neither a:b! b:b! "
+
+
+@pytest.mark.parametrize("execution", ["auto", "record"])
+def test_what_follows_a_split_is_run_by_columns(execution: str) -> None:
+    batches: list[int] = []
+
+    class Counting(StreamMerge):
+        def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
+            batches.append(len(batch))
+            return super().process_batch(batch, failures)
+
+    topology = Topology()
+    topology.add_source("S", "in")
+    topology.add_processor("B", supplier(partial(StreamBranch, [lambda k, v: v < "c"], ["low", "high"])), "S")
+    for branch in ("low", "high"):
+        topology.add_processor(branch, supplier(Counting), "B")
+        topology.add_sink(f"K-{branch}", branch, branch)
+    task = task_of(topology, execution=execution)
+    task.add_records("in", 0, batch_of(*(("k", value, 1) for value in "adbec")))
+    task.process()
+    assert [(topic, value) for topic, _, value, _ in sent(task)] == [
+        ("low", "a"), ("high", "d"), ("low", "b"), ("high", "e"), ("high", "c"),
+    ]  # fmt: skip
+    assert batches == ([2, 3] if execution == "auto" else [])
 
 
 class Watching(Processor):

@@ -277,6 +277,22 @@ class BatchProcessor(Processor):
         raise NotImplementedError
 
 
+class BranchingBatchProcessor(BatchProcessor):
+    """A batch processor that hands each row to one of its children, or to none. Engine-internal."""
+
+    @abstractmethod
+    def branch_batch(
+        self, batch: RecordBatch, failures: FailureHandler
+    ) -> tuple[RecordBatch, RowOrigin, Mapping[str, Int64Array]]:
+        """Process all rows of `batch`, as `process_batch`; returns also which of the returned rows go to which child
+        (int64 arrays, ascending), by the name of the child."""
+        raise NotImplementedError
+
+    def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
+        """Raise AssertionError: rows of a branching node have no children in common."""
+        raise AssertionError("A branching processor is run by branch_batch.")
+
+
 class SerializedBatchProcessor(BatchProcessor):
     """A batch processor that can do without objects: its result on a batch of bytes equals that on the batch
     deserialised. Engine-internal."""

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, compress, repeat
 from typing import Any
 
 import numpy as np
 
-from penstock.processor.api import BatchProcessor, FailureHandler, Processor, RowOrigin
+from penstock.processor.api import BatchProcessor, BranchingBatchProcessor, FailureHandler, RowOrigin
 from penstock.processor.columns import NULL_NOT_ALLOWED, Applied, apply, composed, has_null, kept_rows
 from penstock.record import Int64Array, Record, RecordBatch
 
@@ -292,21 +292,34 @@ class StreamMerge(BatchProcessor):
         return batch, None
 
 
-class StreamBranch(Processor):
+class StreamBranch(BranchingBatchProcessor):
     """Hands each record to the child of the first predicate that holds, else to the last child if there is one more
     (Kafka class: KStreamBranch).
     """
 
     def __init__(self, predicates: Sequence[Predicate], children: Sequence[str]) -> None:
         """Take the predicates and the names of their children, and of the default child if there is one."""
-        self._branches = tuple(zip(predicates, children, strict=False))
-        self._default = children[len(predicates)] if len(children) > len(predicates) else None
+        self._predicates = tuple(predicates)
+        self._children = tuple(children)
+
+    def _place(self, key: Any, value: Any) -> int:
+        """Return the place of the child for a record; that behind the last predicate is the default child's."""
+        for place, predicate in enumerate(self._predicates):
+            if predicate(key, value):
+                return place
+        return len(self._predicates)
 
     def process(self, record: Record[Any, Any]) -> None:
         """Forward the record to one child, or drop it."""
-        for predicate, child in self._branches:
-            if predicate(record.key, record.value):
-                self.context.forward(record, child)
-                return
-        if self._default is not None:
-            self.context.forward(record, self._default)
+        place = self._place(record.key, record.value)
+        if place < len(self._children):
+            self.context.forward(record, self._children[place])
+
+    def branch_batch(
+        self, batch: RecordBatch, failures: FailureHandler
+    ) -> tuple[RecordBatch, RowOrigin, Mapping[str, Int64Array]]:
+        """Return the rows, and which of them go to which child."""
+        applied = apply(self._place, (batch.keys, batch.values), failures)
+        places = np.fromiter(applied.results, np.int64, len(applied.results))
+        rows = {child: np.flatnonzero(places == place) for place, child in enumerate(self._children)}
+        return kept_rows(batch, applied.kept), applied.kept, rows

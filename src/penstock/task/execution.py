@@ -13,7 +13,7 @@ one run are unique.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, repeat
@@ -24,7 +24,12 @@ import numpy as np
 
 from penstock.errors import ClassCastError, StreamsError
 from penstock.exception_handlers import ProducerRecord
-from penstock.processor.api import BatchProcessor, PunctuationType, SerializedBatchProcessor
+from penstock.processor.api import (
+    BatchProcessor,
+    BranchingBatchProcessor,
+    PunctuationType,
+    SerializedBatchProcessor,
+)
 from penstock.record import NO_METADATA, Int64Array, Record, RecordBatch, RecordMetadata, TopicPartition
 from penstock.state.api import RecordContext
 from penstock.task.column_plan import Child, ColumnPlan, Entry, column_nodes, column_plan, sharing, using_headers
@@ -294,7 +299,10 @@ class Execution:
         names = (node.name, *node.stores)
         before = [] if positions is None else [self._task.dropped_records[name] for name in names]
         try:
-            result, origin = processor.process_batch(batch, failed)
+            if isinstance(processor, BranchingBatchProcessor):
+                result, origin, branches = processor.branch_batch(batch, failed)
+            else:
+                (result, origin), branches = processor.process_batch(batch, failed), None
         except (ProcessingError, RowError):
             raise
         except Exception as error:
@@ -311,7 +319,10 @@ class Execution:
         self._most_rows = max(self._most_rows, len(result))
         if positions is not None and origin is not None:
             positions = self._refined(flow, positions, origin)
-        self._deliver(flow, node.children, Part(node, result, positions))
+        if branches is None:
+            self._deliver(flow, node.children, Part(node, result, positions))
+        else:
+            self._branch(flow, branches, Part(node, result, positions))
 
     def _bury(self, flow: Flow, part: Part, row: int, letter: ProducerRecord) -> None:
         """Let the dead letter of a row wait for its place among what leaves the columns."""
@@ -346,6 +357,13 @@ class Execution:
         for place, child in enumerate(children):
             own = positions if positions is None or place == 0 else positions + place
             flow.waiting.setdefault(child.name, []).append(Part(part.parent, part.batch, own))
+
+    @staticmethod
+    def _branch(flow: Flow, branches: Mapping[str, Int64Array], part: Part) -> None:
+        """Hand to each child its own rows: a row that goes one way needs no other position."""
+        for child, rows in branches.items():
+            positions = None if part.positions is None else part.positions[rows]
+            flow.waiting.setdefault(child, []).append(Part(part.parent, part.batch.take(rows), positions))
 
     def _leave(self, plan: ColumnPlan, flow: Flow, entering: Input) -> None:
         """Hand the rows that left the columns to sinks and islands."""
