@@ -24,7 +24,12 @@ from penstock.host.spark.protocol.messages import SinkControl, TaskControl, Task
 from penstock.host.spark.protocol.rows import DATA, Row, decode_batch, encode_batch, read_rows, size_of, write_rows
 from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.host.spark.worker.printing import MAXIMUM_CHARACTERS, captured_print
+from penstock.plan.topology import Topology
+from penstock.processor.api import SimpleSupplier
+from penstock.processor.stateless import StreamMapValues
 from penstock.record import DictionaryColumn, RecordBatch
+from penstock.serdes import Serdes
+from penstock.testing import TopologyTestDriver
 
 maybe_bytes = st.none() | st.binary(max_size=300)
 headers = st.lists(st.tuples(st.text(max_size=5), maybe_bytes), max_size=2).map(tuple)
@@ -179,3 +184,19 @@ def test_prints_are_kept_up_to_a_bound() -> None:
     assert printed.text().startswith("a" * 100)
     assert "b" not in printed.text()[:MAXIMUM_CHARACTERS]
     assert "11 characters more" in printed.text()
+
+
+def test_the_traceback_of_an_error_shows_lines_of_the_user_alone() -> None:
+    def explode(value: str) -> str:
+        raise LookupError(value)
+
+    topology = Topology()
+    topology.add_source("S", "in")
+    topology.add_processor("M", SimpleSupplier(lambda: StreamMapValues(explode, False)), "S")
+    config = {"application.id": "app", "default.key.serde": Serdes.string(), "default.value.serde": Serdes.string()}
+    with TopologyTestDriver(topology, config) as driver, pytest.raises(StreamsError) as raised:
+        driver.create_input_topic("in", Serdes.string(), Serdes.string()).pipe_input("k", "v")
+    decoded, _ = decode_failure(encode_failure(raised.value, ""))
+    notes = "".join(decoded.__notes__)
+    assert "in explode" in notes
+    assert "penstock/processor" not in notes

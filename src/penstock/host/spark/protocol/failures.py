@@ -21,10 +21,11 @@ import orjson
 from pyspark.errors import StreamingQueryException
 from pyspark.errors.exceptions.captured import CapturedException
 
+import penstock
 from penstock.errors import StreamsError
 
 _MARK = re.compile(r"\[penstock-failure:([A-Za-z0-9+/=]+)\]")
-_OWN_CODE = str(Path(__file__).parents[2])
+_OWN_CODE = str(Path(penstock.__file__).parent)
 _LINES = 12
 _LOST_PROCESS = (
     "java.io.EOFException",
