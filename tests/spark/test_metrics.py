@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -34,7 +35,7 @@ from penstock.task.stream_task import TaskCommit
 from penstock.task.task_checkpoint import TaskCheckpoint
 from tests.spark.inline import InlineQuery
 from tests.spark.support import InputRecord, SparkRunner
-from tests.spark.test_topologies import TEXT
+from tests.spark.test_topologies import TEXT, word_count
 
 STRING = Serdes.string()
 
@@ -198,6 +199,26 @@ def test_a_level_of_debug_tells_of_nodes_and_stores_and_changes_nothing(
     }
     assert output["DEBUG"] == output["INFO"]
     assert state["DEBUG"] == state["INFO"] != {}
+
+
+@pytest.mark.parametrize("broker", ["embedded"], indirect=True)
+def test_a_base_of_rocksdb_tells_its_properties_and_its_statistics(
+    spark_runner: SparkRunner, application: str, unique_name: Callable[[str], str]
+) -> None:
+    source, target = unique_name("in"), unique_name("out")
+    spark_runner.create_topics({source: 1, target: 1})
+    values = {"penstock.state.base": "rocksdb", "metrics.recording.level": "DEBUG"}
+    query = InlineQuery(word_count(source, target), spark_runner.config(application, values), spark_runner.admin)
+    for text in (b"a b", b"a c"):  # what an epoch has changed goes into the base with the next one
+        spark_runner.write(source, [InputRecord(b"k", text, 1_000, 0)])
+        query.run_to_end()
+    found = {name: value for name, value in seen(query).items() if name[-1] == "1_0"}
+    assert found["estimate-num-keys", "1_0", "1_0"] >= 2
+    assert found["total-sst-files-size", "1_0", "1_0"] > 0
+    assert found["bytes-written-total", "1_0", "1_0"] > 0
+    assert found["bytes-written-rate", "1_0", "1_0"] > 0
+    assert not math.isnan(found["memtable-flush-time-avg", "1_0", "1_0"])
+    query.close()
 
 
 @pytest.mark.parametrize("broker", ["embedded"], indirect=True)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.config import StreamsConfig
 from penstock.errors import InvalidStateStoreError, LockError, TaskCorruptedError
+from penstock.metrics.host_metrics import ROCKSDB_PROPERTIES
 from penstock.state.rocksdb import RocksDBBase, RocksDBConfigSetter
 
 
@@ -123,3 +124,21 @@ def test_ranges_are_those_of_a_sorted_dict(
     assert list(view.range(low, high, True)) == found[::-1]
     assert view.approximate_num_entries() == len(model)
     base.close()
+
+
+@pytest.mark.parametrize("level", ["INFO", "DEBUG"])
+def test_a_closed_database_has_measured_itself(tmp_path: Path, level: str) -> None:
+    given = {"application.id": "app", "metrics.recording.level": level}
+    base = RocksDBBase(tmp_path / "base", StreamsConfig(given, environment={}))
+    base.apply({"s": {b"%d" % number: bytes(100) for number in range(1000)}}, b"one")
+    assert base.view("s").get(b"7") == bytes(100)
+    base.close()
+    measured = base.measured()
+    assert measured["total-sst-files-size"].total > 0
+    assert measured["estimate-num-keys"].total >= 1000
+    assert (measured.keys() > ROCKSDB_PROPERTIES.keys()) == (level == "DEBUG")
+    if level == "DEBUG":
+        assert measured["bytes-written"].total > 100_000
+        assert measured["memtable-bytes-flushed"].total > 0
+        assert 0 < measured["memtable-hit-ratio"].total <= 1
+        assert 0 < measured["memtable-flush-time"].least <= measured["memtable-flush-time"].most

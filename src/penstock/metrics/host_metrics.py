@@ -8,10 +8,11 @@ counts, and nothing here sends metrics anywhere.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from penstock.metrics import MeasurableStat, Metric, MetricName, SensorMetric, SensorReport
-from penstock.metrics.measurements import Measurement, Sampled, SampledMeasurements
+from penstock.metrics.measurements import MOST_KEYS, Measurement, Sampled, SampledMeasurements
 
 _STREAM, _TASK, _TOPIC = "stream-metrics", "stream-task-metrics", "stream-topic-metrics"
 _THREAD, _NODE = "stream-thread-metrics", "stream-processor-node-metrics"
@@ -27,6 +28,49 @@ HIT_RATIO: Final = "hit-ratio"
 SUPPRESSION_EMIT: Final = "suppression-emit"
 SUPPRESSION_BUFFER_SIZE: Final = "suppression-buffer-size"
 SUPPRESSION_BUFFER_COUNT: Final = "suppression-buffer-count"
+
+ROCKSDB_PROPERTIES: Final[Mapping[str, str]] = {
+    "num-immutable-mem-table": "The number of memtables that are full and not yet flushed",
+    "cur-size-active-mem-table": "The bytes of the active memtable",
+    "cur-size-all-mem-tables": "The bytes of the active memtable and of those that are not yet flushed",
+    "size-all-mem-tables": "The bytes of all memtables, those that iterators hold too",
+    "num-entries-active-mem-table": "The number of entries in the active memtable",
+    "num-entries-imm-mem-tables": "The number of entries in memtables that are not yet flushed",
+    "num-deletes-active-mem-table": "The number of deletes in the active memtable",
+    "num-deletes-imm-mem-tables": "The number of deletes in memtables that are not yet flushed",
+    "mem-table-flush-pending": "1 if a flush of a memtable is pending, else 0",
+    "num-running-flushes": "The number of flushes that run",
+    "compaction-pending": "1 if a compaction is pending, else 0",
+    "num-running-compactions": "The number of compactions that run",
+    "estimate-pending-compaction-bytes": "The estimated bytes that compaction has to write",
+    "total-sst-files-size": "The bytes of all SST files",
+    "live-sst-files-size": "The bytes of the SST files of the newest version",
+    "num-live-versions": "The number of live versions",
+    "block-cache-capacity": "The capacity of the block cache in bytes",
+    "block-cache-usage": "The bytes of the entries in the block cache",
+    "block-cache-pinned-usage": "The bytes of the entries that are pinned in the block cache",
+    "estimate-num-keys": "The estimated number of keys",
+    "estimate-table-readers-mem": "The estimated bytes of memory of table readers, beside the block cache",
+    "background-errors": "The number of errors of background work",
+}
+"""What a database of RocksDB says of itself (KIP-607), as its epoch ended."""
+
+BYTES_WRITTEN: Final = "bytes-written"
+BYTES_READ: Final = "bytes-read"
+MEMTABLE_BYTES_FLUSHED: Final = "memtable-bytes-flushed"
+MEMTABLE_FLUSH_TIME: Final = "memtable-flush-time"
+COMPACTION_TIME: Final = "compaction-time"
+WRITE_STALL_DURATION: Final = "write-stall-duration"
+BYTES_WRITTEN_COMPACTION: Final = "bytes-written-compaction"
+BYTES_READ_COMPACTION: Final = "bytes-read-compaction"
+FILE_ERRORS: Final = "number-file-errors"
+ROCKSDB_RATIOS: Final[Mapping[str, str]] = {
+    "memtable-hit-ratio": "The part of the reads that memtables have answered",
+    "block-cache-data-hit-ratio": "The part of the reads of data blocks that the block cache has answered",
+    "block-cache-index-hit-ratio": "The part of the reads of index blocks that the block cache has answered",
+    "block-cache-filter-hit-ratio": "The part of the reads of filter blocks that the block cache has answered",
+}
+"""What parts of the reads were answered from memory (KIP-471)."""
 
 STORE_OPERATIONS: Final = (
     *("put", "put-if-absent", "put-all", "get", "delete", "remove"),
@@ -72,6 +116,22 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     (_STATE, "suppression-buffer-size-max"): "The most bytes that the updates in the buffer counted for",
     (_STATE, "suppression-buffer-count-avg"): "The average number of updates in the buffer",
     (_STATE, "suppression-buffer-count-max"): "The largest number of updates in the buffer",
+    **{(_STATE, name): text for name, text in {**ROCKSDB_PROPERTIES, **ROCKSDB_RATIOS}.items()},
+    (_STATE, "bytes-written-rate"): "The bytes that are written to the database a second",
+    (_STATE, "bytes-written-total"): "The bytes that were written to the database",
+    (_STATE, "bytes-read-rate"): "The bytes that are read from the database a second",
+    (_STATE, "bytes-read-total"): "The bytes that were read from the database",
+    (_STATE, "memtable-bytes-flushed-rate"): "The bytes that flushes of memtables write a second",
+    (_STATE, "memtable-bytes-flushed-total"): "The bytes that flushes of memtables have written",
+    (_STATE, "memtable-flush-time-avg"): "The average time of a flush of a memtable in ms",
+    (_STATE, "memtable-flush-time-max"): "The longest time of a flush of a memtable in ms",
+    (_STATE, "compaction-time-avg"): "The average time of a compaction in ms",
+    (_STATE, "compaction-time-max"): "The longest time of a compaction in ms",
+    (_STATE, "write-stall-duration-avg"): "The average time in ms for which a write was stalled",
+    (_STATE, "write-stall-duration-total"): "The time in ms for which writes were stalled",
+    (_STATE, "bytes-written-compaction-rate"): "The bytes that compactions write a second",
+    (_STATE, "bytes-read-compaction-rate"): "The bytes that compactions read a second",
+    (_STATE, "number-file-errors-total"): "The number of errors of files",
     (_CACHE, "hit-ratio-avg"): "The average of the part of the reads that the record cache has answered",
     (_CACHE, "hit-ratio-min"): "The least part of the reads that the record cache has answered",
     (_CACHE, "hit-ratio-max"): "The largest part of the reads that the record cache has answered",
@@ -87,6 +147,7 @@ _RATE: Final = ("-rate", MeasurableStat.COUNT_RATE)
 _LATENCY: Final = (("-latency-avg", MeasurableStat.AVG), ("-latency-max", MeasurableStat.MAX))
 _LEVEL: Final = (("-avg", MeasurableStat.AVG), ("-max", MeasurableStat.MAX))
 _SPREAD: Final = (("-avg", MeasurableStat.AVG), ("-min", MeasurableStat.MIN), ("-max", MeasurableStat.MAX))
+_SUM: Final = (("-rate", MeasurableStat.RATE), ("-total", MeasurableStat.CUMULATIVE_SUM))
 _STATS: Final[Mapping[tuple[str, str], tuple[tuple[str, MeasurableStat], ...]]] = {
     (_THREAD, COMMIT): (_TOTAL, _RATE, *_LATENCY),
     (_TASK, PROCESS): (_RATE, *_LATENCY),
@@ -100,6 +161,12 @@ _STATS: Final[Mapping[tuple[str, str], tuple[tuple[str, MeasurableStat], ...]]] 
     (_STATE, SUPPRESSION_BUFFER_SIZE): _LEVEL,
     (_STATE, SUPPRESSION_BUFFER_COUNT): _LEVEL,
     **{(_STATE, name): (_RATE, *_LATENCY) for name in STORE_OPERATIONS},
+    **{(_STATE, name): _SUM for name in (BYTES_WRITTEN, BYTES_READ, MEMTABLE_BYTES_FLUSHED)},
+    **{(_STATE, name): _LEVEL for name in (MEMTABLE_FLUSH_TIME, COMPACTION_TIME)},
+    (_STATE, WRITE_STALL_DURATION): (("-avg", MeasurableStat.AVG), ("-total", MeasurableStat.CUMULATIVE_SUM)),
+    **{(_STATE, name): _SUM[:1] for name in (BYTES_WRITTEN_COMPACTION, BYTES_READ_COMPACTION)},
+    (_STATE, FILE_ERRORS): _SUM[1:],
+    **{(_STATE, name): (("", MeasurableStat.AVG),) for name in ROCKSDB_RATIOS},
 }
 """What is shown of each operation that is measured, by group: the end of the name, and what it says."""
 
@@ -137,10 +204,12 @@ class Operation(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What a host has measured at one moment: operations, and sensors of users by their metrics."""
+    """What a host has measured at one moment: operations, sensors of users by their metrics, and what is not added up,
+    as it was last."""
 
     operations: Mapping[Operation, Sampled]
     sensors: Mapping[tuple[SensorMetric, ...], Sampled]
+    gauges: Mapping[Operation, float] = MappingProxyType({})
 
 
 NOT_MEASURED: Final = Measured({}, {})
@@ -154,10 +223,14 @@ class HostMeasurements:
         """Keep what `metrics.num.samples` and `metrics.sample.window.ms` say."""
         self._operations: SampledMeasurements[Operation] = SampledMeasurements(samples, window_ms)
         self._sensors: SampledMeasurements[tuple[SensorMetric, ...]] = SampledMeasurements(samples, window_ms)
+        self._gauges: dict[Operation, float] = {}
 
     def take(self, operation: Operation, measurement: Measurement, now_ms: int) -> None:
         """Add what was measured of an operation by `now_ms`."""
-        self._operations.take(operation, measurement, now_ms)
+        if operation.name not in ROCKSDB_PROPERTIES:
+            self._operations.take(operation, measurement, now_ms)
+        elif operation in self._gauges or len(self._gauges) < MOST_KEYS:
+            self._gauges[operation] = measurement.total
 
     def take_sensors(self, reports: Iterable[SensorReport], now_ms: int) -> None:
         """Add what sensors recorded by `now_ms`."""
@@ -166,7 +239,7 @@ class HostMeasurements:
 
     def at(self, now_ms: int) -> Measured:
         """Return what there is at `now_ms`."""
-        return Measured(self._operations.at(now_ms), self._sensors.at(now_ms))
+        return Measured(self._operations.at(now_ms), self._sensors.at(now_ms), dict(self._gauges))
 
 
 def streams_metrics(
@@ -204,6 +277,9 @@ def streams_metrics(
         group, tags = _place(operation)
         for end, stat in _STATS[group, operation.name]:
             add(group, f"{operation.name}{end}", stat.of(sampled), *tags)
+    for operation, gauge in measured.gauges.items():
+        group, tags = _place(operation)
+        add(group, operation.name, gauge, *tags)
     for metrics, sampled in measured.sensors.items():
         found.update({name: Metric(name, stat.of(sampled)) for name, stat in metrics})
     return found

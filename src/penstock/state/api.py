@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
+from penstock.metrics.measurements import Measurement
 from penstock.record import NO_METADATA, Headers, Int64Array, RecordMetadata
 from penstock.serdes import Serde
 from penstock.state.suppliers import (
@@ -270,6 +271,11 @@ class Base(Protocol):
 
     def clear(self) -> None:
         """Drop all entries and the stamp, in one atomic step."""
+        ...
+
+    def measured(self) -> Mapping[str, Measurement]:
+        """Return what the database has measured of itself, by the names of `metrics.host_metrics`: whole once it is
+        closed, empty where it measures nothing."""
         ...
 
     def close(self) -> None:

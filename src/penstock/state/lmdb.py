@@ -33,6 +33,7 @@ from typing import Any, TypeVar, cast
 import lmdb
 
 from penstock.errors import CorruptedBaseError, InvalidStateStoreError, ProcessorStateError, TaskMigratedError
+from penstock.metrics.measurements import Measurement
 from penstock.private_files import FILE_MODE, private_directory
 from penstock.state.api import BaseView, Changes
 from penstock.state.layouts import after_prefix
@@ -116,6 +117,10 @@ class LmdbBase:
             transaction.put(_STAMP, stamp, db=self._meta)
 
         self._write(write)
+
+    def measured(self) -> Mapping[str, Measurement]:
+        """Return nothing: it measures nothing of itself."""
+        return {}
 
     def rebuild(self, commits: Callable[[], Iterable[Changes]], stamp: bytes) -> None:
         """Drop all entries, apply the changes of `commits` in order and set the stamp, in one transaction.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from penstock.errors import InvalidStateStoreError
+from penstock.metrics.measurements import Measurement
 from penstock.state.api import BaseView, Changes
 from penstock.state.sorted_keys import SortedKeys
 
@@ -80,6 +81,10 @@ class MemoryBase:
         for store_name, changed in changes.items():
             self._view(store_name).apply(changed)
         self._stamp = stamp
+
+    def measured(self) -> Mapping[str, Measurement]:
+        """Return nothing: it measures nothing of itself."""
+        return {}
 
     def rebuild(self, commits: Callable[[], Iterable[Changes]], stamp: bytes) -> None:
         """Drop all entries, apply the changes of `commits` in order and set the stamp; raises as `apply`."""

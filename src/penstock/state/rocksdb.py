@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -26,9 +26,11 @@ import rocksdict
 
 from penstock.config import StreamsConfig
 from penstock.errors import InvalidStateStoreError, LockError, ProcessorStateError
+from penstock.metrics.measurements import Measurement
 from penstock.private_files import private_directory
 from penstock.state.api import BaseView, Changes
 from penstock.state.layouts import after_prefix
+from penstock.state.rocksdb_measurements import properties, statistics
 from penstock.state.rocksdb_options import RocksDBConfigSetter
 
 BLOCK_CACHE_BYTES = 50 << 20
@@ -62,6 +64,8 @@ class RocksDBBase:
         self._config = config
         setter = None if config is None else config["rocksdb.config.setter"]
         self._setter: RocksDBConfigSetter | None = setter() if isinstance(setter, type) else setter
+        self._measured: dict[str, Measurement] = {}
+        self._has_statistics = config is not None and config["metrics.recording.level"] != "INFO"
         self._options = self._make_options()
         self._no_log = rocksdict.WriteOptions()
         self._no_log.disable_wal = True  # type: ignore[method-assign, assignment]  # the stubs say that it is a method
@@ -83,6 +87,11 @@ class RocksDBBase:
         """Apply the changes of one commit and set the stamp, in one write batch; raises ProcessorStateError if it
         cannot be written."""
         self._apply(self.database(), changes, stamp)
+
+    def measured(self) -> Mapping[str, Measurement]:
+        """Return what RocksDB has measured, once the base is closed; statistics from `metrics.recording.level` DEBUG
+        on."""
+        return self._measured
 
     def rebuild(self, commits: Callable[[], Iterable[Changes]], stamp: bytes) -> None:
         """Drop all entries, apply the changes of `commits` in order and set the stamp: in a new database, which takes
@@ -117,7 +126,10 @@ class RocksDBBase:
         """Write what is in memory and close the database; later calls raise InvalidStateStoreError."""
         if self._database is not None:
             self._database.flush()
+            self._measured.update(properties(self._database.property_int_value))
             self._close_database()
+            if self._has_statistics:
+                self._measured.update(statistics(self._options.get_statistics() or ""))
             if self._setter is not None:
                 self._setter.close(self._path.name, self._options)
 
@@ -164,6 +176,8 @@ class RocksDBBase:
         options.set_max_write_buffer_number(MAX_WRITE_BUFFERS)
         options.set_compression_type(rocksdict.DBCompressionType.none())
         options.set_compaction_style(rocksdict.DBCompactionStyle.universal())
+        if self._has_statistics:
+            options.enable_statistics()
         if self._setter is not None and self._config is not None:
             self._setter.set_config(self._path.name, options, self._config)
         return options

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.clock import SystemClock
 from penstock.metrics import SensorMetric, SensorReport
-from penstock.metrics.host_metrics import NODE_ID, PROCESS, RECORD_E2E_LATENCY, Operation, operation_of
+from penstock.metrics.host_metrics import NODE_ID, PROCESS, RECORD_E2E_LATENCY, Operation, operation_of, state_id
 from penstock.metrics.measurements import NOTHING, Measurement
 from penstock.plan.subtopology import SinkSpec, SubtopologySpec
 from penstock.task.record_collector import OutputBatch
@@ -48,6 +48,11 @@ class EpochMeasuring:
             if sink is not None and len(output.batch):
                 name = operation_of(RECORD_E2E_LATENCY, NODE_ID, sink)
                 self._measured[name] = self._measured.get(name, NOTHING).plus(_latency(output, now))
+
+    def take_base(self, task: str, measured: Mapping[str, Measurement]) -> None:
+        """Take what the base of `task` has measured of itself; it is one database for all stores of the task."""
+        for name, measurement in measured.items():
+            self._measured[operation_of(name, state_id("rocksdb"), task)] = measurement
 
     def measured(self) -> dict[str, tuple[float, ...]]:
         """Return the measurements by operation, for `operations_of`."""

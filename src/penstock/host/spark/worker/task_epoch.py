@@ -75,6 +75,7 @@ class TaskEpoch:
             raise
         finally:
             state.close()
+        self._measuring.take_base(str(self._task), state.base.measured())
         sent, carried = self._apart(commit.output)
         due_ms = _earlier(entry.due_ms, self._look_again_ms)
         entry = replace(entry, due_ms=due_ms, carried=self._write_carried(carried), ahead=self._ahead)
