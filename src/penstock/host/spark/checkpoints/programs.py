@@ -58,7 +58,7 @@ def dump_program(recipe: Recipe) -> StoredProgram:
     given = recipe.config.given()
     config = {key: value for key, value in given.items() if key in KEYS and key not in _OF_THE_RUN}
     # what the placement was made from is not needed again, and sets are pickled in another order by each process
-    topology = replace(recipe.topology.without_lines(), copartition_groups=())
+    topology = replace(recipe.topology, copartition_groups=())
     program = replace(
         recipe,
         config=StreamsConfig(config, environment={}),
@@ -80,7 +80,7 @@ def dump_program(recipe: Recipe) -> StoredProgram:
 def _digest(program: Recipe, modules: Mapping[str, str]) -> str:
     """Return the digest of what a program does with the topics that it reads and writes; others may come and go. Where
     it cannot be taken, the program is taken for another one at each start, and finishes nothing that it began."""
-    placement, topology = program.placement, program.topology
+    placement, topology = program.placement, program.topology.without_lines()
     counts = placement.partitions, placement.sink_partitions
     said = (
         program.config.given(),

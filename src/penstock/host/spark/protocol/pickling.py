@@ -11,11 +11,11 @@ import builtins
 import io
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from functools import _lru_cache_wrapper, lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import _lru_cache_wrapper, lru_cache, partial
 from hashlib import blake2b
-from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
+from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 from weakref import WeakSet
 
@@ -112,6 +112,79 @@ def _by_value(modules: Iterable[ModuleType]) -> Iterator[None]:
         finally:
             for module in added:
                 cloudpickle.unregister_pickle_by_value(module)
+
+
+def what_cannot_go(value: Any) -> str:
+    """Return what of `value`, which cannot be pickled, is at fault: the innermost function that refers to it, with file
+    and line, and by which variable and attributes."""
+    function, path, seen = "", "", set()
+    while id(value) not in seen:
+        seen.add(id(value))
+        if isinstance(value, FunctionType):
+            code = value.__code__
+            function, path = f"function {value.__qualname__} ({code.co_filename}:{code.co_firstlineno})", ""
+        elif isinstance(value, type) and not function:
+            function = f"class {value.__qualname__}"
+        part = next(((name, part) for name, part in _parts(value) if not can_go(part)), None)
+        if part is None:
+            break
+        path, value = path + part[0], part[1]
+    found = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+    if not function:
+        return f"what cannot be pickled is of type {found}{f', at {path}' if path else ''}"
+    return f"{function} refers to `{path.removeprefix('.')}`, which is of type {found}" if path else function
+
+
+def can_go(value: Any) -> bool:
+    """Return whether `value` can be pickled."""
+    try:
+        dump(value)
+    except Exception:  # whatever an object's own pickling raises
+        return False
+    return True
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what `value` holds or refers to, with how that is written behind its name."""
+    match value:
+        case FunctionType():
+            for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
+                with suppress(ValueError):  # a cell that is still empty
+                    yield f".{name}", cell.cell_contents
+            for name in _names_in(value.__code__):
+                if name in value.__globals__:
+                    yield f".{name}", value.__globals__[name]
+            defaults, arguments = value.__defaults__ or (), value.__code__.co_varnames[: value.__code__.co_argcount]
+            yield from ((f".{name}", default) for name, default in zip(arguments[::-1], defaults[::-1], strict=False))
+            yield from ((f".{name}", default) for name, default in (value.__kwdefaults__ or {}).items())
+        case MethodType():
+            yield "", value.__func__
+            yield "", value.__self__
+        case partial():
+            yield "", value.func
+            yield from (("", argument) for argument in value.args)
+            yield from ((f".{name}", argument) for name, argument in value.keywords.items())
+        case staticmethod() | classmethod():
+            yield "", value.__func__
+        case _lru_cache_wrapper():
+            yield "", value.__wrapped__
+        case Mapping():
+            yield from ((f"[{key!r:.40}]", part) for key, part in value.items())
+        case list() | tuple() | set() | frozenset():
+            yield from ((f"[{place}]", part) for place, part in enumerate(value))
+        case type():
+            yield from ((f".{name}", part) for name, part in vars(value).items() if name not in _OF_CLASS_OBJECTS)
+        case _:
+            yield from ((f".{name}", part) for name, part in getattr(value, "__dict__", {}).items())
+            yield "", type(value)
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    """Yield the names that `code`, and the functions within it, may look up in their module."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names_in(constant)
 
 
 def _dump(value: Any, met: set[str]) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
@@ -21,7 +21,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.offset_resets import offset_resets
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
-from penstock.host.spark.protocol.pickling import dump
+from penstock.host.spark.protocol.pickling import can_go, dump, what_cannot_go
 from penstock.host.spark.protocol.placement import Placement, pattern_topics
 from penstock.plan.subtopology import BuiltTopology, SubtopologySpec
 from penstock.record import TopicPartition
@@ -60,6 +60,20 @@ class Recipe:
     process_id: str = ""
     tells_restores: bool = False
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+
+    def parts(self) -> Iterator[tuple[str, Any]]:
+        """Yield what is the user's in the recipe, each with its name and the line of the program that made it."""
+        topology = self.topology
+        subtopologies = topology.subtopologies
+        if topology.global_topology is not None:
+            subtopologies = (*subtopologies, topology.global_topology)
+        for subtopology in subtopologies:
+            for name, store in subtopology.stores.items():  # before the nodes: those that own a store hold it too
+                yield f"Store {name}{_made_at(topology.store_lines.get(name))}", store
+            for node in subtopology.nodes:
+                yield f"Node {node.name}{_made_at(topology.node_lines.get(node.name))}", node
+        for key, value in self.config.given().items():
+            yield f"The value of {key} in the configuration", value
 
     @property
     def application_id(self) -> str:
@@ -105,10 +119,14 @@ class Recipe:
         return tuple(TopicPartition(topic, n) for topic in topics for n in range(self.topic_partitions[topic]))
 
 
+def _made_at(line: str | None) -> str:
+    return "" if line is None else f" (made at {line})"
+
+
 def dump_recipe(recipe: Recipe) -> bytes:
     """Return `recipe` as bytes for `load_recipe`; raises StreamsError where something of the user's cannot be
-    pickled."""
-    return dump_for_workers(recipe)
+    pickled, naming the node, the store or the key of the configuration that it belongs to."""
+    return dump_for_workers(recipe, recipe.parts())
 
 
 def load_recipe(data: bytes) -> Recipe:
@@ -118,16 +136,17 @@ def load_recipe(data: bytes) -> Recipe:
     return recipe
 
 
-def dump_for_workers(value: Any) -> bytes:
+def dump_for_workers(value: Any, parts: Iterable[tuple[str, Any]] = ()) -> bytes:
     """Return `value` as bytes for `load_in_worker`; raises StreamsError where something of the user's cannot be
-    pickled."""
+    pickled. parts: those of `value` with their names, one of which the error names."""
     try:
         return dump((module_path(), dump(value)))
     except Exception as error:  # whatever an object's own pickling raises
+        name, part = next(((name, part) for name, part in parts if not can_go(part)), ("The topology", value))
         raise StreamsError(
-            f"The topology cannot be sent to Spark's workers: {error}. A function or serde refers to something that "
-            "belongs to this process, such as a connection, a lock or a file: make it in `init` of a processor, or at "
-            "its first use."
+            f"{name} cannot be sent to Spark's workers: {what_cannot_go(part)} ({error}). What belongs to this "
+            "process, such as a connection, a lock or a file, must be made in `init` of a processor, or when "
+            "it is first used."
         ) from error
 
 
