@@ -84,7 +84,7 @@ def _cannot_finish(checkpoint: Checkpoint, epoch: int, why: str) -> Incompatible
     return IncompatibleCheckpointError(
         f"Epoch {epoch} of the checkpoint {checkpoint.uri} is half committed: some of its output is in the topics, and "
         f"it has to be finished by the program that began it, which {why}. Start that program once more with its "
-        "modules as they were, until it has committed an epoch; then start this one."
+        "modules, and Penstock, as they were, until it has committed an epoch; then start this one."
     )
 
 
