@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from penstock import (
+    AutoOffsetReset,
+    Branched,
     BufferConfig,
     CloseOptions,
     Consumed,
@@ -32,10 +34,12 @@ from penstock import (
     StreamsBuilder,
     StreamsConfig,
     Suppressed,
+    TableJoined,
     TimeWindows,
     open_state,
 )
 from penstock.errors import ConfigError
+from penstock.processor.timestamps import fail_on_invalid_timestamp
 from penstock.testing import MockProcessorContext, TopologyTestDriver
 
 S, L, D = Serdes.string(), Serdes.long(), Serdes.double()
@@ -61,6 +65,7 @@ NUMBER: Any = 300_000
 SERDE: Any = S
 UNCALLED: Any = Serdes.string
 CLASS: Any = Serde
+BY_POSITION: Any = Grouped.with_
 WINDOWS: Any = TimeWindows.of_size_with_no_grace(1)
 CONFIG = {"application.id": "a"}
 
@@ -114,6 +119,52 @@ def test_serdes_are_given_by_position_as_in_java() -> None:
     assert (joined.key_serde, joined.value_serde, joined.other_value_serde) == (S, L, D)
     stream_joined = StreamJoined.with_(S, L, D)
     assert (stream_joined.key_serde, stream_joined.value_serde, stream_joined.other_value_serde) == (S, L, D)
+
+
+def everywhere(topic: str, key: Any, value: Any, partitions: int) -> set[int]:
+    return {0}
+
+
+THIS, OTHER = (Stores.in_memory_window_store(name, MINUTE, MINUTE, True) for name in ("this", "other"))
+
+
+@pytest.mark.parametrize(
+    ("by_position", "by_keyword"),
+    [
+        (Grouped.with_("g", S, L), Grouped.with_(S, L, name="g")),
+        (Grouped.with_("g", None, L), Grouped.with_(value_serde=L, name="g")),
+        (
+            Consumed.with_(S, L, fail_on_invalid_timestamp, AutoOffsetReset.latest()),
+            Consumed.with_(S, L, timestamp_extractor=fail_on_invalid_timestamp, offset_reset="latest"),
+        ),
+        (
+            Consumed.with_(fail_on_invalid_timestamp),
+            Consumed.with_(timestamp_extractor=fail_on_invalid_timestamp),
+        ),
+        (Consumed.with_(AutoOffsetReset.earliest()), Consumed.with_(offset_reset="earliest")),
+        (Produced.with_(S, L, everywhere), Produced.with_(S, L, partitioner=everywhere)),
+        (Joined.with_(S, L, D, "j", MINUTE), Joined.with_(S, L, D, name="j", grace_period_ms=60_000)),
+        (StreamJoined.with_(THIS, OTHER), StreamJoined.with_(this_store_supplier=THIS, other_store_supplier=OTHER)),
+        (TableJoined.with_(everywhere, None), TableJoined.with_(partitioner=everywhere)),
+        (Branched.with_consumer(print, "b"), Branched.with_consumer(print, name="b")),
+    ],
+)
+def test_with_takes_what_the_methods_of_java_take(by_position: object, by_keyword: object) -> None:
+    assert by_position == by_keyword
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (lambda: BY_POSITION(S, S, S, S), "Expected key_serde, value_serde by position, got 4 arguments"),
+        (lambda: BY_POSITION("g", S, S, name="h"), "name is given twice"),
+        (lambda: Consumed.with_(CLASS), "write Serde()"),
+    ],
+)
+def test_options_that_stand_in_no_order_are_refused(wrong: Callable[[], object], told: str) -> None:
+    with pytest.raises(TypeError) as refused:
+        wrong()
+    assert told in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -101,6 +101,24 @@ def check_fits(where: str, part: str, named: Serde | None, known: Serde | None) 
     )
 
 
+def by_position(names: Sequence[str], given: Sequence[Any], by_keyword: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of `by_keyword` and those that are `given` by position, in the order of `names`.
+
+    Raises TypeError for one that is given twice, and where there are more than names.
+    """
+    if len(given) > len(names):
+        raise TypeError(f"Expected {', '.join(names)} by position, got {len(given)} arguments.")
+    twice = [name for name in names[: len(given)] if name in by_keyword]
+    if twice:
+        raise TypeError(f"{twice[0]} is given twice, by position and by keyword.")
+    return {**dict(zip(names, given, strict=False)), **by_keyword}
+
+
+def is_function(given: object) -> bool:
+    """Return whether `given` is a function of the user's, and not what makes a serde without being called."""
+    return callable(given) and not _makes_serdes(given) and not _is_uncalled(given)
+
+
 def check_serdes(options: object, *names: str) -> None:
     """Raise TypeError where an attribute of `options` called one of `names` is neither a Serde nor None."""
     for name in names:
@@ -123,12 +141,15 @@ def _makes_serdes(given: Any) -> bool:
     return isinstance(given, type) and issubclass(given, Serde)
 
 
+def _is_uncalled(given: Any) -> bool:
+    return str(getattr(given, "__qualname__", "")).startswith("Serdes.")
+
+
 def _serde_hint(given: Any) -> str:
     if _makes_serdes(given):
         return f": write {given.__name__}()"
-    qualified = str(getattr(given, "__qualname__", ""))
-    if qualified.startswith("Serdes."):
-        return f": call it, {qualified}()"
+    if _is_uncalled(given):
+        return f": call it, {given.__qualname__}()"
     if isinstance(given, str):
         return f": a name is given as name={given!r}"
     return ": everything but serdes is given by keyword"

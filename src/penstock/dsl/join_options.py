@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, overload
 
-from penstock.dsl.arguments import check_serdes
+from penstock.dsl.arguments import by_position, check_serdes
 from penstock.dsl.options import STORE_TYPES
 from penstock.durations import Duration, milliseconds
 from penstock.plan.names import check_name
@@ -47,7 +48,6 @@ class Joined:
         key_serde: Serde | None = None,
         value_serde: Serde | None = None,
         other_value_serde: Serde | None = None,
-        *,
         name: str | None = None,
         grace_period_ms: Duration | None = None,
     ) -> Joined:
@@ -116,6 +116,7 @@ class StreamJoined:
         """Return options with what the names of the stores begin with."""
         return StreamJoined(store_name=store_name)
 
+    @overload
     @staticmethod
     def with_(
         key_serde: Serde | None = None,
@@ -125,16 +126,19 @@ class StreamJoined:
         this_store_supplier: WindowBytesStoreSupplier | None = None,
         other_store_supplier: WindowBytesStoreSupplier | None = None,
         store_type: str | None = None,
-    ) -> StreamJoined:
-        """Return options as given."""
-        return StreamJoined(
-            key_serde=key_serde,
-            value_serde=value_serde,
-            other_value_serde=other_value_serde,
-            this_store_supplier=this_store_supplier,
-            other_store_supplier=other_store_supplier,
-            store_type=store_type,
-        )
+    ) -> StreamJoined: ...
+    @overload
+    @staticmethod
+    def with_(
+        this_store_supplier: WindowBytesStoreSupplier, other_store_supplier: WindowBytesStoreSupplier, /
+    ) -> StreamJoined: ...
+    @staticmethod
+    def with_(*given: Any, **options: Any) -> StreamJoined:
+        """Return options as given: the serdes of keys, values and the other values, or the suppliers of both stores."""
+        names: tuple[str, ...] = ("key_serde", "value_serde", "other_value_serde")
+        if given and isinstance(given[0], WindowBytesStoreSupplier):
+            names = ("this_store_supplier", "other_store_supplier")
+        return StreamJoined(**by_position(names, given, options))
 
     def with_key_serde(self, key_serde: Serde | None) -> StreamJoined:
         """Return a copy with this serde of keys."""

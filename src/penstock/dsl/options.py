@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
-from penstock.dsl.arguments import check_fits, check_serdes
+from penstock.dsl.arguments import by_position, check_fits, check_serdes, is_function
 from penstock.dsl.type_variables import KR, VR, K, V
 from penstock.durations import Duration, milliseconds
 from penstock.plan.names import check_name
-from penstock.plan.offset_reset import check_offset_reset
+from penstock.plan.offset_reset import OffsetReset, check_offset_reset
 from penstock.plan.subtopology import StreamPartitioner
 from penstock.processor.timestamps import TimestampExtractor
 from penstock.serdes import Serde
@@ -93,23 +93,29 @@ class Consumed(Generic[K, V]):
         """Return options with the name of the source node."""
         return Consumed(name=name)
 
+    @overload
     @staticmethod
     def with_(
         key_serde: Serde[KR] | None = None,
         value_serde: Serde[VR] | None = None,
-        *,
         timestamp_extractor: TimestampExtractor | None = None,
         offset_reset: str | None = None,
+        *,
         name: str | None = None,
-    ) -> Consumed[KR, VR]:
-        """Return options as given; raises TopologyError for a name, ValueError for an offset_reset that cannot be."""
-        return Consumed(
-            key_serde=key_serde,
-            value_serde=value_serde,
-            timestamp_extractor=timestamp_extractor,
-            offset_reset=offset_reset,
-            name=name,
-        )
+    ) -> Consumed[KR, VR]: ...
+    @overload
+    @staticmethod
+    def with_(only: TimestampExtractor | OffsetReset, /) -> Consumed: ...
+    @staticmethod
+    def with_(*given: Any, **options: Any) -> Consumed[Any, Any]:
+        """Return options as given: serdes, timestamp extractor and offset reset in this order, or one of the last two
+        alone; raises TopologyError for a name, ValueError for an offset_reset that cannot be."""
+        names: tuple[str, ...] = ("key_serde", "value_serde", "timestamp_extractor", "offset_reset")
+        if len(given) == 1 and isinstance(given[0], OffsetReset):
+            names = ("offset_reset",)
+        elif len(given) == 1 and is_function(given[0]):
+            names = ("timestamp_extractor",)
+        return Consumed(**by_position(names, given, options))
 
     def with_key_serde(self, key_serde: Serde[KR] | None) -> Consumed[KR, V]:
         """Return a copy with this serde of keys."""
@@ -156,8 +162,8 @@ class Produced:
     def with_(
         key_serde: Serde | None = None,
         value_serde: Serde | None = None,
-        *,
         partitioner: StreamPartitioner | None = None,
+        *,
         name: str | None = None,
     ) -> Produced:
         """Return options as given; raises TopologyError for a name that is not legal."""
@@ -199,10 +205,20 @@ class Grouped:
         """Return options with the name of the repartition topic (and of the node that selects the key)."""
         return Grouped(name=name)
 
+    @overload
     @staticmethod
-    def with_(key_serde: Serde | None = None, value_serde: Serde | None = None, *, name: str | None = None) -> Grouped:
-        """Return options as given; raises TopologyError for a name that is not legal."""
-        return Grouped(key_serde=key_serde, value_serde=value_serde, name=name)
+    def with_(
+        key_serde: Serde | None = None, value_serde: Serde | None = None, *, name: str | None = None
+    ) -> Grouped: ...
+    @overload
+    @staticmethod
+    def with_(name: str, key_serde: Serde | None, value_serde: Serde | None, /) -> Grouped: ...
+    @staticmethod
+    def with_(*given: Any, **options: Any) -> Grouped:
+        """Return options as given: two serdes, or a name before both; raises TopologyError for a name that is not
+        legal."""
+        serdes = "key_serde", "value_serde"
+        return Grouped(**by_position(("name", *serdes) if len(given) == len(serdes) + 1 else serdes, given, options))
 
     def with_key_serde(self, key_serde: Serde | None) -> Grouped:
         """Return a copy with this serde of keys."""
