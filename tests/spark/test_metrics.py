@@ -28,13 +28,13 @@ from penstock.host.spark.driver.figures import Figures
 from penstock.host.spark.worker import sink
 from penstock.host.spark.worker.measuring import EpochMeasuring
 from penstock.metrics import Metric, MetricName, RecordingLevel
-from penstock.metrics.host_metrics import streams_metrics
+from penstock.metrics.host_metrics import client_statistics, streams_metrics
 from penstock.record import RecordBatch
 from penstock.task.record_collector import OutputBatch
 from penstock.task.stream_task import TaskCommit
 from penstock.task.task_checkpoint import TaskCheckpoint
 from tests.spark.inline import InlineQuery
-from tests.spark.support import InputRecord, SparkRunner
+from tests.spark.support import InputRecord, SparkRunner, wait_for
 from tests.spark.test_topologies import TEXT, word_count
 
 STRING = Serdes.string()
@@ -74,8 +74,8 @@ def values(metrics: Mapping[MetricName, Metric]) -> dict[tuple[str, ...], Any]:
     }
 
 
-def seen(query: InlineQuery) -> dict[tuple[str, ...], Any]:
-    """Return what the metrics of a driver are that has followed all epochs."""
+def figures_of(query: InlineQuery) -> Figures:
+    """Return the figures of a driver that has followed all epochs."""
     checkpoint = Checkpoint(query.recipe.checkpoint)
     last_ms = 0
     figures = Figures(elapsed_ms=lambda: last_ms)
@@ -84,6 +84,12 @@ def seen(query: InlineQuery) -> dict[tuple[str, ...], Any]:
         assert manifest is not None
         last_ms = manifest.committed_ms
         figures.take(manifest)
+    return figures
+
+
+def seen(query: InlineQuery) -> dict[tuple[str, ...], Any]:
+    """Return what the metrics of a driver are that has followed all epochs."""
+    figures = figures_of(query)
     return values(streams_metrics("me", {}, figures.snapshot(), figures.measured()))
 
 
@@ -260,3 +266,27 @@ def test_where_several_sinks_may_have_written_no_age_is_told() -> None:
 
     assert told(topology()) == ["record-e2e-latency/processor-node-id/one"]
     assert told(topology().add_sink("any", lambda key, value, context: "both", "source")) == []
+
+
+@pytest.mark.parametrize("broker", ["embedded"], indirect=True)
+def test_clients_report_where_an_interval_is_set(
+    spark_runner: SparkRunner, application: str, unique_name: Callable[[str], str]
+) -> None:
+    source, target = unique_name("in"), unique_name("out")
+    spark_runner.create_topics({source: 1, target: 1})
+    config = spark_runner.config(application, {"statistics.interval.ms": 5, "penstock.manifests.retained": 100_000})
+    query = InlineQuery(measuring(source, target), config, spark_runner.admin)
+
+    def have_reported() -> bool:
+        spark_runner.write(source, [InputRecord(b"k", b"a", 1_000, 0)])
+        query.run_to_end()
+        names = {name[0] for name in seen(query)}
+        return names >= {"incoming-byte-total", "fetch-throttle-time-avg", "produce-throttle-time-avg"}
+
+    wait_for(have_reported)
+    found = client_statistics(figures_of(query).measured())
+    for role in ("consumer", "producer"):
+        assert found[role]["outgoing-byte-total"] > 0
+        assert found[role]["request-latency-max"] > 0
+        assert found[role]["buffered-bytes-max"] >= 0
+    query.close()

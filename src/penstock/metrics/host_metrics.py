@@ -17,6 +17,7 @@ from penstock.metrics.measurements import MOST_KEYS, Measurement, Sampled, Sampl
 _STREAM, _TASK, _TOPIC = "stream-metrics", "stream-task-metrics", "stream-topic-metrics"
 _THREAD, _NODE = "stream-thread-metrics", "stream-processor-node-metrics"
 _STATE, _CACHE = "stream-state-metrics", "stream-record-cache-metrics"
+_CONSUMER, _PRODUCER, _FETCH = "consumer-metrics", "producer-metrics", "consumer-fetch-manager-metrics"
 
 COMMIT: Final = "commit"
 PROCESS: Final = "process"
@@ -71,6 +72,13 @@ ROCKSDB_RATIOS: Final[Mapping[str, str]] = {
     "block-cache-filter-hit-ratio": "The part of the reads of filter blocks that the block cache has answered",
 }
 """What parts of the reads were answered from memory (KIP-471)."""
+
+FETCH_THROTTLE_TIME: Final = "fetch-throttle-time"
+PRODUCE_THROTTLE_TIME: Final = "produce-throttle-time"
+REQUEST_LATENCY: Final = "request-latency"
+BUFFERED_BYTES: Final = "buffered-bytes"
+OUTGOING_BYTE: Final = "outgoing-byte"
+INCOMING_BYTE: Final = "incoming-byte"
 
 STORE_OPERATIONS: Final = (
     *("put", "put-if-absent", "put-all", "get", "delete", "remove"),
@@ -132,6 +140,24 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     (_STATE, "bytes-written-compaction-rate"): "The bytes that compactions write a second",
     (_STATE, "bytes-read-compaction-rate"): "The bytes that compactions read a second",
     (_STATE, "number-file-errors-total"): "The number of errors of files",
+    (_FETCH, "fetch-throttle-time-avg"): "The average time in ms for which brokers throttled a fetch",
+    (_FETCH, "fetch-throttle-time-max"): "The longest time in ms for which brokers throttled a fetch",
+    (_PRODUCER, "produce-throttle-time-avg"): "The average time in ms for which brokers throttled a request",
+    (_PRODUCER, "produce-throttle-time-max"): "The longest time in ms for which brokers throttled a request",
+    **{
+        (group, name): text
+        for group in (_CONSUMER, _PRODUCER)
+        for name, text in {
+            "request-latency-avg": "The average time in ms in which a broker answered",
+            "request-latency-max": "The longest time in ms in which a broker answered",
+            "buffered-bytes-avg": "The average bytes of records in the buffers of a client",
+            "buffered-bytes-max": "The most bytes of records in the buffers of a client",
+            "outgoing-byte-rate": "The bytes that are sent to brokers a second",
+            "outgoing-byte-total": "The bytes that were sent to brokers",
+            "incoming-byte-rate": "The bytes that brokers send a second",
+            "incoming-byte-total": "The bytes that brokers have sent",
+        }.items()
+    },
     (_CACHE, "hit-ratio-avg"): "The average of the part of the reads that the record cache has answered",
     (_CACHE, "hit-ratio-min"): "The least part of the reads that the record cache has answered",
     (_CACHE, "hit-ratio-max"): "The largest part of the reads that the record cache has answered",
@@ -167,6 +193,10 @@ _STATS: Final[Mapping[tuple[str, str], tuple[tuple[str, MeasurableStat], ...]]] 
     **{(_STATE, name): _SUM[:1] for name in (BYTES_WRITTEN_COMPACTION, BYTES_READ_COMPACTION)},
     (_STATE, FILE_ERRORS): _SUM[1:],
     **{(_STATE, name): (("", MeasurableStat.AVG),) for name in ROCKSDB_RATIOS},
+    (_FETCH, FETCH_THROTTLE_TIME): _LEVEL,
+    (_PRODUCER, PRODUCE_THROTTLE_TIME): _LEVEL,
+    **{(group, name): _LEVEL for group in (_CONSUMER, _PRODUCER) for name in (REQUEST_LATENCY, BUFFERED_BYTES)},
+    **{(group, name): _SUM for group in (_CONSUMER, _PRODUCER) for name in (OUTGOING_BYTE, INCOMING_BYTE)},
 }
 """What is shown of each operation that is measured, by group: the end of the name, and what it says."""
 
@@ -174,6 +204,8 @@ NODE_ID: Final = "processor-node-id"
 """The tag of what is measured of a node."""
 CACHE_ID: Final = "record-cache-id"
 """The tag of what is measured of the record cache of a store."""
+CLIENT: Final = "client"
+"""Marks what is measured of all consumers or producers of an application, whichever task they worked for."""
 _STATE_ID: Final = "-state-id"
 _GROUPS: Final[Mapping[str, str]] = {NODE_ID: _NODE, CACHE_ID: _CACHE}
 
@@ -200,7 +232,7 @@ class Operation(NamedTuple):
     def reported(reported: str, task: str) -> Operation:
         """Return what `task` reports by the name of an operation of its own, or by `operation_of`."""
         name, *part = reported.split("/", 2)
-        return Operation(name, task, *part)
+        return Operation(name, "" if CLIENT in part[:1] else task, *part)
 
 
 class Measured(NamedTuple):
@@ -285,9 +317,23 @@ def streams_metrics(
     return found
 
 
+def client_statistics(measured: Measured) -> dict[str, dict[str, float]]:
+    """Return what was measured of consumers and producers, by `consumer` or `producer` and the name of the metric;
+    empty where nothing is, for `statistics.interval.ms` is 0."""
+    found: dict[str, dict[str, float]] = {}
+    for operation, sampled in measured.operations.items():
+        if operation.tag == CLIENT:
+            group, _ = _place(operation)
+            values = {f"{operation.name}{end}": stat.of(sampled) for end, stat in _STATS[group, operation.name]}
+            found.setdefault(operation.id, {}).update(values)
+    return found
+
+
 def _place(operation: Operation) -> tuple[str, Sequence[tuple[str, str]]]:
     """Return the group and the tags of the metrics of an operation."""
     task = ("task-id", operation.task)
+    if operation.tag == CLIENT:
+        return _FETCH if operation.name == FETCH_THROTTLE_TIME else f"{operation.id}-metrics", []
     if operation.tag:
         group = _STATE if operation.tag.endswith(_STATE_ID) else _GROUPS[operation.tag]
         return group, [task, (operation.tag, operation.id)]

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 from confluent_kafka import Consumer, KafkaException, Message, Producer
 from confluent_kafka import KafkaError as Code
 
+from penstock.client.confluent.statistics import STATISTICS
 from penstock.client.keys import unknown_key
 from penstock.errors import (
     AuthenticationError,
@@ -69,6 +70,8 @@ class Right(NamedTuple):
     def __str__(self) -> str:
         return f"{self.operation} on the {self.kind.replace('-', ' ')} {self.name}".rstrip()
 
+
+_STATISTICS_INTERVAL = "statistics.interval.ms"
 
 _FORBIDDEN: Mapping[int, tuple[type[AuthorizationError], str]] = {
     Code.TOPIC_AUTHORIZATION_FAILED: (TopicAuthorizationError, "topic"),
@@ -152,6 +155,9 @@ class Connection:
         """Take what `client_settings` gave and the bound (ms) of one call."""
         self._reported = Background()
         self.settings = {**settings, "error_cb": self._reported.notice, "logger": _log}
+        if str(settings.get(_STATISTICS_INTERVAL, 0)) != "0":
+            role = str(settings.get("client.id", "")).rpartition("-")[2]
+            self.settings.setdefault("stats_cb", partial(STATISTICS.report, role))
         self.servers = str(settings["bootstrap.servers"])
         self.timeout_ms = timeout_ms
         self.serve: Callable[[float], object] = nothing_to_serve

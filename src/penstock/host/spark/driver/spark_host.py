@@ -51,7 +51,7 @@ from penstock.host.spark.protocol.failures import ProcessLostError, failure_of_q
 from penstock.host.spark.protocol.recipe import Recipe
 from penstock.host.spark.query.queries import CheckpointQueries
 from penstock.host.spark.worker.bases import seal_bases
-from penstock.metrics.host_metrics import Measured
+from penstock.metrics.host_metrics import Measured, client_statistics
 from penstock.plan.subtopology import BuiltTopology
 from penstock.private_files import private_directory
 from penstock.state.restore_listener import StateRestoreListener
@@ -214,9 +214,11 @@ class SparkHost:
         return f"{self._guarantee}; broker {self._config['bootstrap.servers']}; checkpoint {self._checkpoint.uri}"
 
     def statistics(self) -> Mapping[str, Any]:
-        """Return figures as of the last committed epoch, see `Figures.snapshot`, and under `restoring` which tasks
-        rebuild their state, with the entries restored and in all."""
-        return {**self._figures.snapshot(), "restoring": self._restores.snapshot()}
+        """Return figures as of the last committed epoch, see `Figures.snapshot`, under `restoring` which tasks rebuild
+        their state, with the entries restored and in all, and under `clients` the statistics of consumers and producers
+        (`client_statistics`)."""
+        clients = client_statistics(self._figures.measured())
+        return {**self._figures.snapshot(), "restoring": self._restores.snapshot(), "clients": clients}
 
     def measured(self) -> Measured:
         """Return what was measured, as of the last committed epoch."""

@@ -54,6 +54,10 @@ class EpochMeasuring:
         for name, measurement in measured.items():
             self._measured[operation_of(name, state_id("rocksdb"), task)] = measurement
 
+    def take_clients(self, measured: Mapping[str, Measurement]) -> None:
+        """Take what the clients of this process have reported since the last task that ran in it."""
+        self._measured.update(measured)
+
     def measured(self) -> dict[str, tuple[float, ...]]:
         """Return the measurements by operation, for `operations_of`."""
         return {name: tuple(measurement) for name, measurement in self._measured.items()}

@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from penstock.client.confluent.statistics import STATISTICS
 from penstock.errors import CorruptedBaseError
 from penstock.host.crashpoints import crash_point
 from penstock.host.spark.checkpoints.carried import encode_carried, read_carried
@@ -75,6 +76,7 @@ class TaskEpoch:
             raise
         finally:
             state.close()
+        self._measuring.take_clients(STATISTICS.take())
         self._measuring.take_base(str(self._task), state.base.measured())
         sent, carried = self._apart(commit.output)
         due_ms = _earlier(entry.due_ms, self._look_again_ms)
