@@ -16,7 +16,7 @@ from penstock.plan.subtopology import BuiltTopology, InternalTopic, SourceSpec, 
 from penstock.record import TopicPartition
 
 STRING = Serdes.string()
-PAIRS = Grouped.with_(key_serde=STRING, value_serde=STRING)
+PAIRS = Grouped.with_(key_serde=STRING)  # values keep the serde that they have
 TEXT = Consumed.with_(key_serde=STRING, value_serde=STRING)
 
 
