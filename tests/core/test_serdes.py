@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime
 from typing import Any, TypedDict
 from uuid import UUID
 
+import cloudpickle
 import pydantic
 import pytest
 from hypothesis import given
@@ -324,3 +325,63 @@ def test_functions_with_a_parameter_for_headers_are_given_them() -> None:
 def test_two_functions_are_a_serde() -> None:
     serde: Serde[int] = Serdes.serde_from(lambda topic, value: str(value).encode(), lambda topic, data: int(data))
     assert serde.deserialize("topic", serde.serialize("topic", 12)) == 12
+
+
+# ---------- serdes of functions
+
+
+class Joined:
+    """Joins what it is given, to show it."""
+
+    def __call__(self, value: str) -> bytes:
+        return value.encode()
+
+
+def with_third(topic: str, value: str, given: Headers) -> bytes:
+    return f"{topic} {value} {len(given)}".encode()
+
+
+def with_headers_alone(value: str, *, headers: Headers) -> bytes:
+    return f"{value} {len(headers)}".encode()
+
+
+@pytest.mark.parametrize(
+    ("serializer", "written"),
+    [
+        (lambda value: value.upper().encode(), b"VALUE"),
+        (lambda topic, value: f"{topic} {value}".encode(), b"topic value"),
+        (lambda topic, value, headers: f"{topic} {value} {len(headers)}".encode(), b"topic value 1"),
+        (lambda value, headers: f"{value} {len(headers)}".encode(), b"value 1"),
+        (lambda *given: " ".join(given).encode(), b"topic value"),
+        (lambda value, encoding="utf-8": value.encode(encoding), b"value"),
+        (lambda topic="", value="": f"{topic} {value}".encode(), b"topic value"),
+        (with_third, b"topic value 1"),
+        (with_headers_alone, b"value 1"),
+        (str.encode, b"value"),
+        (Joined(), b"value"),
+    ],
+)
+def test_a_serde_of_functions_calls_them_by_their_parameters(serializer: Any, written: bytes) -> None:
+    serde: Serde[Any] = Serdes.serde_from(serializer, int)
+    for copy in (serde, cloudpickle.loads(cloudpickle.dumps(serde))):
+        assert copy.serialize("topic", "value", (("h", b""),)) == written
+        assert copy.serialize_column("topic", ["value"], [(("h", b""),)]) == [written]
+        assert copy.deserialize("topic", b"12") == 12
+
+
+@pytest.mark.parametrize(
+    ("serializer", "deserializer", "told"),
+    [
+        (lambda: b"", int, "The serializer must be a function serializer(value), serializer(topic, value) or"),
+        (str.encode, lambda a, b, c, d: a, "deserializer(topic, data, headers); "),
+        (lambda topic, value, *, limit: value, int, "(topic, value, limit) is none of them"),
+        ("encode", int, "Expected a function serializer(value)"),
+        (str.encode, None, "write serde_from(serializer, deserializer)"),
+    ],
+)
+def test_functions_that_cannot_be_called_are_refused_where_they_are_given(
+    serializer: Any, deserializer: Any, told: str
+) -> None:
+    with pytest.raises(TypeError) as refused:
+        Serdes.serde_from(serializer, deserializer)
+    assert told in str(refused.value)

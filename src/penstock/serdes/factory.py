@@ -35,6 +35,8 @@ from penstock.serdes.primitive import (
 
 T = TypeVar("T")
 
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
 _BY_TYPE: Mapping[Any, Callable[[], Serde]] = {
     str: StringSerde,
     bytes: BytesSerde,
@@ -49,40 +51,68 @@ _BY_TYPE: Mapping[Any, Callable[[], Serde]] = {
 }
 
 
+class _Function:
+    """A function of the user's, and which of topic, value and headers it takes."""
+
+    def __init__(self, function: Callable[..., Any], role: str, value: str) -> None:
+        """Read the parameters of `function`; raises TypeError for a function that cannot be called in any of the
+        forms. role, value: what the function and the value are called, for the message."""
+        self._function = function
+        forms = f"{role}({value}), {role}(topic, {value}) or {role}(topic, {value}, headers)"
+        if not callable(function):
+            raise TypeError(f"Expected a function {forms}, got {function!r}.")
+        try:
+            parameters = inspect.signature(function).parameters
+        except (TypeError, ValueError):  # a built-in without a signature, such as int
+            parameters = inspect.signature(lambda value: value).parameters
+        positional = [each for each in parameters.values() if each.kind in _POSITIONAL and each.name != "headers"]
+        required = [each for each in positional if each.default is each.empty]
+        rest = any(each.kind is each.VAR_POSITIONAL for each in parameters.values())
+        keywords = [
+            each for each in parameters.values() if each.kind is each.KEYWORD_ONLY and each.default is each.empty
+        ]
+        self.takes_headers = "headers" in parameters
+        third = len(required) == 3 and not self.takes_headers
+        if len(required) > 2 + third or not (positional or rest) or any(each.name != "headers" for each in keywords):
+            name = getattr(function, "__qualname__", repr(function))
+            raise TypeError(f"The {role} must be a function {forms}; {name}({', '.join(parameters)}) is none of them.")
+        self._takes_topic = len(required) >= 2 or (not required and (rest or len(positional) > 1))
+        self._headers_by_position = third
+        self.takes_headers |= third
+
+    def __call__(self, topic: str, value: Any, headers: Headers) -> Any:
+        arguments = (topic, value) if self._takes_topic else (value,)
+        if not self.takes_headers:
+            return self._function(*arguments)
+        if self._headers_by_position:
+            return self._function(*arguments, headers)
+        return self._function(*arguments, headers=headers)
+
+
 class WrapperSerde(Serde[T]):
     """A serde of two functions (Kafka class: Serdes.WrapperSerde)."""
 
     def __init__(self, serializer: Callable[..., bytes], deserializer: Callable[..., T]) -> None:
-        """Write by `serializer(topic, value)`, read by `deserializer(topic, data)`; one with a parameter named
-        `headers` is given those of the record, too."""
-        self._serializer = serializer
-        self._deserializer = deserializer
-        self._serializer_takes_headers = _takes_headers(serializer)
-        self._deserializer_takes_headers = _takes_headers(deserializer)
+        """Write by `serializer(value)` or `serializer(topic, value)`, read by `deserializer(data)` or
+        `deserializer(topic, data)`, by the number of parameters that are required; one with a parameter `headers`
+        behind these is given those of the record, too. Raises TypeError for other functions."""
+        self._serializer = _Function(serializer, "serializer", "value")
+        self._deserializer = _Function(deserializer, "deserializer", "data")
 
     @property
     def uses_headers(self) -> bool:
         """Whether one of the two functions takes the headers."""
-        return self._serializer_takes_headers or self._deserializer_takes_headers
+        return self._serializer.takes_headers or self._deserializer.takes_headers
 
     def serialize(self, topic: str, value: T, headers: Headers = ()) -> bytes:
         """Return what the serializer returns."""
-        if self._serializer_takes_headers:
-            return self._serializer(topic, value, headers=headers)
-        return self._serializer(topic, value)
+        data: bytes = self._serializer(topic, value, headers)
+        return data
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> T:
         """Return what the deserializer returns."""
-        if self._deserializer_takes_headers:
-            return self._deserializer(topic, data, headers=headers)
-        return self._deserializer(topic, data)
-
-
-def _takes_headers(function: Callable[..., Any]) -> bool:
-    try:
-        return "headers" in inspect.signature(function).parameters
-    except (TypeError, ValueError):  # a built-in without a signature
-        return False
+        value: T = self._deserializer(topic, data, headers)
+        return value
 
 
 class Serdes:
@@ -174,20 +204,29 @@ class Serdes:
     @overload
     @staticmethod
     def serde_from(
-        type: Callable[[str, T], builtins.bytes] | Callable[[str, T, Headers], builtins.bytes],
-        deserializer: Callable[[str, builtins.bytes], T] | Callable[[str, builtins.bytes, Headers], T],
+        type: Callable[[str, T], builtins.bytes]
+        | Callable[[str, T, Headers], builtins.bytes]
+        | Callable[[T], builtins.bytes],
+        deserializer: Callable[[str, builtins.bytes], T]
+        | Callable[[str, builtins.bytes, Headers], T]
+        | Callable[[builtins.bytes], T],
     ) -> Serde[T]: ...
 
     @staticmethod
     def serde_from(type: Any, deserializer: Any = None) -> Serde[Any]:
         """Return the serde of a Python type, or the serde of two functions: `serializer(topic, value)` and
-        `deserializer(topic, data)`; one that has a parameter `headers` behind these is given the headers of the record
-        (Kafka: Serdes.serdeFrom).
+        `deserializer(topic, data)`, of which each may take the second alone; one that has a parameter `headers` behind
+        these is given the headers of the record (Kafka: Serdes.serdeFrom).
 
-        Raises ValueError for a type that no built-in serde is for, or more than one.
+        Raises ValueError for a type that no built-in serde is for, or more than one, TypeError for functions of other
+        parameters, or one alone.
         """
         if deserializer is not None:
             return WrapperSerde(type, deserializer)
+        if inspect.isroutine(type):
+            raise TypeError(
+                f"Expected a type, or two functions, got {type!r}: write serde_from(serializer, deserializer)."
+            )
         serde = serde_of_type(type)
         if serde is None:
             known = ", ".join(known.__name__ for known in _BY_TYPE if known is not None)
