@@ -35,9 +35,16 @@ def load(module: str, needed_for: str) -> ModuleType:
         raise ConfigError(f"{needed_for} needs {what_is_missing(error)}") from error
 
 
-def what_is_missing(error: ModuleNotFoundError) -> str:
-    """Return the package that is missing and how it is installed, as the end of a sentence."""
+def missing_from(extra: str, error: ModuleNotFoundError, needed_for: str) -> ModuleNotFoundError:
+    """Return the error for a module of Penstock's that cannot be imported without `extra`, for `error` says that a
+    package of it is missing; needed_for: what it is needed for, as the subject of the message."""
+    return ModuleNotFoundError(f"{needed_for} needs {what_is_missing(error, extra)}", name=error.name)
+
+
+def what_is_missing(error: ModuleNotFoundError, extra: str | None = None) -> str:
+    """Return the package that is missing and how it is installed, as the end of a sentence; extra: the one that brings
+    it, None for that of the package."""
     package = (error.name or str(error)).partition(".")[0]
-    extra = _EXTRA_OF.get(package)
+    extra = _EXTRA_OF.get(package) if extra is None else extra
     wanted = package if extra is None else f"penstock[{extra}]"
     return f"the package {package}, which is not installed: pip install '{wanted}'."

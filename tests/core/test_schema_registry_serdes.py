@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -104,3 +106,25 @@ def test_bytes_that_no_serializer_wrote_are_refused(name: str, broken: Any) -> N
 def test_values_that_do_not_fit_the_schema_are_refused(name: str, wrong: Any) -> None:
     with pytest.raises(SerializationError, match="topic"):
         SERDES[name][0].serialize("topic", wrong)
+
+
+@pytest.mark.parametrize(
+    ("extra", "package"),
+    [("avro", "fastavro"), ("avro", "httpx"), ("protobuf", "google.protobuf"), ("protobuf", "cachetools")],
+)
+def test_a_missing_package_names_the_extra_that_brings_it(extra: str, package: str) -> None:
+    program = f"""
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("{package}"):
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Missing())
+import penstock.serdes.{extra}
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    *_, told = ran.stderr.splitlines()
+    assert told == (
+        f"ModuleNotFoundError: penstock.serdes.{extra} needs the package {package.partition('.')[0]}, "
+        f"which is not installed: pip install 'penstock[{extra}]'."
+    )

@@ -112,6 +112,14 @@ def test_rocksdb_says_how_to_install_it(site: Path) -> None:
     assert "pip install 'penstock[rocksdb]'" in ran.stderr
 
 
+@pytest.mark.parametrize("extra", ["avro", "protobuf"])
+def test_the_serdes_of_a_schema_registry_say_how_to_install_them(site: Path, extra: str) -> None:
+    ran = run(site, "-c", f"import penstock.serdes.{extra}")
+    *_, told = ran.stderr.splitlines()
+    assert told.startswith(f"ModuleNotFoundError: penstock.serdes.{extra} needs the package ")
+    assert told.endswith(f"which is not installed: pip install 'penstock[{extra}]'.")
+
+
 def test_the_packages_of_the_lock_file_agree() -> None:
     checked = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout

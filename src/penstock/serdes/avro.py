@@ -9,11 +9,17 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import msgspec
-from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
-from confluent_kafka.serialization import SerializationContext
-from fastavro.read import SchemaResolutionError
 
-from penstock.serdes.schema_registry import SchemaRegistrySerde
+from penstock.extras import missing_from
+
+try:
+    from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+    from confluent_kafka.serialization import SerializationContext
+    from fastavro.read import SchemaResolutionError
+
+    from penstock.serdes.schema_registry import SchemaRegistrySerde
+except ModuleNotFoundError as error:
+    raise missing_from("avro", error, "penstock.serdes.avro") from error
 
 T = TypeVar("T")
 

@@ -6,11 +6,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
-from confluent_kafka.serialization import SerializationContext
-from google.protobuf.message import DecodeError, EncodeError, Message
+from penstock.extras import missing_from
 
-from penstock.serdes.schema_registry import SchemaRegistrySerde
+try:
+    from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
+    from confluent_kafka.serialization import SerializationContext
+    from google.protobuf.message import DecodeError, EncodeError, Message
+
+    from penstock.serdes.schema_registry import SchemaRegistrySerde
+except ModuleNotFoundError as error:
+    raise missing_from("protobuf", error, "penstock.serdes.protobuf") from error
 
 M = TypeVar("M", bound=Message)
 
