@@ -16,7 +16,9 @@ ROOT = Path(__file__).parents[2]
 BLOCKS: Mapping[str, int] = {
     "README.md": 2,
     "docs/changing-a-topology.md": 1,
+    "docs/first-papers.md": 2,
     "docs/guide.md": 6,
+    "docs/kafka-platform.md": 2,
     "docs/life.md": 3,
     "docs/queries.md": 5,
     "docs/security.md": 1,

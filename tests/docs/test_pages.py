@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
-from penstock import KeyValue, Processor, ProcessorContext, Record, StreamsBuilder, StreamsConfig
+from penstock import KeyValue, Processor, ProcessorContext, Record, StreamsBuilder, StreamsConfig, kip28
+from penstock.broker.process import BrokerProcess
+from penstock.client.api import NewTopic
+from penstock.client.confluent import ConfluentAdmin, ConfluentProducer
 from penstock.config_providers import resolved
 from penstock.metrics import MeasurableStat, MetricName, RecordingLevel
 from penstock.serdes import Serdes
@@ -138,3 +141,33 @@ def test_the_global_table_of_the_topics_page_converts_orders() -> None:
         driver.create_input_topic("rates", STRING, DOUBLE).pipe_input("EUR", 2.0)
         driver.create_input_topic("orders", STRING, JSON).pipe_input("o1", {"currency": "EUR", "amount": 5})
         assert driver.create_output_topic("converted", STRING, DOUBLE).read_key_value() == ("o1", 10.0)
+
+
+def test_the_first_draft_runs() -> None:
+    names = given(KafkaProcessor=kip28.KafkaProcessor, PTopology=kip28.PTopology)
+    for number in range(BLOCKS["docs/first-papers.md"]):
+        run_block("docs/first-papers.md", number, names)
+    assert names["groups"] == [[("topic-A", 0), ("topic-A", 1)], [("topic-A", 2), ("topic-A", 3)]]
+    with TopologyTestDriver(names["topology"], names["config"]) as driver:
+        driver.create_input_topic("lines", STRING, STRING).pipe_input("k", "hello")
+        assert driver.create_output_topic("told", STRING, STRING).read_key_value() == ("k", "HELLO")
+
+
+def test_the_page_on_kafka_reads_what_is_there(embedded_broker: BrokerProcess) -> None:
+    config = {"bootstrap.servers": embedded_broker.bootstrap_servers, "zookeeper.connect": "localhost:2181"}
+    admin = ConfluentAdmin(StreamsConfig(config))
+    admin.create_topics([NewTopic("lines", 1)])
+    producer = ConfluentProducer(StreamsConfig(config))
+    for line, timestamp in ((b"one", 1_000), (b"two", 2_000), (b"three", 3_000)):
+        producer.send("lines", None, line, timestamp=timestamp)
+    producer.close()
+    names = given(config=config, noon_ms=2_000)
+    for number in range(BLOCKS["docs/kafka-platform.md"]):
+        run_block("docs/kafka-platform.md", number, names)
+    assert names["cluster"] == admin.cluster_id() is not None
+    assert names["state"].isr == names["state"].replicas
+    assert names["committed"] == {}
+    assert names["all_lines"] == [b"one", b"two", b"three"]
+    assert names["last_line"] == [b"three"]
+    assert names["since_noon"] == [b"two", b"three"]
+    admin.close()

@@ -140,6 +140,7 @@ _WITHOUT_EFFECT: Mapping[str, str] = {
     "transaction.two.phase.commit.enable": "transactions end with their epoch",
     "value.deserializer": _SERDES,
     "value.serializer": _SERDES,
+    "zookeeper.connect": "brokers alone are asked; set bootstrap.servers",
     "window.size.ms": "give it to WindowedSerdes.time_windowed",
     "windowed.inner.class.serde": "give it to WindowedSerdes.time_windowed",
     "windowstore.changelog.additional.retention.ms": "state on Spark has no changelog topics",
