@@ -273,3 +273,23 @@ def test_what_a_join_needs_is_said_in_the_words_of_the_papers() -> None:
             join(right, lambda one, other: one)  # type: ignore[arg-type]  # which is what is refused
     with pytest.raises(TypeError, match=r"Expected a Window for a join.*windows of aggregations"):
         left.with_window(TimeWindows.of_size_with_no_grace(10))  # type: ignore[arg-type]  # as above
+
+
+class Sending(Processor):
+    """Sends what comes, once with the serdes of the stream and once with others."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context = context
+
+    def process(self, key: str, value: int) -> None:
+        self.context.send("numbers", key, value)
+        self.context.send("texts", key, str(value), value_serde=STRING)
+
+
+def test_what_a_processor_of_a_stream_sends_has_the_serdes_of_the_stream() -> None:
+    builder = KStreamBuilder()
+    builder.from_("in", STRING, LONG).process(Sending)
+    with TopologyTestDriver(builder.build(), {}) as driver:
+        driver.create_input_topic("in", STRING, LONG).pipe_input("k", 7)
+        assert driver.create_output_topic("numbers", STRING, LONG).read_key_value() == ("k", 7)
+        assert driver.create_output_topic("texts", STRING, STRING).read_key_value() == ("k", "7")

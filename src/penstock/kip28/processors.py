@@ -47,7 +47,8 @@ class ProcessorContext(Protocol):
     def send(
         self, topic: str, key: Any, value: Any, key_serde: Serde | None = None, value_serde: Serde | None = None
     ) -> None:
-        """Write the pair to any topic; serdes of None are the defaults of the configuration."""
+        """Write the pair to any topic; serdes of None are those of the stream that the processor was given by
+        `KStream.process`, or else the defaults of the configuration."""
         ...
 
     def schedule(self, processor: Processor | int, interval_ms: int | None = None) -> None:
@@ -217,9 +218,17 @@ class _StoreDiscovery:
 class _TaskContext:
     """The context of a processor in a task."""
 
-    def __init__(self, context: penstock.ProcessorContext, processor: Processor) -> None:
+    def __init__(
+        self,
+        context: penstock.ProcessorContext,
+        processor: Processor,
+        key_serde: Serde | None,
+        value_serde: Serde | None,
+    ) -> None:
         self._context = context
         self._processor = processor
+        self._key_serde = key_serde
+        self._value_serde = value_serde
         self.template: Record[Any, Any] | None = None
         """Gives timestamp and headers to what is forwarded."""
 
@@ -246,7 +255,7 @@ class _TaskContext:
     def send(
         self, topic: str, key: Any, value: Any, key_serde: Serde | None = None, value_serde: Serde | None = None
     ) -> None:
-        self._context.send(topic, key, value, key_serde, value_serde)
+        self._context.send(topic, key, value, key_serde or self._key_serde, value_serde or self._value_serde)
 
     def schedule(self, processor: Processor | int, interval_ms: int | None = None) -> None:
         interval = _interval(processor, interval_ms)
@@ -264,12 +273,14 @@ class _TaskContext:
 class _Adapter(penstock.Processor):
     """Runs a processor of the papers as one of today."""
 
-    def __init__(self, processor: Processor) -> None:
+    def __init__(self, processor: Processor, key_serde: Serde | None, value_serde: Serde | None) -> None:
         self._processor = processor
+        self._key_serde = key_serde
+        self._value_serde = value_serde
 
     def init(self, context: penstock.ProcessorContext) -> None:
         super().init(context)
-        self._own_context = _TaskContext(context, self._processor)
+        self._own_context = _TaskContext(context, self._processor, self._key_serde, self._value_serde)
         _initialise(self._processor, self._own_context)
 
     def process(self, record: Record[Any, Any]) -> None:
@@ -297,29 +308,37 @@ def _initialise(processor: Processor, context: ProcessorContext) -> None:
 class AdaptedSupplier(ProcessorSupplier):
     """Makes processors of today out of those of the papers, and knows the stores that their `init` makes."""
 
-    def __init__(self, make: Callable[[], Processor]) -> None:
-        """Call `make` for each processor, and once at once to learn its stores."""
+    def __init__(
+        self, make: Callable[[], Processor], key_serde: Serde | None = None, value_serde: Serde | None = None
+    ) -> None:
+        """Call `make` for each processor, and once at once to learn its stores; serdes: those of `send`."""
         discovery = _StoreDiscovery()
         processor = make()
         _initialise(processor, discovery)
         processor.close()
         self._make = make
+        self._key_serde = key_serde
+        self._value_serde = value_serde
         self._stores = tuple(discovery.builders)
 
     def get(self) -> penstock.Processor:
         """Return a new processor."""
-        return _Adapter(self._make())
+        return _Adapter(self._make(), self._key_serde, self._value_serde)
 
     def stores(self) -> Sequence[StoreBuilder]:
         """Return the stores that `init` makes."""
         return self._stores
 
 
-def adapted(definition: ProcessorDefLike) -> AdaptedSupplier:
-    """Return what makes the processors of `definition` for a topology of today."""
+def adapted(
+    definition: ProcessorDefLike, key_serde: Serde | None = None, value_serde: Serde | None = None
+) -> AdaptedSupplier:
+    """Return what makes the processors of `definition` for a topology of today; serdes: those of `send`."""
     if isinstance(definition, ProcessorDef):
-        return AdaptedSupplier(definition.instance)
-    return AdaptedSupplier(partial(_copied, definition) if isinstance(definition, Processor) else definition)
+        make: Callable[[], Processor] = definition.instance
+    else:
+        make = partial(_copied, definition) if isinstance(definition, Processor) else definition
+    return AdaptedSupplier(make, key_serde, value_serde)
 
 
 def _copied(processor: Processor) -> Processor:

@@ -125,9 +125,11 @@ class KStream:
         return self._builder.from_(topic, key_serde or self.stream.key_serde, value_serde or self.stream.value_serde)
 
     def process(self, definition: ProcessorDefLike) -> KStream:
-        """Return what a processor of the user's forwards; the node has the name of a KafkaProcessor."""
+        """Return what a processor of the user's forwards; the node has the name of a KafkaProcessor. What it sends by
+        its context has the serdes of this stream."""
         named = definition.name if isinstance(definition, KafkaProcessor) else None
-        return self._wrapped(self.stream.process(adapted(definition), named=named))
+        supplier = adapted(definition, self.stream.key_serde, self.stream.value_serde)
+        return self._wrapped(self.stream.process(supplier, named=named))
 
 
 class KStreamWindowed(KStream):
