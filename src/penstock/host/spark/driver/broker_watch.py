@@ -77,9 +77,11 @@ class BrokerWatch:
     def _take(self, is_away: bool, now: int) -> None:
         if is_away:
             self._away_since_ms = self._asked_ms if self._away_since_ms is None else self._away_since_ms
-            if self._told_ms is None or now - self._told_ms >= _TELL_MS:
+            away_ms = now - self._away_since_ms
+            is_time = self._told_ms is None or now - self._told_ms >= _TELL_MS
+            if is_time and away_ms >= _LOOK_MS:  # one question may take longer than it has, such as with a new login
                 self._told_ms, self._told_absence = now, True
-                self._tell_absence(now - self._away_since_ms)
+                self._tell_absence(away_ms)
         elif self._away_since_ms is not None:
             if self._told_absence:
                 _log.warning(
