@@ -1,6 +1,6 @@
 """Penstock: Kafka Streams for Python, run on Spark.
 
-Here stand the public names and nothing else. Each is loaded when it is first asked for, so that a worker or the broker
+This module contains only the public names. Each is loaded when it is first asked for, so that a worker or the broker
 loads no more than it needs; errors are in penstock.errors, handlers of errors in penstock.exception_handlers, the test
 driver in penstock.testing.
 """

@@ -11,8 +11,8 @@ T = TypeVar("T")
 
 
 def in_background(name: str, call: Callable[[], T]) -> Future[T]:
-    """Run `call` in a daemon thread of its own, which whoever waits may leave behind; the end of the program does not
-    wait for it either.
+    """Run `call` in its own daemon thread, which the caller may abandon; the end of the program does not wait for it
+    either.
 
     Args:
         name: of the thread.

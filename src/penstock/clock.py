@@ -34,7 +34,7 @@ class SystemClock:
 
 
 class MockClock:
-    """A clock that moves only when told (Kafka class: MockTime)."""
+    """A clock that moves only by calls (Kafka class: MockTime)."""
 
     def __init__(self, milliseconds: int = 0) -> None:
         """Start at `milliseconds` (ms since the epoch)."""

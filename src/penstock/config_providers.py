@@ -1,13 +1,13 @@
-"""Values that stand elsewhere: in the environment, or in a file (KIP-297).
+"""Values that are kept elsewhere: in the environment, or in a file (KIP-297).
 
     ${env:NAME}            the environment variable NAME (Kafka class: EnvVarConfigProvider)
     ${file:/path:key}      the value of a key in a file of properties (Kafka class: FileConfigProvider)
     ${directory:/path:name}  the content of a file in a directory, as secrets are mounted (Kafka class:
                            DirectoryConfigProvider)
 
-They are looked up where a client is made, in each process that makes one, and no sooner: what is kept or sent of a
-configuration has the reference. So a password stands in no checkpoint, and a file that is replaced is read again with
-the next client. Messages name the reference and never what it stands for.
+They are looked up when a client is created, in each process that creates one, and no sooner: a stored or sent
+configuration has the reference. So no checkpoint contains a password, and the next client reads a replaced file again.
+Messages name the reference and never its value.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PROPERTY = re.compile(r"(?P<key>(?:\\.|[^\\=:\s])+)\s*[=:\s]\s*(?P<value>.*)")
 
 
 PROVIDERS: Mapping[str, str] = {"env": "env", "file": "file", "directory": "directory", "dir": "directory"}
-"""The names by which references name providers, where the configuration gives no others."""
+"""The names of providers in references, unless the configuration gives others."""
 
 _CLASSES = {"EnvVarConfigProvider": "env", "FileConfigProvider": "file", "DirectoryConfigProvider": "directory"}
 _KEY = "config.providers"
@@ -51,7 +51,7 @@ def is_of_providers(key: str) -> bool:
 
 
 def resolved(key: str, value: Any, known: Mapping[str, str] = PROVIDERS) -> Any:
-    """Return the value of a configuration with what its references stand for; those of other providers are kept.
+    """Return the value of a configuration with its references resolved; references to other providers are kept.
 
     Args:
         key: of the configuration, for messages.
@@ -76,7 +76,9 @@ def resolved(key: str, value: Any, known: Mapping[str, str] = PROVIDERS) -> Any:
             case _:
                 return reference[0]
         if there is None:
-            raise ConfigError(f"Invalid configuration {key}: nothing stands for {reference[0]}. Set it, or correct it.")
+            raise ConfigError(
+                f"Invalid configuration {key}: {reference[0]} has no value. Set it, or correct the reference."
+            )
         return there
 
     return _REFERENCE.sub(found, value)
@@ -88,7 +90,7 @@ def _read(key: str, reference: str, path: Path) -> str:
     except OSError as error:
         raise ConfigError(
             f"Invalid configuration {key}: {reference} cannot be read in this process: {error.strerror}. The file must "
-            "be on each machine that makes clients of Kafka."
+            "be on each machine that creates Kafka clients."
         ) from error
 
 

@@ -6,13 +6,13 @@ from datetime import timedelta
 from typing import TypeAlias
 
 Duration: TypeAlias = int | timedelta
-"""A length of time: milliseconds, or a timedelta, of which parts of a millisecond are cut off."""
+"""A length of time: milliseconds, or a timedelta, truncated to milliseconds."""
 
 _MILLISECOND = timedelta(milliseconds=1)
 
 
 def milliseconds(duration: Duration, name: str) -> int:
-    """Return `duration` in ms; raises TypeError, which calls it `name`, where it is neither an int nor a timedelta."""
+    """Return `duration` in ms; raises TypeError, which calls it `name`, unless it is an int or a timedelta."""
     if isinstance(duration, timedelta):
         return duration // _MILLISECOND
     if type(duration) is not int and not _is_whole(duration):

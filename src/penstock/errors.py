@@ -28,8 +28,8 @@ class SerializationError(StreamsError):
 
 
 class ClassCastError(TypeError):
-    """A value is of another type than the serde writes to which a store has given it (Java class: ClassCastException,
-    where Kafka Streams lets it out of the store as it is)."""
+    """A value has another type than the serde of its store writes (Java class: ClassCastException, which Kafka Streams
+    raises from the store unchanged)."""
 
 
 class ProcessorStateError(StreamsError):
@@ -37,19 +37,20 @@ class ProcessorStateError(StreamsError):
 
 
 class InvalidStateStoreError(StreamsError):
-    """A store is asked for that is closed, unknown or of another kind (Kafka class: InvalidStateStoreException)."""
+    """A requested store is closed, unknown or of another kind (Kafka class: InvalidStateStoreException)."""
 
 
 class StreamsNotStartedError(InvalidStateStoreError):
-    """State is asked for before the application was started (Kafka class: StreamsNotStartedException)."""
+    """State was requested before the application was started (Kafka class: StreamsNotStartedException)."""
 
 
 class StreamsRebalancingError(InvalidStateStoreError):
-    """State is asked for while the application is rebalancing; ask again (Kafka class: StreamsRebalancingException)."""
+    """State was requested while the application is rebalancing; ask again (Kafka class:
+    StreamsRebalancingException)."""
 
 
 class StreamsStoppedError(InvalidStateStoreError):
-    """State is asked for after the application has ended (Kafka class: StreamsStoppedException)."""
+    """State was requested after the application has ended (Kafka class: StreamsStoppedException)."""
 
 
 class StateStoreNotAvailableError(InvalidStateStoreError):
@@ -62,7 +63,7 @@ class UnknownStateStoreError(InvalidStateStoreError):
 
 
 class UnknownTopologyError(InvalidStateStoreError):
-    """An application has no topology of the name that is asked for (Kafka class: UnknownTopologyException)."""
+    """An application has no topology of the requested name (Kafka class: UnknownTopologyException)."""
 
 
 class InvalidStateStorePartitionError(InvalidStateStoreError):
@@ -70,7 +71,7 @@ class InvalidStateStorePartitionError(InvalidStateStoreError):
 
 
 class UnsupportedOperationError(StreamsError):
-    """What is asked for cannot be done here, such as a write to a global store (Java class:
+    """The operation is not supported here, such as a write to a global store (Java class:
     UnsupportedOperationException)."""
 
 
@@ -79,7 +80,7 @@ class LockError(StreamsError):
 
 
 class TaskMigratedError(StreamsError):
-    """Another driver or a newer attempt has taken over this work; what this one did is void (Kafka class:
+    """Another driver or a newer attempt has taken over this work; the work of this one is discarded (Kafka class:
     TaskMigratedException)."""
 
 
@@ -94,7 +95,7 @@ class CorruptedBaseError(TaskCorruptedError):
     """
 
     def __init__(self, path: str, why: str) -> None:
-        super().__init__(f"The base {path} is damaged: {why}. It is deleted and made again from what is durable.")
+        super().__init__(f"The base {path} is damaged: {why}. Penstock deletes it and rebuilds it from the segments.")
         self.path = path
 
 
@@ -161,7 +162,7 @@ class TransactionalIdAuthorizationError(AuthorizationError):
 
 
 class UnstableOffsetCommitError(RetriableError):
-    """Offsets are asked for while a transaction that commits others is open (Kafka class:
+    """Offsets were requested while a transaction that commits others is open (Kafka class:
     UnstableOffsetCommitException)."""
 
 
@@ -170,7 +171,7 @@ class UnknownTopicOrPartitionError(KafkaError):
 
 
 class TopicExistsError(KafkaError):
-    """A topic that is to be created exists already (Kafka class: TopicExistsException)."""
+    """A topic to create already exists (Kafka class: TopicExistsException)."""
 
 
 class RecordTooLargeError(KafkaError):
@@ -178,4 +179,4 @@ class RecordTooLargeError(KafkaError):
 
 
 class OffsetOutOfRangeError(KafkaError):
-    """Records that are asked for have been deleted, or never were (Kafka class: OffsetOutOfRangeException)."""
+    """Requested records have been deleted, or never existed (Kafka class: OffsetOutOfRangeException)."""

@@ -1,8 +1,8 @@
 """What happens to a record that fails: the handlers of errors in reading, processing and writing, and their answers
 (Kafka package: org.apache.kafka.streams.errors).
 
-A handler is set in the configuration, as a class or an object, and decides for each record: go on without it, or fail.
-Either answer may carry records for a dead letter queue. The built-in handlers add one where
+A handler is set in the configuration, as a class or an object, and decides for each record: continue without it, or
+fail. Either answer may carry records for a dead letter queue. The built-in handlers add one where
 `errors.dead.letter.queue.topic.name` is set: the source record as it was read, and the error in its headers (KIP-1034).
 """
 
@@ -52,7 +52,7 @@ class SerializationExceptionOrigin(Enum):
 
 
 class Result(Enum):
-    """What is to be done after an error (Kafka classes: the handlers' enums Result)."""
+    """What to do after an error (Kafka classes: the handlers' enums Result)."""
 
     RESUME = "resume"
     FAIL = "fail"
@@ -71,7 +71,7 @@ class Response:
 
     @staticmethod
     def resume(dead_letter_queue_records: Iterable[ProducerRecord] = ()) -> Response:
-        """Return the answer to go on without the record."""
+        """Return the answer to continue without the record."""
         return Response(Result.RESUME, tuple(dead_letter_queue_records))
 
     @staticmethod
@@ -158,7 +158,7 @@ class LogAndFailExceptionHandler(DeserializationExceptionHandler):
 
 
 class LogAndContinueExceptionHandler(DeserializationExceptionHandler):
-    """Goes on with the next record (Kafka class: LogAndContinueExceptionHandler)."""
+    """Continues with the next record (Kafka class: LogAndContinueExceptionHandler)."""
 
     def handle_error(self, context: ErrorHandlerContext, record: ConsumerRecord, error: Exception) -> Response:
         """Log the record's place and resume."""
@@ -186,7 +186,7 @@ class LogAndFailProcessingExceptionHandler(ProcessingExceptionHandler):
 
 
 class LogAndContinueProcessingExceptionHandler(ProcessingExceptionHandler):
-    """Goes on with the next record (Kafka class: LogAndContinueProcessingExceptionHandler)."""
+    """Continues with the next record (Kafka class: LogAndContinueProcessingExceptionHandler)."""
 
     def handle_error(self, context: ErrorHandlerContext, record: Record[Any, Any] | None, error: Exception) -> Response:
         """Log the record's place and resume."""

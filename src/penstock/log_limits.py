@@ -53,7 +53,7 @@ class RateLimit(logging.Filter):
         self._is_timed = False
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether a line is to appear now."""
+        """Return whether a line may appear now."""
         if record.levelno > self._up_to or getattr(record, "is_summary", False):
             return True
         with self._lock:
@@ -81,7 +81,7 @@ class RateLimit(logging.Filter):
         for kind in over.values():
             if kind.last is not None:
                 line = copy.copy(kind.last)
-                said = f"{kind.left_out} more such lines in {self._interval:g} s, this is the last"
+                said = f"{kind.left_out} more such lines in {self._interval:g} s, this is the last one"
                 line.msg = f"{line.getMessage()} ({said})"
                 line.args = ()
                 line.exc_info = None
@@ -113,7 +113,7 @@ def limit_rate(
 
 
 def forget_lines() -> None:
-    """Let the next line of each kind appear at once."""
+    """Make the next line of each kind appear immediately."""
     for limit in _limits:
         limit.forget()
 

@@ -1,8 +1,8 @@
 """Named topologies: any number of topologies in one application, added, removed and paused while others run.
 
-Each named topology runs as an application of its own does: with the application.id `<application.id>-<name>` for its
-internal topics, transactions and positions, and with its own checkpoint; all share one session of Spark. So one that is
-added neither stops nor slows the commits of another. The names are Kafka's, where all of this is internal (package
+Each named topology runs like a separate application: with the application.id `<application.id>-<name>` for its
+internal topics, transactions and positions, and with its own checkpoint; all share one session of Spark. So adding one
+does not stop or slow the commits of another. The names are Kafka's, where all of this is internal (package
 org.apache.kafka.streams.processor.internals.namedtopology).
 """
 
@@ -98,8 +98,8 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
     """Runs named topologies (Kafka class: KafkaStreamsNamedTopologyWrapper).
 
     Before the start topologies are only noted; from then on one that is added runs, and one that is removed stops after
-    its running commit. An error that the handler of uncaught exceptions answers with REPLACE_THREAD restarts the one
-    topology in which it was; any other answer ends all.
+    its running commit. An error that the handler of uncaught exceptions answers with REPLACE_THREAD restarts only the
+    topology in which it occurred; any other answer ends all.
     """
 
     def __init__(self, config: StreamsConfig | Mapping[str, Any], spark: Any = None) -> None:
@@ -187,8 +187,8 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         """
         if _DELIMITER in topology_name or not topology_name:
             raise ValueError(
-                f"The name {topology_name!r} of a topology cannot be: expected one without the characters "
-                f"{_DELIMITER!r}, and not an empty one. Choose another."
+                f"Invalid name {topology_name!r} of a topology: expected one that is not empty and does not contain "
+                f"{_DELIMITER!r}."
             )
         return NamedTopologyBuilder(topology_name, TopologyConfig(self._config, topology_overrides))
 
@@ -197,7 +197,7 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         return self._topologies.get(name)
 
     def get_all_topologies(self) -> list[NamedTopology]:
-        """Return all topologies in the order in which they were added."""
+        """Return all topologies in the order of their addition."""
         return list(self._topologies.values())
 
     def get_full_topology_description(self) -> str:
@@ -208,7 +208,7 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         )
 
     def add_named_topology(self, new_topology: NamedTopology) -> AddNamedTopologyResult:
-        """Add a topology; returns when it runs, or at once before the start. Its result has the error of one that
+        """Add a topology; returns when it runs, or immediately before the start. Its result has the error of one that
         cannot be added or must not start: RuntimeError after the end, ValueError for a name that is taken, StreamsError
         for what its brokers, topics or checkpoint are."""
         name = new_topology.name()
@@ -229,7 +229,7 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
                     raise
             except (RuntimeError, ValueError, StreamsError) as error:
                 return AddNamedTopologyResult(error)
-        _log.info("%s has the named topology %s now.", self._application_id, name)
+        _log.info("%s now has the named topology %s.", self._application_id, name)
         return AddNamedTopologyResult()
 
     def remove_named_topology(self, topology_to_remove: str, reset_offsets: bool = False) -> RemoveNamedTopologyResult:
@@ -240,8 +240,8 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
 
         Args:
             topology_to_remove: its name.
-            reset_offsets: delete its checkpoint: its positions, and its state, which belong together. Without, it goes
-                on from there when it is added again.
+            reset_offsets: delete its checkpoint: its positions, and its state, which belong together. Without it, the
+                topology continues from there when it is added again.
         """
         with self._changing:
             try:
@@ -256,11 +256,11 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
                     self._host_of(topology).reset()
             except (RuntimeError, StreamsError) as error:
                 return RemoveNamedTopologyResult(error)
-        _log.info("%s has the named topology %s no longer.", self._application_id, topology_to_remove)
+        _log.info("%s no longer has the named topology %s.", self._application_id, topology_to_remove)
         return RemoveNamedTopologyResult()
 
     def clean_up_named_topology(self, name: str) -> None:
-        """Delete what this machine keeps of a topology that is not active and can make anew.
+        """Delete the files of an inactive topology on this machine that can be rebuilt.
 
         Raises:
             RuntimeError: the application has the topology.
@@ -280,13 +280,13 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
     # ---------------------------------------- pause
 
     def pause_named_topology(self, topology_name: str) -> None:
-        """Let the tasks of one topology stand still after its running commit; raises UnknownTopologyError."""
+        """Pause the tasks of one topology after its running commit; raises UnknownTopologyError."""
         self._check_known(topology_name)
         self._paused_names.add(topology_name)
         self._follow_pause(topology_name)
 
     def resume_named_topology(self, topology_name: str) -> None:
-        """Let the tasks of one topology go on; raises UnknownTopologyError."""
+        """Resume the tasks of one topology; raises UnknownTopologyError."""
         self._check_known(topology_name)
         self._paused_names.discard(topology_name)
         self._follow_pause(topology_name)
@@ -296,7 +296,7 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         return topology_name in self._paused_names
 
     def pause(self) -> None:
-        """Pause all topologies that there are."""
+        """Pause all topologies."""
         for name in list(self._topologies):
             self.pause_named_topology(name)
 
@@ -310,7 +310,7 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         return bool(self._topologies) and self._paused_names >= self._topologies.keys()
 
     def _follow_pause(self, name: str) -> None:
-        """Tell the host of a topology, if there is one yet, whether it is paused."""
+        """Tell the host of a topology, if it exists, whether the topology is paused."""
         host = None if self._host is None else self._host.find(name)
         if host is not None:
             (host.pause if name in self._paused_names else host.resume)()
@@ -320,10 +320,10 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
             known = ", ".join(self._topologies) or "none"
             raise UnknownTopologyError(f"This application has no topology {name}; it has: {known}.")
 
-    # ---------------------------------------- what topologies are asked
+    # ---------------------------------------- queries
 
     def running_topology(self, topology_name: str) -> RunningTopology:
-        """Return what one topology is asked by: the methods by which KafkaStreams is asked of its own, such as `store`,
+        """Return the interface to one topology, with the methods that KafkaStreams has for its own, such as `store`,
         `query`, `table`, `metrics`; raises UnknownTopologyError.
 
         In its metrics `client-id` is that of this application, `-` and the name of the topology.

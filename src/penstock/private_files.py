@@ -38,8 +38,8 @@ def temporary_directory() -> Path:
 def private_directory(path: Path) -> Path:
     """Make a directory and those above it that are missing, for this user alone, and return it.
 
-    One that is there is taken where it belongs to this user, and nobody else may enter it from then on. One of root's
-    is taken as it is, unless all may write to it: a volume of a container, for example.
+    An existing one is used if it belongs to this user, and from then on nobody else may enter it. One of root's is used
+    unchanged, unless everybody may write to it: a volume of a container, for example.
 
     Raises:
         ProcessorStateError: it is a link, a file or another user's; or it cannot be made.
@@ -51,8 +51,8 @@ def private_directory(path: Path) -> Path:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         raise ProcessorStateError(
-            f"The directory {path} cannot be used: {error.strerror}. It must be a directory and no link, in which this "
-            "user may write; or name another one (state.dir, penstock.checkpoint.dir)."
+            f"The directory {path} cannot be used: {error.strerror}. It must be a directory, not a link, and writable "
+            "for this user; or name another one (state.dir, penstock.checkpoint.dir)."
         ) from error
     try:
         found = os.fstat(descriptor)
@@ -63,7 +63,7 @@ def private_directory(path: Path) -> Path:
         elif found.st_uid != 0 or mode & stat.S_IWOTH:
             raise ProcessorStateError(
                 f"The directory {path} belongs to another user (id {found.st_uid}, mode {mode:o}), who could read and "
-                f"change what is kept there. Name another one (state.dir), or give it to the user {os.geteuid()}."
+                f"change its files. Name another one (state.dir), or change its owner to the user {os.geteuid()}."
             )
     finally:
         os.close(descriptor)
@@ -82,7 +82,7 @@ def open_private(path: Path, mode: str) -> IO[bytes]:
 
 def _opened(path: str, flags: int) -> int:
     if os.path.islink(path):
-        raise ProcessorStateError(f"The file {path} is a link, which would be written through: delete it.")
+        raise ProcessorStateError(f"The file {path} is a link, and Penstock follows no links: delete it.")
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
     owner = os.fstat(descriptor).st_uid
     if owner != os.geteuid():

@@ -143,7 +143,7 @@ class ValueTimestampHeaders(ValueAndTimestamp):
         return tuple(self) == tuple(other) and self.headers == other.headers
 
     def __ne__(self, other: object) -> bool:
-        return not self == other  # a tuple has one of its own
+        return not self == other  # a tuple has its own
 
     def __hash__(self) -> int:
         return hash((*self, self.headers))
@@ -160,8 +160,8 @@ class AggregationWithHeaders(NamedTuple):
 
 
 class ConsumerRecord(NamedTuple):
-    """A record as it was read from a topic: key and value are bytes where a handler sees it that could not be read, and
-    objects where a timestamp extractor does; timestamp in ms (Kafka class: ConsumerRecord)."""
+    """A record that was read from a topic: a handler of a record that cannot be read gets key and value as bytes, a
+    timestamp extractor as objects; timestamp in ms (Kafka class: ConsumerRecord)."""
 
     topic: str
     partition: int
@@ -180,14 +180,14 @@ class KeyValue(NamedTuple):
 
 
 def running_maximum(times: Int64Array) -> Int64Array:
-    """Return the largest of `times` up to each row; an array that ascends, as most do, is returned as it is."""
+    """Return the largest of `times` up to each row; an ascending array, the usual case, is returned unchanged."""
     descends = len(times) > 1 and bool((times[1:] < times[:-1]).any())
     return np.maximum.accumulate(times) if descends else times
 
 
 class DictionaryColumn(Sequence[T]):
-    """A column in which few entries repeat: its entries, each once, and the place of each row's among them, as Arrow's
-    dictionary encoding has it. Entries may be in it that no row has."""
+    """A column with few distinct entries: each entry once, and the place of each row's entry among them, as in Arrow's
+    dictionary encoding. Entries may be in it that no row has."""
 
     __slots__ = ("_entries", "_rows", "places")
 

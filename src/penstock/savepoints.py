@@ -29,7 +29,7 @@ Application = StreamsConfig | Mapping[str, Any] | str
 def take(application: Application, directory: str) -> SavepointDescription:
     """Copy the state of the last commit of an application, which may run, to `directory`; return what is there.
 
-    Raises StreamsError where there is no commit to copy, or something is in the directory already.
+    Raises StreamsError if there is no commit to copy, or the directory is not empty.
     """
     return savepoint.take(_checkpoint(application), Checkpoint(directory))
 
@@ -37,19 +37,20 @@ def take(application: Application, directory: str) -> SavepointDescription:
 def restore(
     directory: str, application: Application, partitions: int | Mapping[str, int] | None = None
 ) -> SavepointDescription:
-    """Make a checkpoint from the savepoint in `directory`, from which the next start of `application` goes on.
+    """Create a checkpoint from the savepoint in `directory`, from which the next start of `application` continues.
 
     Args:
         directory: of the savepoint.
-        application: where the checkpoint is to be; by a configuration it may have another application.id.
-        partitions: into how many partitions (tasks) the keys of the stores are to be divided: of all, or by the name
-            of a store; None for those that they have.
+        application: the checkpoint to create; a configuration may name another application.id.
+        partitions: the new numbers of partitions (tasks), for all stores or by the name of a store; None keeps the
+            present ones.
 
     Returns:
         what the savepoint holds.
 
     Raises:
-        StreamsError: there is no savepoint, there is a checkpoint already, or the keys of a store cannot be divided.
+        StreamsError: the savepoint does not exist, the checkpoint already exists, or the keys of a store cannot be
+            re-partitioned.
     """
     source, target = Checkpoint(directory), _checkpoint(application)
     held = savepoint.inspect(source)
@@ -73,7 +74,7 @@ def inspect(directory: str) -> SavepointDescription:
 def drop(application: Application, store: str) -> None:
     """Forget the state of a store that the program of an application has no longer; the application must not run.
 
-    Raises StreamsError where there is no such state, or the program still has the store; LockError where it runs.
+    Raises StreamsError if there is no such state, or the program still has the store; LockError if it runs.
     """
     checkpoint = _checkpoint(application)
     config = None if isinstance(application, str) else _config(application)
@@ -86,8 +87,8 @@ def diff(topology: Topology, application: Application, config: StreamsConfig | M
 
     Args:
         topology: of the changed program.
-        application: whose checkpoint, or savepoint, it is to go on with.
-        config: of the changed program; its brokers, where it names any, say how many partitions topics have now.
+        application: the checkpoint or savepoint to continue from. config: of the changed program; its brokers, if it
+            names any, give the current numbers of partitions.
 
     Raises:
         StreamsError: there is no checkpoint.
@@ -95,7 +96,7 @@ def diff(topology: Topology, application: Application, config: StreamsConfig | M
     checkpoint = _checkpoint(application)
     metadata = checkpoint.read_metadata()
     if metadata is None:
-        raise StreamsError(f"There is no checkpoint at {checkpoint.uri}, so there is no state that could change.")
+        raise StreamsError(f"There is no checkpoint at {checkpoint.uri}, so no state could change.")
     checked = _config(config)
     built = built_topology(topology, str(checked.required("application.id")))
     known = {**metadata.shape["partitions of source topics"], **topics_of(checked)}

@@ -24,7 +24,7 @@ __all__ = ["ApplicationReset", "TopicDataSource", "plan_reset", "reset"]
 
 def reset(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> ApplicationReset:
     """Delete positions, state, markers and internal topics of an application, so that its next start is a first one
-    (Kafka tool: kafka-streams-application-reset). The topics that it reads and writes stay as they are.
+    (Kafka tool: kafka-streams-application-reset). The topics that it reads and writes stay unchanged.
 
     Args:
         topology: that of the application.

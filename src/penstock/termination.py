@@ -15,10 +15,10 @@ TERMINATED: Final = 143
 
 @contextmanager
 def terminating() -> Iterator[None]:
-    """Let SIGTERM raise SystemExit(TERMINATED) inside the block, once, after the handler that stood before was called.
+    """Make SIGTERM raise SystemExit(TERMINATED) inside the block, once, after calling the previous handler.
 
-    The one before stands again after the block. Nothing changes in other threads than the main one, where Python takes
-    no signals, and where SIGTERM is ignored.
+    The block restores the previous handler. Nothing changes in threads other than the main one, where Python receives
+    no signals, or if SIGTERM is ignored.
     """
     before = signal.getsignal(signal.SIGTERM)
     if threading.current_thread() is not threading.main_thread() or before in (signal.SIG_IGN, None):

@@ -104,7 +104,7 @@ class UnlimitedWindow(Window):
         super().__init__(start, LONG_MAX)
 
     def overlap(self, other: Window) -> bool:
-        """Return True: both go on for ever; raises ValueError for a window of another class."""
+        """Return True: both have no end; raises ValueError for a window of another class."""
         self._check_class(other)
         return True
 
@@ -123,9 +123,9 @@ class Windowed(NamedTuple, Generic[K]):
 
 
 class Windows:
-    """Windows of fixed places in time: TimeWindows, UnlimitedWindows, or a class of one's own (Kafka class: Windows).
+    """Windows at fixed places in time: TimeWindows, UnlimitedWindows, or your own class (Kafka class: Windows).
 
-    A class of one's own has the two attributes and the method below, and can be pickled. size_ms: the size of a window.
+    Your own class has the two attributes and the method below, and can be pickled. size_ms: the size of a window.
     grace_period_ms: how long after its end a window still takes records.
     """
 
@@ -134,8 +134,7 @@ class Windows:
 
     @abstractmethod
     def windows_for(self, timestamp: int) -> Mapping[int, Window]:
-        """Return the windows that hold `timestamp` (ms) by their starts, in the order in which they are to be
-        updated."""
+        """Return the windows that hold `timestamp` (ms) by their starts, in the order of their updates."""
         raise NotImplementedError(f"{type(self).__name__} must define windows_for(self, timestamp).")
 
 

@@ -85,7 +85,7 @@ def test_an_address_before_the_start_is_an_error(broker: BrokerProcess) -> None:
 
 def test_it_cannot_be_started_twice(broker: BrokerProcess) -> None:
     broker.start()
-    with pytest.raises(BrokerError, match="runs already"):
+    with pytest.raises(BrokerError, match="is already running"):
         broker.start()
 
 

@@ -40,7 +40,7 @@ MADE: dict[str, Callable[[], object]] = {
     "writer": lambda: AtLeastOnceWriter(NOWHERE).write(1, "owner", ()),
     "transactions": lambda: transactional().fence(),
     "marker": lambda: transactional()._committed(),
-    "asking for transactions": lambda: transactions_refused(NOWHERE, "letting-go", 200),
+    "checking transactions": lambda: transactions_refused(NOWHERE, "letting-go", 200),
 }
 
 

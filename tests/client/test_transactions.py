@@ -166,7 +166,7 @@ def test_an_epoch_is_not_taken_for_the_same_where_it_is_made_of_something_else(k
     assert place.writer().write(1, "q", place.output("a"), note="checkpoint one")
     assert not place.writer().write(1, "q", place.output("a"), note="checkpoint one")
     assert not place.writer().write(1, "q", place.output("a"))
-    with pytest.raises(TaskCorruptedError, match="was made of other input"):
+    with pytest.raises(TaskCorruptedError, match="is already committed with other input"):
         place.writer().write(1, "q", place.output("b"), note="checkpoint two")
     assert place.read() == [b"a"]
 
@@ -179,7 +179,7 @@ def test_another_life_writes_its_own_epochs(kafka_place: Place) -> None:
 
 def test_a_driver_that_is_behind_learns_that_it_is_a_zombie(kafka_place: Place) -> None:
     assert kafka_place.writer().write(3, "q", kafka_place.output("a"))
-    with pytest.raises(TaskMigratedError, match=r"Epoch 3 of .* is committed already"):
+    with pytest.raises(TaskMigratedError, match=r"Epoch 3 of .* is already committed"):
         kafka_place.writer().write(2, "q", kafka_place.output("b"))
     assert kafka_place.read() == [b"a"]
 
@@ -272,7 +272,7 @@ def test_two_programs_of_one_id_with_checkpoints_of_their_own_are_told(kafka_pla
     one, other = kafka_place.writer(), kafka_place.writer()
     assert one.write(1, "first", kafka_place.output("a"))
     assert other.write(1, "second", kafka_place.output("b"))
-    with pytest.raises(TaskMigratedError, match=r"the same application\.id, and another checkpoint"):
+    with pytest.raises(TaskMigratedError, match=r"the same application\.id and another checkpoint"):
         one.write(2, "first", kafka_place.output("c"))
     assert kafka_place.read() == [b"a", b"b"]
 

@@ -53,7 +53,7 @@ def test_the_first_line_appears_and_then_how_many_were_left_out(log: tuple[loggi
         "cannot read topic-0 at offset 0",
         "another kind",
         *errors,
-        "cannot read topic-0 at offset 999 (999 more such lines in 0.2 s, this is the last)",
+        "cannot read topic-0 at offset 999 (999 more such lines in 0.2 s, this is the last one)",
     ]
 
 

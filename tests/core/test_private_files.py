@@ -46,7 +46,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(victim)
     (tmp_path / "file").symlink_to(victim / "file")
     (tmp_path / "dangling").symlink_to(victim / "new")
-    with pytest.raises(ProcessorStateError, match="no link"):
+    with pytest.raises(ProcessorStateError, match="not a link"):
         private_directory(tmp_path / "link")
     for name in ("file", "dangling"):
         with pytest.raises(ProcessorStateError, match="is a link"):
@@ -85,7 +85,7 @@ def test_a_checkpoint_that_all_may_write_to_is_said_to_be_one(tmp_path: Path, ca
     shared.mkdir()
     shared.chmod(0o777)
     own_checkpoint_directory(shared)
-    assert "can run code as this user" in caplog.text
+    assert "thus run code as this user" in caplog.text
     own_checkpoint_directory(tmp_path / "new")
     assert mode(tmp_path / "new") == 0o700
 

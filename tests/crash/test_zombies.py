@@ -141,7 +141,7 @@ def test_a_program_that_stood_still_ends_once_another_has_its_place(programs: Pr
     wait_for(lambda: gone.isdisjoint(process.pid for process in programs.processes.running()), END_SECONDS)
     errors = [line for line in programs.log("older").splitlines() if line.startswith("handler: ")]
     assert [error.split(": ")[1] for error in errors] == ["TaskMigratedError"], programs.log("older")
-    assert "is not started again: another program has taken its place" in programs.log("older")
+    assert "does not restart: another program has replaced it" in programs.log("older")
     programs.write("c d e")
     programs.wait_for_output()
     assert newer.poll() is None

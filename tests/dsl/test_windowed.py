@@ -188,7 +188,7 @@ def test_names_that_are_not_legal_and_functions_that_do_not_fit_are_refused(wind
 @pytest.mark.parametrize(
     ("supplier", "expected"),
     [
-        (Stores.in_memory_session_store("s", 20), "KeyValueBytesStoreSupplier or .*, which `Stores` makes"),
+        (Stores.in_memory_session_store("s", 20), "KeyValueBytesStoreSupplier or .*, which `Stores` creates"),
         (Stores.lru_map("s", 3), "expected WindowBytesStoreSupplier, which"),
         (Stores.in_memory_window_store("s", 20, 10, False), "expected SessionBytesStoreSupplier, which"),
     ],
@@ -197,5 +197,5 @@ def test_a_store_of_another_kind_is_refused_by_name(supplier: Any, expected: str
     stream, kept = grouped(StreamsBuilder()), Materialized.as_(supplier)
     of_kind = {"session": stream.count, "lru": stream.windowed_by(TUMBLING).count}
     make = of_kind.get(supplier.kind, stream.windowed_by(SESSION).count)
-    with pytest.raises(TypeError, match=rf"cannot be kept in store .s. of {type(supplier).__name__}.*{expected}"):
+    with pytest.raises(TypeError, match=rf"cannot use store .s. of {type(supplier).__name__}.*{expected}"):
         make(kept)

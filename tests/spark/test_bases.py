@@ -95,4 +95,4 @@ def test_a_base_that_stays_open_elsewhere_ends_the_query(
     finally:
         other.close()
     assert isinstance(failure, LockError)
-    assert "is open already" in str(failure)
+    assert "is already open" in str(failure)

@@ -68,7 +68,7 @@ def test_an_absence_is_told_now_and_then_and_its_end(
         assert "has answered for 33 s. The application waits for at most 87 s more" in second
         broker.start()
         asked(watch, clock, 7)
-        assert "answers again, after 40 s. The application goes on." in told(caplog)[2]
+        assert "answers again, after 40 s. The application continues." in told(caplog)[2]
         asked(watch, clock, 3)
     assert len(told(caplog)) == 3
 

@@ -273,7 +273,7 @@ def test_rows_on_their_way_to_a_topic_that_is_no_longer_read_are_told(
     assert any(entry.carried for entry in spark_runner.manifest(config).tasks.values())
     query.change(counting(topics[0], topics[2], "counts"))
     assert "1 records of topic" in caplog.text
-    assert "left behind" in caplog.text
+    assert "they are discarded" in caplog.text
 
 
 @pytest.mark.parametrize("point", crashpoints.LIFE_POINTS)

@@ -129,7 +129,7 @@ def test_reading_goes_on_as_the_offset_reset_says_where_retention_deleted_what_w
     if expected is None:
         error = failure_of(query.run_to_end)
         assert f"topic {topic}, partition 0" in str(error)
-        assert "offset reset none" in str(error)
+        assert "offset reset of its source is none" in str(error)
         return
     query.run_to_end()
     write(spark_runner, topic, "6")
@@ -161,7 +161,7 @@ def test_changes_of_the_topics_are_told_by_name(spark_runner: SparkRunner, appli
     ids = spark_runner.admin.topic_ids(topics)
     assert list(topic_changes(built, recipe, topics, ids)) == []
     anew = {**ids, f"{prefix}-in-a": "another"}
-    assert list(topic_changes(built, recipe, topics, anew)) == [f"topic {prefix}-in-a was deleted and made anew"]
+    assert list(topic_changes(built, recipe, topics, anew)) == [f"topic {prefix}-in-a was deleted and created again"]
     changed = {**topics, f"{prefix}-in-c": 1, f"{prefix}-in-b": 4, f"{prefix}-out": 2, f"{prefix}-other": 1}
     del changed[f"{prefix}-in-a"]
     assert list(topic_changes(built, recipe, changed, ids)) == [
@@ -250,7 +250,7 @@ def test_a_topic_of_a_pattern_that_is_made_anew_between_two_starts_is_begun_anew
     query.run_to_end()
     make_anew(spark_runner, f"{prefix}-in-a", "3", "4", "5")
     query.restart()
-    assert f"Topics were made anew and are begun anew: {prefix}-in-a" in caplog.text
+    assert f"Topics were deleted and created again, and are read from their start: {prefix}-in-a" in caplog.text
     write(spark_runner, f"{prefix}-in-b", "b2")
     query.run_to_end()
     query.restart()
@@ -286,7 +286,7 @@ def test_a_topic_that_is_read_by_its_name_must_not_be_made_anew_however_long_it_
     write(spark_runner, f"{prefix}-in-a", "1")
     query.run_to_end()
     make_anew(spark_runner, f"{prefix}-in-a", "2", "3")
-    made_anew = f"deleted and made anew since the application read them: {prefix}-in-a"
+    made_anew = f"deleted and created again since the application read them: {prefix}-in-a"
     if runs:
         assert made_anew in str(failure_of(query.run_to_end))
     with pytest.raises(StreamsError, match=made_anew):
@@ -307,7 +307,7 @@ def test_nothing_is_read_of_a_topic_that_was_made_anew_a_moment_ago(
         write(spark_runner, topic, "2")
         query.restart(until_end=True)
     make_anew(spark_runner, topic, "3", "4", "5")
-    assert f"deleted and made anew since the application read them: {topic}" in str(failure_of(query.run_to_end))
+    assert f"deleted and created again since the application read them: {topic}" in str(failure_of(query.run_to_end))
     assert copied(spark_runner, prefix) == ["1"]
     query.close()
 
@@ -328,7 +328,7 @@ def test_nothing_is_written_of_a_topic_that_was_made_anew_after_an_epoch_was_pla
             make_anew(spark_runner, topic, "4", "5", "6", "7")
 
     monkeypatch.setattr(epoch_planner, "crash_point", make_anew_once)
-    assert f"deleted and made anew since the application read them: {topic}" in str(failure_of(query.run_to_end))
+    assert f"deleted and created again since the application read them: {topic}" in str(failure_of(query.run_to_end))
     assert copied(spark_runner, prefix) == ["1"]
     query.close()
 

@@ -258,7 +258,7 @@ def test_two_data_frames_do_not_share_a_topic() -> None:
     builder = StreamsBuilder()
     for frame in ("one", "two"):
         builder.stream_from(frame, consumed=Consumed.as_("words"))
-    with pytest.raises(TopologyError, match="Two DataFrames are to fill words-source"):
+    with pytest.raises(TopologyError, match="Two DataFrames write to words-source"):
         builder.build()
 
 

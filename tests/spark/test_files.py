@@ -276,7 +276,7 @@ def test_a_directory_below_has_a_name_of_its_own(tmp_path: Path) -> None:
 def test_what_hadoop_does_not_know_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"set penstock\.spark\.checkpoint\.dir"):
         Files(f"fsspec+memory://{tmp_path}").hadoop_uri()
-    with pytest.raises(ConfigError, match="no way to keep files at nowhere://a"):
+    with pytest.raises(ConfigError, match="Cannot store files at nowhere://a"):
         Files("nowhere://a")
 
 

@@ -249,7 +249,7 @@ def test_says_the_guarantee_and_refuses_what_the_broker_cannot_do(
         assert ended.summary.startswith("exactly_once_v2; broker ")
         assert spark_runner.run(word_count(*topics), asked).summary.startswith("exactly_once_v2; broker ")
     else:
-        assert ended.summary.startswith("at_least_once (the broker serves no transactions); broker ")
+        assert ended.summary.startswith("at_least_once (the broker has no transactions); broker ")
         with pytest.raises(ConfigError, match=r"processing\.guarantee=exactly_once_v2.*needs transactions"):
             spark_runner.run(word_count(*topics), asked)
     plain = spark_runner.config(f"{application}-plain", {"processing.guarantee": "at_least_once"})

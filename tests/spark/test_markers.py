@@ -145,7 +145,7 @@ def test_an_epoch_that_would_be_made_of_other_input_is_not_taken_for_the_same(
     assert query.recipe.start is not None
     begun = query.recipe.start.to_json()
     checkpoint.write_offset(4, int(planned.name.partition(".")[2]), {**begun, "epoch": 4})
-    with pytest.raises(IncompatibleCheckpointError, match="is not the one by which that epoch was written"):
+    with pytest.raises(IncompatibleCheckpointError, match="is not the offset with which that epoch was written"):
         word_counting.start()
 
 
@@ -189,7 +189,7 @@ def test_another_checkpoint_with_this_application_id_is_refused(word_counting: A
     elsewhere = word_counting.runner.config(word_counting.name, {"penstock.checkpoint.dir": str(tmp_path / "other")})
     own = elsewhere.overridden({"processing.guarantee": "at_least_once"})
     InlineQuery(word_count(*word_counting.topics), own, word_counting.runner.admin).run_to_end()
-    with pytest.raises(IncompatibleCheckpointError, match="Another checkpoint than"):
+    with pytest.raises(IncompatibleCheckpointError, match="is not the checkpoint from which"):
         word_counting.start(elsewhere)
 
 
@@ -225,6 +225,6 @@ def test_a_missing_right_to_transactions_is_told_and_lowers_no_guarantee(monkeyp
 def test_the_guarantee_of_a_life_is_not_lowered_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     config = StreamsConfig({"application.id": "app", "bootstrap.servers": "nowhere:1"}, environment={})
     monkeypatch.setattr(transactions, "transactions_refused", lambda *_: "not served")
-    assert guarantee_of(config, "app") == (False, "at_least_once (the broker serves no transactions)")
+    assert guarantee_of(config, "app") == (False, "at_least_once (the broker has no transactions)")
     with pytest.raises(ConfigError, match="what it has written so far"):
         guarantee_of(config, "app", is_transactional=True)

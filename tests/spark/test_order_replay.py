@@ -79,5 +79,5 @@ def test_a_replay_gives_the_bytes_that_spark_gave(
 
 def test_a_directory_without_a_trace_is_refused(tmp_path: Path) -> None:
     topology = word_count("in", "out").build("app")
-    with pytest.raises(StreamsError, match="has no trace of an order"):
+    with pytest.raises(StreamsError, match="has no order trace"):
         OrderReplay(topology, {}, tmp_path / "none", lambda *_: as_batch([], 0, 0), {})  # type: ignore[arg-type]  # refused before it is read

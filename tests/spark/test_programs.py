@@ -183,7 +183,7 @@ def test_modules_that_cannot_be_kept_are_told_by_name(
     modules.write("-old", WITH_A_LOCK)
     with caplog.at_level(logging.WARNING):
         stored = modules.dump(tmp_path)
-    assert "Functions of of_handling cannot be kept by value" in caplog.text
+    assert "Functions of of_handling cannot be stored by value" in caplog.text
     modules.forget()
     assert topic_of(load_program(stored.data)) == "a-old", "nothing has changed"
     modules.write("-new", WITH_A_LOCK)

@@ -173,7 +173,7 @@ def test_of_any_other_report_the_lines_that_help_are_kept() -> None:
     plain = "Something\n\tat java.lang.B\n=== Streaming Query ===\nIdentifier: x"
     assert str(failure_of_query("of app", plain)[0]) == f"{failed}Something"
     lost = str(failure_of_query("of app", "Broken pipe\nIdentifier: x", "java.io.IOException: Broken pipe\n\tat A")[0])
-    assert lost.startswith(f"{failed}a Python process of it has ended")
+    assert lost.startswith(f"{failed}one of its Python processes ended")
     assert lost.count("\n") == 0
 
 
@@ -183,7 +183,7 @@ def test_prints_are_kept_up_to_a_bound() -> None:
         print("b" * 9)
     assert printed.text().startswith("a" * 100)
     assert "b" not in printed.text()[:MAXIMUM_CHARACTERS]
-    assert "11 characters more" in printed.text()
+    assert "11 more characters" in printed.text()
 
 
 def test_the_traceback_of_an_error_shows_lines_of_the_user_alone() -> None:

@@ -48,7 +48,7 @@ def test_a_restore_that_falls_at_any_line_is_told_and_done_again(
     if point == "restore.after":
         assert counts(spark_runner, again, "counts") == {"a": 1, "b": 2, "c": 2, "d": 1}
         return
-    with pytest.raises(StreamsError, match="the restore of a savepoint did not end: run it again"):
+    with pytest.raises(StreamsError, match="the restore of a savepoint did not finish: run it again"):
         InlineQuery(program, again, spark_runner.admin)
     savepoints.restore(early, again)
     restored = InlineQuery(program, again, spark_runner.admin)
@@ -120,7 +120,7 @@ def test_a_checkpoint_whose_metadata_is_gone_is_told(
     query.run_to_end()
     checkpoint = Checkpoint(config.checkpoint_directory())
     (Path(checkpoint.uri) / "metadata").unlink()
-    with pytest.raises(StreamsError, match=r"it has state, and the file .*/metadata is missing"):
+    with pytest.raises(StreamsError, match=r"it has state, but the file .*/metadata is missing"):
         query.restart()
     checkpoint.delete()
     query.restart()

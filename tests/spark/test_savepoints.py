@@ -62,7 +62,7 @@ def test_a_savepoint_is_taken_listed_inspected_and_restored(
     }
     with pytest.raises(StreamsError, match="already"):
         savepoints.take(config, saved)
-    with pytest.raises(StreamsError, match="There is a checkpoint already"):
+    with pytest.raises(StreamsError, match="A checkpoint already exists"):
         savepoints.restore(saved, config)
 
     spark_runner.write(topics[0], lines(["a d"]))
@@ -103,7 +103,7 @@ def test_the_state_of_a_removed_store_is_dropped_by_name(
         savepoints.drop(config, "other")
     query.change(counting(*topics, "counts"))
     query.run_to_end()
-    with pytest.raises(StreamsError, match="removed stores that are kept: other"):
+    with pytest.raises(StreamsError, match="it has state of: other"):
         savepoints.drop(config, "nothing")
     checkpoint = Checkpoint(config.checkpoint_directory())
     with CheckpointLock(checkpoint, tmp_path, application), pytest.raises(LockError):
@@ -206,7 +206,7 @@ def test_the_commands_do_the_same(
     for arguments in (("diff", new), ("diff", old, new)):
         code, shown = penstock(*arguments)
         assert code == 0
-        assert "store other is no longer in the program; its state is kept until it is dropped by name" in shown
+        assert "store other is no longer in the program; its state is kept until you drop it by name" in shown
         assert "store third is new and starts empty" in shown
     saved = str(tmp_path / "saved" / "one")
     assert penstock("savepoint", "take", old, saved)[1].startswith(f"Took savepoint {saved}: {application} as of epoch")
@@ -216,7 +216,7 @@ def test_the_commands_do_the_same(
     assert topics[0] in shown
     elsewhere = ("--config", f"penstock.checkpoint.dir={tmp_path}/elsewhere")
     code, shown = penstock("savepoint", "restore", saved, new, "--partitions", "3", *elsewhere)
-    assert (code, "Start the application to go on." in shown) == (0, True)
+    assert (code, "Start the application to continue." in shown) == (0, True)
     assert penstock("diff", new, *elsewhere)[0] == 1  # the topic has two partitions
     shown = penstock("diff", old, "--checkpoint", f"{tmp_path}/elsewhere")[1]
     assert "REFUSED: store counts has its keys in 3 partitions" in shown

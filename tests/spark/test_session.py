@@ -303,5 +303,5 @@ def test_calls_that_would_never_be_answered_are_refused(large_descriptor: socket
     server = SimpleNamespace(server_socket=large_descriptor)
     gateway = SimpleNamespace(_callback_server=server, get_callback_server=lambda: server)
     spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=gateway))
-    with pytest.raises(StreamsError, match=r"stream_from and to_spark need: .* at a file descriptor of 1023 at most"):
+    with pytest.raises(StreamsError, match=r"stream_from and to_spark need: .* on file descriptors up to 1023"):
         session.open_for_calls(spark)

@@ -125,7 +125,7 @@ def test_columns_have_the_types_of_the_serdes(serde: Any, value: Any, type: str,
 
 
 def test_a_store_that_is_no_table_is_refused() -> None:
-    with pytest.raises(InvalidStateStoreError, match="object is no store whose entries are a table"):
+    with pytest.raises(InvalidStateStoreError, match="object cannot be read as a table"):
         StateColumns(object())
 
 

@@ -341,7 +341,7 @@ class TestCheckpointLock:
         one, other = Checkpoint(str(tmp_path / "one")), Checkpoint(str(tmp_path / "other"))
         second = CheckpointLock(other, state, "app")
         with CheckpointLock(one, state, "app"):
-            with pytest.raises(LockError, match=r"This program runs 'app' already, and holds .*state: close"):
+            with pytest.raises(LockError, match=r"This program already runs 'app' and holds .*state: close"):
                 second.acquire()
             with CheckpointLock(other, tmp_path / "another machine", "app"):
                 pass

@@ -433,7 +433,7 @@ def test_punctuations_begin_again_after_a_leap_of_the_wall_clock(
     assert told_after(99) == [leaped]
     assert told_after(1) == [1_000_100, leaped]
     assert told_after(100) == [1_000_100, 1_000_200, leaped]
-    warnings = [record.getMessage() for record in caplog.records if "has leaped" in record.getMessage()]
+    warnings = [record.getMessage() for record in caplog.records if "has jumped" in record.getMessage()]
     assert len(warnings) == 1
     assert "1970-01-01T00:16:40.000+00:00" in warnings[0]
     assert "1979-12-30T00:16:40.000+00:00" in warnings[0]

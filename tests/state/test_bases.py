@@ -203,7 +203,7 @@ def test_another_process_sees_the_commit_and_the_larger_map(tmp_path: Path) -> N
     assert done.stdout.split() == ["two"], done.stderr
     assert base.stamp() == b"one"  # what was read here goes on to be what the stamp says
     assert base.view("s").approximate_num_entries() == 1
-    with pytest.raises(TaskMigratedError, match="Another process has moved the base"):
+    with pytest.raises(TaskMigratedError, match="Another process has advanced the base"):
         base.apply({"s": {b"a": b"2"}}, b"three")
     assert base.stamp() == b"two"
     assert base.view("s").approximate_num_entries() == 2001

@@ -101,7 +101,7 @@ def test_closing_gives_the_bytes_back() -> None:
     replay.caches["y"].put(b"a", b"1", context())
     replay.cache.close_cache("x")
     assert replay.cache.size_bytes == entry_size(b"a", b"1", context())
-    with pytest.raises(RuntimeError, match="'y' has a record cache already"):
+    with pytest.raises(RuntimeError, match="'y' already has a record cache"):
         replay.cache.named_cache("y", lambda keys, values, contexts: None)
 
 

@@ -49,7 +49,7 @@ def test_a_rebuild_that_fails_changes_nothing_and_one_that_succeeds_takes_its_pl
 
 def test_two_cannot_have_it_open_and_a_closed_one_says_so(tmp_path: Path) -> None:
     base = RocksDBBase(tmp_path / "base")
-    with pytest.raises(LockError, match="is open already"):
+    with pytest.raises(LockError, match="is already open"):
         RocksDBBase(tmp_path / "base")
     base.close()
     with pytest.raises(InvalidStateStoreError, match="is closed"):

@@ -112,7 +112,7 @@ def test_merging_keeps_the_last_change_of_each_key(commits: list[dict[str, dict[
 def test_only_neighbours_are_merged() -> None:
     one = decode(encode(SegmentHeader(None, STORES), {})[0].data)
     three = decode(encode(SegmentHeader(b"2" * 16, STORES), {})[0].data)
-    with pytest.raises(ValueError, match="cannot be merged behind"):
+    with pytest.raises(ValueError, match="cannot be merged after"):
         merge([one, three])
     with pytest.raises(ValueError, match="Nothing to merge"):
         merge([])

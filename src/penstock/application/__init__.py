@@ -1,7 +1,7 @@
 """The life of an application, from `start` to `close`, as a table of states.
 
-Here live the states' order, the listener, the handler of what ended the application, and waiting for its end. What runs
-is said by who inherits (`KafkaStreams`: one topology); where tasks run is the host's business (host/api.py). Rules: a
+Here live the states' order, the listener, the handler of what ended the application, and waiting for its end.
+Subclasses define what runs (`KafkaStreams`: one topology); the host defines where tasks run (host/api.py). Rules: a
 state is changed in one place, by the table; user code (listener, handler) is called without a lock held; every wait has
 a bound where the caller gives one.
 """
@@ -33,7 +33,7 @@ from penstock.termination import terminating
 _log = logging.getLogger(__name__)
 
 DEFAULT_CLOSE_TIMEOUT_MS: Final = 60_000
-"""How long `close` waits where it is not told."""
+"""How long `close` waits by default."""
 
 _NEXT: Final[Mapping[State, frozenset[State]]] = {
     State.CREATED: frozenset((State.REBALANCING, State.PENDING_SHUTDOWN)),
@@ -121,7 +121,8 @@ class ApplicationLife(ABC, Generic[_HostType]):
 
     @abstractmethod
     def _open_host(self, until_end: bool) -> _HostType:
-        """Return what runs the tasks, not yet started; until_end: it is to stop at the ends of the topics at start."""
+        """Return what runs the tasks, not yet started; until_end: whether it stops at the ends that the topics have at
+        the start."""
 
     @abstractmethod
     def _shown_metrics(self) -> Mapping[MetricName, Metric]:
@@ -174,7 +175,8 @@ class ApplicationLife(ABC, Generic[_HostType]):
 
         Raises:
             RuntimeError: it was started or closed before.
-            TimeoutError: it was not done in time; it is closed then, and goes on from its last commit when run again.
+            TimeoutError: it did not finish in time; it is then closed, and continues from its last commit when run
+                again.
             StreamsError: it must not start, or failed.
         """
         with terminating():
@@ -189,7 +191,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
     def _start(self, until_end: bool) -> None:
         if not self._move(State.REBALANCING, State.CREATED):
             raise RuntimeError(
-                f"An application starts once: {self._application_id} is {self.state().value}. Make a new one."
+                f"An application starts once: {self._application_id} is {self.state().value}. Create a new one."
             )
         try:
             host = self._open_host(until_end)
@@ -253,11 +255,11 @@ class ApplicationLife(ABC, Generic[_HostType]):
         return ended
 
     def clean_up(self) -> None:
-        """Delete what this machine keeps of the application and can make anew: bases of stores, logs of Spark. The
+        """Delete the files of the application on this machine that can be rebuilt: bases of stores, logs of Spark. The
         checkpoint stays.
 
         Raises:
-            RuntimeError: the application runs: it is neither CREATED nor NOT_RUNNING nor ERROR.
+            RuntimeError: the application runs: its state is not CREATED, NOT_RUNNING or ERROR.
             LockError: another program runs with this application.id.
         """
         state = self.state()
@@ -307,7 +309,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
         with self._block:
             self.close()
 
-    # ---------------------------------------- what is going on
+    # ---------------------------------------- state
 
     def state(self) -> State:
         """Return the state of the application."""
@@ -342,7 +344,9 @@ class ApplicationLife(ABC, Generic[_HostType]):
             try:
                 self._listener(state, old)
             except Exception:
-                _log.exception("The state listener of %s failed; it is told the next change.", self._application_id)
+                _log.exception(
+                    "The state listener of %s failed; it will receive the next change.", self._application_id
+                )
         return True
 
     def _fail(self, error: BaseException) -> None:
@@ -396,7 +400,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
         try:
             self._released = host.close(timeout_ms)
         except StreamsError:
-            _log.exception("The host of %s could not be closed in order.", self._application_id)
+            _log.exception("The host of %s could not be closed properly.", self._application_id)
             self._released = True
         if self._released:
             atexit.unregister(self._keep_the_program_alive)
@@ -429,7 +433,7 @@ class _Listener:
         self._streams._move(State.RUNNING)
 
     def on_rebalancing(self) -> None:
-        """Tell that tasks stand still while they are set up anew."""
+        """Report that tasks stand still while they are set up again."""
         self._streams._move(State.REBALANCING)
 
     def on_stopped(self) -> None:
@@ -437,7 +441,7 @@ class _Listener:
         self._streams._reached_the_end()
 
     def on_failure(self, error: BaseException) -> StreamThreadExceptionResponse:
-        """Return what is to be done about `error`, which has stopped all tasks."""
+        """Return the response to `error`, which has stopped all tasks."""
         return self._streams._response_to(error)
 
     def on_error(self, error: BaseException) -> None:

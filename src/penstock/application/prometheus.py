@@ -45,7 +45,7 @@ class PrometheusExporter:
         except OSError as error:
             raise ConfigError(
                 f"Metrics cannot be served at {host}:{port}: {error}. Set penstock.metrics.prometheus.port and "
-                "penstock.metrics.prometheus.host to an address of this machine that is free."
+                "penstock.metrics.prometheus.host to a free port and an address of this machine."
             ) from error
 
     @property

@@ -1,7 +1,7 @@
-"""What a running topology is asked: its state, by interactive queries and as tables, and its metrics.
+"""Queries to a running topology: its state, by interactive queries and as tables, and its metrics.
 
-`KafkaStreams` is asked of its one topology, an application of several of each of them. Where a topology runs is not
-known here: who inherits says it.
+`KafkaStreams` answers for its only topology, an application with several for each of them. Subclasses define where a
+topology runs.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class RunningTopology(ABC):
     # ---------------------------------------- metrics
 
     def metrics(self) -> Mapping[MetricName, Metric]:
-        """Return the metrics of the topology as they are now, by their names: what `metrics.host_metrics` lists, and
-        those of the sensors of processors."""
+        """Return the current metrics of the topology by name: those that `metrics.host_metrics` lists, and those of the
+        sensors of processors."""
         state, identity = self.state(), self._identity()
         facts: dict[str, int | str] = {
             "version": __version__,

@@ -1,4 +1,4 @@
-"""The embedded broker: one node of Kafka's protocol over a durable log, on the loopback address; a program of its own.
+"""The embedded broker: one node of Kafka's protocol over a durable log, on the loopback address; a separate program.
 
 Served, by API key (the table is in apis.py):
 

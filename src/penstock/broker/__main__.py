@@ -18,18 +18,22 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m penstock.broker",
         description="An embedded Kafka broker for this machine: one node, a durable log, loopback addresses only.",
     )
-    parser.add_argument("--data-dir", type=Path, required=True, help="directory of the log; made when absent")
+    parser.add_argument("--data-dir", type=Path, required=True, help="directory of the log; created if missing")
     parser.add_argument("--host", default="127.0.0.1", help="loopback address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=9092, help="TCP port; 0 takes a free one (default: %(default)s)")
-    parser.add_argument("--num-partitions", type=int, default=1, help="partitions of a topic made without a number")
-    parser.add_argument("--no-auto-create-topics", action="store_true", help="never create a topic that is asked for")
+    parser.add_argument(
+        "--num-partitions", type=int, default=1, help="partitions of a topic that is created without a number"
+    )
+    parser.add_argument(
+        "--no-auto-create-topics", action="store_true", help="never create a missing topic that a client asks for"
+    )
     parser.add_argument(
         "--segment-bytes",
         type=int,
         default=BrokerConfig.__dataclass_fields__["segment_bytes"].default,
         help="size at which a segment of a log is closed (default: %(default)s)",
     )
-    parser.add_argument("--stop-at-eof", action="store_true", help="end when standard input is closed")
+    parser.add_argument("--stop-at-eof", action="store_true", help="exit when standard input is closed")
     parser.add_argument("-v", "--verbose", action="store_true", help="log more")
     return parser
 

@@ -29,7 +29,7 @@ Handler = Callable[[BrokerState, Request], "Message | Fetch | None"]
 """Answers a request: a response, a Fetch that answers later, or None for no answer."""
 
 API_VERSIONS: Final = 18
-"""Key of ApiVersions, the API with rules of its own."""
+"""Key of ApiVersions, the API with special rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Api:
         handler: what answers it.
         min_version: the oldest version that is served.
         max_version: the newest version that is served.
-        advertised_min: the oldest version that clients are told.
+        advertised_min: the oldest version that the broker advertises.
     """
 
     handler: Handler

@@ -132,7 +132,7 @@ def check_batch(view: memoryview) -> BatchHeader:
         )
     if header.length < HEADER_SIZE - LENGTH_PREFIX or header.size > len(view):
         raise InvalidBatchError(
-            ErrorCode.corrupt_message, f"the record batch claims {header.size} bytes where {len(view)} are there"
+            ErrorCode.corrupt_message, f"the record batch claims {header.size} bytes, and {len(view)} are available"
         )
     if header.record_count < 1 or header.last_offset_delta != header.record_count - 1:
         raise InvalidBatchError(

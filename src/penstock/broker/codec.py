@@ -7,9 +7,9 @@ Rules:
 - A message is a plain dict by the field names of kio; times are integers in milliseconds, error codes integers. An
   encoder ignores keys that its version does not know and fills missing ones with the schema's default, so one handler
   serves all versions of its API. A tagged field is written where its key is there.
-- kio's schemas are used, its reader is not: that one reserves memory for any count it is told, and aborts the process
-  where it is too much.
-- Neighbouring numbers are packed and unpacked in one step, so that Produce and Fetch need no code of their own: 4
+- kio's schemas are used, its reader is not: that one reserves memory for any count in a message, and aborts the process
+  if it is too much.
+- Neighbouring numbers are packed and unpacked in one step, so Produce and Fetch need no special code: 4
   microseconds for a message of one partition and 1 to 2 for each further one, a tenth of what the broker spends on the
   request.
 """
@@ -106,7 +106,7 @@ def _string_codec(compact: bool, nullable: bool) -> Codec:
         if length < 0:
             if nullable:
                 return None
-            raise MalformedRequestError(f"null at byte {cursor.position}, where a string must stand")
+            raise MalformedRequestError(f"null at byte {cursor.position} instead of a string")
         try:
             return str(cursor.take(length), "utf-8")
         except UnicodeDecodeError as error:
@@ -129,7 +129,7 @@ def _bytes_codec(compact: bool, nullable: bool) -> Codec:
         if length < 0:
             if nullable:
                 return None
-            raise MalformedRequestError(f"null at byte {cursor.position}, where bytes must stand")
+            raise MalformedRequestError(f"null at byte {cursor.position} instead of bytes")
         return cursor.take(length)
 
     def encode(sink: Sink, value: bytes | memoryview | None) -> None:
@@ -148,7 +148,7 @@ def _array_codec(item: Codec, compact: bool, nullable: bool) -> Codec:
         if length < 0:
             if nullable:
                 return None
-            raise MalformedRequestError(f"null at byte {cursor.position}, where an array must stand")
+            raise MalformedRequestError(f"null at byte {cursor.position} instead of an array")
         return [item.decode(cursor) for _ in cursor.elements(length)]
 
     def encode(sink: Sink, value: list[Any] | None) -> None:

@@ -18,14 +18,14 @@ class BrokerConfig:
 
     Args:
         data_dir: directory of the log and of the metadata; made when absent; one broker at a time may use it.
-        host: address to listen on; only a loopback address is accepted, for the broker has no access control.
+        host: address to listen on; only a loopback address is accepted, because the broker has no access control.
         port: TCP port; 0 takes a free one.
         num_partitions: partitions of a topic that is created without a number.
         auto_create_topics: whether a Metadata request that allows it creates a missing topic.
-        segment_bytes: size at which a segment of the log is closed, where the topic does not say it.
+        segment_bytes: size at which a segment of the log is closed, unless the topic sets it.
         max_request_bytes: largest request that is read; a larger one closes its connection.
         max_partitions: most partitions the broker holds, over all topics.
-        max_connections: most clients that are connected at once; for one more, the one that is idle longest is closed.
+        max_connections: most connected clients; one more closes the connection that has been idle longest.
         connections_max_idle_ms: after how long (ms) without a request a connection is closed (Kafka's
             connections.max.idle.ms).
         min_free_bytes: free disk space below which the broker does not start.

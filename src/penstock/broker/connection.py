@@ -6,10 +6,10 @@ names).
 Rules:
 - One request at a time, as in Kafka: while a Fetch waits or the client does not read, nothing more is read from its
   socket. So a client holds at most one frame and one response in memory.
-- A frame is received into a buffer of its own, and records are passed on as views of it. The buffer grows with what has
+- Each frame is received into its own buffer, and records are passed on as views of it. The buffer grows with what has
   arrived, whatever length was announced.
-- A connection without a request for too long is closed, and the one that is idle longest where there are too many: who
-  opens connections and says nothing keeps nobody out.
+- A connection without a request for too long is closed, and if there are too many, the one that has been idle longest:
+  idle connections lock nobody out.
 - A request that cannot be understood closes the connection and is logged; it never stops the broker.
 """
 

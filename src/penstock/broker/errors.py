@@ -14,11 +14,11 @@ from kio.schema.errors import ErrorCode
 from penstock.errors import StreamsError
 
 NO_TRANSACTIONS: Final = "this broker does not serve transactions yet"
-"""What a client is told that asks for a transaction."""
+"""The answer to a client that asks for a transaction."""
 
 
 class BrokerError(StreamsError):
-    """The broker cannot start or go on; the message says why and what to do."""
+    """The broker cannot start or continue; the message gives the reason and the remedy."""
 
 
 class ApiError(StreamsError):

@@ -102,7 +102,7 @@ class Fetch:
         self._response: Message = {"responses": []}
 
     def start(self, done: Callable[[Message], None]) -> None:
-        """Answer at once where there is enough, or else wait for it.
+        """Answer immediately if there is enough, or else wait for it.
 
         Args:
             done: called once with the response.

@@ -31,7 +31,7 @@ def find_coordinator(state: BrokerState, request: Request) -> Message:
         coordinator = {
             "node_id": -1,
             "port": -1,
-            # A client repeats its request on most errors; this one ends it at once.
+            # A client repeats its request on most errors; on this one it fails immediately.
             "error_code": ErrorCode.transactional_id_authorization_failed,
             "error_message": NO_TRANSACTIONS,
         }

@@ -1,4 +1,4 @@
-"""The APIs about records that answer at once: Produce and ListOffsets.
+"""The APIs about records that answer immediately: Produce and ListOffsets.
 
 Not here: Fetch, which may wait (fetch.py); batches, files and offsets (partition.py); and the bytes of requests and
 responses (wire.py).
@@ -21,7 +21,7 @@ _NO_ACKS: Final = 0
 
 
 class _Time(IntEnum):
-    """What ListOffsets may ask for in the place of a time."""
+    """What ListOffsets may request instead of a time."""
 
     LATEST = -1
     EARLIEST = -2

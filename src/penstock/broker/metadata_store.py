@@ -2,8 +2,8 @@
 
 Here lives one SQLite database in the data directory. Not here: what a topic is while the broker runs (topics.py).
 
-Rules: every change is one transaction, so a crash leaves it done or not begun. As with the log, a process that dies
-loses nothing; a power failure may lose the last commits but not harm the database.
+Rules: every change is one transaction, so a crash leaves it complete or not started. As with the log, a process that
+dies loses nothing; a power failure may lose the last commits but not harm the database.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class MetadataStore:
                 self._create()
         except sqlite3.DatabaseError as error:
             raise BrokerError(
-                f"cannot open the broker's metadata {path}: {error}; restore the file, or remove the data directory "
-                "to begin anew"
+                f"cannot open the broker's metadata {path}: {error}; restore the file, or remove the data directory to "
+                "start over"
             ) from error
         if found not in (0, _FORMAT):
             raise BrokerError(

@@ -1,8 +1,8 @@
 """The log of one partition: its segments, its offsets and its producers.
 
 Here live appending and reading by offset, the roll of segments, and the offsets at either end and by time. Not here:
-the files (segment.py) and the names of topics (topics.py). There is one replica, so the end of the log is the high
-watermark and the last stable offset at once.
+the files (segment.py) and the names of topics (topics.py). There is one replica, so the end of the log is both the high
+watermark and the last stable offset.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Here lives BrokerProcess. Not here: the broker itself (server.py).
 
-Rules: a process, never a thread, for beside Python code that is busy a thread answers a hundred times later. The
+Rules: a process, never a thread, because beside busy Python code a thread answers a hundred times later. The
 broker holds one end of a pipe as its standard input and ends when the pipe closes; so it never outlives its parent,
 however that one dies.
 """
@@ -34,10 +34,10 @@ STOP_TIMEOUT_SECONDS: Final = 10.0
 
 
 class BrokerProcess:
-    """A broker that runs in a process of its own; a context manager that ends it.
+    """A broker that runs in its own process; a context manager that ends it.
 
     Args:
-        data_dir: directory of the log; made when absent.
+        data_dir: directory of the log; created if missing.
         port: TCP port on the loopback address; 0 takes a free one, which a restart keeps.
         num_partitions: partitions of a topic that is created without a number.
         auto_create_topics: whether a client's Metadata request may create a missing topic.
@@ -82,10 +82,10 @@ class BrokerProcess:
         """Start the broker and wait until clients can connect.
 
         Raises:
-            BrokerError: it runs already, or it ended or was not ready in START_TIMEOUT_SECONDS; with what it said.
+            BrokerError: it is already running, or it ended or was not ready in START_TIMEOUT_SECONDS; with its output.
         """
         if self.pid is not None:
-            raise BrokerError(f"the broker runs already as process {self.pid} at {self._address}")
+            raise BrokerError(f"the broker is already running as process {self.pid} at {self._address}")
         try:
             private_directory(self._data_dir)
             log = open_private(self._data_dir / LOG_NAME, "ab+")
@@ -126,7 +126,7 @@ class BrokerProcess:
             while not output.endswith(b"\n"):
                 left = deadline - time.monotonic()
                 if left <= 0 or not selector.select(left):
-                    raise BrokerError(f"the broker was not ready after {START_TIMEOUT_SECONDS:.0f} s; it is ended")
+                    raise BrokerError(f"the broker was not ready after {START_TIMEOUT_SECONDS:.0f} s and was stopped")
                 chunk = os.read(process.stdout.fileno(), 4096)
                 if not chunk:
                     log.seek(logged_before)

@@ -1,11 +1,11 @@
 """What a partition remembers of its idempotent producers, to refuse duplicates and gaps.
 
-Here live the last batches of each producer and the check of sequence numbers. Not here: who hands out producer ids
+Here live the last batches of each producer and the check of sequence numbers. Not here: the assignment of producer ids
 (metadata_store.py).
 
 Rules, as in Kafka: a producer's last five batches are remembered; a repeated one is answered with the offset it got
 the first time; a sequence number that leaves a gap, and an older epoch, are refused. A producer that the partition does
-not know may begin with any sequence number. The state is made anew from the batches' headers at start. Where there are
+not know may begin with any sequence number. The state is rebuilt from the batches' headers at start. Where there are
 more than MAX_PRODUCERS, those that were silent longest are forgotten first.
 """
 
@@ -60,7 +60,7 @@ class ProducerState:
         if header.producer_epoch < known.epoch:
             raise ApiError(
                 ErrorCode.invalid_producer_epoch,
-                f"producer {header.producer_id} sent epoch {header.producer_epoch}; its epoch is {known.epoch} by now",
+                f"producer {header.producer_id} sent epoch {header.producer_epoch}; its epoch is now {known.epoch}",
             )
         if header.producer_epoch > known.epoch:
             if header.base_sequence != 0:

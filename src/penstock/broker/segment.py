@@ -4,11 +4,11 @@ Here live appending, the search by offset, reading, and the recovery of a file a
 an offset belongs to and when a new one begins (partition.py).
 
 Rules:
-- A file is named after its first offset, in 20 digits, as Kafka names it, and holds whole batches only. A write that
-  fails is cut off at once; one that a crash cut short is cut off at the next start.
+- A file is named after its first offset, in 20 digits, as Kafka names it, and holds whole batches only. A failed write
+  is removed immediately; a write that a crash interrupted is removed at the next start.
 - A process that dies loses nothing that was answered, for the bytes are the operating system's by then. As in Kafka
   nothing is forced to disk, so a power failure may cut the end of the log.
-- The index has an entry for a batch at least every INDEX_INTERVAL bytes and is made anew from the batches' headers at
+- The index has an entry for a batch at least every INDEX_INTERVAL bytes and is rebuilt from the batches' headers at
   start; there is no index file that could disagree with the log.
 """
 
@@ -88,7 +88,7 @@ class Segment:
                 raise BrokerError(
                     f"the log segment {self._path} is damaged at byte {self.size} of {file_size} (offset "
                     f"{self.next_offset}), which no crash of the broker can cause; restore the file, or remove the "
-                    "data directory to begin anew"
+                    "data directory to start over"
                 )
             os.truncate(self._path, self.size)
 

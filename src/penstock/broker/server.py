@@ -42,7 +42,7 @@ def run(config: BrokerConfig, on_ready: Callable[[str], None] | None = None, sto
     Args:
         config: the broker's settings.
         on_ready: called with the address (`host:port`) when clients can connect; prints a line where it is None.
-        stop_at_eof: end when standard input is closed, so that the broker never outlives the process at its other end.
+        stop_at_eof: exit when standard input is closed, so that the broker never outlives the process at its other end.
 
     Raises:
         BrokerError: it cannot start: port or directory in use, no space, damaged data.

@@ -22,7 +22,7 @@ class BrokerState:
         config: its settings.
         store: its database.
         topics: its topics.
-        host: the address that clients are told.
+        host: the address that clients receive.
         port: the TCP port that it listens on.
         cluster_id: id of the cluster.
     """

@@ -113,7 +113,7 @@ def _create_topic(state: BrokerState, request: Request, wanted: Message, times: 
     name: str = wanted["name"]
     try:
         if times[name] > 1:
-            raise ApiError(ErrorCode.invalid_request, f"topic {name!r} stands {times[name]} times in one request")
+            raise ApiError(ErrorCode.invalid_request, f"topic {name!r} appears {times[name]} times in one request")
         partitions = _partition_count(request, wanted)
         configs = {config["name"]: config["value"] for config in wanted["configs"]}
         validate_only: bool = request.body["validate_only"]

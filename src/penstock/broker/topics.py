@@ -4,7 +4,7 @@ Here live creating, deleting, growing and finding topics, and the rules for thei
 partition (partition.py) and what is stored of a topic (metadata_store.py).
 
 Rules: the database decides which topics exist. A directory is named after the topic's id, so a topic that is deleted
-and created anew never sees the old records; a directory without a topic is removed at start.
+    and created again never sees the old records; a directory without a topic is removed at start.
 """
 
 from __future__ import annotations
@@ -252,6 +252,6 @@ def check_topic_name(name: str) -> None:
     if name in (".", "..") or not _LEGAL_NAME.fullmatch(name):
         raise ApiError(
             ErrorCode.invalid_topic_exception,
-            f"{name[:260]!r} is no topic name: it needs 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', "
+            f"{name[:260]!r} is not a topic name: it needs 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', "
             "and must not be '.' or '..'",
         )

@@ -2,9 +2,9 @@
 
 Not here: which fields a message has (codec.py), and sockets (connection.py).
 
-Rules: no length from the wire is trusted; reading past the frame raises MalformedRequestError, and an array cannot have
-more elements than the frame has bytes left, nor a request more than MOST_ELEMENTS. Bytes and records are passed as
-views of the frame, never copied.
+Rules: no length from the wire is trusted; reading past the frame raises MalformedRequestError, an array cannot have
+more elements than the frame has bytes left, and a request at most MOST_ELEMENTS. Bytes and records are passed as views
+of the frame, never copied.
 """
 
 from __future__ import annotations

@@ -29,7 +29,9 @@ def default_data_directory(config: StreamsConfig) -> Path:
 def broker(
     data_dir: DataDir = None,
     port: Port = DEFAULT_PORT,
-    partitions: Annotated[int, typer.Option("--partitions", min=1, help="Partitions of topics made unasked.")] = 1,
+    partitions: Annotated[
+        int, typer.Option("--partitions", min=1, help="Partitions of topics that are created automatically.")
+    ] = 1,
     verbose: Verbose = False,
 ) -> None:
     """Run an embedded Kafka broker on this machine until Ctrl-C; records stay in its directory."""
@@ -38,6 +40,6 @@ def broker(
     directory = data_dir or default_data_directory(StreamsConfig())
 
     def ready(address: str) -> None:
-        err.print(f"Listening at {address}; data in {directory}. Ctrl-C ends it.")
+        err.print(f"Listening at {address}; data in {directory}. Ctrl-C stops it.")
 
     run(BrokerConfig(data_dir=directory, port=port, num_partitions=partitions), ready)

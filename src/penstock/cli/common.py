@@ -65,7 +65,7 @@ def report(error: BaseException) -> None:
     for note in vars(error).get("__notes__", ()):  # such as the lines of a user's function that failed
         err.print(_escaped(note))
     if not _verbose and not isinstance(error, StreamsError):
-        err.print("This is not an error that Penstock knows; -v shows where it comes from.")
+        err.print("This error is unexpected; -v shows where it comes from.")
 
 
 def _escaped(text: str) -> str:
@@ -74,7 +74,7 @@ def _escaped(text: str) -> str:
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Let Ctrl-C only set what the function given returns: an exception may get lost between C and Python."""
+    """Make Ctrl-C only set what the yielded function returns: an exception may get lost between C and Python."""
     pressed = False
 
     def note(number: int, frame: FrameType | None) -> None:

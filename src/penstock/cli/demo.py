@@ -1,7 +1,7 @@
 """`penstock demo`: a broker, a real text in a topic, and the word count of examples/word_count.py on Spark.
 
-Here live the steps; what is shown lives in demo_view.py. Each run starts from an empty directory, which is kept
-afterwards to be looked at; a lock keeps two demos apart. All that is started ends with the demo, however it ends.
+Here live the steps; what is shown lives in demo_view.py. Each run starts from an empty directory, which stays
+afterwards for inspection; a lock keeps two demos apart. All that is started ends with the demo, however it ends.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _QUIET_SECONDS: Final = 10.0
 def demo(
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="How many times the text is written.")] = 25,
     data_dir: Annotated[
-        Path | None, typer.Option("--data-dir", help="Where broker, state and checkpoint go; it is emptied first.")
+        Path | None, typer.Option("--data-dir", help="Where broker, state and checkpoint go; it is cleared first.")
     ] = None,
     verbose: Verbose = False,
 ) -> None:
@@ -97,10 +97,14 @@ def _own(directory: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise LockError(f"Another demo runs in {directory}; end it, or name another with --data-dir.") from error
+            raise LockError(
+                f"Another demo is running in {directory}; stop it, or name another directory with --data-dir."
+            ) from error
         unknown = sorted({each.name for each in directory.iterdir()} - {"broker", "state"})
         if unknown:
-            raise StreamsError(f"{directory} holds more than a demo ({', '.join(unknown[:3])}); name another.")
+            raise StreamsError(
+                f"{directory} contains other files than a demo's ({', '.join(unknown[:3])}); name another directory."
+            )
         for each in directory.iterdir():
             shutil.rmtree(each)
         free = shutil.disk_usage(directory).free
@@ -206,7 +210,7 @@ def _tell_result(words: WordCounts, seconds: float) -> None:
     if not out.is_terminal:
         out.print()  # the last picture ends without a line end there
     out.print(
-        f"Counted {words.counted:,} words, {len(words.counts):,} different ones, in {seconds:.1f} s "
+        f"Counted {words.counted:,} words, {len(words.counts):,} distinct ones, in {seconds:.1f} s "
         f"({words.counted / max(seconds, 0.001):,.0f} words/s), with {words.updates:,} updates of the table."
     )
     if not words.exact():

@@ -25,7 +25,7 @@ def diff(
     ] = None,
     config: Settings = None,
 ) -> None:
-    """Show what becomes of each store when a changed program goes on; fails where it could not."""
+    """Show what happens to each store when a changed program starts; fails if it cannot start."""
     overrides = parsed_settings(config)
     program = load_program(file)
     configured = program.configured(overrides)

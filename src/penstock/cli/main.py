@@ -17,16 +17,16 @@ from penstock.errors import StreamsError
 from penstock.extras import load
 
 _COMMANDS: Final = {
-    "run": "Run the topology of a program, with an embedded broker where it names no brokers.",
+    "run": "Run the topology of a program, with an embedded broker if it names no brokers.",
     "describe": "Show the topology of a program in Kafka's text, or draw it.",
     "query": "Show what a store of a program holds, whether the program runs or not.",
-    "diff": "Show what becomes of each store when a changed program goes on; fails where it could not.",
-    "savepoint": "Keep the state of an application, restore it, look at it.",
-    "reset": "Delete positions, state, markers and internal topics of an application, which must not run.",
+    "diff": "Show what happens to each store when a changed program starts; fails if it cannot start.",
+    "savepoint": "Take, restore and inspect savepoints of an application.",
+    "reset": "Delete positions, state, markers and internal topics of an application that is not running.",
     "broker": "Run an embedded Kafka broker on this machine until Ctrl-C.",
     "topics": "Create, list, describe and delete topics.",
     "produce": "Write each line of standard input to a topic as a record.",
-    "consume": "Show the records of a topic, a line each.",
+    "consume": "Show the records of a topic, one per line.",
     "demo": "Count the words of a real text on Spark, and watch the counts grow.",
 }
 """The commands in the order in which `--help` shows them, with what each is for."""
@@ -87,7 +87,7 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and end.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
     verbose: Verbose = False,
 ) -> None:

@@ -57,7 +57,7 @@ def load_program(path: Path) -> Program:
     topology, config = names.get("topology"), names.get("config", {})
     if not isinstance(topology, Topology):
         found = "it defines none" if topology is None else f"it is a {type(topology).__name__}"
-        raise ProgramError(f"{path} must define `topology` at module level, by builder.build() for one: {found}.")
+        raise ProgramError(f"{path} must define `topology` at module level, for example with builder.build(): {found}.")
     if not isinstance(config, Mapping):
         raise ProgramError(f"`config` of {path} must be a dict or a StreamsConfig, not a {type(config).__name__}.")
     return Program(path, topology, config.given() if isinstance(config, StreamsConfig) else config)

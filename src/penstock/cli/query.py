@@ -41,8 +41,8 @@ DEFAULT_LIMIT = 100
 _Entry = dict[str, Any]
 """What is shown of an entry: key, value, and the times that it has (ms)."""
 
-Store = Annotated[str | None, typer.Argument(metavar="STORE", help="A store; none: list the stores.")]
-Key = Annotated[str | None, typer.Argument(metavar="KEY", help="A key, as text; none: all entries.")]
+Store = Annotated[str | None, typer.Argument(metavar="STORE", help="A store; without one, lists the stores.")]
+Key = Annotated[str | None, typer.Argument(metavar="KEY", help="A key, as text; without one, shows all entries.")]
 
 
 def query(
@@ -54,8 +54,8 @@ def query(
     to_time: Annotated[
         int, typer.Option("--to-time", min=0, help="Windows and versions up to this time (ms).")
     ] = LONG_MAX,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most so many entries.")] = DEFAULT_LIMIT,
-    json: Annotated[bool, typer.Option("--json", help="A line of JSON an entry, with its times.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most this many entries.")] = DEFAULT_LIMIT,
+    json: Annotated[bool, typer.Option("--json", help="Show one line of JSON per entry, with its times.")] = False,
     config: Settings = None,
 ) -> None:
     """Show what a store of a program holds: a line an entry, key and value. It is read from the checkpoint, as of the
@@ -128,7 +128,7 @@ class _Entries:
                 yield from _pairs(found)
             case VersionedBytesStoreSupplier():
                 if text is None:
-                    raise StreamsError(f"Store {store.name} keeps versions: name a key to see those of it.")
+                    raise StreamsError(f"Store {store.name} keeps versions: name a key to see its versions.")
                 yield from self._versions(self._key(text))
             case _:
                 raise InvalidStateStoreError(

@@ -28,11 +28,12 @@ ValueSerde = Annotated[SerdeName, typer.Option("--value-serde", help="How values
 def produce(
     topic: Topic,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", help="Text between key and value of a line; not given: no keys.")
+        str | None,
+        typer.Option("--key-separator", help="Text between key and value of a line; without it, records have no keys."),
     ] = None,
     key_serde: KeySerde = SerdeName.string,
     value_serde: ValueSerde = SerdeName.string,
-    partition: Annotated[int | None, typer.Option("--partition", min=0, help="Not given: Kafka's default.")] = None,
+    partition: Annotated[int | None, typer.Option("--partition", min=0, help="Default: Kafka's.")] = None,
     servers: Servers = None,
     config: Settings = None,
 ) -> None:
@@ -74,13 +75,15 @@ def _lines(source: TextIO, key_separator: str | None) -> Iterator[tuple[str | No
 def consume(
     topic: Topic,
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="All records; else those that come from now on.")
+        bool, typer.Option("--from-beginning", help="Show all records; without it, only new ones.")
     ] = False,
     key_serde: KeySerde = SerdeName.string,
     value_serde: ValueSerde = SerdeName.string,
-    max_messages: Annotated[int | None, typer.Option("--max-messages", min=1, help="End after so many.")] = None,
+    max_messages: Annotated[
+        int | None, typer.Option("--max-messages", min=1, help="Exit after this many records.")
+    ] = None,
     timeout_ms: Annotated[
-        int | None, typer.Option("--timeout-ms", min=1, help="End when none has come for so long (ms).")
+        int | None, typer.Option("--timeout-ms", min=1, help="Exit when no record has arrived for this long (ms).")
     ] = None,
     read_committed: Annotated[
         bool, typer.Option("--read-committed", help="Leave out records of aborted and open transactions.")
@@ -89,7 +92,7 @@ def consume(
     servers: Servers = None,
     config: Settings = None,
 ) -> None:
-    """Show the records of a topic, a line each: key, value. It goes on until Ctrl-C, --max-messages or --timeout-ms."""
+    """Show the records of a topic, one per line: key, value. Runs until Ctrl-C, --max-messages or --timeout-ms."""
     settings = client_config(servers, config)
     positions = _positions(settings, topic, from_beginning)
     consumer = ConfluentConsumer(settings, read_committed)
@@ -122,7 +125,7 @@ def _positions(config: StreamsConfig, topic: str, from_beginning: bool) -> dict[
         admin.topic_ids([topic])  # raises where it is only not to be seen
         raise UnknownTopicOrPartitionError(
             f"There is no topic {topic!r} at bootstrap.servers={config['bootstrap.servers']}; "
-            f"`penstock topics list` shows the topics, `penstock topics create {topic}` makes it."
+            f"`penstock topics list` lists the topics, `penstock topics create {topic}` creates it."
         )
     partitions = [TopicPartition(topic, number) for number in range(topics[topic])]
     return admin.beginning_offsets(partitions) if from_beginning else admin.end_offsets(partitions)

@@ -20,7 +20,7 @@ def reset(
     as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
     config: Settings = None,
 ) -> None:
-    """Delete positions, state, markers and internal topics of an application, which must not run.
+    """Delete positions, state, markers and internal topics of an application that is not running.
 
     Its next start reads its input from where auto.offset.reset says, and writes its output again. The topics that it
     reads and writes stay as they are.

@@ -42,7 +42,7 @@ def run(
     program = load_program(file)
     with terminating(), _with_broker(program, program.configured(overrides), port, data_dir) as settings:
         streams = KafkaStreams(program.topology, settings)
-        # The error that ends it is told once, by the command.
+        # The command reports the error that ends it, once.
         streams.set_uncaught_exception_handler(lambda error: StreamThreadExceptionResponse.SHUTDOWN_CLIENT)
         try:
             if until_end:

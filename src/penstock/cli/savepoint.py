@@ -17,7 +17,7 @@ from penstock.errors import StreamsError
 from penstock.host.spark.checkpoints.savepoint import SavepointDescription
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Keep the state of an application, restore it, look at it."
+    no_args_is_help=True, add_completion=False, help="Take, restore and inspect savepoints of an application."
 )
 
 Where = Annotated[
@@ -39,25 +39,29 @@ def restore(
     savepoint: Directory,
     application: Where,
     rescale: Annotated[
-        bool, typer.Option("--rescale", help="Divide the keys as the topics of the program have partitions now.")
+        bool, typer.Option("--rescale", help="Re-partition the keys by the current partitions of the program's topics.")
     ] = False,
     partitions: Annotated[
         list[str] | None,
-        typer.Option(metavar="N|STORE=N", help="Divide the keys of all stores, or of one, into N partitions (tasks)."),
+        typer.Option(
+            metavar="N|STORE=N", help="Re-partition the keys of all stores, or of one, into N partitions (tasks)."
+        ),
     ] = None,
     config: Settings = None,
 ) -> None:
-    """Make the checkpoint of an application from a savepoint; its next start goes on from there."""
+    """Create the checkpoint of an application from a savepoint; its next start continues from there."""
     wanted = _partitions(partitions)
     if rescale:
         program = _program(application)
         if program is None:
-            raise typer.BadParameter("needs a program, whose topics say into how many", param_hint="--rescale")
+            raise typer.BadParameter(
+                "needs a program, whose topics give the numbers of partitions", param_hint="--rescale"
+            )
         counts = savepoints.partitions_of_stores(program.topology, program.configured(parsed_settings(config)))
         held = {store.name for store in savepoints.inspect(savepoint).stores if store.in_program}
         wanted = {name: count for name, count in counts.items() if name in held}
     restored = savepoints.restore(savepoint, _application(application, config), wanted)
-    out.print(f"Restored {restored.location}: {_summary(restored)}. Start the application to go on.")
+    out.print(f"Restored {restored.location}: {_summary(restored)}. Start the application to continue.")
 
 
 @app.command("list")
@@ -69,8 +73,8 @@ def list_savepoints(
     found = savepoints.list_savepoints(directory)
     if not found:
         raise StreamsError(
-            f"There is no savepoint in {directory}: name the directory that has the directories of savepoints in it, "
-            "or take one: penstock savepoint take APPLICATION SAVEPOINT."
+            f"There is no savepoint in {directory}: name the directory that contains the savepoints, or take one: "
+            "penstock savepoint take APPLICATION SAVEPOINT."
         )
     for each in found:
         table.add_row(
@@ -87,7 +91,7 @@ def inspect(savepoint: Directory) -> None:
     out.print(f"{held.location}: {_summary(held)}, taken {_time(held.taken_ms)}.")
     table = Table("store", "layout", "partitions", "", box=None, pad_edge=False)
     for store in held.stores:
-        note = "" if store.in_program else "removed from the program, kept"
+        note = "" if store.in_program else "removed from the program, state kept"
         table.add_row(store.name, store.layout, str(store.partitions), note)
     out.print(table)
     positions = Table("topic", "next offsets", box=None, pad_edge=False)
@@ -99,10 +103,10 @@ def inspect(savepoint: Directory) -> None:
 @app.command()
 def drop(
     application: Where,
-    store: Annotated[str, typer.Argument(metavar="STORE", help="A store that the program has no longer.")],
+    store: Annotated[str, typer.Argument(metavar="STORE", help="A store that the program no longer has.")],
     config: Settings = None,
 ) -> None:
-    """Forget the state of a store that the program has no longer."""
+    """Delete the state of a store that the program no longer has."""
     savepoints.drop(_application(application, config), store)
     out.print(f"Dropped the state of store {store}.")
 

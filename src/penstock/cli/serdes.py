@@ -107,6 +107,6 @@ def parsed(serde: Serde, where: str, text: str) -> Any:
             except ValueError as error:
                 raise SerializationError(f"Cannot read {text!r:.100} as a {name.value} of {where}: {error}.") from error
     raise SerializationError(
-        f"Keys of {where} are written by {type(serde).__name__}, for which the command line has no text: leave the key "
-        f"out, or ask in Python. There are texts for {', '.join(_SERDES)}."
+        f"Keys of {where} are written by {type(serde).__name__}, which the command line cannot read: leave the key "
+        f"out, or query in Python. It reads keys of {', '.join(_SERDES)}."
     )

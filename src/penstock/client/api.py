@@ -68,8 +68,8 @@ class Admin(Protocol):
         ...
 
     def topic_ids(self, names: Collection[str]) -> dict[str, str]:
-        """Return the id of each of these topics, which one that is deleted and made anew under its name does not have
-        again; topics that do not exist are left out, and all where brokers give no ids (before 2.8). Raises
+        """Return the id of each of these topics; a topic that is deleted and created again has another id. The result
+        leaves out topics that do not exist, and all topics if the brokers give no ids (before 2.8). Raises
         TopicAuthorizationError for one that this user may not see."""
         ...
 
@@ -152,7 +152,7 @@ class Fetcher(Protocol):
 
 
 class Consumer(Protocol):
-    """Follows partitions that it is told, without a group (Kafka class: Consumer, with assign)."""
+    """Follows given partitions, without a group (Kafka class: Consumer, with assign)."""
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions from these offsets on, in place of what was assigned before."""

@@ -1,5 +1,6 @@
-"""Whether the keys of an application are keys at all: for hosts that make no client, and for all keys at once where
-clients are made later, in workers. librdkafka is loaded and asked only for keys that are not known here."""
+"""Checks that the configuration keys of an application exist: for hosts that create no client, and for all keys
+together if workers create clients later. librdkafka is only loaded and asked for keys that this module does not
+know."""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ OF_LIBRDKAFKA = (
 
 
 def check_client_keys(config: StreamsConfig) -> None:
-    """Raise ConfigError for a key of `config` that neither Kafka Streams, nor Penstock, nor librdkafka has; warn of
-    those that change nothing. Values are not looked at."""
+    """Raise ConfigError for a key of `config` that Kafka Streams, Penstock and librdkafka do not have; log a warning
+    for keys without effect. It does not look at values."""
     for role in (CONSUMER, PRODUCER, ADMIN):
         for written, key in keys_for_librdkafka(config, role).items():
             if key not in KEYS and key not in OF_LIBRDKAFKA and not _takes(role, key):
@@ -58,8 +59,8 @@ def unknown_key(written: str, key: str) -> ConfigError:
     """
     meant = did_you_mean(key, (*KEYS, *keys_without_a_row(), *OF_LIBRDKAFKA))
     return ConfigError(
-        f"Unknown configuration {written}{meant or '.'} Neither Kafka Streams nor Penstock has this key, nor has the "
-        "Kafka client, librdkafka; its CONFIGURATION.md lists its keys."
+        f"Unknown configuration {written}{meant or '.'} Kafka Streams, Penstock and the Kafka client, librdkafka, do "
+        "not have this key; librdkafka's CONFIGURATION.md lists its keys."
     )
 
 

@@ -38,18 +38,18 @@ _WITHOUT_EFFECT = frozenset(
         "sasl.login.retry.backoff.ms",
     )
 )
-"""Keys of when a Java client looks for a new ticket or token; librdkafka does so by itself."""
+"""Keys for when a Java client renews a ticket or token; librdkafka does so automatically."""
 
 _REFUSED: Mapping[str, str] = {
-    "sasl.client.callback.handler.class": "it is a class of Java; for tokens of your own set oauth_cb to a function",
-    "sasl.login.callback.handler.class": "it is a class of Java; for tokens of your own set oauth_cb to a function",
-    "sasl.login.class": "it is a class of Java; for tokens of your own set oauth_cb to a function",
-    "security.providers": "they are classes of Java; ssl.providers names those of OpenSSL",
+    "sasl.client.callback.handler.class": "it is a Java class; for your own tokens set oauth_cb to a function",
+    "sasl.login.callback.handler.class": "it is a Java class; for your own tokens set oauth_cb to a function",
+    "sasl.login.class": "it is a Java class; for your own tokens set oauth_cb to a function",
+    "security.providers": "they are Java classes; ssl.providers names those of OpenSSL",
     "ssl.enabled.protocols": "OpenSSL decides; set MinProtocol in its openssl.cnf",
-    "ssl.engine.factory.class": "it is a class of Java; set ssl.ca.location and ssl.certificate.location",
+    "ssl.engine.factory.class": "it is a Java class; set ssl.ca.location and ssl.certificate.location",
     "ssl.keymanager.algorithm": "OpenSSL has none; leave it out",
     "ssl.protocol": "OpenSSL decides; set MinProtocol in its openssl.cnf",
-    "ssl.provider": "it is one of Java; ssl.providers names those of OpenSSL",
+    "ssl.provider": "it is a Java provider; ssl.providers names those of OpenSSL",
     "ssl.secure.random.implementation": "OpenSSL has its own; leave it out",
     "ssl.trustmanager.algorithm": "OpenSSL has none; leave it out",
 }
@@ -72,7 +72,7 @@ JAVA_KEYS = frozenset(
 """Keys of the Java clients that `librdkafka_security` knows."""
 
 _TOKENS_BY_HTTP = "OAuthBearerLoginCallbackHandler"
-_TO_PEM = "openssl pkcs12 -in FILE.p12 -nodes -out FILE.pem (keytool -importkeystore makes a .p12 of a .jks)"
+_TO_PEM = "openssl pkcs12 -in FILE.p12 -nodes -out FILE.pem (keytool -importkeystore converts a .jks to a .p12)"
 
 
 def librdkafka_security(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def _of_jaas(text: str) -> dict[str, Any]:
     if translate is None:
         _refuse(
             "sasl.jaas.config",
-            f"the login module {module} is one of Java; the keys of librdkafka are sasl.username and sasl.password, "
+            f"the login module {module} is a Java class; the keys of librdkafka are sasl.username and sasl.password, "
             "sasl.oauthbearer.* and oauth_cb, sasl.kerberos.*",
         )
     return translate(options)
@@ -155,7 +155,7 @@ def _of_ticket(options: Mapping[str, str]) -> dict[str, Any]:
     names = {"keyTab": "sasl.kerberos.keytab", "principal": "sasl.kerberos.principal"}
     found = {names[name]: value for name, value in options.items() if name in names}
     if len(found) < len(names):
-        why = "librdkafka logs in with a key tab; set sasl.kerberos.keytab and sasl.kerberos.principal"
+        why = "librdkafka logs in with a keytab; set sasl.kerberos.keytab and sasl.kerberos.principal"
         _refuse("sasl.jaas.config", why)
     return found
 
@@ -178,8 +178,8 @@ def _trust(given: dict[str, Any]) -> dict[str, Any]:
     if kind != "PEM":
         _refuse(
             "ssl.truststore.location",
-            f"librdkafka reads no store of type {kind}: make a file of PEM of it, such as by keytool -exportcert -rfc, "
-            "and set ssl.ca.location to that",
+            f"librdkafka reads no store of type {kind}: convert it to PEM, for example with keytool -exportcert -rfc, "
+            "and set ssl.ca.location to the result",
         )
     return {"ssl.ca.location": location}
 
@@ -194,7 +194,7 @@ def _identity(given: dict[str, Any]) -> dict[str, Any]:
         _refuse(
             "ssl.keystore.location",
             f"librdkafka reads no store of type {kind}: {_TO_PEM}, and set ssl.certificate.location and "
-            "ssl.key.location to that",
+            "ssl.key.location to the result",
         )
     del given["ssl.keystore.location"]
     given.pop("ssl.keystore.password", None)
@@ -214,7 +214,7 @@ def _others(given: dict[str, Any]) -> dict[str, Any]:
         if key in _REFUSED:
             _refuse(key, _REFUSED[key])
         if key in _WITHOUT_EFFECT:
-            warn_without_effect(key, "librdkafka renews tickets and tokens by itself")
+            warn_without_effect(key, "librdkafka renews tickets and tokens automatically")
             del given[key]
     found = {name: given.pop(key) for key, name in _SAME_UNDER_ANOTHER_NAME.items() if key in given}
     algorithm = "ssl.endpoint.identification.algorithm"

@@ -53,7 +53,7 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "partitioner": "murmur2_random",  # Kafka's own; librdkafka's default is CRC32
         "queue.buffering.max.messages": 500_000,
         "queue.buffering.max.kbytes": 256 * 1024,
-        # Where the last broker goes, librdkafka would forget all that it knows and begin anew from bootstrap.servers. A
+        # When the last broker goes away, librdkafka would forget all brokers and start over from bootstrap.servers. A
         # producer then loses its coordinators, and waits without an end to commit offsets (librdkafka issue 5511).
         "metadata.recovery.strategy": "none",
         # delivery.timeout.ms is left to librdkafka, which keeps it under transaction.timeout.ms.
@@ -83,15 +83,15 @@ _LIBRDKAFKA_NAMES: Mapping[str, str] = {
 _ALIASES: Mapping[str, str] = {"linger.ms": "queue.buffering.max.ms"}
 """Keys with a default above that librdkafka also takes under a second name: where the user gives that, it stands."""
 
-_ASSIGNMENT = "Spark assigns tasks to its executors, and any of them builds the state of a task from the checkpoint"
+_ASSIGNMENT = "Spark assigns tasks to its executors, and each of them can build the state of a task from the checkpoint"
 _SERDES = "serdes are given where topics are read and written, or as default.key.serde and default.value.serde"
-_JAVA_CLASS = "it names a class of Java"
+_JAVA_CLASS = "it names a Java class"
 _PARTITIONER = "librdkafka has one partitioner for all records; see sticky.partitioning.linger.ms"
 _COMPRESSION = "librdkafka has one key for all codecs; set compression.level"
 
 _WITHOUT_EFFECT: Mapping[str, str] = {
     "acceptable.recovery.lag": _ASSIGNMENT,
-    "allow.os.group.write.access": "directories are for their user alone; see docs/security.md",
+    "allow.os.group.write.access": "only the user may read the directories; see docs/security.md",
     "auto.include.jmx.reporter": "there is no JMX; see metrics() and penstock.metrics.prometheus.port",
     "buffer.memory": "set queue.buffering.max.kbytes",
     "buffered.records.per.partition": "tasks take records in batches; set penstock.batch.max.bytes",
@@ -101,7 +101,7 @@ _WITHOUT_EFFECT: Mapping[str, str] = {
     "compression.gzip.level": _COMPRESSION,
     "compression.lz4.level": _COMPRESSION,
     "compression.zstd.level": _COMPRESSION,
-    "default.api.timeout.ms": "each call to the brokers has a bound of its own",
+    "default.api.timeout.ms": "each call to the brokers has its own timeout",
     "default.client.supplier": f"{_JAVA_CLASS}; the keys of librdkafka set up the clients",
     "default.deserialization.exception.handler": "deserialization.exception.handler is set too",
     "default.dsl.store": "dsl.store.suppliers.class is set too",
@@ -136,27 +136,27 @@ _WITHOUT_EFFECT: Mapping[str, str] = {
     "socket.connection.setup.timeout.max.ms": "set socket.connection.setup.timeout.ms",
     "state.cleanup.dir.max.age.ms": "clean_up() deletes the directories of an application",
     "task.assignor.class": _ASSIGNMENT,
-    "task.timeout.ms": "brokers that are away are waited for, and then the uncaught exception handler is asked",
+    "task.timeout.ms": "the application waits for missing brokers, and then calls the uncaught exception handler",
     "transaction.two.phase.commit.enable": "transactions end with their epoch",
     "value.deserializer": _SERDES,
     "value.serializer": _SERDES,
     "zookeeper.connect": "brokers alone are asked; set bootstrap.servers",
-    "window.size.ms": "give it to WindowedSerdes.time_windowed",
-    "windowed.inner.class.serde": "give it to WindowedSerdes.time_windowed",
+    "window.size.ms": "pass it to WindowedSerdes.time_windowed",
+    "windowed.inner.class.serde": "pass it to WindowedSerdes.time_windowed",
     "windowstore.changelog.additional.retention.ms": "state on Spark has no changelog topics",
 }
-"""Keys without a row of their own, of Kafka Streams and of the Java clients, that librdkafka does not know and that
-change nothing: why, and what to set instead."""
+"""Keys of Kafka Streams and of the Java clients without a row in the table, which librdkafka does not know and which
+have no effect: the reason, and what to set instead."""
 
 _NOT_THE_USERS: Mapping[str, str] = {
     "enable.auto.commit": "positions are committed with the epoch",
     "enable.auto.offset.store": "positions are committed with the epoch",
     "enable.idempotence": "producers are always idempotent",
-    "enable.partition.eof": "Penstock sets it where it needs it",
-    "group.id": "the group has the name of the application; set application.id",
+    "enable.partition.eof": "Penstock sets it if necessary",
+    "group.id": "the group is named after the application; set application.id",
     "isolation.level": "only committed records are read",
     "partition.assignment.strategy": "no consumer group assigns partitions",
-    "transactional.id": "it is made of the application.id and the partition of the sink",
+    "transactional.id": "it consists of the application.id and the partition of the sink",
 }
 """Keys that Penstock sets itself, as Kafka Streams does, and why."""
 

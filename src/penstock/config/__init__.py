@@ -67,7 +67,7 @@ def warn_without_effect(key: str, why: str) -> None:
 
     Args:
         key: as the user wrote it.
-        why: the reason, with what to set instead where there is something.
+        why: the reason, and the key to set instead, if any.
     """
     _warn_once(key, "The configuration %s is ignored: %s.", key, why)
 
@@ -79,8 +79,8 @@ def _warn_once(key: str, message: str, *arguments: str) -> None:
 
 
 def current_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `values` with each key under its current name; where a deprecated name is given beside it, that is left as
-    it is and does not hold. Either is said in the log, once in a process (Kafka class: StreamsConfigUtils)."""
+    """Return `values` with each key under its current name; a deprecated name that is given beside it is kept and has
+    no effect. Both cases are logged once per process (Kafka class: StreamsConfigUtils)."""
     found = dict(values)
     for old, new in _FORMER_NAMES.items():
         if old not in found:

@@ -28,9 +28,9 @@ class ConfigKey:
 
 
 def text(name: str, value: Any) -> str:
-    """Return a text as it is; raises ConfigError for anything else."""
+    """Return a string unchanged; raises ConfigError for anything else."""
     if not isinstance(value, str):
-        raise ConfigError(f"Invalid value {value!r} for configuration {name}: expected a text.")
+        raise ConfigError(f"Invalid value {value!r} for configuration {name}: expected a string.")
     return value
 
 
@@ -116,7 +116,7 @@ _SERDES: Mapping[str, Callable[[], Serde]] = {
 
 
 def anything(name: str, value: Any) -> Any:
-    """Return any value as it is: whoever uses it checks it."""
+    """Return any value unchanged: the code that uses it checks it."""
     return value
 
 
@@ -159,9 +159,8 @@ def rocksdb_config_setter(name: str, value: Any) -> Any:
 
 
 _OF_ROCKSDB_CONFIG_SETTERS: Mapping[str, str] = {
-    "set_config": "changes the options of a database before it is opened: define set_config(self, name, options, "
-    "config)",
-    "close": "releases what set_config made for a database: define close(self, name, options), with nothing but pass "
-    "where nothing is to be released",
+    "set_config": "changes the options of a database before it opens: define set_config(self, name, options, config)",
+    "close": "releases what set_config created for a database: define close(self, name, options), "
+    "with only pass if there is nothing to release",
 }
 """What a RocksDBConfigSetter must have, and what for."""

@@ -49,7 +49,7 @@ KEYS: Mapping[str, ConfigKey] = {
             text,
             None,
             "high",
-            "Name of the application: prefix of its internal topics, its group and its directories.",
+            "Name of the application, and prefix of its internal topics, its group and its directories.",
         ),
         ConfigKey("bootstrap.servers", text, None, "high", "Brokers to ask first, as host:port,host:port."),
         ConfigKey(
@@ -60,7 +60,7 @@ KEYS: Mapping[str, ConfigKey] = {
             text,
             None,
             "low",
-            "host:port under which the program offers its state to others; told by query_metadata_for_key.",
+            "host:port at which the program offers its state to others; query_metadata_for_key returns it.",
         ),
         ConfigKey(
             "state.dir",
@@ -74,16 +74,16 @@ KEYS: Mapping[str, ConfigKey] = {
             one_of(AT_LEAST_ONCE, EXACTLY_ONCE_V2),
             None,
             "medium",
-            "at_least_once or exactly_once_v2; not set: what the host prefers and the broker can do.",
+            "at_least_once or exactly_once_v2; not set: the best that host and broker support.",
         ),
-        ConfigKey("default.key.serde", serde, None, "medium", "Serde of keys where an operator names none."),
-        ConfigKey("default.value.serde", serde, None, "medium", "Serde of values where an operator names none."),
+        ConfigKey("default.key.serde", serde, None, "medium", "Serde of keys if an operator names none."),
+        ConfigKey("default.value.serde", serde, None, "medium", "Serde of values if an operator names none."),
         ConfigKey(
             "default.timestamp.extractor",
             function,
             None,
             "medium",
-            "Timestamp extractor where a source names none; not set: the record's own, failing below 0.",
+            "Timestamp extractor if a source names none; not set: the record's own, failing below 0.",
         ),
         ConfigKey(
             "statestore.cache.max.bytes",
@@ -132,21 +132,21 @@ KEYS: Mapping[str, ConfigKey] = {
             boolean,
             False,
             "high",
-            "Refuse generated names of stores and internal topics; holds in a TopologyConfig.",
+            "Refuse generated names of stores and internal topics; allowed in a TopologyConfig.",
         ),
         ConfigKey(
             "processor.wrapper.class",
             anything,
             None,
             "low",
-            "ProcessorWrapper, or its class, that wraps all processors; holds in a TopologyConfig.",
+            "ProcessorWrapper, or its class, that wraps all processors; allowed in a TopologyConfig.",
         ),
         ConfigKey(
             "upgrade.from",
             one_of(*UPGRADE_FROM),
             None,
             "low",
-            "Version of Kafka Streams that wrote what is read now, where its internal formats were others.",
+            "Version of Kafka Streams that wrote the data, if its internal formats were different.",
         ),
         ConfigKey(
             "stream.time.policy",
@@ -168,7 +168,7 @@ KEYS: Mapping[str, ConfigKey] = {
             anything,
             None,
             "low",
-            "PartitionGrouper that says which partitions make one task; not set: those of one number.",
+            "PartitionGrouper that assigns partitions to tasks; not set: partition n to task n.",
         ),
         ConfigKey(
             "rocksdb.config.setter",
@@ -204,21 +204,21 @@ KEYS: Mapping[str, ConfigKey] = {
             one_of("earliest", "latest", "none"),
             "earliest",
             "medium",
-            "Where to begin where no position is known, or its records are deleted; none: fail.",
+            "Where to start without a position, or if its records are deleted; none: fail.",
         ),
         ConfigKey(
             "metadata.max.age.ms",
             whole(0),
             300_000,
             "low",
-            "How often (ms) is looked for topics and partitions that are new or deleted.",
+            "How often (ms) to look for new or deleted topics and partitions.",
         ),
         ConfigKey(
             "dsl.store.suppliers.class",
             one_of("in_memory", "rocksdb"),
             "rocksdb",
             "low",
-            "Base of the stores of the DSL where the operator names none.",
+            "Kind of the DSL's stores if the operator names none.",
         ),
         ConfigKey(
             "dsl.store.format",
@@ -234,7 +234,7 @@ KEYS: Mapping[str, ConfigKey] = {
             one_of("auto", "record"),
             "auto",
             "low",
-            "auto: column by column where it gives the same; record: record by record.",
+            "auto: column by column where the results are the same; record: record by record.",
         ),
         ConfigKey(
             "penstock.checkpoint.dir",
@@ -263,22 +263,22 @@ KEYS: Mapping[str, ConfigKey] = {
             whole(1024),
             64 * 1024 * 1024,
             "medium",
-            "Most bytes of input of one epoch; less is read where tasks send on more than four times as much.",
+            "Most bytes of input of one epoch; an epoch reads less if tasks send more than four times as much.",
         ),
         ConfigKey(
             "penstock.max.skew.ms",
             whole(0),
             3_600_000,
             "medium",
-            "First step (ms) towards the one time up to which an epoch that cannot read all reads topics that meet in "
-            "a task; 0: it reads them up to any times.",
+            "First step (ms) in the search for the common time up to which an epoch that cannot read everything reads "
+            "topics that meet in a task; 0: no common time.",
         ),
         ConfigKey(
             "penstock.held.max.bytes",
             whole(1),
             16 * 1024 * 1024,
             "low",
-            "Most bytes of a partition's records that wait for those of another before it is not read on.",
+            "Most bytes of a partition's records that wait for another partition; beyond that, it is not read.",
         ),
         ConfigKey(
             "penstock.batch.target.ms",
@@ -292,22 +292,22 @@ KEYS: Mapping[str, ConfigKey] = {
             whole(0),
             0,
             "low",
-            "Every how many epochs each task runs twice, to find functions that are not deterministic; 0: never.",
+            "Interval in epochs at which each task runs twice, to find functions that are not deterministic; 0: never.",
         ),
         ConfigKey(
             "penstock.restart.max.attempts",
             whole(0),
             10,
             "medium",
-            "Most restarts in a row without a commit between them: after lost processes of Spark, where the uncaught "
-            "exception handler replaces, and at a start where others take the checkpoint over.",
+            "Most consecutive restarts without a commit between them: after lost processes of Spark, if the uncaught "
+            "exception handler answers to replace, and at a start if others take the checkpoint over.",
         ),
         ConfigKey(
             "penstock.restart.backoff.ms",
             whole(0),
             1000,
             "low",
-            "Wait in ms before the first restart after an error; doubles from restart to restart in a row.",
+            "Wait in ms before the first restart after an error; doubles with each consecutive restart.",
         ),
         ConfigKey("penstock.restart.backoff.max.ms", whole(0), 60_000, "low", "Longest wait in ms before a restart."),
         ConfigKey(
@@ -315,7 +315,8 @@ KEYS: Mapping[str, ConfigKey] = {
             whole(0),
             60_000,
             "low",
-            "How far (ms) the machine's clock may go back while that of the epochs stands still; beyond, both do.",
+            "How far (ms) the machine's clock may go back while the clock of the epochs stands still; beyond that, it "
+            "goes back too.",
         ),
         ConfigKey("penstock.poll.ms", whole(0), 100, "low", "Pause in ms between looks for new records."),
         ConfigKey(
@@ -323,7 +324,7 @@ KEYS: Mapping[str, ConfigKey] = {
             text,
             None,
             "medium",
-            "Master of the session that Penstock makes; not set: local[<cores>,4].",
+            "Master of the session that Penstock starts; not set: local[<cores>,4].",
         ),
         ConfigKey(
             "penstock.spark.log.level",
@@ -344,29 +345,30 @@ KEYS: Mapping[str, ConfigKey] = {
             boolean,
             True,
             "low",
-            "Whether executors on other machines are sent Penstock and those modules of the program that are installed "
-            "nowhere.",
+            "Whether Penstock sends itself and the program's modules that are not installed to executors on other "
+            "machines.",
         ),
         ConfigKey(
             "repartition.purge.interval.ms",
             whole(0),
             30_000,
             "low",
-            "Time in ms between deletions of what has been read of topics between DataFrames and the application.",
+            "Interval in ms at which records that have been read are deleted from topics between DataFrames and the "
+            "application.",
         ),
         ConfigKey(
             "metrics.recording.level",
             one_of("INFO", "DEBUG", "TRACE"),
             "INFO",
             "low",
-            "Up to which level is measured: by sensors of processors, and from DEBUG on of nodes, stores and caches.",
+            "Highest level that is recorded: sensors of processors, and from DEBUG on nodes, stores and caches.",
         ),
         ConfigKey(
             "metrics.num.samples",
             whole(1),
             2,
             "low",
-            "Over how many samples rates, averages and largest values of metrics are taken.",
+            "Number of samples for rates, averages and largest values of metrics.",
         ),
         ConfigKey("metrics.sample.window.ms", whole(1), 30_000, "low", "Time in ms that one of these samples covers."),
         ConfigKey(
@@ -374,21 +376,21 @@ KEYS: Mapping[str, ConfigKey] = {
             whole(0),
             None,
             "low",
-            "Port at which Prometheus can read the metrics, 0 for one that is free; not set: none.",
+            "Port at which Prometheus can read the metrics, 0 for a free one; not set: none.",
         ),
         ConfigKey(
             "penstock.metrics.prometheus.host",
             text,
             "127.0.0.1",
             "low",
-            "Address of this machine at which that port is; 0.0.0.0 for all of them.",
+            "Address of this machine for that port; 0.0.0.0 for all of them.",
         ),
         ConfigKey(
             "log.summary.interval.ms",
             whole(-1),
             120_000,
             "low",
-            "Time in ms between lines in the log that say how far the application is; below 1: none.",
+            "Interval in ms of the log line that shows the progress of the application; below 1: none.",
         ),
         ConfigKey("penstock.row.max.bytes", whole(1024), 1024 * 1024, "low", "Most bytes of one row between stages."),
         ConfigKey(
@@ -410,15 +412,15 @@ KEYS: Mapping[str, ConfigKey] = {
             whole(1024),
             128 * 1024 * 1024,
             "medium",
-            "Most bytes of memory of a task's uncommitted changes of state; beyond, they are written as a part of its "
-            "next segment and kept on disk.",
+            "Most bytes of memory for a task's uncommitted changes of state; beyond that, they are written as "
+            "segments of its next commit and kept on disk.",
         ),
         ConfigKey(
             "penstock.query.refresh.ms",
             whole(0),
             100,
             "low",
-            "How old (ms) the look for a newer commit may be that a query of state is answered from.",
+            "Longest time (ms) for which queries of state do not look for a newer commit.",
         ),
         ConfigKey(
             "penstock.manifests.retained",

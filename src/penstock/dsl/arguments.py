@@ -42,7 +42,7 @@ _AS_TEXT: Mapping[str, str] = {
     "StreamJoined": "write StreamJoined.as_({0!r})",
     "TableJoined": "write TableJoined.as_({0!r})",
 }
-"""What is meant, probably, by a text in the place of these options."""
+"""What a string instead of these options probably means."""
 
 
 def option(given: Options | None, otherwise: Options) -> Options:
@@ -58,7 +58,7 @@ def option(given: Options | None, otherwise: Options) -> Options:
     elif isinstance(given, Serde) or _makes_serdes(given):
         hint = f"write {name}.with_(key_serde, value_serde)"
     else:
-        hint = f"{name}.with_(...) and {name}.as_(name) make one"
+        hint = f"{name}.with_(...) and {name}.as_(name) create one"
     raise TypeError(f"Expected {name}, got {given!r}: {hint}.")
 
 
@@ -132,7 +132,7 @@ def check_windows(windows: object) -> None:
     """Raise TypeError where `windows` is nothing that records can be grouped by."""
     if not isinstance(windows, Windows | SlidingWindows | SessionWindows):
         raise TypeError(
-            f"Expected TimeWindows, SlidingWindows, SessionWindows, UnlimitedWindows or windows of your own, got "
+            f"Expected TimeWindows, SlidingWindows, SessionWindows, UnlimitedWindows or your own Windows, got "
             f"{windows!r}: write TimeWindows.of_size_with_no_grace(timedelta(minutes=5)), for example."
         )
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Branched:
-    """Name of a branch, and what is done with it at once (Kafka class: Branched).
+    """Name of a branch, and the function that is applied to it (Kafka class: Branched).
 
     name: None to number the branch. function: its result, if not None, is the branch that the map of branches holds.
         consumer: takes the branch, which then is not in the map.
@@ -34,14 +34,12 @@ class Branched:
 
     @staticmethod
     def with_function(function: Callable[[KStream], KStream | None], name: str | None = None) -> Branched:
-        """Return options by which `function(branch)` stands for the branch; it may return None to leave it out of the
-        map.
-        """
+        """Return options that put `function(branch)` into the map; it may return None to leave the branch out."""
         return Branched(name=name, function=checked(function, "function(branch)"))
 
     @staticmethod
     def with_consumer(consumer: Callable[[KStream], object], name: str | None = None) -> Branched:
-        """Return options by which `consumer(branch)` takes the branch."""
+        """Return options that pass the branch to `consumer(branch)`."""
         return Branched(name=name, consumer=checked(consumer, "consumer(branch)"))
 
     def with_name(self, name: str) -> Branched:
@@ -65,9 +63,7 @@ class BranchedKStream(Generic[K, V]):
         self._branches: dict[str, KStream[K, V]] = {}
 
     def branch(self, predicate: Callable[[K, V], bool], branched: Branched | None = None) -> BranchedKStream[K, V]:
-        """Add the branch of the records for which `predicate(key, value)` holds and no predicate before; returns
-        this.
-        """
+        """Add the branch of the records that match `predicate(key, value)` and no earlier predicate; returns this."""
         checked(predicate, "predicate(key, value)")
         self._split = replace(self._split, predicates=(*self._split.predicates, predicate))
         self._add(branched or Branched(), len(self._split.predicates))

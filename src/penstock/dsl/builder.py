@@ -48,7 +48,7 @@ class StreamsBuilder:
 
         Args:
             topic: a topic, several topics, or a compiled regular expression: all topics whose whole name matches.
-            consumed: serdes, timestamp extractor, where to begin, name of the node.
+            consumed: serdes, timestamp extractor, offset reset, name of the node.
 
         Raises:
             TopologyError: the name of a topic is a regular expression.
@@ -118,9 +118,9 @@ class StreamsBuilder:
 
         Args:
             topic: the topic.
-            consumed: serdes, timestamp extractor, where to begin, name of the node; its serdes go before those of
-                `materialized`, which may stand here alone.
-            materialized: the store of the table; without a name it gets one only where an operator needs it.
+            consumed: serdes, timestamp extractor, offset reset, name of the node; its serdes take precedence over those
+                of `materialized`, which may be given alone.
+            materialized: the store of the table; without a name, the table gets a store only if an operator needs it.
         """
         _check_one_topic(topic, "table")
         consumed, materialized = _in_order(consumed, materialized)
@@ -149,13 +149,13 @@ class StreamsBuilder:
         consumed: Consumed[K, V] | Materialized | None = None,
         materialized: Materialized | None = None,
     ) -> GlobalKTable[K, V]:
-        """Return the table of a topic of which every task has all keys, whatever its partitions.
+        """Return the table of a topic whose keys every task can read, whatever its partitions.
 
         Args:
             topic: the topic, which nothing else in the program reads.
-            consumed: serdes and name of the node; its serdes go before those of `materialized`, which may stand here
-                alone.
-            materialized: name and base of the store; it gets no changelog, since the topic is one.
+            consumed: serdes and name of the node; its serdes take precedence over those of `materialized`, which may be
+                given alone.
+            materialized: name and base of the store; it gets no changelog, because the topic is one.
 
         Raises TopologyError for a versioned store.
         """
@@ -175,10 +175,11 @@ class StreamsBuilder:
     def add_global_store(
         self, store_builder: StoreBuilder, topic: str, consumed: Consumed | None, supplier: SupplierLike
     ) -> StreamsBuilder:
-        """Add a store that every processor can read without being connected, kept from all partitions of a topic.
+        """Add a store that is filled from all partitions of a topic; every processor can read it without being
+        connected.
 
         Args:
-            store_builder: describes the store; it gets no changelog, since the topic is one.
+            store_builder: describes the store; it gets no changelog, because the topic is one.
             topic: the topic, which nothing else in the program reads.
             consumed: serdes and name of the node; None for the defaults.
             supplier: makes the processor that writes each record to the store; it forwards nothing.
@@ -227,7 +228,7 @@ class StreamsBuilder:
 def _in_order(
     consumed: Consumed[K, V] | Materialized | None, materialized: Materialized | None
 ) -> tuple[Consumed[K, V] | None, Materialized | None]:
-    """Return both options of a table, of which Java takes the second one alone too."""
+    """Return both options of a table; Java also accepts only the second one."""
     if not isinstance(consumed, Materialized):
         return consumed, materialized
     if materialized is not None:
@@ -238,18 +239,18 @@ def _in_order(
 def _check_topic(topic: object) -> None:
     """Raise an error where `topic`, one of those of a stream, is not the name of one."""
     if isinstance(topic, re.Pattern):
-        raise TypeError(f"Expected the names of topics, got {topic!r} among them: a pattern stands alone.")
+        raise TypeError(f"Expected the names of topics, got {topic!r} among them: a pattern must be the only argument.")
     if not isinstance(topic, str):
         raise TypeError(f"Expected the name of a topic, several of them or a compiled pattern, got {topic!r}.")
     check_no_pattern(topic, "stream(re.compile({0!r}))")
 
 
 def _check_one_topic(topic: object, what: str) -> None:
-    """Raise an error where `topic` is not the name of a topic, of which `what` has one."""
+    """Raise an error unless `topic` is the name of a topic; `what` has exactly one."""
     if isinstance(topic, re.Pattern):
         raise TypeError(
-            f"A {what} is that of one topic, got {topic!r}: stream() takes a pattern, and to_table() makes a table."
+            f"A {what} reads one topic, got {topic!r}: stream() takes a pattern, and to_table() creates a table."
         )
     if not isinstance(topic, str):
-        raise TypeError(f"A {what} is that of one topic, by its name, got {topic!r}.")
+        raise TypeError(f"A {what} reads one topic, by its name, got {topic!r}.")
     check_no_pattern(topic, "stream(re.compile({0!r})).to_table()")

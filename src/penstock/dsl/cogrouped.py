@@ -1,7 +1,7 @@
 """CogroupedKStream and its windowed forms: several grouped streams aggregated into one table with one store. Every
 method adds nodes; nothing runs.
 
-Each stream becomes an aggregation of its own on the store; a node below merges their updates. All streams must have
+Each stream becomes a separate aggregation on the store; a node below merges their updates. All streams must have
 the same keys and equal numbers of partitions. Wherever `named` is taken, it is the beginning of the names of all these
 nodes: a text, or `Named.as_("x")`; TopologyError if it is not legal.
 """
@@ -42,7 +42,7 @@ class _CogroupedStreams:
         self._parents: dict[GroupedStreamAggregateBuilder, nodes.NodeId] = {}
 
     def add(self, stream: GroupedStreamAggregateBuilder, aggregator: Aggregator) -> None:
-        """Add a stream, or give one that is there another aggregator."""
+        """Add a stream, or replace the aggregator of an existing one."""
         self._aggregators[stream] = aggregator
 
     def store_name(self, options: Materialized) -> str:

@@ -1,4 +1,4 @@
-"""GlobalKTable: a table that every task can read whole, to be joined with streams by any of their fields."""
+"""GlobalKTable: a table that every task can read completely, for joins with streams by any of their fields."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.dsl.type_variables import K, V
 
 
 class GlobalKTable(Generic[K, V]):
-    """A table of which every task has all keys (Kafka class: GlobalKTable); made by `StreamsBuilder.global_table`.
+    """A table whose keys every task can read (Kafka class: GlobalKTable); created by `StreamsBuilder.global_table`.
 
     store_name: the name of its store, which any processor can read with `context.get_state_store(store_name)`.
     """

@@ -44,7 +44,7 @@ class Graph:
         self._nodes: dict[NodeId, GraphNode] = {}
 
     def plan(self) -> Plan:
-        """Return the nodes made so far, in the order in which they were added."""
+        """Return the nodes created so far, in the order of creation."""
         return dict(self._nodes)
 
     def add(self, node: GraphNode) -> NodeId:
@@ -62,11 +62,11 @@ class Graph:
         return self._nodes[id].name
 
     def replace(self, id: NodeId, node: GraphNode) -> None:
-        """Put `node` in the place of the node `id`."""
+        """Replace the node `id` by `node`."""
         self._nodes[id] = node
 
     def move_to_end(self, id: NodeId) -> None:
-        """Let the node `id` count as added last: what Kafka does with a repartition that a second operator shares."""
+        """Make the node `id` count as added last, as Kafka does with a repartition that a second operator shares."""
         self._nodes[id] = self._nodes.pop(id)
 
     def stream(

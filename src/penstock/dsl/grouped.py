@@ -107,8 +107,8 @@ class KGroupedStream(Generic[K, V]):
     def windowed_by(
         self, windows: Windows | SlidingWindows | SessionWindows
     ) -> TimeWindowedKStream[K, V] | SessionWindowedKStream[K, V]:
-        """Return the records grouped by key and window: by TimeWindows, SlidingWindows, UnlimitedWindows or windows of
-        one's own a TimeWindowedKStream, by SessionWindows a SessionWindowedKStream."""
+        """Return the records grouped by key and window: a SessionWindowedKStream for SessionWindows, otherwise a
+        TimeWindowedKStream."""
         check_windows(windows)
         if isinstance(windows, SessionWindows):
             return SessionWindowedKStream(self.aggregate_builder, windows)

@@ -79,7 +79,7 @@ class StreamJoinStores:
             options.key_serde,
             value_serde,
             logging=options.logging,
-            # duplicates have keys of their own, so that there is nothing to compact
+            # duplicates have distinct keys, so there is nothing to compact
             changelog_config={**options.changelog_config, "cleanup.policy": "delete"} if options.logging else {},
             logs_headers=True,
         )

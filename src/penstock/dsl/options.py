@@ -353,8 +353,8 @@ class Materialized:
         return replace(self, retention_ms=milliseconds(retention_ms, "retention"))
 
     def with_store_type(self, store_type: str) -> Materialized:
-        """Return a copy whose store is "in_memory" or on disk ("rocksdb"); raises ValueError where there is a supplier,
-        which says that itself."""
+        """Return a copy whose store is "in_memory" or on disk ("rocksdb"); raises ValueError if there is a supplier,
+        which decides this itself."""
         if self.store_supplier is not None:
             raise ValueError("Cannot set store type when store supplier is pre-configured.")
         return replace(self, store_type=store_type)
@@ -377,7 +377,7 @@ class Materialized:
 
     @property
     def user_store_name(self) -> str | None:
-        """The name that the user gave the store; None if it is to be generated."""
+        """The name that the user gave the store; None if the name is generated."""
         return self.store_name if self.store_supplier is None else self.store_supplier.name
 
     @property
@@ -393,8 +393,8 @@ class Materialized:
             return given
         expected = " or ".join(kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
         raise TypeError(
-            f"The table cannot be kept in store {given.name!r} of {type(given).__name__}: expected {expected}, which "
-            "`Stores` makes. A store of your own is for processors: StreamsBuilder.add_state_store."
+            f"The table cannot use store {given.name!r} of {type(given).__name__}: expected {expected}, which `Stores` "
+            "creates. Your own store is for processors: StreamsBuilder.add_state_store."
         )
 
     def builder(
@@ -419,5 +419,5 @@ class Materialized:
         """Return the store `name` with these options; serdes that the options have go before those given."""
         kinds = KeyValueBytesStoreSupplier, LruMapBytesStoreSupplier, VersionedBytesStoreSupplier
         supplier = self.supplier_of(kinds) or KeyValueBytesStoreSupplier(name, self.in_memory, keeps_headers=None)
-        timestamped = not isinstance(supplier, VersionedBytesStoreSupplier)  # versions have timestamps of their own
+        timestamped = not isinstance(supplier, VersionedBytesStoreSupplier)  # versions have their own timestamps
         return self.builder(supplier, key_serde, value_serde, timestamped=timestamped)

@@ -69,11 +69,11 @@ class KStream(StreamJoins[K, V]):
     # ---------------------------------------- operators that keep the key
 
     def filter(self, predicate: Callable[[K, V], bool], named: Named | str | None = None) -> KStream[K, V]:
-        """Return the records for which `predicate(key, value)` holds."""
+        """Return the records that match `predicate(key, value)`."""
         return self._filtered(predicate, named, negate=False)
 
     def filter_not(self, predicate: Callable[[K, V], bool], named: Named | str | None = None) -> KStream[K, V]:
-        """Return the records for which `predicate(key, value)` does not hold."""
+        """Return the records that do not match `predicate(key, value)`."""
         return self._filtered(predicate, named, negate=True)
 
     def _filtered(self, predicate: Callable[[Any, Any], bool], named: Named | str | None, negate: bool) -> KStream:
@@ -112,7 +112,7 @@ class KStream(StreamJoins[K, V]):
         return self._other_value(node, serde_of_items(mapper))
 
     def peek(self, action: Callable[[K, V], object], named: Named | str | None = None) -> KStream[K, V]:
-        """Return the records as they are, after `action(key, value)` on each."""
+        """Call `action(key, value)` for each record and return the records unchanged."""
         checked(action, "action(key, value)")
         return self._same(nodes.Peek(name=self._name(named, names.STREAM_PEEK), parents=(self._id,), action=action))
 
@@ -163,7 +163,7 @@ class KStream(StreamJoins[K, V]):
         return self._graph.add(nodes.SelectKey(name=name, parents=(self._id,), selector=mapper))
 
     def process(self, supplier: SupplierLike, *store_names: str, named: Named | str | None = None) -> KStream:
-        """Return what a processor of one's own forwards.
+        """Return the records that your own processor forwards.
 
         Args:
             supplier: a ProcessorSupplier, or any callable without arguments that returns a new Processor; stores that
@@ -180,8 +180,8 @@ class KStream(StreamJoins[K, V]):
     def process_values(
         self, supplier: FixedKeySupplierLike, *store_names: str, named: Named | str | None = None
     ) -> KStream[K, Any]:
-        """Return what a processor of one's own forwards that cannot change keys, so that nothing is repartitioned
-        after it.
+        """Return the records that your own fixed-key processor forwards; it cannot change keys, so no repartition
+        follows.
 
         Args:
             supplier: a FixedKeyProcessorSupplier, or any callable without arguments that returns a new
@@ -206,8 +206,8 @@ class KStream(StreamJoins[K, V]):
     # ---------------------------------------- several streams, groups, topics
 
     def merge(self, other: KStream[K, V], named: Named | str | None = None) -> KStream[K, V]:
-        """Return the records of this stream and of `other`, in the order in which they are processed; serdes that both
-        have alike are inherited."""
+        """Return the records of this stream and of `other`, in processing order; the result inherits the serdes that
+        both share."""
         if not isinstance(other, KStream):
             raise TypeError(f"Expected a KStream to merge with, got {other!r}.")
         parents = tuple(dict.fromkeys((self._id, other._id)))
@@ -276,7 +276,7 @@ class KStream(StreamJoins[K, V]):
         """Return the table that the records are the updates of: the last value of each key, None deletes; repartitioned
         first if an operator before may have changed keys.
 
-        `materialized` is the store of the table; without a name it gets one only where an operator needs it.
+        `materialized` is the store of the table; without a name, the table gets a store only if an operator needs it.
         """
         name = self._name(named, names.STREAM_TO_TABLE)
         options = inherited(

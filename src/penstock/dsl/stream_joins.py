@@ -326,8 +326,8 @@ class StreamJoins(Generic[K, V]):
         )
 
     def _copartitioned(self, name: str | None, key_serde: Serde | None, value_serde: Serde | None) -> nodes.NodeId:
-        """Return the node whose records stand on the partitions of their keys: this stream, or a repartition of it
-        called `name`, or after the stream if that is None; joins that leave it None share one.
+        """Return the node whose records are on the partitions of their keys: this stream, or a repartition of it. The
+        repartition is called `name`, or after the stream if `name` is None; joins without a name share one.
         """
         if not self._repartition_required:
             return self._id

@@ -29,12 +29,12 @@ class BufferConfig:
 
     @staticmethod
     def max_records(record_limit: int) -> EagerBufferConfig:
-        """Return a config that holds back `record_limit` keys, and emits the oldest early where there are more."""
+        """Return a config that holds back `record_limit` keys, and emits the oldest early beyond that."""
         return EagerBufferConfig(record_limit=record_limit)
 
     @staticmethod
     def max_bytes(byte_limit: int) -> EagerBufferConfig:
-        """Return a config that holds back `byte_limit` bytes, and emits the oldest early where there are more."""
+        """Return a config that holds back `byte_limit` bytes, and emits the oldest early beyond that."""
         return EagerBufferConfig(byte_limit=byte_limit)
 
     @staticmethod
@@ -55,7 +55,7 @@ class BufferConfig:
         return StrictBufferConfig(logging=self.logging, changelog_config=self.changelog_config)
 
     def shut_down_when_full(self) -> StrictBufferConfig:
-        """Return a copy by which the application fails where there is more, so that nothing is emitted early."""
+        """Return a copy that stops the application beyond the limit, so nothing is emitted early."""
         return StrictBufferConfig(
             record_limit=self.record_limit,
             byte_limit=self.byte_limit,
@@ -64,7 +64,7 @@ class BufferConfig:
         )
 
     def emit_early_when_full(self) -> EagerBufferConfig:
-        """Return a copy that emits the oldest early where there is more."""
+        """Return a copy that emits the oldest early beyond the limit."""
         return EagerBufferConfig(
             record_limit=self.record_limit,
             byte_limit=self.byte_limit,
@@ -110,14 +110,14 @@ class Suppressed:
 
     @staticmethod
     def until_time_limit(time_limit_ms: Duration, buffer_config: BufferConfig) -> Suppressed:
-        """Return options by which an update waits `time_limit_ms` of stream time, counted from the first that waits of
-        its key, and later ones of its key take its place."""
+        """Return options that hold an update for `time_limit_ms` of stream time, counted from the first waiting update
+        of its key; later updates of the key replace it."""
         return Suppressed(time_limit_ms=milliseconds(time_limit_ms, "time limit"), buffer_config=buffer_config)
 
     @staticmethod
     def until_window_closes(buffer_config: StrictBufferConfig) -> Suppressed:
-        """Return options by which each window has one result, when it is closed; raises TypeError for a buffer that may
-        emit early, where results would not be final."""
+        """Return options that emit one result per window, when it is closed; raises TypeError for a buffer that may
+        emit early, because its results would not be final."""
         if not isinstance(buffer_config, StrictBufferConfig):
             raise TypeError(
                 f"Expected a buffer that never emits early, got {buffer_config!r}: call shut_down_when_full(), or use "

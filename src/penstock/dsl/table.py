@@ -64,7 +64,7 @@ class KTable(TableJoins[K, V]):
         named: Named | str | None = None,
         materialized: Materialized | None = None,
     ) -> KTable[K, V]:
-        """Return the table of the entries for which `predicate(key, value)` holds; the others are deleted."""
+        """Return the table of the entries that match `predicate(key, value)`; the others are deleted."""
         return self._filtered(predicate, named, materialized, negate=False)
 
     def filter_not(
@@ -73,7 +73,7 @@ class KTable(TableJoins[K, V]):
         named: Named | str | None = None,
         materialized: Materialized | None = None,
     ) -> KTable[K, V]:
-        """Return the table of the entries for which `predicate(key, value)` does not hold; the others are deleted."""
+        """Return the table of the entries that do not match `predicate(key, value)`; the others are deleted."""
         return self._filtered(predicate, named, materialized, negate=True)
 
     def _filtered(
@@ -137,7 +137,7 @@ class KTable(TableJoins[K, V]):
         named: Named | str | None = None,
         materialized: Materialized | None = None,
     ) -> KTable[K, Any]:
-        """Return the table with the value that a transformer of one's own returns for each entry, deleted ones too.
+        """Return the table with the values that your own transformer returns for each entry, including deleted ones.
 
         Args:
             supplier: a ValueTransformerWithKeySupplier, or any callable without arguments that returns a new
@@ -162,7 +162,7 @@ class KTable(TableJoins[K, V]):
         """Return the table with fewer updates: held back until a time limit passes, or until their windows close, as
         `suppressed` says.
 
-        Raises TopologyError for a versioned table, and for windows that are asked to close where there are none.
+        Raises TopologyError for a versioned table, and for `until_window_closes` on a table without windows.
         """
         if not isinstance(suppressed, Suppressed):
             raise TypeError(
@@ -240,7 +240,7 @@ class KTable(TableJoins[K, V]):
         name = options.user_store_name
         if name is None:
             if prefix is not None:
-                self._graph.names.new_store_name(prefix)  # Kafka takes the number, though there is no store
+                self._graph.names.new_store_name(prefix)  # Kafka takes the number even without a store
             return options, None, False
         store = options.store_builder(name, None, None)
         return options, store, is_versioned_store(store)

@@ -251,8 +251,8 @@ class TableJoins(Generic[K, V]):
 
 
 def _foreign_key_names(provider: names.InternalNameProvider, name: str | None) -> nodes.ForeignKeyNames:
-    """Return the names of a join by foreign key, each beginning with `name` or, if it is None, generated; they take
-    their numbers of the counter in the order in which they stand here.
+    """Return the names of a join by foreign key, each beginning with `name` or, if it is None, generated; generated
+    names take their numbers from the counter in this order.
     """
 
     def named(suffix: str, prefix: str) -> str:

@@ -54,7 +54,7 @@ def window_store(
         keeps_headers=None,
     )
     store = options.builder(supplier, key_serde, value_serde, timestamped=True)
-    # results that leave by time cannot wait in a cache, in which they stand by key
+    # results that leave by time cannot wait in a cache, which orders them by key
     return store.with_caching_disabled() if final and isinstance(windows, SlidingWindows) else store
 
 

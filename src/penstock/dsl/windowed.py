@@ -54,7 +54,7 @@ class TimeWindowedKStream(Generic[K, V]):
         self._emit_strategy = emit_strategy
 
     def emit_strategy(self, emit_strategy: EmitStrategy) -> TimeWindowedKStream[K, V]:
-        """Let aggregations emit at each update, or once for each window when it is closed; returns this.
+        """Make aggregations emit at each update, or once per window when it is closed; returns this.
 
         Raises ValueError for unlimited windows, which never close.
         """
@@ -192,7 +192,7 @@ class SessionWindowedKStream(Generic[K, V]):
         self._emit_strategy = emit_strategy
 
     def emit_strategy(self, emit_strategy: EmitStrategy) -> SessionWindowedKStream[K, V]:
-        """Let aggregations emit at each update, or once for each session when it is closed; returns this."""
+        """Make aggregations emit at each update, or once per session when it is closed; returns this."""
         self._emit_strategy = emit_strategy
         return self
 

@@ -1,1 +1,1 @@
-"""The hosts: where tasks run. Each is a package of its own that is opened by name."""
+"""The hosts: where tasks run. Each host is a separate package and is opened by name."""

@@ -31,7 +31,7 @@ class State(Enum):
 class StreamThreadExceptionResponse(Enum):
     """What a handler of uncaught exceptions decides (Kafka class: StreamThreadExceptionResponse).
 
-    REPLACE_THREAD: go on from the last commit with new workers, within `penstock.restart.max.attempts`.
+    REPLACE_THREAD: continue from the last commit with new workers, within `penstock.restart.max.attempts`.
     SHUTDOWN_CLIENT, SHUTDOWN_APPLICATION: end in the state ERROR. On Spark both end the same: all that runs under one
     application.id belongs to one program.
     """
@@ -49,16 +49,15 @@ class HostListener(Protocol):
         ...
 
     def on_rebalancing(self) -> None:
-        """Tell that tasks stand still while they are set up anew; `on_running` follows, or `on_error`."""
+        """Report that tasks stand still while they are set up again; `on_running` follows, or `on_error`."""
         ...
 
     def on_stopped(self) -> None:
-        """Tell that the host ended by itself without an error: everything up to the planned end has been
-        processed."""
+        """Report that the host reached the planned end without an error: everything up to it has been processed."""
         ...
 
     def on_failure(self, error: BaseException) -> StreamThreadExceptionResponse:
-        """Return what is to be done about `error`, which has stopped all tasks."""
+        """Return the response to `error`, which has stopped all tasks."""
         ...
 
     def on_error(self, error: BaseException) -> None:
@@ -83,7 +82,7 @@ class StateQueries(Protocol):
         ...
 
     def store(self, parameters: StoreQueryParameters) -> Any:
-        """Return the store that is asked for, to be read; raises UnknownStateStoreError if the topology has none of
+        """Return the requested store, for reading; raises UnknownStateStoreError if the topology has none of
         that name."""
         ...
 
@@ -99,7 +98,7 @@ class StateQueries(Protocol):
     def query_metadata_for_key(
         self, store_name: str, key: Any, key_serde: Serde | None = None, partitioner: StreamPartitioner | None = None
     ) -> KeyQueryMetadata:
-        """Return which partition of a store has `key`, and who offers it."""
+        """Return the partition of a store that has `key`, and the program that offers it."""
         ...
 
     def streams_metadata(self) -> StreamsMetadata:
@@ -127,15 +126,15 @@ class HostLife(Protocol):
         ...
 
     def pause(self) -> None:
-        """Let tasks stand still after the running commit, now or from the start on: no records, no punctuation."""
+        """Pause all tasks after the running commit, now or from the start: no records, no punctuations."""
         ...
 
     def resume(self) -> None:
-        """Let tasks go on after `pause`."""
+        """Resume the tasks after `pause`."""
         ...
 
     def clean_up(self) -> None:
-        """Delete what is on this machine and can be made anew from what is durable; only while nothing runs. Raises
+        """Delete the files on this machine that can be rebuilt from the durable ones; only while nothing runs. Raises
         LockError where another program runs."""
         ...
 
@@ -144,7 +143,7 @@ class HostLife(Protocol):
         ...
 
     def rebalance(self, reason: str) -> None:
-        """Set the tasks up anew, after the running commit, for what topics and brokers are now; returns at once.
+        """Set the tasks up again, after the running commit, for the current topics and brokers; returns immediately.
         reason: why, for the log."""
         ...
 

@@ -1,14 +1,14 @@
 """Named points at which a test can have a process killed as by `kill -9`; inert unless the environment asks for it.
 
 `PENSTOCK_CRASH_POINTS` is a list of orders `<name>[@<epoch>][:jvm|:driver|:group|:stop]`, with spaces between them. An
-order names a point, the first epoch from which on it counts (0 if not given), and who else dies, before the process
-that reaches the point (a Python worker, or the process of the source or of the sink's commit): `:jvm` the JVM above it,
-which is the executor where there are executors, `:driver` the program above all JVMs, `:group` the process group: of a
-worker that is the Python daemon with all its workers. With `:stop` nobody dies: the process that reaches the point
-stands still (SIGSTOP), until it gets SIGCONT. `PENSTOCK_CRASH_DIRECTORY` must be given too: the process that makes the
-file `<order>` there is the one that is struck, so an order strikes once however many processes and restarts come past
-its point. Both variables are read once a process and must stand in the environment from which the JVM is started.
-Ancestors are looked up in /proc: Linux only.
+order names a point, the first epoch from which on it counts (0 if not given), and which other processes die before the
+process that reaches the point (a Python worker, or the process of the source or of the sink's commit): `:jvm` the JVM
+above it, which is the executor where there are executors, `:driver` the program above all JVMs, `:group` the process
+group: of a worker that is the Python daemon with all its workers. With `:stop` nobody dies: the process that reaches
+the point stands still (SIGSTOP), until it gets SIGCONT. `PENSTOCK_CRASH_DIRECTORY` must be given too: the process that
+makes the file `<order>` there is the one that is struck, so an order strikes once however many processes and restarts
+come past its point. Both variables are read once a process and must stand in the environment from which the JVM is
+started. Ancestors are looked up in /proc: Linux only.
 
 The points, in the order in which an epoch meets them:
 
@@ -113,7 +113,7 @@ def _order(text: str) -> _Order:
     point, _, epoch = head.partition("@")
     if point not in (*POINTS, *LIFE_POINTS, *SAVEPOINT_POINTS) or also not in ("", "jvm", "driver", "group", "stop"):
         raise ValueError(
-            f"PENSTOCK_CRASH_POINTS: {text!r} names no crash point: expected one of {', '.join(POINTS)}, then "
+            f"PENSTOCK_CRASH_POINTS: {text!r} is not a crash point: expected one of {', '.join(POINTS)}, then "
             "@<epoch>, :jvm, :driver, :group or :stop."
         )
     return _Order(point, int(epoch or 0), also, Path(os.environ["PENSTOCK_CRASH_DIRECTORY"]) / text)

@@ -27,22 +27,22 @@ def application_directory(config: StreamsConfig) -> Path:
 
 
 def warn_of_temporary_state(config: StreamsConfig) -> None:
-    """Say in the log where the checkpoint of an application stands among temporary files for want of a better place."""
+    """Log a warning if the checkpoint of an application is among temporary files because there is no better place."""
     if Path(config["state.dir"]) == temporary_directory() and config["penstock.checkpoint.dir"] is None:
         _log.warning(
-            "The checkpoint of %s is among the temporary files (%s), since the directory of this user's state cannot "
-            "be written. A restart of the machine may delete it: set state.dir or penstock.checkpoint.dir.",
+            "The checkpoint of %s is among the temporary files (%s), because the state directory of this user is not "
+            "writable. A restart of the machine may delete it: set state.dir or penstock.checkpoint.dir.",
             config["application.id"],
             config["state.dir"],
         )
 
 
 def own_checkpoint_directory(path: Path) -> None:
-    """Make the directory of a checkpoint for this user alone. One that is there is left as it is; if all may write to
-    it, that is said in the log, for who writes to a checkpoint can run code as its user."""
+    """Make the directory of a checkpoint for this user alone. An existing one is left unchanged; if everybody may write
+    to it, the log shows a warning, because writing to a checkpoint allows running code as its user."""
     if not path.is_dir():
         private_directory(path)
     elif path.stat().st_mode & stat.S_IWOTH:
         _log.warning(
-            "Everybody may write to the checkpoint %s. Who does so can run code as this user: chmod o-w %s", path, path
+            "Everybody may write to the checkpoint %s, and thus run code as this user: chmod o-w %s", path, path
         )

@@ -1,7 +1,7 @@
 """Drives a whole topology in this process, synchronously, without a broker: below TopologyTestDriver and notebooks.
 
 Rules, those of Kafka's TopologyTestDriver: every topic has one partition, and all sub-topologies are one task, `0_0`,
-so that they share stream time and record cache; global stores have a task of their own. A record is processed
+so that they share stream time and record cache; global stores have a separate task. A record is processed
 completely before the next: the record, stream-time punctuation, a commit (which flushes caches); then the records that
 this wrote to topics that the topology reads join the queues, from which the smallest timestamp is taken next. A commit
 also writes to the changelog topics, for each key that changed one record. Bytes go in and come out: no serdes here.
@@ -198,8 +198,8 @@ class InlineHost:
                     self._global_task.close()
 
     def _accept(self, topic: str, record: _Record) -> bool:
-        """Take a record that was piped in or sent: to the queue of its source, or at once to the global store that is
-        kept from its topic; return whether something reads the topic."""
+        """Take a record that was piped in or sent: to the queue of its source, or directly to the global store of its
+        topic; return whether something reads the topic."""
         source = self._source_of(topic)
         if source is not None:
             self._enqueue(source, topic, record)
@@ -243,7 +243,7 @@ class InlineHost:
             if processed > MAXIMUM_FOLLOWING:
                 raise StreamsError(
                     f"More than {MAXIMUM_FOLLOWING} records followed from one, the last in topic {topic}: does the "
-                    "topology write to a topic that it reads, without an end?"
+                    "topology write to a topic that it reads, in an endless loop?"
                 )
             self._commit()
 
@@ -295,7 +295,7 @@ def _global_task(topology: BuiltTopology, config: StreamsConfig, clock: Clock) -
 
 
 def _changelog_topics(spec: SubtopologySpec) -> dict[str, str]:
-    """Return the changelog topic of each store that has one of its own, and is not kept from a topic that is read."""
+    """Return the changelog topic of each store that has its own, and is not filled from a source topic."""
     return {name: topic for name, (topic, _) in spec.changelogs.items() if topic not in spec.source_topics}
 
 

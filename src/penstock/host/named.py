@@ -1,7 +1,8 @@
 """Runs any number of hosts by name, as one: those of the named topologies of an application.
 
-Each has its own query, checkpoint and pace. The whole runs while none is being set up anew; one that ends with an error
-ends all. Rules: what a host is asked for is asked without a lock held, since hosts call back from their threads.
+Each has its own query, checkpoint and pace. The application runs while no topology is being set up again; one that ends
+with an error ends all. Rules: calls to a host are made without holding a lock, because hosts call back from their
+threads.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class NamedHosts:
             del self._states[name]
         self._tell()
 
-    # ---------------------------------------- all at once
+    # ---------------------------------------- all topologies
 
     def start(self, listener: HostListener) -> None:
         """Start all hosts; raises StreamsError where one must not start."""
@@ -86,17 +87,17 @@ class NamedHosts:
         self._tell()
 
     def pause(self) -> None:
-        """Let all tasks stand still."""
+        """Pause all tasks."""
         for host in self._all():
             host.pause()
 
     def resume(self) -> None:
-        """Let all tasks go on."""
+        """Resume all tasks."""
         for host in self._all():
             host.resume()
 
     def clean_up(self) -> None:
-        """Delete what each host can make anew."""
+        """Delete the files that each host can rebuild."""
         for host in self._all():
             host.clean_up()
 
@@ -109,7 +110,7 @@ class NamedHosts:
         return ended
 
     def rebalance(self, reason: str) -> None:
-        """Set all tasks up anew."""
+        """Set all tasks up again."""
         for host in self._all():
             host.rebalance(reason)
 
@@ -184,7 +185,7 @@ class _Listener:
         self._hosts.changed(self._name, State.RUNNING)
 
     def on_rebalancing(self) -> None:
-        """Tell that its tasks are being set up anew."""
+        """Report that its tasks are being set up again."""
         self._hosts.changed(self._name, State.REBALANCING)
 
     def on_stopped(self) -> None:

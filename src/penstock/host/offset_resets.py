@@ -25,11 +25,11 @@ def offset_resets(topology: BuiltTopology, config: StreamsConfig) -> dict[str, s
 
 
 def topics_made_anew(names: Sequence[str]) -> StreamsError:
-    """Return the error that ends an application which reads by their names topics that were deleted and made anew."""
+    """Return the error for an application that reads by name topics that were deleted and created again."""
     return StreamsError(
-        f"Source topics that were deleted and made anew since the application read them: {', '.join(names)}. Its state "
-        "belongs to the topics of before: start with a new checkpoint, or with another application.id. Where they "
-        "are copies with the same offsets, on other brokers, take a savepoint and restore it: penstock savepoint."
+        f"Source topics that were deleted and created again since the application read them: {', '.join(names)}. Its "
+        "state belongs to the old topics: start with a new checkpoint, or with another application.id. If they are "
+        "copies with the same offsets on other brokers, take a savepoint and restore it: penstock savepoint."
     )
 
 
@@ -50,9 +50,9 @@ def reset_offsets(
     refused = sorted(tp for tp, reset in resets.items() if reset == NONE)
     if refused:
         raise StreamsError(
-            f"There is no position for topic {refused[0].topic}, partition {refused[0].partition}, or its records "
-            "were deleted before they were read, and its source is to begin nowhere (offset reset none). Give the "
-            "source another reset, or start on a checkpoint of this application."
+            f"The checkpoint has no position for topic {refused[0].topic}, partition {refused[0].partition}, or its "
+            "records were deleted before they were read, and the offset reset of its source is none. Give the source "
+            "another reset, or start with a checkpoint of this application."
         )
     first = admin.beginning_offsets([tp for tp, reset in resets.items() if reset != LATEST])
     offsets = {tp: first.get(tp, ends[tp]) for tp in resets}

@@ -1,6 +1,6 @@
 """Opens hosts by name: their modules are imported by name, so that nobody needs the packages of all.
 
-`KafkaStreams` gives `penstock.host`; a host that is not installed is told by the name of what is missing.
+`KafkaStreams` passes `penstock.host`; the error for a host that is not installed names the missing package.
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ def open_host(
     Args:
         built: the topology to run.
         config: the application's configuration.
-        session: a SparkSession to run in; None for one that the host makes and ends itself.
-        until_end: stop by itself at the end that the inputs have when it starts.
-        restore_listener: is told of restores of stores.
+        session: a SparkSession to run in; None for one that the host starts and stops itself. until_end: whether to
+            stop at the ends that the inputs have at the start. restore_listener: receives the restores of stores.
 
     Raises:
         ConfigError: the host is unknown, or a package that it needs is not installed.
@@ -54,8 +53,8 @@ def open_state(topology: Topology, config: StreamsConfig | Mapping[str, Any]) ->
 
     Args:
         topology: that of the application; it says which stores there are and by which serdes they are read.
-        config: its configuration; application.id, state.dir and penstock.checkpoint.dir say where the checkpoint is. No
-            broker is asked.
+        config: its configuration; application.id, state.dir and penstock.checkpoint.dir say where the checkpoint is.
+            This does not contact brokers.
 
     Raises:
         ConfigError: a key is missing or has a value that cannot be, or the host keeps no state that others can read.

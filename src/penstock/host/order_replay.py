@@ -47,7 +47,7 @@ def read_trace(directory: Path) -> list[TracedTask]:
         found.append(TracedTask(TaskId.parse(folder.name), lane, cache_bytes, commits))
     if not found:
         raise StreamsError(
-            f"{directory} has no trace of an order: run the application with penstock.trace.order={directory} first."
+            f"{directory} has no order trace: run the application with penstock.trace.order={directory} first."
         )
     return sorted(found, key=lambda traced: traced.lane)
 
@@ -131,7 +131,7 @@ class OrderReplay:
         if len(batch) < taken.records:
             raise StreamsError(
                 f"The trace takes {taken.records} records of {taken.partition} from offset {taken.first_offset} of "
-                f"lane {taken.lane}, which has {len(joined)}: the trace is not whole, or the program is another one."
+                f"lane {taken.lane}, which has {len(joined)}: the trace is incomplete, or belongs to another program."
             )
         return batch
 

@@ -11,7 +11,7 @@ from penstock.record import TopicPartition
 
 
 class RecordPurge:
-    """Deletes from time to time; what a broker refuses is asked for again the next time."""
+    """Deletes from time to time; repeats the next time what a broker refuses."""
 
     def __init__(self, interval_ms: int, clock: Callable[[], int]) -> None:
         """Begin to wait. interval_ms: between two deletions (`repartition.purge.interval.ms`). clock: gives ms."""

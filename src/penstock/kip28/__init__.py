@@ -2,7 +2,7 @@
 
 Second draft: `ProcessorDef`, `TopologyBuilder`, `KStreamBuilder`, `KStreamWindowed`, run by `KafkaStreaming`. First
 draft: `KafkaProcessor`, `PTopology`, `KStreamTopology`, run by `KafkaProcess` and `KStreamProcess`. Nothing here runs
-anything by itself: each shape becomes a `Topology`, which runs wherever one does.
+    anything itself: each shape becomes a `Topology`, which runs on every host.
 """
 
 from penstock.kip28.processors import (

@@ -52,8 +52,8 @@ class ProcessorContext(Protocol):
         ...
 
     def schedule(self, processor: Processor | int, interval_ms: int | None = None) -> None:
-        """Call the processor's `punctuate` every `interval_ms` of stream time: `schedule(ms)` as the papers' interface
-        has it, or `schedule(self, ms)` as their jobs do."""
+        """Call the processor's `punctuate` every `interval_ms` of stream time: `schedule(ms)` as in the papers'
+        interface, or `schedule(self, ms)` as their jobs do."""
         ...
 
     def commit(self) -> None:
@@ -66,7 +66,7 @@ class ProcessorContext(Protocol):
 
 
 class Processor:
-    """A node of one's own: override `process`, and the others where needed."""
+    """A user's processor: override `process`, and the others where needed."""
 
     def init(self, context: ProcessorContext) -> None:
         """Prepare: keep the context, make stores, schedule punctuations."""
@@ -84,7 +84,7 @@ class Processor:
 
 
 class KafkaProcessor(Processor):
-    """A processor with a name that forwards by itself (first draft)."""
+    """A processor with a name that forwards records itself (first draft)."""
 
     _context: ProcessorContext
 
@@ -108,7 +108,7 @@ class ProcessorDef:
 
 
 ProcessorDefLike = ProcessorDef | Processor | Callable[[], Processor]
-"""What a processor is made by; one that is there already is copied for each task."""
+"""Creates a processor; an existing one is copied for each task."""
 
 
 class InMemoryKeyValueStore:
@@ -342,7 +342,7 @@ def adapted(
 
 
 def _copied(processor: Processor) -> Processor:
-    """Return a processor like `processor`, which was never initialised, for a task of its own."""
+    """Return a processor like `processor`, which was never initialised, for another task."""
     try:
         return copy.deepcopy(processor)
     except TypeError as error:

@@ -77,7 +77,7 @@ class KStream:
         return KStream(self._builder, stream)
 
     def filter(self, predicate: Callable[[Any, Any], bool]) -> KStream:
-        """Return the elements for which `predicate(key, value)` holds."""
+        """Return the elements that match `predicate(key, value)`."""
         return self._wrapped(self.stream.filter(predicate))
 
     def map(self, mapper: Callable[[Any, Any], tuple[Any, Any]]) -> KStream:

@@ -50,7 +50,7 @@ class Source:
 class PTopology:
     """A topology as a class: override `build`, which calls `add_source` and `add_processor` (first draft).
 
-    The class is made anew for each processor of each task, so `build` must do the same each time, and its processors
+    The class is instantiated for each processor of each task, so `build` must do the same each time, and its processors
     cannot share objects.
     """
 

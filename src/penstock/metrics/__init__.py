@@ -1,8 +1,8 @@
 """Metrics as users meet them: their names, and the sensors by which processors record values.
 
 A sensor gathers what a task records; the host takes it with each commit and adds up what all tasks recorded where
-metrics are shown (`KafkaStreams.metrics`). What is recorded in an epoch that fails is void with it. What hosts count
-themselves is in `host_metrics`.
+metrics are shown (`KafkaStreams.metrics`). Values that are recorded in a failed epoch are discarded with it. What hosts
+count themselves is in `host_metrics`.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class Sensor:
         return bool(self._metrics)
 
     def add(self, metric_name: MetricName, stat: MeasurableStat) -> bool:
-        """Show `stat` of the recorded values as a metric; one that is there already stays as it is. Return True."""
+        """Show `stat` of the recorded values as a metric; an existing one stays unchanged. Return True."""
         self._metrics.setdefault(metric_name, stat)
         return True
 
@@ -176,11 +176,11 @@ class Sensor:
 class StreamsMetrics:
     """The sensors of one task (Kafka class: StreamsMetrics); `context.metrics()` gives it.
 
-    A name that is known gives the sensor that has it. Sensors of all tasks that have the same metrics are added up. On
-    Spark a processor lives for one epoch: its `init` adds its sensors anew; what was shown of one stays when it is
-    removed. Kafka's tag `thread-id` is `client-id` here, and `metrics()`, which in Kafka gives all metrics of the
-    program, is asked of KafkaStreams. Sensors of the processors of global stores are not shown: each machine keeps
-    these stores for itself.
+    A known name returns the sensor with that name. Sensors of all tasks that have the same metrics are added up. On
+    Spark a processor lives for one epoch: its `init` adds its sensors again; the metrics of a removed sensor stay
+    visible. Kafka's tag `thread-id` is `client-id` here; in Kafka, `metrics()` returns all metrics of the program, here
+    KafkaStreams does. Sensors of the processors of global stores are not shown: each machine keeps these stores for
+    itself.
     """
 
     def __init__(self, client_id: str, recording_level: str = "INFO") -> None:

@@ -113,7 +113,7 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     (_NODE, "process-total"): "The number of records that the node has processed",
     (_NODE, "process-rate"): "The number of records that the node processes a second",
     (_NODE, "record-e2e-latency-avg"): "The average age in ms of a record when the node has processed it",
-    (_NODE, "record-e2e-latency-min"): "The least age in ms of a record when the node has processed it",
+    (_NODE, "record-e2e-latency-min"): "The smallest age in ms of a record when the node has processed it",
     (_NODE, "record-e2e-latency-max"): "The largest age in ms of a record when the node has processed it",
     **{(_STATE, f"{name}-rate"): f"The number of calls to {name} a second" for name in STORE_OPERATIONS},
     **{(_STATE, f"{name}-latency-avg"): f"The average time of a call to {name} in ns" for name in STORE_OPERATIONS},
@@ -158,9 +158,9 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
             "incoming-byte-total": "The bytes that brokers have sent",
         }.items()
     },
-    (_CACHE, "hit-ratio-avg"): "The average of the part of the reads that the record cache has answered",
-    (_CACHE, "hit-ratio-min"): "The least part of the reads that the record cache has answered",
-    (_CACHE, "hit-ratio-max"): "The largest part of the reads that the record cache has answered",
+    (_CACHE, "hit-ratio-avg"): "The average share of the reads that the record cache has answered",
+    (_CACHE, "hit-ratio-min"): "The smallest share of the reads that the record cache has answered",
+    (_CACHE, "hit-ratio-max"): "The largest share of the reads that the record cache has answered",
     (_TOPIC, "records-consumed-total"): "The number of records that were taken from the topic",
     (_TOPIC, "bytes-consumed-total"): "The bytes of the keys and values that were taken from the topic",
     (_TOPIC, "records-produced-total"): "The number of records that were written to the topic",
@@ -230,7 +230,7 @@ class Operation(NamedTuple):
 
     @staticmethod
     def reported(reported: str, task: str) -> Operation:
-        """Return what `task` reports by the name of an operation of its own, or by `operation_of`."""
+        """Return what `task` reports by the name of its own operation, or by `operation_of`."""
         name, *part = reported.split("/", 2)
         return Operation(name, "" if CLIENT in part[:1] else task, *part)
 

@@ -112,7 +112,7 @@ class TopologyDescription:
         return picture.mermaid(_graph(self._entries()))
 
     def to_svg(self) -> str:
-        """Return the picture of the topology as an SVG document; notebooks show it by themselves."""
+        """Return the picture of the topology as an SVG document; notebooks display it automatically."""
         return picture.svg(_graph(self._entries()))
 
     _repr_svg_ = to_svg

@@ -1,5 +1,5 @@
 """Which stores and internal topics of a program have generated names, for users who want none (KIP-1111): a generated
-name changes when an operator is put before it, and the state behind it is lost.
+name changes when an operator is inserted before it, and its state is lost.
 
 What counts is what the program says, before it is optimised: a table's store also where it turns out not to be needed,
 the topics and the subscription store of a foreign-key join not, since they are named after the join.
@@ -70,7 +70,7 @@ class _Unnamed:
             ) if _GENERATED_STORE.fullmatch(store.name):
                 self.add_stores([store])
             case _:
-                pass  # no store and no topic of its own, or one that the user always names
+                pass  # no own store or topic, or one that the user always names
 
 
 def generated_names(plan: n.Plan) -> str:

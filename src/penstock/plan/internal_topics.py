@@ -54,8 +54,8 @@ def repartition_topic(application_id: str, topic: str, partitions: int | None) -
 def changelog_topic(
     application_id: str, store: StoreBuilder, source_topic: str | None = None
 ) -> tuple[str, Mapping[str, str]]:
-    """Return full name and configuration of the changelog topic of `store`, which is `source_topic` for a store kept
-    from one; what the user set goes before what Kafka sets.
+    """Return full name and configuration of the changelog topic of `store`, which is `source_topic` for a store that is
+    filled from one; the user's settings override Kafka's.
     """
     name = full_name(application_id, store.name + CHANGELOG_SUFFIX) if source_topic is None else source_topic
     return name, {**_CHANGELOG_CONFIG, **_changelog_config_of(store.supplier), **store.changelog_config}

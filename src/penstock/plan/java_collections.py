@@ -100,7 +100,7 @@ class TreeOrder:
             self._root.red = False
 
     def _rotate(self, entry: _Entry, to_left: bool) -> None:
-        """Let the child of `entry` take its place, and `entry` become that child's left or right child."""
+        """Move the child of `entry` to its place, and make `entry` that child's left or right child."""
         child = entry.right if to_left else entry.left
         assert child is not None
         moved = child.left if to_left else child.right

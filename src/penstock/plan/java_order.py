@@ -32,8 +32,8 @@ class GlobalOrder(NamedTuple):
 
 
 def source_order(*given: object) -> tuple[Any, tuple[Any, ...], Options]:
-    """Return name, topics and options of a source: in Java an offset reset and a timestamp extractor may stand before
-    the name, an extractor and two deserializers behind it, and a pattern in the place of topics."""
+    """Return name, topics and options of a source: in Java, an offset reset and a timestamp extractor may precede the
+    name, an extractor and two deserializers may follow it, and a pattern may replace the topics."""
     left, options = list(given), Options()
     if isinstance(left[0], OffsetReset):
         options["offset_reset"] = str(left.pop(0))
@@ -43,7 +43,10 @@ def source_order(*given: object) -> tuple[Any, tuple[Any, ...], Options]:
         raise TypeError("Expected the name of the source and its topics behind the offset reset.")
     name = left.pop(0)
     if name is not None and not isinstance(name, str):
-        raise TypeError(f"Expected the name of the source, got {name!r}: give name and topics, all else by keyword.")
+        raise TypeError(
+            f"Expected the name of the source, got {name!r}: pass name and topics by position, "
+            "everything else by keyword."
+        )
     if left and _is_function(left[0]):
         options["timestamp_extractor"] = left.pop(0)
     options |= _taken_serdes(left)
@@ -69,8 +72,9 @@ def global_order(*given: Any) -> GlobalOrder:
     serdes = given[-5:-3]
     if len(given) not in (5, 6) or not all(each is None or isinstance(each, Serde) for each in serdes):
         raise TypeError(
-            "Expected store, source, topic, processor and supplier, and all else by keyword; or in Java's order store, "
-            f"source, key serde, value serde, topic, processor and supplier. Got behind the source: {given!r}."
+            "Expected store, source, topic, processor and supplier, and everything else by keyword; or in Java's "
+            "order store, source, key serde, value serde, topic, processor and supplier. Got behind the source: "
+            f"{given!r}."
         )
     *extractor, key_serde, value_serde, topic, processor, supplier = given
     options: Options = {"key_serde": key_serde, "value_serde": value_serde}

@@ -16,7 +16,7 @@ class QuickUnion:
         self._parents: dict[str, str] = {}
 
     def add(self, name: str) -> None:
-        """Add `name` as a set of its own."""
+        """Add `name` as a new set."""
         self._parents[name] = name
 
     def root(self, name: str) -> str:

@@ -78,15 +78,15 @@ def merge_duplicate_sources(plan: n.Plan) -> n.Plan:
             if first_of[first].offset_reset != node.offset_reset:
                 raise TopologyError("Can't configure different offset reset policies on the same input topic(s)")
             if first_of[first].data_frame is not node.data_frame:
-                raise TopologyError(f"Two DataFrames are to fill {node.topics[0]}: give one of them another name.")
+                raise TopologyError(f"Two DataFrames write to {node.topics[0]}: give one of them another name.")
             del result[id]
             _replace_parent(result, id, (first,))
     return result
 
 
 def reuse_table_source_topics(plan: n.Plan) -> n.Plan:
-    """Return `plan` with the stores of tables that are read from topics kept without a changelog topic of their own:
-    the table's topic has all that would be in it (Kafka: reuse.ktable.source.topics).
+    """Return `plan` with the stores of tables that are read from topics without their own changelog topic: the table's
+    topic has all its records (Kafka: reuse.ktable.source.topics).
     """
     return {
         id: replace(node, reuse_topic=True) if isinstance(node, n.TableSource) else node for id, node in plan.items()

@@ -1,4 +1,4 @@
-"""Drawings of a graph of boxes in groups: mermaid text, and SVG with a layout of its own.
+"""Drawings of a graph of boxes in groups: mermaid text, and SVG with its own layout.
 
 What the boxes mean is not known here: `describe.py` makes the graph of a topology. Layout: a group is a block of rows,
 a node one row below the lowest of its parents in the group; blocks stand side by side, each below the loose nodes that

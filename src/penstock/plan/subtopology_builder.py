@@ -27,12 +27,12 @@ def build_topology(
 
     Args:
         application_id: prefix of the internal topics.
-        groups: the nodes of each sub-topology by its id, in the order in which they were added; topics without prefix,
+        groups: the nodes of each sub-topology by its id, in the order of their addition; topics without prefix,
             children not yet known.
         stores: all stores by name, connected or not.
         internal_topics: the repartition topics (no prefix) and the numbers of partitions that the user fixed.
         copartitioned_sources: sets of names of sources whose topics must have equal numbers of partitions.
-        store_topics: the source topics of stores that are kept from one instead of a changelog, by the store's name.
+        store_topics: the source topics of stores that are filled from one instead of a changelog, by the store's name.
         global_nodes: the nodes of all global stores.
         data_frame_topics: the topics (no prefix) between the topology and DataFrames of Spark.
     """

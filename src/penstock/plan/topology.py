@@ -198,7 +198,7 @@ class InternalTopologyBuilder:
         return self._stores[name]
 
     def connect_source_store_and_topic(self, store: str, topic: str) -> None:
-        """Let `topic`, which the topology reads, be the changelog of `store`, which has none of its own (Kafka:
+        """Use `topic`, which the topology reads, as the changelog of `store` (Kafka:
         connectSourceStoreAndTopic).
         """
         self._store_topics[store] = topic
@@ -424,7 +424,7 @@ class Topology(InternalTopologyBuilder):
         value_serde: Serde | None = None,
         timestamp_extractor: TimestampExtractor | None = None,
     ) -> Topology:
-        """Add a store that every task can read without being connected, kept from all partitions of a topic.
+        """Add a store that is filled from all partitions of a topic; every task can read it without being connected.
         Options may also stand by position, in Java's order.
 
         Args:
@@ -468,7 +468,7 @@ class Topology(InternalTopologyBuilder):
         value_serde: Serde | None = None,
         timestamp_extractor: TimestampExtractor | None = None,
     ) -> Topology:
-        """Add a partitioned store that is kept from a topic, which serves as its changelog (KIP-813); the processors
+        """Add a partitioned store that is filled from a topic, which serves as its changelog (KIP-813); the processors
         that read it are connected as to any other store, and share its partitions.
 
         Arguments and errors are those of `add_global_store`; the timestamp extractor is used.
@@ -486,7 +486,7 @@ class Topology(InternalTopologyBuilder):
         return self
 
     def connect_processor_and_state_stores(self, processor: str, *stores: str) -> Topology:
-        """Let `processor` use `stores` (names); nodes that share a store run in one sub-topology.
+        """Connect `processor` with `stores` (names); nodes that share a store run in one sub-topology.
 
         Raises:
             TopologyError: no store is given, one of the names is unknown, or `processor` is a source or a sink.
@@ -512,8 +512,8 @@ def check_no_pattern(topic: str, written: str) -> None:
     """Raise TopologyError where `topic` is a regular expression: no topic can have such a name.
 
     Args:
-        topic: what stands in the place of the name of a topic.
-        written: how a pattern is written there, as a format string that takes the expression.
+        topic: the argument instead of the name of a topic. written: how a pattern is written there, as a format string
+            that takes the expression.
     """
     if not _PATTERN_CHARACTERS.isdisjoint(topic):
         raise TopologyError(
@@ -525,7 +525,5 @@ def check_no_pattern(topic: str, written: str) -> None:
 def built_topology(topology: object, application_id: str) -> BuiltTopology:
     """Return `topology` as plain data, as `Topology.build` does; raises TypeError for anything but a Topology."""
     if not isinstance(topology, Topology):
-        raise TypeError(
-            f"Expected a Topology, got {topology!r}: StreamsBuilder.build() makes one of what was built with it."
-        )
+        raise TypeError(f"Expected a Topology, got {topology!r}: StreamsBuilder.build() returns one.")
     return topology.build(application_id)

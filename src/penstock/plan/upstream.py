@@ -1,4 +1,4 @@
-"""What a plan says about the ways from its sources: which sources feed a node, and which repartitions must
+"""The paths from the sources of a plan: which sources feed a node, and which repartitions must
 let records without a key pass.
 
 Pure functions over plans; nothing is added to a plan here.
@@ -45,8 +45,8 @@ def source_names(plan: n.Plan, id: n.NodeId) -> frozenset[str]:
 
 
 def keeping_null_keys(plan: n.Plan) -> frozenset[n.NodeId]:
-    """Return the nodes with a join below that has results for records without a key: repartitions among them let such
-    records pass (KIP-962).
+    """Return the nodes above a join that has results for records without a key: repartitions among them keep such
+    records (KIP-962).
     """
     return frozenset(
         above for id, node in plan.items() if _joins_null_keys(node) for above in ancestors(plan, id) if above != id

@@ -43,5 +43,5 @@ def own_versions(node: n.GraphNode) -> bool | None:
 
 
 def may_be_versioned(node: n.GraphNode) -> bool:
-    """Return whether the updates of `node` may carry versions: as far as can be said without its parents."""
+    """Return whether the updates of `node` may carry versions, as far as its parents do not matter."""
     return own_versions(node) is not False

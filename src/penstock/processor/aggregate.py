@@ -2,7 +2,7 @@
 KStreamReduce).
 
 Records without a key or a value are dropped. The result of a key carries the largest timestamp of its records. With a
-record cache the update is forwarded when the cache is flushed, without one at once.
+record cache, the update is forwarded when the cache is flushed; without one, immediately.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Reducer = Callable[[Any, Any], Any]
 
 
 class _KeyedAggregation(BatchProcessor):
-    """What the three have in common; a kind of its own only says how a value changes an aggregate."""
+    """The base of the three; a subclass only defines how a value changes an aggregate."""
 
     def __init__(self, store_name: str, send_old_values: bool) -> None:
         self._store_name = store_name
@@ -185,7 +185,7 @@ class StreamAggregate(_KeyedAggregation):
 
 
 class StreamReduce(_KeyedAggregation):
-    """Combines the values of a key; the first value is kept as it is (Kafka class: KStreamReduce)."""
+    """Combines the values of a key; the first value is kept unchanged (Kafka class: KStreamReduce)."""
 
     def __init__(self, store_name: str, reducer: Reducer, send_old_values: bool = False) -> None:
         """Take the function of aggregate and value that returns the next aggregate (None deletes)."""

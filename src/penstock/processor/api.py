@@ -157,15 +157,15 @@ class ProcessorContext(Protocol):
         ...
 
     def metrics(self) -> StreamsMetrics:
-        """Return the sensors of the task, to add some of one's own."""
+        """Return the sensors of the task; add your own to them."""
         ...
 
 
 class Processor(Generic[KIn, VIn, KOut, VOut]):
-    """A node of one's own: override `process`, and `init` and `close` where needed (Kafka class:
+    """A user's processor: override `process`, and `init` and `close` where needed (Kafka class:
     org.apache.kafka.streams.processor.api.Processor).
 
-    After the inherited `init`, the context stands in `self.context` (Kafka class: ContextualProcessor).
+    The inherited `init` stores the context in `self.context` (Kafka class: ContextualProcessor).
     """
 
     context: ProcessorContext
@@ -187,8 +187,7 @@ RowOrigin = Int64Array | None
 """int64 array of row numbers (ascending), or None for the identity; see `BatchProcessor.process_batch`."""
 
 FailureHandler = Callable[[int, Exception], None]
-"""Called with the row of the batch and the error of the user's function: raises, or returns where the row is to be
-dropped."""
+"""Called with the row of the batch and the error of the user's function: raises, or returns to drop the row."""
 
 
 class HeldResults(Protocol):
@@ -204,7 +203,7 @@ class HeldResults(Protocol):
 
 
 class EngineContext(ProcessorContext, Protocol):
-    """What the processors of this package may ask of the task besides the Processor API."""
+    """What the task offers to the processors of this package besides the Processor API."""
 
     def count_dropped(self, records: int) -> None:
         """Add to the dropped records of this node (Kafka metric: dropped-records-total)."""
@@ -216,13 +215,13 @@ class EngineContext(ProcessorContext, Protocol):
         ...
 
     def processor_metadata(self) -> MutableMapping[str, int]:
-        """Return what the processors and stores of the task remember from commit to commit besides entries, such as
+        """Return what the processors and stores of the task keep from commit to commit besides entries, such as
         their clocks, by `<name>/<what>`: nothing else of a processor outlives a crash, or an epoch on Spark (Kafka
         class: ProcessorMetadata)."""
         ...
 
     def emit_with_epoch(self, results: HeldResults) -> None:
-        """Let `results` leave at the end of an epoch, on hosts whose tasks live for one."""
+        """Emit `results` at the end of an epoch, on hosts whose tasks live for one epoch."""
         ...
 
     def config(self, key: str) -> Any:
@@ -262,8 +261,8 @@ class BatchProcessor(Processor):
 
     @property
     def forwards_itself(self) -> bool:
-        """Whether `process_batch` returns no rows, since it forwards by `EngineContext.forward_flushed`, each row in a
-        context of its own: then nothing else may follow from the batch."""
+        """Whether `process_batch` returns no rows, since it forwards by `EngineContext.forward_flushed`, each row in
+        its own context: then nothing else may follow from the batch."""
         return False
 
     @abstractmethod
@@ -272,7 +271,7 @@ class BatchProcessor(Processor):
 
         Returns the rows to hand to every child, and for each of them the row of `batch` that it came from (int64 array,
         ascending), or None where row i came from row i. A user function's exception for row i is given to
-        `failures(i, error)`, which raises, or returns where that row is to be dropped.
+        `failures(i, error)`, which raises, or returns to drop that row.
         """
         raise NotImplementedError
 

@@ -72,7 +72,7 @@ def _time_bounds(places: Int64Array, times: Int64Array, count: int) -> tuple[Int
 # ---------- sessions
 
 _Session = tuple[int, int, SessionWindow, Any]
-"""End, start, window and aggregate: the sessions of a key stand in the order of a store."""
+"""End, start, window and aggregate: the sessions of a key are in the order of a store."""
 
 _end_and_start = itemgetter(0, 1)
 

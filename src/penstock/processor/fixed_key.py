@@ -1,5 +1,5 @@
-"""Processors that cannot change keys: their record, context and supplier, and the adapter by which they run as any
-other processor.
+"""Processors that cannot change keys: their record, context and supplier, and the adapter that runs them like any other
+processor.
 
 Since keys stay, what comes after needs no repartition.
 """
@@ -190,15 +190,15 @@ class FixedKeyProcessorContext:
         return self._context.app_configs()
 
     def metrics(self) -> StreamsMetrics:
-        """Return the sensors of the task, to add some of one's own."""
+        """Return the sensors of the task; add your own to them."""
         return self._context.metrics()
 
 
 class FixedKeyProcessor(Generic[KIn, VIn, VOut]):
-    """A node of one's own that keeps keys: override `process`, and `init` and `close` where needed (Kafka class:
+    """A user's processor that keeps keys: override `process`, and `init` and `close` where needed (Kafka class:
     FixedKeyProcessor).
 
-    After the inherited `init`, the context stands in `self.context` (Kafka class: ContextualFixedKeyProcessor).
+    The inherited `init` stores the context in `self.context` (Kafka class: ContextualFixedKeyProcessor).
     """
 
     context: FixedKeyProcessorContext

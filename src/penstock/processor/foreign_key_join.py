@@ -1,4 +1,5 @@
-"""The join of two tables by a foreign key (KIP-213): five processors, in the order in which a change goes through them.
+"""The join of two tables by a foreign key (KIP-213): five processors, in the order in which a change passes through
+them.
 
 A row of the primary table sends a subscription to the task of its foreign key, which keeps it and answers with the
 value that the foreign table has there. An update of the foreign table is answered to all its subscriptions. Back at the

@@ -1,7 +1,7 @@
 """The store of a table as its operators see it: one face for timestamped and versioned stores, and the rule by which
 updates are forwarded.
 
-With a record cache an update is forwarded when it leaves the cache, without one at once.
+With a record cache, an update is forwarded when it leaves the cache; without one, immediately.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ class KeyValueStoreWrapper:
     def get_as_of(self, key: Any, timestamp_ms: int) -> ValueAndTimestamp | None:
         """Return the value that `key` had at `timestamp_ms`; raises TypeError for a store without versions."""
         if self._versions is None:
-            raise TypeError(f"Store {self.store.name!r} keeps no versions: to ask for a time needs a versioned store.")
+            raise TypeError(
+                f"Store {self.store.name!r} keeps no versions: only a versioned store can be read as of a time."
+            )
         return _plain(self._versions.get(key, timestamp_ms))
 
     def get_columns(self, keys: Sequence[Any]) -> tuple[list[Any], Int64Array]:
@@ -84,7 +86,7 @@ def _plain(record: VersionedRecord | None) -> ValueAndTimestamp | None:
 
 
 class TimestampedTupleForwarder:
-    """Forwards the updates of one store: when they leave its cache, or at once if it has none (Kafka class:
+    """Forwards the updates of one store: when they leave its cache, or immediately if it has none (Kafka class:
     TimestampedTupleForwarder)."""
 
     def __init__(self, store: EngineStore, context: ProcessorContext, send_old_values: bool) -> None:
@@ -138,8 +140,8 @@ class TimestampedTupleForwarder:
 
 class SessionTupleForwarder(TimestampedTupleForwarder):
     """Forwards the updates of a session store, each with the end of its session as timestamp (Kafka class:
-    SessionTupleForwarder). As in Kafka, no headers are forwarded without a cache, nor where the store keeps headers:
-    those that it holds are none."""
+    SessionTupleForwarder). As in Kafka, no headers are forwarded without a cache, or if the store keeps headers,
+    because those are empty."""
 
     def maybe_forward(self, record: Record[Any, Change]) -> None:
         """Forward an update that was just written, unless the cache holds it back."""
@@ -153,7 +155,7 @@ class SessionTupleForwarder(TimestampedTupleForwarder):
 
 
 class TableWriter:
-    """Writes the updates of a table to its store and forwards them, one by one or a batch at once."""
+    """Writes the updates of a table to its store and forwards them, one by one or as a batch."""
 
     def __init__(self, context: ProcessorContext, store_name: str, send_old_values: bool, skip_absent: bool) -> None:
         """Write to the store `store_name`, which for batches must be one without versions.

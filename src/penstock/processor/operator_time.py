@@ -1,6 +1,6 @@
 """The clocks of operators: the stream time that one operator has seen, and when it emitted final results last.
 
-Both are kept in the processor metadata of the task, so that they go on where they were after a restart. The objects
+Both are kept in the processor metadata of the task, so they continue from there after a restart. The objects
 here are copies for speed that write through.
 """
 

@@ -14,7 +14,7 @@ from penstock.record import Record
 class StreamPrint(Processor):
     """Writes a line for each record, `[label]: text`, and ends there (Kafka class: KStreamPrint).
 
-    A file is opened for each record, so that its lines are there at once, whichever task wrote them.
+    A file is opened for each record, so its lines are visible immediately, whichever task wrote them.
     """
 
     def __init__(self, label: str, mapper: Callable[[Any, Any], str] | None, path: str | None) -> None:

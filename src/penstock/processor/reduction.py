@@ -1,5 +1,5 @@
-"""Counts and reductions as aggregations: the functions that their operators run in the place of a user's initializer,
-aggregator and merger. They stand beside the operators, since workers load both."""
+"""Counts and reductions as aggregations: the functions that their operators run instead of a user's initializer,
+aggregator and merger. They are next to the operators, because workers load both."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def merged_counts(key: Any, one: int, other: int) -> int:
 
 
 def no_aggregate() -> None:
-    """Begin a reduction without an aggregate: the first value is kept as it is."""
+    """Start a reduction without an aggregate: the first value is kept unchanged."""
 
 
 @dataclass(frozen=True)
 class Reduction:
-    """A reducer as an aggregator; the first value is kept as it is."""
+    """A reducer as an aggregator; the first value is kept unchanged."""
 
     reducer: Callable[[Any, Any], Any]
 
@@ -45,5 +45,5 @@ class MergedReduction:
     reducer: Callable[[Any, Any], Any]
 
     def __call__(self, key: Any, one: Any, other: Any) -> Any:
-        """Return the aggregate of two sessions together; `one` is None where there is only the record."""
+        """Return the aggregate of two sessions together; `one` is None if there is only the record."""
         return other if one is None else self.reducer(one, other)

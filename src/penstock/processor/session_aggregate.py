@@ -1,6 +1,6 @@
 """Aggregations of a stream by key and session (Kafka class: KStreamSessionWindowAggregate).
 
-A record makes one session of itself and all sessions of its key that are no further away than the gap; the sessions
+A record merges with all sessions of its key that are no further away than the gap into one session; the sessions
 that were merged are deleted first. A record without a key is dropped, and one whose merged session is closed. The
 result of a session carries its end as timestamp.
 """
@@ -98,7 +98,7 @@ class _SessionAggregation(WindowedAggregation[SessionWindows, EngineSessionStore
         self._results.time_passed(record, close_time)
 
     def _add(self, key: Any, value: Any, time: int, sessions: _Sessions) -> int:
-        """Put one session in the place of a record at `time` (ms) and those near it; returns the time (ms) by which
+        """Replace a record at `time` (ms) and the sessions near it by one session; returns the time (ms) by which
         sessions are closed. A session of the record's own time alone is simply written again."""
         gap = self._windows.inactivity_gap_ms
         close_time = self._time.advance(time) - self._windows.grace_period_ms - gap

@@ -1,9 +1,9 @@
 """Aggregations of a stream by key and sliding window (Kafka class: KStreamSlidingWindowAggregate).
 
-Windows come into being by records: with d the difference, a record at t makes the window [t - d, t] that ends with it,
+Records create windows: with d the difference, a record at t makes the window [t - d, t] that ends with it,
 and the window [t + 1, t + 1 + d] that begins right after it as soon as that one has a record; it is added to every
-window there is that holds t. The timestamp of a result is that of the latest record of its window, which tells whether
-the window has a record after t. Records before d share the window [0, d].
+existing window that contains t. The timestamp of a result is that of the latest record of its window, which tells
+whether the window has a record after t. Records before d share the window [0, d].
 
 A record without key or value is dropped, and one whose own window is closed; so is each update of a closed window.
 """
@@ -93,7 +93,7 @@ class _SlidingAggregation(WindowedAggregation[SlidingWindows, EngineWindowStore]
             self._results.time_passed(record, close_time)
 
     def _add(self, record: Record[Any, Any], windows: _Windows) -> int | None:
-        """Add the record to its windows; returns the time (ms) by which windows are closed, None where as in Kafka no
+        """Add the record to its windows; returns the time (ms) by which windows are closed, None if, as in Kafka, no
         final results are emitted: after a record that is dropped or early."""
         if record.key is None or record.value is None:
             self._engine.count_dropped(1)
@@ -168,7 +168,7 @@ class _SlidingAggregation(WindowedAggregation[SlidingWindows, EngineWindowStore]
 
     def _make_right_window(self, windows: _Windows, found: _Found, time: int) -> None:
         """Make the window right after a record at `time` if there are records for it; it has what a later window had
-        before, and is made even where it is closed."""
+        before, and is created even if it is closed."""
         if time + 1 not in found.starts and found.right is not None and found.right.timestamp > time:
             windows.put(self._window(time + 1), Change(found.right.value, None), found.right.timestamp)
 

@@ -21,7 +21,7 @@ NULL_VALUES = "The provided ValueMapper returned null, expected an iterable of v
 
 
 class StreamFilter(BatchProcessor):
-    """Lets the records pass for which a predicate holds, or does not hold (Kafka class: KStreamFilter)."""
+    """Forwards the records that match a predicate, or that do not match it (Kafka class: KStreamFilter)."""
 
     def __init__(self, predicate: Predicate, negate: bool = False) -> None:
         """Take the predicate of key and value; `negate` lets the others pass."""
@@ -293,7 +293,7 @@ class StreamMerge(BatchProcessor):
 
 
 class StreamBranch(BranchingBatchProcessor):
-    """Hands each record to the child of the first predicate that holds, else to the last child if there is one more
+    """Forwards each record to the child of the first predicate that matches, or to the default child, if any
     (Kafka class: KStreamBranch).
     """
 

@@ -249,8 +249,8 @@ class StreamStreamSelfJoin(Processor):
         self._stream_time = ObservedStreamTime(self._engine.processor_metadata(), self._join_name)
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Forward the results of the record as the left one, then as the right one, and with itself where that stands
-        in the order of time."""
+        """Forward the results of the record as the left one, then as the right one, and with itself at its place in the
+        order of time."""
         key, value, timestamp, headers = record.key, record.value, record.timestamp, record.headers
         if key is None or value is None:
             self._engine.count_dropped(1)

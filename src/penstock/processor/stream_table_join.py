@@ -1,8 +1,8 @@
 """The join of a stream with a table, or with a global table (Kafka class: KStreamKTableJoinProcessor).
 
 Only records of the stream have results: each is joined with the value that the table has when it comes or, of a
-versioned table, had at the time of the record. With a grace period records of the stream wait in a buffer until the
-stream time has gone on so far, so that late updates of the table are seen.
+versioned table, had at the time of the record. With a grace period, records of the stream wait in a buffer until stream
+time has advanced by it, so they see late updates of the table.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class StreamTableGraceJoin(StreamTableJoin):
         buffer_name: str,
         grace_period_ms: int,
     ) -> None:
-        """Let records wait in the store `buffer_name` until stream time is `grace_period_ms` after them."""
+        """Hold records in the store `buffer_name` until stream time is `grace_period_ms` after them."""
         super().__init__(table, joiner, with_key, keeps_left)
         self._buffer_name = buffer_name
         self._grace_period_ms = grace_period_ms
@@ -118,7 +118,8 @@ class StreamTableGraceJoin(StreamTableJoin):
         self._min_time_entry = f"{self._buffer_name}/min_time"
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Join the record at once if it is late, else let it wait and join those that have waited long enough."""
+        """Join the record immediately if it is late; otherwise hold it, and join the records that have waited long
+        enough."""
         if record.value is None or (record.key is None and not self._keeps_left):
             self._engine.count_dropped(1)
             return

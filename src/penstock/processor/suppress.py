@@ -62,7 +62,8 @@ class TableSuppress(BatchProcessor):
         self._forward_one, self._forward_rows = self._forwards(self._engine.counter(SUPPRESSION_EMIT))
 
     def _forwards(self, count: Callable[[int], None] | None) -> tuple[_ForwardOne, _ForwardRows]:
-        """Return what forwards a record, and what forwards rows; both tell `count` how many, if there is one."""
+        """Return a function that forwards a record, and one that forwards rows; both report the number to `count`, if
+        any."""
         forward, forward_flushed = self.context.forward, self._engine.forward_flushed
         if count is None:
             return forward, forward_flushed
@@ -78,8 +79,8 @@ class TableSuppress(BatchProcessor):
         return forward_one, forward_rows
 
     def process(self, record: Record[Any, Change]) -> None:
-        """Hold the update and emit those that have waited long enough, or are too many; raises StreamsError where
-        there are too many and the constraints say so."""
+        """Hold the update and emit those that have waited long enough, or are too many; raises StreamsError if there
+        are too many and the constraints demand it."""
         due = self._stream_time.advance(record.timestamp) - self._constraints.wait_ms
         time = record.key.window.end if self._constraints.until_window_closes else record.timestamp
         buffer = self._buffer
@@ -186,7 +187,7 @@ class SuppressedValueGetterSupplier:
 
 
 class SuppressedValueGetter:
-    """Reads a table whose updates are held back: for a key of which one is held, the value before (implements
+    """Reads a table whose updates are held back: for a key with a held update, the previous value (implements
     ValueGetter)."""
 
     is_versioned = False
@@ -207,7 +208,7 @@ class SuppressedValueGetter:
 
     def get_as_of(self, key: Any, timestamp_ms: int) -> ValueAndTimestamp | None:
         """Raise TypeError: the table has no versions."""
-        raise TypeError(f"The suppressed table of {self._store_name!r} has no versions to be asked for.")
+        raise TypeError(f"The suppressed table of {self._store_name!r} has no versions.")
 
     def close(self) -> None:
         """Close the parent."""

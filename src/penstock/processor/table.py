@@ -210,7 +210,7 @@ class TransformedValue(ValueComputation):
     KTableTransformValues)."""
 
     def __init__(self, supplier: ValueTransformerWithKeySupplier) -> None:
-        """Take the supplier; each computation has a transformer of its own."""
+        """Take the supplier; each computation has its own transformer."""
         self._supplier = supplier
 
     def init(self, context: ProcessorContext) -> None:

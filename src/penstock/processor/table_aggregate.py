@@ -1,8 +1,8 @@
 """Aggregations of a grouped table: what groups its updates by another key, and what adds new values to the aggregate of
 a key and takes old ones away.
 
-An update whose old and new value go to one key travels as one record (KIP-904), unless `upgrade.from` names a version
-before 3.5; else the old value goes first, as a record of its own.
+An update whose old and new value have the same new key travels as one record (KIP-904), unless `upgrade.from` names a
+version before 3.5; otherwise the old value travels first, as a separate record.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class TableGroupBy(Processor):
 
 
 class _TableAggregation(Processor):
-    """What the aggregations have in common; a kind of its own says how values change an aggregate."""
+    """The base of the aggregations; a subclass defines how values change an aggregate."""
 
     operator: str
 
@@ -151,7 +151,7 @@ class TableCount(_TableAggregation):
 
 
 class TableReduce(_TableAggregation):
-    """Combines the values of each group; the first value is kept as it is (Kafka class: KTableReduce)."""
+    """Combines the values of each group; the first value is kept unchanged (Kafka class: KTableReduce)."""
 
     operator = "reduce"
 

@@ -1,8 +1,8 @@
 """The join of two tables by their keys (Kafka classes: KTableKTableInnerJoin, LeftJoin, RightJoin, OuterJoin and
 JoinMerger).
 
-An update of either side is joined with the value that the other side has now; the merge of both sides is the table. A
-result that is not stored is computed anew where another node reads it.
+An update of either side is joined with the value that the other side has now; the merge of both sides is the table. If
+another node reads a result that is not stored, it is computed again.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class TableTableJoin(Processor):
 
 
 class BatchTableTableJoin(TableTableJoin, BatchProcessor):
-    """The same, for tables without versions of which the other has a store."""
+    """The same, for tables without versions, if the other one has a store."""
 
     def __init__(
         self,

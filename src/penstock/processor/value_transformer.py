@@ -31,7 +31,7 @@ class ValueTransformerWithKey:
     """Gives the entries of a table another value: override `transform`, and `init` and `close` where needed (Kafka
     class: ValueTransformerWithKey).
 
-    After the inherited `init`, the context stands in `self.context`.
+    The inherited `init` stores the context in `self.context`.
     """
 
     context: ValueTransformerContext

@@ -1,7 +1,7 @@
 """When the results of windows leave an aggregation: at each update, or once when the window is closed (Kafka:
 EmitStrategy, AbstractKStreamTimeWindowAggregateProcessor).
 
-An aggregation tells its emission of every update, and after every record of the time by which windows are closed.
+An aggregation reports every update to its emission, and after every record the time up to which windows are closed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class WindowEmission(Protocol):
 
 
 class EmitOnUpdate:
-    """Forwards every update of the results, when it leaves the cache or at once (implements WindowEmission)."""
+    """Forwards every update of the results, when it leaves the cache or immediately (implements WindowEmission)."""
 
     def __init__(self, forwarder: TimestampedTupleForwarder) -> None:
         """Forward by `forwarder`."""

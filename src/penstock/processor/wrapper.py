@@ -20,12 +20,12 @@ class ProcessorWrapper:
         """Take the configuration; called once, before the first processor is added."""
 
     def wrap_processor_supplier(self, processor_name: str, supplier: ProcessorSupplier) -> ProcessorSupplier:
-        """Return what is to make the processors of the node `processor_name` instead of `supplier`; the stores are
-        those that the returned supplier names."""
+        """Return the supplier that replaces `supplier` for the node `processor_name`; its stores are those that the
+        returned supplier names."""
         return supplier
 
     def wrap_fixed_key_processor_supplier(
         self, processor_name: str, supplier: FixedKeyProcessorSupplier
     ) -> FixedKeyProcessorSupplier:
-        """Return what is to make the fixed-key processors of the node `processor_name` instead of `supplier`."""
+        """Return the supplier that replaces `supplier` for the fixed-key processors of the node `processor_name`."""
         return supplier

@@ -1,5 +1,5 @@
-"""The serdes that annotations of functions choose: what `mapper` returns says how it is written, where neither the
-operator nor the configuration names a serde.
+"""The serdes that annotations of functions choose: the return type of `mapper` selects the serde if the operator and
+the configuration name none.
 
 Rules: only types with one built-in serde choose one (`serde_of_type`); a default of the configuration goes before, so
 that an annotation never changes what a program writes that runs without it.

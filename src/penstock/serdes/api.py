@@ -16,14 +16,14 @@ T = TypeVar("T", default=Any)
 
 
 def missing_serde(what: str) -> ConfigError:
-    """Return the error for a serde of `what` (key or value) that is neither given nor a default."""
+    """Return the error for a missing serde of `what` (key or value), which has no default either."""
     return ConfigError(
         f"Please specify a {what} serde or set one through StreamsConfig#DEFAULT_{what.upper()}_SERDE_CLASS_CONFIG"
     )
 
 
 class Serde(Generic[T]):
-    """Writes objects of one type as bytes and reads them back; None stands for null and is never passed in (Kafka
+    """Writes objects of one type as bytes and reads them back; None represents null and is never passed in (Kafka
     class: Serde).
 
     A serde of your own overrides `serialize` and `deserialize`; the column forms are there to be made faster, and must
@@ -32,8 +32,8 @@ class Serde(Generic[T]):
     """
 
     unchanging_types: frozenset[type] = frozenset()
-    """Types whose values nobody can change, and which are read back as they were written: an operator need not write
-    and read them to know what its store has."""
+    """Immutable types that are read back exactly as they were written: an operator need not write and read them to know
+    the content of its store."""
 
     @property
     def uses_headers(self) -> bool:
@@ -42,8 +42,8 @@ class Serde(Generic[T]):
         return True
 
     repeatable: bool = False
-    """Whether a value that was read, written and read again is the same; where that is not known, operators look at
-    each entry of a window or session by itself."""
+    """Whether a value that was read, written and read again is the same; if that is unknown, operators look at each
+    entry of a window or session separately."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Give a class that overrides `serialize` or `deserialize` alone the column forms that call it, and say nothing

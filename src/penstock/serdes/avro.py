@@ -24,7 +24,7 @@ except ModuleNotFoundError as error:
 T = TypeVar("T")
 
 _NATIVE = (bytes, datetime, date, time, Decimal, UUID)
-"""What Avro's logical types take as it is."""
+"""Types that Avro's logical types accept unchanged."""
 
 
 class AvroSerde(SchemaRegistrySerde[T]):

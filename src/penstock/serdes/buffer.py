@@ -114,7 +114,7 @@ class BufferValueSerde(Serde[BufferValue]):
             read.append(((name or b"").decode(), content))
         value, _ = _next(data, at + 2 * _INT.size)  # behind prior and old value, which are None
         if value is None:
-            raise SerializationError(f"Cannot read {data[:100]!r} from {topic!r}: a record that waits has a value.")
+            raise SerializationError(f"Cannot read {data[:100]!r} from {topic!r}: a waiting record has a value.")
         metadata = RecordMetadata(None if source is None else source.decode(), partition, offset)
         plain = inner_serde(self._value_serde, "value").deserialize(topic, value, headers)
         return BufferValue(timestamp, tuple(read), metadata, plain)

@@ -1,7 +1,7 @@
 """The serde of updates of a table on their way through a repartition topic (Kafka classes: ChangedSerializer,
 ChangedDeserializer).
 
-The last byte says what stands before it: 0 the old value, 1 the new value, 2 the length of the new value (zigzag
+The last byte defines what precedes it: 0 the old value, 1 the new value, 2 the length of the new value (zigzag
 varint), the new value, the old value. 3, 4 and 5 are the same with one byte more before the last: whether the update is
 the latest of its key; they are read and never written.
 """
@@ -26,7 +26,7 @@ class ChangedSerde(Serde[Change]):
         self._inner = inner
 
     def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> ChangedSerde:
-        """Return this serde with `value_serde` where it was made without an inner one; raises ConfigError if there is
+        """Return this serde with `value_serde` if it was created without an inner one; raises ConfigError if there is
         none at all."""
         inner = value_serde if self._inner is None else self._inner
         if inner is None:
@@ -39,7 +39,7 @@ class ChangedSerde(Serde[Change]):
         return any_uses_headers(self._inner)
 
     def serialize(self, topic: str, value: Change, headers: Headers = ()) -> bytes:
-        """Return `value` as bytes; raises StreamsError where it has neither an old nor a new value."""
+        """Return `value` as bytes; raises StreamsError if it has no old and no new value."""
         inner = self._values()
         if value.new_value is None:
             if value.old_value is None:
@@ -51,7 +51,7 @@ class ChangedSerde(Serde[Change]):
         return _varint(len(new)) + new + inner.serialize(topic, value.old_value, headers) + _BOTH
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> Change:
-        """Return the update that `data` stands for; raises StreamsError for a last byte that has no meaning."""
+        """Return the update that `data` stands for; raises StreamsError for an unknown last byte."""
         inner = self._values()
         flag, end, is_latest = data[-1], len(data) - 1, True
         if flag > 5:

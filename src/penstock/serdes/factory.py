@@ -1,6 +1,6 @@
 """`Serdes`, by which users name the built-in serdes, and the serde that a Python type has.
 
-Avro and Protobuf are not named here: they need a schema registry and packages of their own (serdes/avro.py,
+Avro and Protobuf are not named here: they need a schema registry and additional packages (serdes/avro.py,
 serdes/protobuf.py).
 """
 
@@ -238,7 +238,7 @@ class Serdes:
 
 
 def serde_of_type(annotation: Any) -> Serde | None:
-    """Return the only built-in serde that is for values of a type as it stands in annotations; None if there is none
+    """Return the only built-in serde for values of a type in annotations; None if there is none
     or more than one.
 
     Optional types have the serde of their values, `list[X]` the list serde of X; dataclasses, TypedDicts and pydantic

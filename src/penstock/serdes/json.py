@@ -1,5 +1,5 @@
 """The serdes of JSON: plain values (by orjson), dataclasses and other typed classes (by msgspec), pydantic models (by
-themselves: pydantic is not imported here).
+their own methods: pydantic is not imported here).
 
 Which one a type has is decided in `serdes/factory.py`.
 """
@@ -74,7 +74,7 @@ class TypedJsonSerde(Serde[T]):
 
 @runtime_checkable
 class JsonModel(Protocol):
-    """What is asked of a pydantic model."""
+    """The methods that are used of a pydantic model."""
 
     @classmethod
     def model_validate_json(cls, json_data: bytes) -> Self:

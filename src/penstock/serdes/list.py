@@ -85,7 +85,7 @@ def _entries(data: bytes, constant_size: int | None) -> Sequence[bytes | None]:
     strategy, at = data[0], 1
     if strategy == _CONSTANT_SIZE:
         if constant_size is None:
-            raise ValueError("its entries have one size, which this serde does not write")
+            raise ValueError("its entries have equal sizes, which this serde does not write")
         (count,) = _INT.unpack_from(data, at)
         nulls = set(struct.unpack_from(f">{count}i", data, at + 4))
         at += 4 + 4 * count

@@ -74,8 +74,7 @@ class StringSerde(Serde[str]):
         return True
 
     def is_canonical_column(self, data: Sequence[bytes | None]) -> bool:
-        """Return whether all are UTF-8: a broken sequence does not become whole beside the zero byte between two
-        texts."""
+        """Return whether all are UTF-8: the zero byte between two texts cannot complete a broken sequence."""
         texts = b"\0".join(cast("list[bytes]", data) if None not in data else filter(None, data))
         try:
             return texts.isascii() or bool(texts.decode())
@@ -84,7 +83,7 @@ class StringSerde(Serde[str]):
 
 
 class BytesSerde(Serde[bytes]):
-    """Bytes as they are (Kafka class: Serdes.ByteArraySerde)."""
+    """Bytes, unchanged (Kafka class: Serdes.ByteArraySerde)."""
 
     uses_headers = False
     unchanging_types = frozenset({bytes})
@@ -101,11 +100,11 @@ class BytesSerde(Serde[bytes]):
         return data
 
     def is_readable_column(self, data: Sequence[bytes | None]) -> bool:
-        """Return True: bytes stay as they are."""
+        """Return True: bytes stay unchanged."""
         return True
 
     def is_canonical_column(self, data: Sequence[bytes | None]) -> bool:
-        """Return True: bytes stay as they are."""
+        """Return True: bytes stay unchanged."""
         return True
 
 
@@ -130,7 +129,7 @@ class VoidSerde(Serde[None]):
     uses_headers = False
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
-        """Raise TypeError: there is nothing that could be written."""
+        """Raise TypeError: this serde writes only None."""
         raise TypeError(_wrong_type(topic, "None", value))
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> None:

@@ -39,8 +39,8 @@ def _client(config: tuple[tuple[str, Any], ...]) -> SchemaRegistryClient:
 
 
 class SchemaRegistrySerde(Serde[T], Generic[T]):
-    """Base of the serdes whose schemas a registry keeps. Subclasses say how the serializer and the deserializer are
-    made; an error of a registry that is away is not one of the data, and passes as it is."""
+    """Base of the serdes whose schemas a registry keeps. Subclasses create the serializer and the deserializer; an
+    error of an unreachable registry is not a data error, and is raised unchanged."""
 
     errors: ClassVar[tuple[type[Exception], ...]] = (
         SchemaRegistryError,
@@ -63,7 +63,7 @@ class SchemaRegistrySerde(Serde[T], Generic[T]):
         self._deserializer: Callable[[bytes, SerializationContext], Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_serializer": None, "_deserializer": None}  # made anew where it arrives
+        return {**vars(self), "_serializer": None, "_deserializer": None}  # created again on arrival
 
     def make_serializer(self) -> Callable[[Any, SerializationContext], Any]:
         """Return confluent-kafka's serializer."""

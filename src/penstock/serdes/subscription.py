@@ -30,7 +30,7 @@ RESPONSE_VERSION = 0
 
 
 class Instruction(IntEnum):
-    """What the foreign table is to do with a subscription (Kafka class: SubscriptionWrapper.Instruction)."""
+    """What the foreign table does with a subscription (Kafka class: SubscriptionWrapper.Instruction)."""
 
     DELETE_KEY_NO_PROPAGATE = 0
     DELETE_KEY_AND_PROPAGATE = 1
@@ -163,7 +163,9 @@ def _head(version: int, hash: bytes | None, *more: int) -> bytes:
 def _split_head(topic: str, data: bytes) -> tuple[int, bytes | None, bytes]:
     """Return version, hash and what follows."""
     if not data:
-        raise SerializationError(f"Cannot read nothing from {topic!r}: a subscription or response has at least 1 byte.")
+        raise SerializationError(
+            f"Cannot read an empty value from {topic!r}: a subscription or response has at least 1 byte."
+        )
     if data[0] & _NULL_HASH:
         return data[0] & ~_NULL_HASH, None, data[1:]
     return data[0], data[1 : 1 + _HASH.size], data[1 + _HASH.size :]
@@ -172,5 +174,5 @@ def _split_head(topic: str, data: bytes) -> tuple[int, bytes | None, bytes]:
 def _unknown_version(kind: str, topic: str, version: int, known: int) -> StreamsError:
     return StreamsError(
         f"{kind} is of an incompatible version: {version} in {topic!r}, this release knows {known}. Update the "
-        "application before it reads what a newer release wrote."
+        "application before it reads data of a newer release."
     )

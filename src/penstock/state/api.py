@@ -195,8 +195,8 @@ class StoreBuilder:
                 return self
             case supplier if supplier.kind == CUSTOM:
                 raise RuntimeError(
-                    f"Store {self.name!r} is of your own kind, before which there is no record cache: hold updates "
-                    "back in the store itself, until `flush`."
+                    f"Store {self.name!r} is of your own kind and cannot have a record cache: hold updates back in the "
+                    "store itself, until `flush`."
                 )
             case _:
                 return replace(self, caching=True)
@@ -250,7 +250,7 @@ class Entries(Protocol):
 
 
 class Base(Protocol):
-    """The committed state of one task: one database, its stores told apart by a prefix of the key."""
+    """The committed state of one task: one database, with a key prefix for each store."""
 
     def stamp(self) -> bytes | None:
         """Return the stamp of the last commit applied, None if there was none."""
@@ -385,7 +385,7 @@ class EngineStore(StateStore, Protocol):
 
     @property
     def logged(self) -> bool:
-        """Whether writes are told to a changelog, so that the record that causes one must be known."""
+        """Whether writes go to a changelog, so that the record that causes one must be known."""
         ...
 
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> None:
@@ -456,7 +456,7 @@ class EngineTimestampedKeyValueStore(EngineKeyValueStore, EngineColumnStore, Pro
     def get_columns(self, keys: Sequence[bytes]) -> tuple[list[Any], Int64Array]:
         """Return the values and timestamps of `keys`.
 
-        The record cache neither counts this as use nor keeps what is read: it is for keys that are put next.
+        The record cache does not count this as use and does not keep the result: it is for keys that are put next.
         """
         ...
 
@@ -517,7 +517,7 @@ class BufferedBytesStore(BytesStore, Protocol):
         ...
 
     def clear(self) -> None:
-        """Forget the uncommitted writes: they are in the base now, or void."""
+        """Forget the uncommitted writes: they are in the base now, or discarded."""
         ...
 
 

@@ -45,7 +45,7 @@ class BaseDirectory:
     def __init__(
         self, path: Path, process_id: str, data_file: str | None, before_taking: Callable[[], object] = lambda: None
     ) -> None:
-        """Take the directory; nothing is looked at yet.
+        """Take the directory; reads nothing yet.
 
         Args:
             path: of the directory.
@@ -113,8 +113,8 @@ class BaseDirectory:
         self._marker = None
 
     def seal(self) -> bool:
-        """Say that the database is whole, so that another run can trust it; return False where that cannot be said,
-        since a process has it open or died with it."""
+        """Mark the database as complete, so that another run can trust it; return False if that is not possible,
+        because a process has it open or died with it open."""
         if self._data_file is None or not (self.database / self._data_file).is_file():
             return False
         with _locked(self._path):
@@ -181,8 +181,8 @@ class BaseDirectory:
 
     def _delete(self, deaths: int) -> None:
         if self.database.exists():
-            why = "two processes in a row died with it open" if deaths else "nothing says that it is whole"
-            _log.info("The base %s is made again: %s.", self._path, why)
+            why = "two processes in a row died while it was open" if deaths else "it may be incomplete"
+            _log.info("The base %s is rebuilt: %s.", self._path, why)
         shutil.rmtree(self.database, ignore_errors=True)
 
     def _markers(self) -> tuple[bool, bool]:

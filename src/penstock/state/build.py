@@ -199,7 +199,7 @@ def store_serde(builder: StoreBuilder, part: str, config: StreamsConfig) -> Serd
     serde: Serde | None = given.with_defaults(*defaults) if given is not None else defaults[part == "value"]
     if serde is None:
         raise ConfigError(
-            f"Store {builder.name!r} has no {part} serde: name one where the store is made, such as "
+            f"Store {builder.name!r} has no {part} serde: name one where the store is created, such as "
             f"Serdes.string(), or set default.{part}.serde."
         )
     return serde.with_defaults(*defaults)

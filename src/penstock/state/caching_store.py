@@ -1,8 +1,8 @@
 """The caching layer: a record cache over the uncommitted writes of one store (Kafka class: CachingKeyValueStore).
 
 Rules: an entry that leaves the cache is written below and, where a listener is set, given to it with the context of its
-last write. The old value is read only where it is asked for or the new one is a delete; a delete of what is not there
-below goes nowhere.
+last write. The old value is read only if it is needed or the new one is a delete; a delete of a key that the store
+below does not have is dropped.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Who collects the changelog records of a task's stores, for hosts that write them: one a key and commit, the last; of
-a versioned store every version.
+"""Collects the changelog records of a task's stores, for hosts that write them: the last one per key and commit; of a
+versioned store every version.
 
-The records are made as a store is written, below its cache, for only then is the record known that causes the write;
-what a commit removes because it has expired never comes here, since a changelog topic lets such records expire by
-itself. Their bytes are the business of `changelog_format`.
+The records are created when a store is written, below its cache, because only then the record that causes the write is
+known. What a commit removes because it has expired never comes here, because such records expire in a changelog topic
+anyway. Their bytes are the business of `changelog_format`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ChangeLog:
         return store_name in self._topics
 
     def add(self, store_name: str, record: ChangelogRecord) -> None:
-        """Take a record of a store, in the place of the one that has the same key."""
+        """Take a record of a store, in place of the one with the same key."""
         place = store_name, record.key, 0
         self._records.pop(place, None)
         self._records[place] = record

@@ -78,7 +78,7 @@ class ChangelogValues:
     logs_headers: bool = False
 
     def record(self, key: bytes, value: bytes | None, context: RecordContext) -> ChangelogRecord:
-        """Return the record of a value under `key`, which is as the changelog has it."""
+        """Return the record of a value under `key`, in the form of the changelog."""
         timestamp, headers = context.timestamp, context.headers
         if not (self.logs_headers or self.with_headers):
             headers = ()

@@ -2,10 +2,11 @@
 StateStore, StateStoreContext, StoreBuilder).
 
 Rules for such a store:
-- `init` comes first. There it says how it is restored, by `StateStoreContext.register`; after `init` it is given all
-  entries of the last commit at once, and must then hold just these: whatever it kept outside from before is void.
-- Every write that is to outlive a crash is told to `StateStoreContext.log_change`, at once or in `flush`, which comes
-  before each commit. The entries are any bytes; the last one told under a key counts.
+- `init` comes first. There it calls `StateStoreContext.register` with its restore function; after `init` that function
+  receives all entries of the last commit in one call. The store must then hold exactly these and discard anything that
+  it kept elsewhere from before.
+- Every write that must survive a crash goes to `StateStoreContext.log_change`, immediately or in `flush`, which comes
+  before each commit. The entries are any bytes; the last one of a key counts.
 - On Spark a store lives for one epoch, and is restored at the next.
 """
 
@@ -46,7 +47,7 @@ class StateStoreContext:
 
     @property
     def changelog_topic(self) -> str:
-        """The name of the store's changelog topic, which serdes are to be told."""
+        """The name of the store's changelog topic, which serdes receive."""
         return f"{self.application_id}-{self._name}-changelog"
 
     @property
@@ -114,8 +115,8 @@ class CustomStore:
         view: BaseView,
         log: StoreChangeLog | None = None,
     ) -> None:
-        """Make the store and restore it from `view`, its committed entries; `log` is told its changes. Raises TypeError
-        if what the supplier makes is no store."""
+        """Create the store and restore it from `view`, its committed entries; `log` receives its changes. Raises
+        TypeError if what the supplier makes is no store."""
         self._store = supplier.get()
         self._name = supplier.name
         self.logged = log is not None
@@ -159,7 +160,7 @@ class CustomStore:
         self._store.flush()
 
     def close(self) -> None:
-        """Close the store; what is uncommitted is void."""
+        """Close the store; uncommitted writes are discarded."""
         self._store.close()
         self._buffer.clear()
 
@@ -167,11 +168,11 @@ class CustomStore:
         """Do nothing: there is no record cache."""
 
     def uncommitted_bytes(self) -> int:
-        """Return about how many bytes of memory the changes take that the store told since the last commit."""
+        """Return about how many bytes of memory the changes since the last commit take."""
         return self._buffer.uncommitted_bytes()
 
     def changes(self) -> dict[bytes, bytes | None]:
-        """Return what the store told since the last commit, in key order, None for a delete."""
+        """Return the changes since the last commit, in key order, None for a delete."""
         return self._buffer.changes()
 
     def clear_changes(self) -> None:

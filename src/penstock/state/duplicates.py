@@ -2,8 +2,8 @@
 keys again and again, and each look at the base costs more than the rest of a record's way.
 
 Rules: what is here is what the store has, uncommitted writes and committed entries alike; what has expired may still
-be here, so that who reads leaves it out. The number of entries is bounded: when it is reached all are forgotten, and
-read again from the store as they are asked for.
+be here, so that who reads leaves it out. The number of entries is limited: when it is reached, all are forgotten and
+read again from the store when needed.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ class TypedKeyValueStore(TypedStore):
     def get_columns(self, keys: Sequence[bytes]) -> tuple[list[Any], Int64Array]:
         """Return the values and timestamps (ms) of `keys` (bytes), None and NO_TIMESTAMP where there is none.
 
-        The record cache neither counts this as use nor keeps what is read: it is for keys that are put next.
+        The record cache does not count this as use and does not keep the result: it is for keys that are put next.
         """
         self._check_open()
         return self._serdes.deserialize_values(self._below.multi_get(keys))

@@ -12,7 +12,8 @@ Rules:
 - The map begins at 1 GiB of address space (not of disk) and doubles when it is full.
 - Nothing is synced: a base is a copy, segments are the truth. Whether what is on the disk can be trusted is decided
   before it is opened (`base_directory`): LMDB has no checksums, and a damaged file may give wrong entries or end the
-  process. What LMDB notices itself is a CorruptedBaseError; a file that it does not open at all begins empty.
+  process. What LMDB notices itself is a CorruptedBaseError; a file that it cannot open at all is replaced by an empty
+  one.
 - Open it after a fork, never before.
 """
 
@@ -80,7 +81,7 @@ _DAMAGED = (
 
 
 class LmdbBase:
-    """A base on disk that several processes may read (implements Base; in the place of Kafka's RocksDBStore)."""
+    """A base on disk that several processes may read (implements Base; replaces Kafka's RocksDBStore)."""
 
     def __init__(self, path: str | os.PathLike[str], map_bytes: int = FIRST_MAP_BYTES) -> None:
         """Open or make the base in the directory `path`; `map_bytes` is the first size of the map.
@@ -148,7 +149,7 @@ class LmdbBase:
             self._environment = None
 
     def snapshot(self) -> LmdbSnapshot:
-        """Return the committed state as it is now, in a transaction of its own. The map cannot grow while one is open:
+        """Return the present committed state, in its own transaction. The map cannot grow while one is open:
         give the base a map that is large enough."""
         return LmdbSnapshot(self._path, _begin(self._opened(), write=False), self._entries, self._meta)
 
@@ -186,7 +187,7 @@ class LmdbBase:
         try:
             return self._open(map_bytes)
         except _DAMAGED as error:
-            _log.warning("The base %s is damaged (%s): it begins empty.", self._path, error)
+            _log.warning("The base %s is damaged (%s): it starts empty.", self._path, error)
         for name in (DATA_FILE, "lock.mdb"):
             (self._path / name).unlink(missing_ok=True)
         return self._open(map_bytes)
@@ -261,7 +262,7 @@ class LmdbBase:
                 with _begin(environment, write=True) as transaction:
                     if transaction.id() != seen + 1:
                         raise TaskMigratedError(
-                            f"Another process has moved the base {self._path} on: this one must read its stamp again."
+                            f"Another process has advanced the base {self._path}: this one must read its stamp again."
                         )
                     action(transaction)
                 return
@@ -272,7 +273,7 @@ class LmdbBase:
             except lmdb.Error as error:
                 raise self._failed("cannot be written", error) from error
         raise ProcessorStateError(
-            f"The base {self._path} is full at a map of {environment.info()['map_size']} bytes: "
+            f"The base {self._path} is full with a map of {environment.info()['map_size']} bytes: "
             "spread the state over more tasks."
         )
 
@@ -362,7 +363,7 @@ class LmdbSnapshot:
     def _opened(self) -> lmdb.Transaction:
         if self._transaction is None:
             raise InvalidStateStoreError(
-                f"What is read of the base {self._path} is too old or closed: ask the store again."
+                f"The snapshot of the base {self._path} is too old or closed: read the store again."
             )
         return self._transaction
 

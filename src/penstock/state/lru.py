@@ -28,7 +28,8 @@ class LruStore:
         dropped: Callable[[bytes], None],
     ) -> None:
         """Keep at most `max_entries` keys of the store `name` in `buffer`; their order of use is read from there.
-        metadata: has the number of the last use. dropped: is told a key that went because there were too many."""
+        metadata: has the number of the last use. dropped: receives a key that was removed because there were too
+            many."""
         self._dropped = dropped
         self._buffer = buffer
         self._max_entries = max_entries
@@ -90,7 +91,7 @@ class LruStore:
         return self._buffer.changes()
 
     def clear(self) -> None:
-        """Forget the uncommitted writes: they are in the base now, or void."""
+        """Forget the uncommitted writes: they are in the base now, or discarded."""
         self._buffer.clear()
 
     def _use(self, key: bytes, value: bytes) -> None:

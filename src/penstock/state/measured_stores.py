@@ -67,7 +67,7 @@ class StoreCalls:
     """Measures the calls of one store."""
 
     def __init__(self, recorder: Recorder, tag: str, store_name: str) -> None:
-        """Let `recorder` take what is measured of the store `store_name`, with the tag that its scope has."""
+        """Make `recorder` take the measurements of the store `store_name`, with the tag of its scope."""
         self.nanoseconds = recorder.nanoseconds
         self._recorder = recorder
         self._tag = tag

@@ -113,5 +113,5 @@ class MemoryBase:
     def _check_open(self) -> None:
         if not self._open:
             raise InvalidStateStoreError(
-                "The memory base is closed: make a new one, or keep the task that owns it open."
+                "The memory base is closed: create a new one, or keep the task that owns it open."
             )

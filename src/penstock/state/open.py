@@ -28,7 +28,7 @@ def open_base(kind: str, path: Path, config: StreamsConfig, content_bytes: int =
         LockError: another process has the base open, and only one may.
         ProcessorStateError: it cannot be opened.
     """
-    if kind == LMDB:  # in a map that the content fits in twice over: while a map grows, a rebuild begins anew
+    if kind == LMDB:  # in a map of twice the content: when a map grows, a rebuild starts over
         return LmdbBase(path, max(FIRST_MAP_BYTES, 4 * content_bytes))
     base: Base = _rocksdb().RocksDBBase(path, config)
     return base

@@ -50,7 +50,7 @@ class _ReadOnlyStore:
 
     def _refuse(self) -> NoReturn:
         error = UnsupportedOperationError("Global store is read only")
-        error.add_note(f"store {self.name}: only the processor that keeps it from its topic writes to it")
+        error.add_note(f"store {self.name}: only the processor that reads its topic writes to it")
         raise error
 
 

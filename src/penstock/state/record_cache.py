@@ -67,7 +67,7 @@ class RecordCache:
     def named_cache(self, store_name: str, flush_dirty: FlushDirty) -> NamedCache:
         """Make the cache of `store_name`; raises RuntimeError if it has one."""
         if store_name in self._caches:
-            raise RuntimeError(f"Store {store_name!r} has a record cache already: a task builds each store once.")
+            raise RuntimeError(f"Store {store_name!r} already has a record cache: a task builds each store once.")
         cache = self._caches[store_name] = self._make_cache(store_name, flush_dirty)
         return cache
 

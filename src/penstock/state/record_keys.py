@@ -81,8 +81,8 @@ def _stored_key(builder: StoreBuilder) -> Callable[[bytes], bytes]:
             return lambda key: key[1:] if key[:1] == INDEX_PREFIX else key[TIMESTAMP_SIZE:]
         case _:
             raise StreamsError(
-                f"Store {builder.name} is of a kind of its own, and nothing says to which key an entry of it belongs: "
-                "its keys cannot be divided anew. Leave its sub-topology with the partitions that it has."
+                f"Store {builder.name} is of a custom kind, and the keys of its entries are unknown, so they cannot be "
+                "re-partitioned. Keep the partitions of its sub-topology."
             )
 
 

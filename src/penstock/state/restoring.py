@@ -1,7 +1,8 @@
-"""Reads the segments from which a base is rebuilt: some files ahead of the one that is applied, with the progress told.
+"""Reads the segments from which a base is rebuilt: some files ahead of the one that is applied, and reports the
+progress.
 
-Who has the files hands in a function that reads one; what is far away takes long to come, so several are asked for at
-once. In memory at one time are these files and one segment.
+The caller passes a function that reads one file; remote files take long, so several are read at the same time. In
+memory at one time are these files and one segment.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ ReadFile = Callable[[SegmentInfo], bytes]
 """Returns the bytes of a segment, or raises; called by several threads."""
 
 Progress = Callable[[Mapping[str, int]], None]
-"""Is told how many entries more have been restored, by store."""
+"""Receives how many more entries have been restored, by store."""
 
 
 def changes_of(
     segments: Sequence[SegmentInfo], read: ReadFile, restored: Progress = lambda entries: None
 ) -> Iterator[Changes]:
-    """Yield the changes of each of `segments` in turn, for `Base.rebuild`; `restored` is told when they were taken.
+    """Yield the changes of each of `segments` in turn, for `Base.rebuild`; `restored` is called when they were taken.
 
     Raises what `read` raises, and as `decode`.
     """

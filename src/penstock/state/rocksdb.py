@@ -139,7 +139,7 @@ class RocksDBBase:
         """Return the open database; raises InvalidStateStoreError if it is closed."""
         if self._database is None:
             raise InvalidStateStoreError(
-                f"The base in {self._path} is closed: make a new one, or keep the task that owns it open."
+                f"The base in {self._path} is closed: create a new one, or keep the task that owns it open."
             )
         return self._database
 
@@ -188,7 +188,7 @@ class RocksDBBase:
             return rocksdict.Rdict(str(path), self._options)
         except Exception as error:  # rocksdict raises Exception itself
             if _LOCKED.search(str(error)):
-                raise LockError(f"The base in {self._path} is open already, here or in another process.") from error
+                raise LockError(f"The base in {self._path} is already open, here or in another process.") from error
             raise self._failed("cannot be opened", error) from error
 
     def _read_numbers(self) -> None:

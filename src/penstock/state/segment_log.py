@@ -1,4 +1,4 @@
-"""The log of a task: which segments are live, how a base comes up to its head, and what to merge, snapshot and delete.
+"""The log of a task: which segments are live, how a base advances to its head, and what to merge, snapshot and delete.
 
 Pure functions and values; a host reads and writes the segments and keeps a log a task in its manifest. Rules:
 - The log is the deltas since the oldest snapshot, in the order of the chain (merged ones stand in for theirs), and
@@ -10,7 +10,7 @@ Pure functions and values; a host reads and writes the segments and keeps a log 
   range of keys with each commit, what its base has: a round of snapshots. A delta that is older than all snapshots of a
   whole round is dropped. So no commit pays for all, and the log stays under twice the state. No round begins while
   little of the log can be out of date: what is all new is written once.
-- Deltas of the newest commit are neither merged nor dropped: they have the task's checkpoint.
+- Deltas of the newest commit are not merged or dropped: they have the task's checkpoint.
 - A commit merges and snapshots at most twice the bytes that it wrote, or 4 MiB if that is more. Sizes are those of the
   content before compression.
 """
@@ -125,7 +125,7 @@ class SegmentLog:
         return replace(self, deltas=tuple(appended))
 
     def with_merged(self, group: Sequence[SegmentInfo], merged: SegmentInfo) -> SegmentLog:
-        """Return the log with `merged` in the place of `group`, neighbours in it; raises ValueError if they are not."""
+        """Return the log with `merged` in place of `group`, neighbours in it; raises ValueError if they are not."""
         place = self.deltas.index(group[0])
         stop = place + len(group)
         if self.deltas[place:stop] != tuple(group) or (merged.parent, merged.last) != (group[0].parent, group[-1].last):

@@ -50,8 +50,8 @@ class SegmentedStore:
         """Keep the store `name` in `buffer`, which is over `view`.
 
         suffix_size: bytes of a key behind the user's key. metadata: where the clock of the store is kept.
-        count_dropped: takes the number of writes that came too late. log: is told every write, as Kafka's is: those
-        that came too late, too, and not what is removed because it has expired.
+        count_dropped: takes the number of writes that came too late. log: receives every write, as in Kafka: also
+            writes that came too late, but not the removal of expired entries.
         """
         self._log = log
         self.segment_interval_ms = segment_interval_ms
@@ -68,7 +68,7 @@ class SegmentedStore:
 
     @property
     def logged(self) -> bool:
-        """Whether writes are told to a changelog."""
+        """Whether writes go to a changelog."""
         return self._log is not None
 
     # ---------- the clock
@@ -86,7 +86,7 @@ class SegmentedStore:
             self._set_clock(time)
 
     def accepts(self, time: int) -> bool:
-        """Let the clock see `time` (ms) and return whether an entry of that time is still written; one that is not
+        """Advance the clock to `time` (ms) and return whether an entry of that time is still written; one that is not
         counts as dropped."""
         if time > self._observed:
             self.observe(time)
@@ -126,8 +126,8 @@ class SegmentedStore:
         return int(times.min()) > max(int(times.max()), self._observed) - self._retention
 
     def kept_runs(self, keys: Sequence[bytes]) -> Iterator[tuple[int, int]]:
-        """Yield start and end of runs of `keys` that are all visible when a run is written after those before it; a key
-        that has expired is a run of its own."""
+        """Yield start and end of runs of `keys` that are all visible when a run is written after those before it; an
+        expired key is a separate run."""
         if self.keeps(keys):
             yield 0, len(keys)
             return
@@ -260,7 +260,7 @@ class SegmentedStore:
         return self._buffer.changes()
 
     def clear(self) -> None:
-        """Forget the uncommitted writes: they are in the base now, or void."""
+        """Forget the uncommitted writes: they are in the base now, or discarded."""
         self._buffer.clear()
 
 

@@ -89,8 +89,8 @@ class SegmentInfo(NamedTuple):
 
 @dataclass(frozen=True)
 class SegmentHeader:
-    """What a commit says of itself. parent: the head before, None at first. stores: (name, kind) of each store.
-    checkpoint: the task's, as bytes; None for a part of a commit that is still to be ended."""
+    """The description of a commit. parent: the head before, None at first. stores: (name, kind) of each store.
+    checkpoint: the task's, as bytes; None for a part of an unfinished commit."""
 
     parent: bytes | None
     stores: tuple[tuple[str, str], ...]
@@ -154,7 +154,7 @@ def merge(segments: Sequence[Segment]) -> EncodedSegment:
     for before, after in pairwise(segments):
         if after.parent != before.last:
             raise ValueError(
-                f"Segment {after.id.hex()} cannot be merged behind {before.id.hex()}: it follows {_hex(after.parent)}."
+                f"Segment {after.id.hex()} cannot be merged after {before.id.hex()}: it follows {_hex(after.parent)}."
             )
     merged: dict[str, dict[bytes, bytes | None]] = {}
     stores: dict[str, str] = {}
@@ -400,7 +400,7 @@ def _read(data: bytes, name: str) -> tuple[dict[str, Any], bytes, bytes]:
 def _prefix(data: bytes, name: str) -> tuple[int, int, bytes]:
     """Return the sizes of header and body, and the id."""
     if len(data) < _PREFIX.size or data[: len(_MAGIC)] != _MAGIC:
-        why = f"is not a segment of Penstock, or torn in its first bytes: {data[:8]!r}, {len(data)} bytes"
+        why = f"is not a segment of Penstock, or its first bytes are torn: {data[:8]!r}, {len(data)} bytes"
         raise CorruptedSegmentError(name, why)
     _, version, header_size, body_size, identity = _PREFIX.unpack_from(data)
     if version != VERSION:

@@ -1,7 +1,7 @@
 """The keys of a dict in byte order, for bases and buffers that are mostly read by key and now and then by range.
 
-Nothing is sorted before the first range. From then on single changes are worked in where they belong; after many at
-once the next range sorts anew.
+Nothing is sorted before the first range. From then on, single changes are inserted in place; after many changes, the
+next range sorts again.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class _Keys(Container[bytes], Iterable[bytes], Sized, Protocol):
 
 
 class SortedKeys:
-    """The sorted keys of `content`, a dict that the caller changes; each key that comes or goes must be told to
-    `changed`."""
+    """The sorted keys of `content`, a dict that the caller changes; the caller must report each key that comes or goes
+    to `changed`."""
 
     __slots__ = ("_content", "_keys", "_pending")
 

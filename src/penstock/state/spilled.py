@@ -1,6 +1,6 @@
-"""Uncommitted changes that have left memory: a database of their own between the buffers of a task and its base.
+"""Uncommitted changes that have left memory: a database between the buffers of a task and its base.
 
-A task whose uncommitted writes outgrow their bound gives them up here and goes on with empty buffers; reads find them
+A task whose uncommitted writes outgrow their limit moves them here and continues with empty buffers; reads find them
 over the committed entries. The base is not touched, so a crash leaves nothing to undo; where the changes are kept
 durably until the commit is the host's matter (`keep`). Rules:
 - Nothing is made before the first changes come; until then views are those of the base.

@@ -161,8 +161,8 @@ class StateSerdes:
             raise
 
     def wrong_type(self, action: str, error: TypeError) -> Exception:
-        """Return the error to raise where a serde is given a value of another type: a StreamsError, as a processor may
-        be told of it. action: what failed, such as "write key 5"."""
+        """Return the error to raise if a serde receives a value of another type: a StreamsError, because the processing
+        handler may receive it. action: what failed, such as "write key 5"."""
         return StreamsError(self._incompatible(action, error))
 
     def _serdes_at_work(self) -> str:
@@ -176,7 +176,7 @@ class StateSerdes:
         return (
             f"Store {self.store_name!r} cannot {action} with {type(self.key_serde).__name__} for keys and "
             f"{type(self.value_serde).__name__} for values: {error} "
-            "Give the store the serdes of its keys and values, or convert them before."
+            "Give the store the serdes of its keys and values, or convert them first."
         )
 
 
@@ -207,7 +207,7 @@ class TimestampedStateSerdes(StateSerdes):
         if not isinstance(value, ValueAndTimestamp):
             raise TypeError(
                 f"Store {self.store_name!r} holds ValueAndTimestamp, not {type(value).__name__} {value!r:.100}: "
-                "put ValueAndTimestamp(value, timestamp_ms), or make a store without timestamps."
+                "put ValueAndTimestamp(value, timestamp_ms), or create a store without timestamps."
             )
         return value.value is not None
 
@@ -315,7 +315,7 @@ class AggregationWithHeadersStateSerdes(AggregationStateSerdes):
         if not isinstance(value, AggregationWithHeaders):
             raise TypeError(
                 f"Store {self.store_name!r} holds AggregationWithHeaders, not {type(value).__name__} {value!r:.100}: "
-                "put AggregationWithHeaders(aggregation, headers), or make a store without headers."
+                "put AggregationWithHeaders(aggregation, headers), or create a store without headers."
             )
         if value.aggregation is None:
             return None

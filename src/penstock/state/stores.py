@@ -58,7 +58,7 @@ class Stores:
         name: str, history_retention_ms: Duration, segment_interval_ms: Duration | None = None
     ) -> VersionedBytesStoreSupplier:
         """Return the supplier of a store that keeps the versions of a value for `history_retention_ms`;
-        segment_interval_ms: how many ms of old versions are dropped at once, None for a share of the retention."""
+        segment_interval_ms: how many ms of old versions are dropped together, None for a share of the retention."""
         _checked(name)
         retention = milliseconds(history_retention_ms, "history retention")
         if retention < 0:
@@ -201,7 +201,7 @@ class Stores:
 
 
 def default_segment_interval_ms(history_retention_ms: int) -> int:
-    """Return how many ms of old versions are dropped at once by default (Kafka class:
+    """Return how many ms of old versions are dropped together by default (Kafka class:
     RocksDbVersionedKeyValueBytesStoreSupplier)."""
     for up_to_ms, parts, at_least_ms in ((60_000, 3, 2_000), (300_000, 5, 20_000), (3_600_000, 12, 60_000)):
         if history_retention_ms <= up_to_ms:

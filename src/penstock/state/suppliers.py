@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 MINIMUM_SEGMENT_INTERVAL_MS = 60_000
-"""The shortest segment of a window or session store, as Kafka has it."""
+"""The shortest segment of a window or session store, as in Kafka."""
 
 
 class StoreSupplier(Protocol):
@@ -100,7 +100,7 @@ class WindowBytesStoreSupplier:
 
     @property
     def segment_interval_ms(self) -> int:
-        """How many ms of windows are dropped at once when they expire."""
+        """How many ms of windows are dropped together when they expire."""
         return max(self.retention_ms // 2, MINIMUM_SEGMENT_INTERVAL_MS)
 
     def __str__(self) -> str:
@@ -133,14 +133,14 @@ class SessionBytesStoreSupplier:
 
     @property
     def segment_interval_ms(self) -> int:
-        """How many ms of sessions are dropped at once when they expire."""
+        """How many ms of sessions are dropped together when they expire."""
         return max(self.retention_ms // 2, MINIMUM_SEGMENT_INTERVAL_MS)
 
 
 @dataclass(frozen=True)
 class VersionedBytesStoreSupplier:
     """A store that keeps the versions of each value for `history_retention_ms` (Kafka class:
-    VersionedBytesStoreSupplier). segment_interval_ms: how many ms of old versions are dropped at once."""
+    VersionedBytesStoreSupplier). segment_interval_ms: how many ms of old versions are dropped together."""
 
     name: str
     history_retention_ms: int

@@ -34,7 +34,7 @@ _TIME_SIZE = 8
 _CONTEXT_SIZE = 20
 """Bytes counted for timestamp, offset and partition of a context."""
 _CHUNK = 4096
-"""How many keys are read from the store at once."""
+"""How many keys one read from the store takes."""
 _FRESH_BYTES = 600
 """What an update in memory takes about, besides its bytes: tuples, and the objects of its context."""
 
@@ -73,8 +73,8 @@ class TimeOrderedChangeBuffer(TypedStore):
         metadata: MutableMapping[str, int],
         log: StoreChangeLog | None = None,
     ) -> None:
-        """Keep the updates in `buffer`, uncommitted writes, and the counts in `metadata`. log: is told what a commit
-        finds changed, also a key that came and went since the last one."""
+        """Keep the updates in `buffer`, uncommitted writes, and the counts in `metadata`. log: receives the changes of
+        a commit, also a key that came and went since the last one."""
         super().__init__(serdes, buffer, None, persistent=False)
         self._entries = buffer
         self._log = log
@@ -215,7 +215,7 @@ class TimeOrderedChangeBuffer(TypedStore):
         self._next, self._horizon = [], b""  # to be read again
 
     def close(self) -> None:
-        """Close the store; what is uncommitted is void."""
+        """Close the store; uncommitted writes are discarded."""
         self._fresh.clear()
         super().close()
 
@@ -234,7 +234,7 @@ class TimeOrderedChangeBuffer(TypedStore):
         return WaitingUpdate(time + key, change, _size(key, change), True)
 
     def _eldest(self) -> WaitingUpdate:
-        """Return the eldest update; it must be removed before the next is asked for."""
+        """Return the eldest update; it must be removed before the next call."""
         entry_key = heappop(self._next)
         update = self._waiting(entry_key[TIMESTAMP_SIZE:])
         if update is None:

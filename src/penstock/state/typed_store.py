@@ -37,7 +37,7 @@ class TypedStore:
         logged: bool = False,
     ) -> None:
         """Hold the store that `serdes` are made for over `buffer`, its uncommitted writes, through `cache` if it has
-        one. persistent: whether the base outlives the process. logged: whether writes are told to a changelog."""
+        one. persistent: whether the base outlives the process. logged: whether writes go to a changelog."""
         self._logged = logged
         self._serdes = serdes
         self._name = serdes.store_name
@@ -67,7 +67,7 @@ class TypedStore:
         self._below.flush()
 
     def close(self) -> None:
-        """Close the store; what is uncommitted is void. Later calls raise InvalidStateStoreError."""
+        """Close the store; uncommitted writes are discarded. Later calls raise InvalidStateStoreError."""
         self._open = False
         if self._cache is not None:
             self._cache.close()
@@ -106,7 +106,7 @@ class TypedStore:
 
     @property
     def logged(self) -> bool:
-        """Whether writes are told to a changelog, so that the record that causes one must be known."""
+        """Whether writes go to a changelog, so that the record that causes one must be known."""
         return self._logged
 
     @property
@@ -185,7 +185,7 @@ class TypedStore:
         _log.warning(
             "Store %s: the range is empty, since its first key is greater than its last (%r > %r). "
             "Are they in the wrong order, or does the key serde not keep the order in its bytes? "
-            "Those of numbers do not for negative ones.",
+            "Serdes of numbers do not for negative ones.",
             self._name,
             from_key,
             to_key,
@@ -204,7 +204,7 @@ class TypedStore:
                 f"Store {self._name!r} is not open: its task was closed or has moved. Get the store again in init()."
             )
         error = TypeError(refusal)
-        error.add_note(f"Store {self._name!r} was given None: drop such records, or choose something else for them.")
+        error.add_note(f"Store {self._name!r} received the key None: drop such records, or give them another key.")
         raise error
 
 

@@ -112,7 +112,7 @@ class UncommittedStore:
         return dict(self._writes)
 
     def clear(self) -> None:
-        """Forget the uncommitted writes: they are in the base now, or void."""
+        """Forget the uncommitted writes: they are in the base now, or discarded."""
         self._writes.clear()
         self._bytes = 0
         self._sorted.forget()

@@ -1,7 +1,7 @@
 """Stores that remember what a value was at a time (Kafka classes: MeteredVersionedKeyValueStore,
 RocksDBVersionedStore).
 
-The latest version of a key is an entry of its own and never expires. Every version before it is an entry with the time
+The latest version of a key is a separate entry and never expires. Every version before it is an entry with the time
 from which and to which it was valid, in the segment of the latter, so that it expires when nobody may ask for it any
 more. That a key has no value from some time on is seen from a version that ends there, or from an empty one.
 """
@@ -61,8 +61,8 @@ class TypedVersionedKeyValueStore(TypedStore):
         history: SegmentedStore,
         log: StoreChangeLog | None,
     ) -> None:
-        """Hold the store over `history`, its uncommitted writes, which has `latest` below. log: is told every version,
-        also one that comes too late, as Kafka's is."""
+        """Hold the store over `history`, its uncommitted writes, which has `latest` below. log: receives every version,
+        also one that comes too late, as in Kafka."""
         super().__init__(serdes, history, None, persistent=True)
         self._log = log
         self._latest = latest

@@ -51,7 +51,7 @@ class TypedWindowStore(TypedStore):
         duplicates_log: StoreChangeLog | None,
     ) -> None:
         """Hold the store over `buffer`, its uncommitted writes, through `cache` if it has one. metadata: where the
-        sequence numbers of the last duplicate are kept. duplicates_log: is told the writes of duplicates."""
+        sequence numbers of the last duplicate are kept. duplicates_log: receives the writes of duplicates."""
         super().__init__(serdes, buffer, cache, persistent, buffer.logged)
         self._uncommitted = buffer
         self._windows: SegmentedStore | CachingSegmentedStore = buffer if cache is None else cache
@@ -146,7 +146,7 @@ class TypedWindowStore(TypedStore):
     def get_columns(self, keys: Sequence[bytes]) -> tuple[list[Any], Int64Array]:
         """Return the values and timestamps (ms) of `keys`, entry keys; None and NO_TIMESTAMP where there is none.
 
-        The record cache neither counts this as use nor keeps what is read: it is for keys that are put next.
+        The record cache does not count this as use and does not keep the result: it is for keys that are put next.
         """
         self._check_open()
         return self._serdes.deserialize_values(self._below.multi_get(keys))
@@ -169,9 +169,9 @@ class TypedWindowStore(TypedStore):
     # ---------- what joins call
 
     def fetch_duplicates(self, key: Any, time_from: int, time_to: int) -> list[tuple[int, Any]]:
-        """Return (start, value) of the windows of `key` that start from `time_from` to `time_to` (ms), as `fetch` does
-        but all at once; only for stores that keep duplicates. As in Kafka, where joins read by way of stores with
-        headers that keep none, the serde of the values is shown none."""
+        """Return (start, value) of the windows of `key` that start from `time_from` to `time_to` (ms), as `fetch` does,
+        but as a list; only for stores that keep duplicates. As in Kafka, where joins read by way of stores with headers
+        that keep none, the serde of the values is shown none."""
         serialized = self._serialize_key(key)
         oldest = self._uncommitted.oldest_visible
         found = self._recent.between(serialized, time_from if time_from > oldest else oldest, time_to)

@@ -141,13 +141,13 @@ class EngineWindowStore(WindowStore, EngineColumnStore, Protocol):
         ...
 
     def fetch_duplicates(self, key: Any, time_from: int, time_to: int) -> list[tuple[int, Any]]:
-        """As `fetch` with both times, all at once; only for stores that keep duplicates."""
+        """As `fetch` with both times, as a list; only for stores that keep duplicates."""
         ...
 
     def get_columns(self, keys: Sequence[bytes]) -> tuple[list[Any], Int64Array]:
         """Return the values and timestamps of entry keys, None and NO_TIMESTAMP where there is none.
 
-        The record cache neither counts this as use nor keeps what is read: it is for keys that are put next.
+        The record cache does not count this as use and does not keep the result: it is for keys that are put next.
         """
         ...
 

@@ -53,5 +53,5 @@ class WrappedBytesStore:
         return self._below.changes()
 
     def clear(self) -> None:
-        """Forget the uncommitted writes: they are in the base now, or void."""
+        """Forget the uncommitted writes: they are in the base now, or discarded."""
         self._below.clear()

@@ -38,10 +38,10 @@ class ColumnPlan:
 def column_nodes(topology: ProcessorTopology, errors: ErrorHandling) -> frozenset[str]:
     """Return the names of the nodes that can work on columns if no other node uses their stores meanwhile.
 
-    What a bounded store drops depends on every single read, so its nodes work record by record. Where the task may go
-    on after an error they are those in which only a user's function can fail, which concerns one
-    row: no stores, and no sinks or suppress() below, whose errors may be their parent's. A handler of a user's own is
-    asked in the order of the records, so nothing works on columns then.
+    What a bounded store drops depends on every single read, so its nodes work record by record. If the task may
+    continue after an error, they are those in which only a user's function can fail, which affects one row: no stores,
+    and no sinks or suppress() below, whose errors may belong to their parent. A user's handler is called in the order
+    of the records, so nothing works on columns then.
     """
     if errors.ask_in_order:
         return frozenset()
@@ -72,9 +72,9 @@ def _fails_its_parent(child: Child) -> bool:
 def column_plan(entry: Entry, topology: ProcessorTopology, able: frozenset[str], errors: ErrorHandling) -> ColumnPlan:
     """Return the plan behind `entry`.
 
-    Without islands only what follows from the batch can use a key-value store meanwhile; islands let stream time move
-    between the rows, and so any punctuation. Where entries expire or are dropped it matters what others did before. A
-    node that forwards itself does so when nothing else is on its way.
+    Without islands, only what follows from the batch can use a key-value store in the meantime; islands advance stream
+    time between the rows, and so allow any punctuation. Where entries expire or are dropped it matters what others did
+    before. A node that forwards itself does so when nothing else is on its way.
     """
     sharing_ever = sharing(topology.processors)
     others = {node.name for node in topology.processors if not topology.key_value_stores.issuperset(node.stores)}

@@ -58,8 +58,8 @@ class Node(Protocol):
 
 
 class TaskContext:
-    """What the nodes of a task share: the times, the record being processed, counts. No clock: `wall_clock` (ms) is
-    what the host said last."""
+    """What the nodes of a task share: the times, the record being processed, counts. No clock: the host sets
+    `wall_clock` (ms)."""
 
     def __init__(
         self,
@@ -224,7 +224,7 @@ class NodeContext:
         if topic.startswith(f"{self.application_id}-") and topic.endswith(INTERNAL_SUFFIXES):
             raise StreamsError(
                 f"Processor {self._node.name} cannot send to the internal topic {topic}: forward to a repartition() "
-                "instead, or write to a topic of your own."
+                "instead, or write to your own topic."
             )
         timestamp, headers, _ = self._task.record_context()
         raw_key = _serialized(key_serde or self.key_serde, "key", topic, key, headers)
@@ -301,7 +301,7 @@ class NodeContext:
         return self._task.processor_metadata
 
     def emit_with_epoch(self, results: HeldResults) -> None:
-        """Let `results` leave at the end of an epoch, on hosts whose tasks live for one."""
+        """Emit `results` at the end of an epoch, on hosts whose tasks live for one epoch."""
         self._task.held_results.append((self, results))
 
     def config(self, key: str) -> Any:
@@ -310,7 +310,7 @@ class NodeContext:
 
     @contextmanager
     def in_record_context(self, context: RecordContext) -> Iterator[None]:
-        """Let `context` be that of the record being processed while the `with` block runs."""
+        """Set `context` as that of the record being processed while the `with` block runs."""
         task = self._task
         outer = task.metadata, task.record
         task.metadata = context.metadata

@@ -1,8 +1,8 @@
-"""What a task does about an error: asks the handler, sends what that has for the dead letter queue, and goes on or
+"""What a task does about an error: calls the handler, sends its records for the dead letter queue, and continues or
 fails.
 
-An error of a processor is handled at the innermost node: its parent goes on with what it forwards next. Where the
-answer is to fail, the error leaves the task as a ProcessingError, which passes the nodes above unchanged.
+An error of a processor is handled at the innermost node: its parent continues with the next record that it forwards.
+Where the answer is to fail, the error leaves the task as a ProcessingError, which passes the nodes above unchanged.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class ErrorHandling:
         processing: ProcessingExceptionHandler | None,
         production: ProductionExceptionHandler,
     ) -> None:
-        """Configure the handlers. sender: takes records for the dead letter queue, None where there can be none.
-        processing: None to let every error of a processor out as it is."""
+        """Configure the handlers. sender: takes records for the dead letter queue, None if there can be none.
+        processing: None to raise every error of a processor unchanged."""
         self._task = task
         self._sender = sender
         self._deserialization = deserialization
@@ -106,7 +106,7 @@ class ErrorHandling:
 
     @property
     def may_resume(self) -> bool:
-        """Whether the task may go on after an error of a processor."""
+        """Whether the task may continue after an error of a processor."""
         return type(self._processing) not in (LogAndFailProcessingExceptionHandler, type(None))
 
     @property
@@ -163,11 +163,12 @@ class ErrorHandling:
         error: Exception,
         send: Callable[[ProducerRecord], None] | None = None,
     ) -> None:
-        """Handle that the processor `node` failed on `record`, or in a punctuator (None): return if the task is to go
-        on without it; raises ProcessingError if it is to fail, or the handler does. `send` takes the records for the
-        dead letter queue, if they are not to be sent at once.
+        """Handle that the processor `node` failed on `record`, or in a punctuator (None): return if the task continues
+        without it; raises ProcessingError if the task must fail, or the handler fails. `send` takes the records for the
+        dead letter queue, if they are not sent immediately.
 
-        For a ClassCastError raises StreamsError without asking: as in Kafka, the node above is asked about that.
+        For a ClassCastError it raises StreamsError without a call: as in Kafka, the handler is called for the node
+        above.
         """
         if isinstance(error, ClassCastError):
             raise StreamsError(
@@ -218,7 +219,7 @@ class ErrorHandling:
 
     def _resumes(self, node: str, response: Response, send: Callable[[ProducerRecord], None] | None = None) -> bool:
         """Send the records of a response to the dead letter queue, count the dropped record, and return whether the
-        task goes on."""
+        task continues."""
         for record in response.dead_letter_queue_records:
             if send is not None:
                 send(record)

@@ -42,9 +42,9 @@ from penstock.task.record_sender import DeadLetterSink
 MAXIMUM_SCALE = 1 << 40
 
 MAXIMUM_ROWS = 1 << 18
-"""Rows that run through the columns at once, after operators that multiply them: bounds the memory of a run."""
+"""Rows that run through the columns together, after operators that multiply them: limits the memory of a run."""
 MAXIMUM_SERIALIZED_ROWS = 1 << 18
-"""Rows that are counted at once: bounds how far record cache and uncommitted changes are over their bounds in
+"""Rows that are counted together: limits how far record cache and uncommitted changes exceed their limits in
 between."""
 MAXIMUM_MIXED_ROWS = 1 << 14
 """Rows of a mixed run that are processed before the record cache is brought within its bound."""
@@ -95,7 +95,7 @@ class Flow:
         return self.scale <= MAXIMUM_SCALE
 
     def cut(self, failed_at: int) -> None:
-        """Let go of all rows that a depth-first run would not have come to before the failure at that position."""
+        """Discard all rows that a depth-first run would not have reached before the failure at that position."""
         self.failed_at = failed_at
         for parts in self.waiting.values():
             parts[:] = [
@@ -150,8 +150,8 @@ class Execution:
             node.flusher = self
 
     def rows_at_once(self, source: SourceNode, serialized: bool) -> int:
-        """Return how many records of `source` may run at once so that no edge holds more than about MAXIMUM_ROWS
-        rows; MAXIMUM_SERIALIZED_ROWS where they stay bytes, of which nothing is made."""
+        """Return how many records of `source` may run together so that no edge holds more than about MAXIMUM_ROWS rows;
+        MAXIMUM_SERIALIZED_ROWS if they stay bytes and no objects are created."""
         if serialized:
             return MAXIMUM_SERIALIZED_ROWS
         expansion = self._expansion.get(source.name)
@@ -325,7 +325,7 @@ class Execution:
             self._branch(flow, branches, Part(node, result, positions))
 
     def _bury(self, flow: Flow, part: Part, row: int, letter: ProducerRecord) -> None:
-        """Let the dead letter of a row wait for its place among what leaves the columns."""
+        """Hold the dead letter of a row until its place in the output of the columns."""
         batch = part.batch.slice(row, row + 1)
         positions = _known(part.positions)[row : row + 1]
         letters = RecordBatch([None], [letter], batch.timestamps, batch.offsets)
@@ -433,7 +433,7 @@ class Execution:
             self._pass_time(entering.stream_times, before, end)
 
     def _pass_time(self, stream_times: Int64Array | None, start: int, stop: int) -> None:
-        """Let stream time move over the input rows from `start` to before `stop`, with the punctuations that fall due
+        """Advance stream time over the input rows from `start` to before `stop`, with the punctuations that become due
         at each of them."""
         if stream_times is None:
             return

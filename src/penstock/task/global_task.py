@@ -104,18 +104,18 @@ class GlobalStateUpdateTask:
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics that the stores are kept from."""
+        """The topics that fill the stores."""
         return frozenset(self._sources)
 
     def update(self, topic: str, partition: int, batch: RecordBatch, now_ms: int) -> None:
         """Process records of one partition of a global topic, keys and values as bytes, at the wall-clock time
         `now_ms`.
 
-        Raises StreamsError for a topic that no global store is kept from, and whatever a processor raises.
+        Raises StreamsError for a topic that no global store reads, and whatever a processor raises.
         """
         if topic not in self._sources:
             raise StreamsError(
-                f"No global store is kept from topic {topic}: expected one of {', '.join(sorted(self._sources))}."
+                f"No global store reads topic {topic}: expected one of {', '.join(sorted(self._sources))}."
             )
         source, context = self._sources[topic], self._context
         context.wall_clock = now_ms

@@ -73,7 +73,7 @@ class MeasuredNodeFactory(NodeFactory):
     """Makes nodes that count."""
 
     def __init__(self, recorder: Recorder) -> None:
-        """Let `recorder` take the counts."""
+        """Make `recorder` take the counts."""
         self._recorder = recorder
 
     def processor(self, spec: ProcessorSpec, task: TaskContext, errors: ErrorHandling) -> ProcessorNode:

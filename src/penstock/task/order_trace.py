@@ -1,5 +1,4 @@
-"""The order in which a task took its records, by commit: written by a host that is asked to, replayed by the test
-driver.
+"""The order in which a task took its records, by commit: written by a host on request, replayed by the test driver.
 
 With the same records, the same order and the same commit points a task gives byte-equal output, changes and stores.
 """
@@ -26,7 +25,7 @@ class TracedRange(NamedTuple):
 
 @dataclass(frozen=True)
 class TracedCommit:
-    """What a task did between two commits: the wall-clock time (ms) that it was told, then the ranges that it took, in
+    """What a task did between two commits: the wall-clock time (ms) that the host set, then the ranges that it took, in
     order."""
 
     wall_clock: int

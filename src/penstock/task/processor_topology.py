@@ -172,7 +172,7 @@ class SinkNode:
         sender: RecordSender,
         errors: ErrorHandling,
     ) -> None:
-        """Find the serdes. Records go to `collector`: columns at once, one by one through `sender`; `errors` decides
+        """Find the serdes. Records go to `collector`: columns directly, single ones through `sender`; `errors` decides
         what happens to those that cannot be written."""
         self.name = spec.name
         self.spec = spec

@@ -1,9 +1,8 @@
 """Schedules: which punctuator is due when. Two lifetimes of a schedule exist, and a host says which one its tasks have.
 
-`LivingSchedules`: a processor lives as long as its task, may schedule at any time, and schedules anew after a restart,
-as in Kafka.
-`EpochSchedules`: a processor lives for one epoch; only `init` schedules, and a schedule goes on where the same call of
-the epoch before stopped.
+`LivingSchedules`: a processor lives as long as its task, may schedule at any time, and schedules again after a restart,
+as in Kafka. `EpochSchedules`: a processor lives for one epoch; only `init` schedules, and a schedule continues where
+the same call of the previous epoch stopped.
 """
 
 from __future__ import annotations
@@ -112,12 +111,12 @@ class LivingSchedules:
         return None if first is None else first.next_time
 
     def states(self) -> tuple[ScheduleState, ...]:
-        """Return nothing: after a restart `init` schedules anew."""
+        """Return nothing: after a restart `init` schedules again."""
         return ()
 
 
 class EpochSchedules(LivingSchedules):
-    """Schedules of processors that live for one epoch; they go on from the states of the epoch before."""
+    """Schedules of processors that live for one epoch; they continue from the states of the previous epoch."""
 
     def __init__(self, states: Iterable[ScheduleState]) -> None:
         """Go on from `states`."""
@@ -129,10 +128,9 @@ class EpochSchedules(LivingSchedules):
         """Take a schedule made in `init`; raises StreamsError for one made later."""
         if not initializing:
             raise StreamsError(
-                f"Processor {schedule.node} calls schedule() outside init(). On this host a processor lives for "
-                "one epoch and a schedule is known by its call "
-                "in init(): schedule there, and let the punctuator decide from a store whether there is something "
-                "to do."
+                f"Processor {schedule.node} calls schedule() outside init(). On this host a processor lives for one "
+                "epoch and its schedules come from init(): call schedule() there, and decide in the punctuator, from "
+                "a store, whether to do something."
             )
         place, before = self._before.get((schedule.node, schedule.call), (len(self._before) + len(self._made), None))
         if before is not None:

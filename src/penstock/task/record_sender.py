@@ -25,8 +25,8 @@ class RecordSender:
     def __init__(
         self, collector: RecordCollector, partitions: Mapping[str, int], task_id: TaskId, offset: Callable[[], int]
     ) -> None:
-        """Send to topics of `partitions` for the task `task_id`; `offset` tells that of the input record which is being
-        processed, -1 if there is none. partitions: their number by topic; it may look one up when it is asked."""
+        """Send to topics of `partitions` for the task `task_id`; `offset` returns that of the input record in
+        processing, -1 if there is none. partitions: their number by topic; may look it up on demand."""
         self._collector = collector
         self._partitions = partitions
         self._task_id = task_id

@@ -9,8 +9,8 @@ from penstock.record import RecordBatch, RecordMetadata, TopicPartition
 
 
 class SourceRecords:
-    """Records by partition and offset. A partition behind a shuffle has lanes with offsets of their own: that which is
-    being taken is looked through first."""
+    """Records by partition and offset. A partition behind a shuffle has lanes with separate offsets: the lane that is
+    being taken is searched first."""
 
     def __init__(self) -> None:
         """Start without records."""

@@ -1,8 +1,8 @@
-"""A copy of the stores of a task, kept up from its commits, to be read by others than the task (Kafka class:
+"""A copy of the stores of a task, updated from its commits, for readers other than the task (Kafka class:
 StandbyTask).
 
-Free of I/O: who has the segments hands in a function that reads one, and gives the base. What is read is a snapshot, as
-of one commit; updates go on beside it.
+Free of I/O: the caller passes a function that reads a segment, and the base. A read sees a snapshot, as of one commit,
+while updates continue.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class StandbySnapshot:
 
 
 class StandbyTask:
-    """Applies what a task has committed to a base of its own, and shows it."""
+    """Applies the commits of a task to its own base, and shows it."""
 
     def __init__(
         self, id: TaskId, stores: Mapping[str, StoreBuilder], config: StreamsConfig, base: SnapshotBase
@@ -83,7 +83,7 @@ class StandbyTask:
         self._open: deque[weakref.ref[BaseSnapshot]] = deque()
 
     def update(self, log: SegmentLog, read: ReadFile) -> None:
-        """Bring the base to the head of `log`, from where it is or anew.
+        """Bring the base to the head of `log`, from its position or by a rebuild.
 
         Raises what `read` raises, and TaskCorruptedError for a log whose last segment does not end a commit; the base
         is then at a commit before.
@@ -101,7 +101,7 @@ class StandbyTask:
         """Return the stores as of the last `update`. It stays good until it is no longer held, or for the next
         MOST_SNAPSHOTS updates; raises RuntimeError before the first."""
         if self._newest is None:
-            raise RuntimeError(f"Task {self.id} was not updated yet: there is nothing to be read.")
+            raise RuntimeError(f"Task {self.id} was not updated yet: it has nothing to read.")
         return self._newest
 
     def _snapshot(self, clocks: Mapping[str, int]) -> StandbySnapshot:

@@ -88,13 +88,13 @@ class StreamTask:
 
         base: the committed state. partitions: the number of partitions of each topic that sinks write to. checkpoint:
         that of the last commit, None for a new task. schedules: their lifetime on this host, LivingSchedules if not
-        given. state_log_prefix: begins the texts of errors of the stores, naming the task if not given.
-        global_stores: by name, to be read by every processor. input_partitions: all that the task reads; that of its
-        own number of every topic if not given. change_log: takes the changelog records of the stores that it names, for
-        a host that writes them. spilled: takes uncommitted changes beyond `penstock.uncommitted.max.bytes`, for a host
-        that keeps them until the commit; such a commit has only the changes since. nanoseconds: tells the time that
-        things take, for a host that shows what is measured. cache_bytes: what the task has of
-        `statestore.cache.max.bytes`, for a host that runs several at once; all of it if not given.
+        given. state_log_prefix: begins the texts of errors of the stores, naming the task if not given. global_stores:
+        by name; every processor can read them. input_partitions: all that the task reads; by default, those with its
+        number of every topic. change_log: takes the changelog records of the stores that it names, for a host that
+        writes them. spilled: takes uncommitted changes beyond `penstock.uncommitted.max.bytes`, for a host that keeps
+        them until the commit; such a commit has only the changes since. nanoseconds: measures durations, for a host
+        that shows measurements. cache_bytes: the task's share of `statestore.cache.max.bytes`, for a host that runs
+        several tasks at the same time; all of it if not given.
         """
         self.task_id = task_id
         checkpoint = checkpoint or TaskCheckpoint()
@@ -283,7 +283,7 @@ class StreamTask:
         return True
 
     def _processing_failed(self, node: str, record: Record[Any, Any], error: Exception) -> None:
-        """Ask the handler whether to go on; raises StreamsError if not."""
+        """Ask the handler whether to continue; raises StreamsError if not."""
         try:
             self._errors.processing_failed(node, record, error)
         except ProcessingError as failure:

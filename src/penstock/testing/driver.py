@@ -2,8 +2,8 @@
 
 Rules: every topic has one partition and all sub-topologies run in one task, `0_0`. A record piped in is processed
 completely before `pipe_input` returns: the record, stream-time punctuation, a commit, then the records that this wrote
-to topics that the topology reads. The wall clock moves only when told. How records are driven stands in
-`host/inline.py`; here are the queues of output, the stores, and the errors of Kafka's driver.
+to topics that the topology reads. The wall clock moves only by calls. `host/inline.py` drives the records; this module
+has the queues of output, the stores, and the errors of Kafka's driver.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from penstock.testing.topics import TestInputTopic, TestOutputTopic
 
 DEFAULT_APPLICATION_ID = "topology-test-driver"
 
-# What `get_state_store` does not give; timestamped kinds stand before the plain ones that they derive from.
+# What `get_state_store` does not give; timestamped kinds come before the plain ones that they derive from.
 _KINDS: Mapping[type, tuple[str, str]] = {
     TypedTimestampedKeyValueStore: ("timestamped key-value store", "get_timestamped_key_value_store"),
     TypedKeyValueStore: ("key-value store", "get_key_value_store"),
@@ -65,7 +65,7 @@ class TopologyTestDriver:
             initial_wall_clock_ms: where the clock starts, in ms; None for the machine's time.
 
         Raises:
-            ConfigError: neither Kafka Streams, nor Penstock, nor a client of Kafka has a key of the configuration.
+            ConfigError: a key of the configuration is unknown to Kafka Streams, Penstock and the Kafka client.
             StreamsError: a processor cannot be initialised.
         """
         given = config.given() if isinstance(config, StreamsConfig) else dict(config or {})
@@ -148,7 +148,7 @@ class TopologyTestDriver:
             self._queues.setdefault(record.topic, deque()).append(record)
 
     def advance_wall_clock_time(self, advance_ms: Duration) -> None:
-        """Move the clock by `advance_ms` (0 or more), run the wall-clock punctuations that fall due, and commit.
+        """Move the clock by `advance_ms` (0 or more), run the wall-clock punctuations that become due, and commit.
 
         Raises ValueError for a negative step, StreamsError when a punctuator fails.
         """
@@ -168,7 +168,7 @@ class TopologyTestDriver:
         return dict(self._host.stores())
 
     def get_state_store(self, name: str) -> StateStore | None:
-        """Return the store `name`, None if there is none; raises ValueError for a kind that has a method of its own."""
+        """Return the store `name`, None if there is none; raises ValueError for a kind with its own method."""
         store = self._host.stores().get(name)
         for kind, (shown, method) in _KINDS.items():
             if isinstance(store, kind):

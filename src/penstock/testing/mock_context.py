@@ -93,22 +93,22 @@ class MockProcessorContext:
 
     @property
     def record_metadata(self) -> RecordMetadata | None:
-        """What `set_record_metadata` said last, None before."""
+        """The argument of the last `set_record_metadata`, None before."""
         return self._metadata
 
     @property
     def topic(self) -> str | None:
-        """The topic that `set_record_metadata` said last, None before."""
+        """The topic of the last `set_record_metadata`, None before."""
         return (self._metadata or NO_METADATA).topic
 
     @property
     def partition(self) -> int:
-        """The partition that `set_record_metadata` said last, -1 before."""
+        """The partition of the last `set_record_metadata`, -1 before."""
         return (self._metadata or NO_METADATA).partition
 
     @property
     def offset(self) -> int:
-        """The offset that `set_record_metadata` said last, -1 before."""
+        """The offset of the last `set_record_metadata`, -1 before."""
         return (self._metadata or NO_METADATA).offset
 
     @property
@@ -162,15 +162,15 @@ class MockProcessorContext:
         self._committed = True
 
     def current_stream_time_ms(self) -> int:
-        """Return what `set_current_stream_time_ms` said last, -1 before."""
+        """Return the argument of the last `set_current_stream_time_ms`, -1 before."""
         return self._stream_time_ms
 
     def current_system_time_ms(self) -> int:
-        """Return what `set_current_system_time_ms` said last."""
+        """Return the argument of the last `set_current_system_time_ms`."""
         return self._system_time_ms
 
     def app_configs(self) -> Mapping[str, Any]:
-        """Return the configuration as it was given."""
+        """Return the configuration, unchanged."""
         return self._config.given()
 
     def metrics(self) -> StreamsMetrics:

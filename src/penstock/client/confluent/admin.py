@@ -38,10 +38,10 @@ _NO_ID = "A" * 22
 
 _NO_PARTITION = 2**31 - 1
 _STABLE_SECONDS = 0.5
-"""How long an offset may not be stable before it is said that a transaction is open."""
+"""How long an offset may be unstable before an error reports an open transaction."""
 
 _FIRST_TRY = 0.25
-"""The part of its bound after which a question is asked again by a new client."""
+"""The share of its timeout after which a new client repeats a request."""
 
 _FIRST_TRY_SECONDS = 2.5
 """The most that this part is, however long the bound; each further try gets twice the time of the one before."""
@@ -54,8 +54,8 @@ _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # as above
 
 
 class ConfluentAdmin:
-    """Admin over confluent-kafka. A client that is not answered is replaced: librdkafka may go on asking a broker that
-    is away."""
+    """Admin over confluent-kafka. A client without an answer is replaced: librdkafka may keep asking a broker that is
+    away."""
 
     def __init__(self, config: StreamsConfig, timeout_ms: int = 10_000) -> None:
         """Connect in the background; each call is bounded by `timeout_ms`. Raises ConfigError."""
@@ -271,7 +271,7 @@ class ConfluentAdmin:
                     for position, future in futures.items()
                 }
             except KafkaException:
-                # after a broker's restart librdkafka would go on with the leaders that it knows, for minutes
+                # after a broker's restart, librdkafka would keep the leaders that it knows for minutes
                 self._knows_leaders = False
                 raise
 
@@ -364,10 +364,12 @@ class ConfluentAdmin:
 
 
 def _result(future: Future[T], seconds: float) -> T:
-    """Return what a request of `seconds` gave; raises its error, or TimeoutError. An error that is raised by the future
-    itself would keep the client in a cycle of references, and librdkafka ends the program where the garbage collector
-    deletes a client in a thread of its own."""
-    error = future.exception(timeout=seconds + 1)  # librdkafka ends a request by itself; its answer has to arrive
+    """Return what a request of `seconds` gave; raises its error, or TimeoutError. An error that the future itself
+    raises would keep the client in a reference cycle, and librdkafka ends the program if the garbage collector deletes
+    a client in one of the client's threads."""
+    error = future.exception(
+        timeout=seconds + 1
+    )  # librdkafka times a request out itself; leave time for that answer to arrive
     if error is not None:
         raise type(error)(*error.args)
     return future.result()
@@ -378,8 +380,8 @@ def _topic_right(operation: str) -> Callable[[Any], Right]:
 
 
 def _offset(found: ListOffsetsResultInfo) -> int:
-    """Return an offset that a broker told; raises KafkaException where none did: librdkafka gives no error for a
-    partition whose leader went away meanwhile, but an offset that cannot be."""
+    """Return an offset from a broker; raises KafkaException if there is none: for a partition whose leader went away
+    meanwhile, librdkafka returns an impossible offset instead of an error."""
     offset = int(found.offset)
     if offset == OFFSET_INVALID:
         raise KafkaException(Code(Code._TRANSPORT, "the broker went away", False, True))  # one to be tried again

@@ -124,7 +124,7 @@ class AtLeastOnceWriter:
             connection.fail(failed[0], f"{doing} to {failed[1]}", Right("WRITE", "topic", failed[1].topic))
         if remaining:
             self._producer = None
-            connection.fail(Code(Code._TIMED_OUT, f"{remaining} records were not taken"), doing)
+            connection.fail(Code(Code._TIMED_OUT, f"{remaining} records were not accepted"), doing)
         refused = [each for each in at_once if is_refusal(each.code)] + self._reports.refused(output)
         held_back = [each for each in at_once if is_held_back(each.code)] + self._reports.held_back(output)
         if held_back and not refused:

@@ -1,7 +1,7 @@
 """What all clients over confluent-kafka share: how they are made, bounded retries, and errors that a person can read.
 
 Rules: every wait has a bound; what librdkafka reports in the background (a broker that is down, a refused login) is
-kept and told with the call that failed; values of settings are never told, for they may be secrets.
+    kept and reported with the call that failed; values of settings are never reported, because they may be secrets.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def _facility(line: logging.LogRecord) -> object:
 
 
 _log = limit_rate(logging.getLogger("penstock.client.librdkafka"), up_to=logging.ERROR, kind=_facility)
-_log.addHandler(logging.NullHandler())  # librdkafka's lines are for who sets up logging; what matters is in the errors
+_log.addHandler(
+    logging.NullHandler()
+)  # librdkafka's lines are for those who set up logging; the errors contain what matters
 
 _log.addFilter(lambda line: "enable.gapless.guarantee" not in line.getMessage())  # a warning of what is on purpose
 
@@ -93,7 +95,7 @@ _PASSING = frozenset(
         Code.LEADER_NOT_AVAILABLE,
         Code.NOT_LEADER_FOR_PARTITION,
         Code.FENCED_LEADER_EPOCH,
-        Code.UNKNOWN_LEADER_EPOCH,  # the broker has yet to hear of the leader that this client knows
+        Code.UNKNOWN_LEADER_EPOCH,  # the broker does not know the leader yet that this client knows
         Code.REPLICA_NOT_AVAILABLE,
         Code.BROKER_NOT_AVAILABLE,
         Code.STALE_BROKER_EPOCH,
@@ -126,8 +128,8 @@ UNKNOWN_TOPIC = frozenset((Code.UNKNOWN_TOPIC_OR_PART, Code._UNKNOWN_TOPIC, Code
 class Background:
     """What librdkafka reports in the background.
 
-    A client refers to it, and it refers to nobody: a cycle of references would keep a client that is let go, with its
-    threads and sockets, until the garbage collector runs.
+    A client refers to it, and it refers to nobody: a reference cycle would keep a released client, with its threads and
+    sockets, until the garbage collector runs.
     """
 
     def __init__(self) -> None:
@@ -135,13 +137,13 @@ class Background:
         """What was last reported."""
 
     def notice(self, error: Code) -> None:
-        """Take a report, unless it only says that there is no connection while one before said why."""
+        """Take a report, unless it only reports a missing connection after one that gave the reason."""
         if self.noticed is None or _tells_more(error, self.noticed):
             self.noticed = error
         _log.debug("%s", error.str())
 
     def take_event(self, poll: Callable[[float], Message | None], seconds: float) -> None:
-        """Take a report that a consumer has for who polls it."""
+        """Take a report that a consumer returned from a poll."""
         event = poll(seconds)
         error = None if event is None else event.error()
         if error is not None:
@@ -161,7 +163,7 @@ class Connection:
         self.servers = str(settings["bootstrap.servers"])
         self.timeout_ms = timeout_ms
         self.serve: Callable[[float], object] = nothing_to_serve
-        """Takes reports that are waiting, for up to so many seconds; set by clients that do not do so by themselves."""
+        """Takes waiting reports, for up to that many seconds; set by clients that do not take them themselves."""
 
     @property
     def timeout(self) -> float:
@@ -178,7 +180,7 @@ class Connection:
         self._reported.noticed = None
 
     def serve_events_of(self, consumer: Consumer) -> None:
-        """Take from now on the reports that `consumer` has for who polls it."""
+        """From now on, take the reports that `consumer` returns from polls."""
         self.serve = partial(self._reported.take_event, consumer.poll)
 
     def is_refused(self) -> bool:
@@ -197,8 +199,9 @@ class Connection:
             reason = error.args[0].str().rstrip(".")
             key = next((key for key in sorted(self.settings, key=len, reverse=True) if key in reason), None)
             if error.args[0].code() != Code._INVALID_ARG or key is None:
-                raise KafkaError(f"Cannot make a client for bootstrap.servers={self.servers}: {reason}.") from error
-            # The reason may repeat a value, and the value may be a secret: it is not told, nor chained.
+                raise KafkaError(f"Cannot create a client for bootstrap.servers={self.servers}: {reason}.") from error
+            # The reason may repeat a value, and the value may be a secret: the message leaves it out, and the error is
+            # not chained.
             if "No such" in reason:
                 raise unknown_key(key, key) from None
             raise ConfigError(
@@ -221,35 +224,35 @@ class Connection:
                 )
             raise BrokerNotFoundError(
                 f"No broker of bootstrap.servers={self.servers} answered within {self.timeout_ms} ms ({doing}): "
-                f"{self._background() or reason}. Check the address, that the broker runs, and that its listener is of "
+                f"{self._background() or reason}. Check the address, that the broker runs, and that its listener uses "
                 f"security.protocol={self._protocol()}; `penstock broker` starts a broker on this machine."
             )
         if code in _FORBIDDEN:
             self._forbid(error, doing, *needs)
         if code in UNKNOWN_TOPIC:
             raise UnknownTopicOrPartitionError(
-                f"Cannot go on ({doing}) at bootstrap.servers={self.servers}: {reason}. "
-                "`penstock topics list` shows the topics, `penstock topics create` makes one."
+                f"Request failed ({doing}) at bootstrap.servers={self.servers}: {reason}. "
+                "`penstock topics list` shows the topics, `penstock topics create` creates one."
             )
         if code == Code.TOPIC_ALREADY_EXISTS:
-            raise TopicExistsError(f"Cannot go on ({doing}) at bootstrap.servers={self.servers}: {reason}.")
+            raise TopicExistsError(f"Request failed ({doing}) at bootstrap.servers={self.servers}: {reason}.")
         if code in (Code._AUTO_OFFSET_RESET, Code.OFFSET_OUT_OF_RANGE):
             raise OffsetOutOfRangeError(
-                f"Cannot go on ({doing}): {reason}. The records have been deleted by retention, or the topic was made "
-                "anew; start from a new checkpoint, or with another application.id."
+                f"Request failed ({doing}): {reason}. The records have been deleted by retention, or the topic was "
+                "deleted and created again; start with a new checkpoint, or with another application.id."
             )
         kind = RetriableError if passing(error) else KafkaError
-        raise kind(f"Cannot go on ({doing}) at bootstrap.servers={self.servers}: {reason}.")
+        raise kind(f"Request failed ({doing}) at bootstrap.servers={self.servers}: {reason}.")
 
     def _forbid(self, error: Code, doing: str, *needs: Right) -> NoReturn:
         """Raise the error of a right that is missing."""
         of_class, kind = _FORBIDDEN[error.code()]
         missing = next((right for right in needs if right.kind == kind), needs[0] if needs else None)
-        right = f"what this needs on a {kind}" if missing is None else str(missing)
+        right = f"the necessary operation on a {kind}" if missing is None else str(missing)
         grant = "" if missing is None else f" (kafka-acls --add --operation {missing.operation} {_option(missing)})"
         raise of_class(
-            f"Cannot go on ({doing}) at bootstrap.servers={self.servers}: the brokers do not allow {right} to the user "
-            f"of {self._user()}: {str(error.str()).rstrip('.')}. Grant it{grant}, or log in as another user; "
+            f"Request failed ({doing}) at bootstrap.servers={self.servers}: the brokers do not allow {right} to the "
+            f"user of {self._user()}: {str(error.str()).rstrip('.')}. Grant it{grant}, or log in as another user; "
             "docs/security.md lists the rights that an application needs."
         )
 
@@ -268,7 +271,7 @@ class Connection:
 
     def _login(self) -> str:
         """Return what may be wrong where a login is refused."""
-        tls = "ssl.ca.location, and ssl.certificate.location with ssl.key.location where the broker asks for them"
+        tls = "ssl.ca.location, and ssl.certificate.location with ssl.key.location if the broker requires them"
         if not self._protocol().startswith("SASL"):
             return f"security.protocol={self._protocol()}, {tls}"
         known = "the token" if self._mechanism() == "OAUTHBEARER" else "sasl.username and sasl.password"
@@ -290,7 +293,7 @@ class Connection:
             except TimeoutError:
                 if time.monotonic() < deadline and not self.is_refused():
                     continue
-                self.fail(Code(Code._TIMED_OUT, "no reason is known"), doing, *needs)
+                self.fail(Code(Code._TIMED_OUT, "for an unknown reason"), doing, *needs)
 
 
 def is_no_login(code: Code) -> bool:
@@ -335,6 +338,6 @@ def passing(code: Code) -> bool:
 
 
 def is_silence(error: KafkaException | TimeoutError) -> bool:
-    """Return whether an error says that nothing was answered. librdkafka may go on so for minutes after a broker went
-    away, while a new client finds another broker at once."""
+    """Return whether an error means that no answer came. After a broker went away, librdkafka may keep failing for
+    minutes, while a new client finds another broker immediately."""
     return isinstance(error, TimeoutError) or error.args[0].code() in _UNREACHABLE

@@ -21,10 +21,10 @@ from penstock.errors import BrokerNotFoundError, KafkaError
 from penstock.record import Headers, RecordBatch, TopicPartition
 
 _FETCH_RECORDS = 10_000
-"""Records asked of librdkafka at once, and so the most of one batch."""
+"""Records requested from librdkafka in one call, and so the most in one batch."""
 
 _FIRST_TRY = 0.25
-"""The part of the bound after which another consumer is to read on, where nothing has come."""
+"""The share of the timeout after which another consumer continues if no record has come."""
 
 _LOOK_SECONDS = 0.5
 """How often a wait for records looks whether they can still come."""
@@ -109,7 +109,7 @@ class ConfluentFetcher:
                     reached, is_first = int(batch.offsets[-1]) + 1, True
                 return
             except BrokerNotFoundError:
-                # librdkafka may go on asking a broker that is away; a new consumer finds another one
+                # librdkafka may keep asking a broker that is away; a new consumer finds another one
                 self._drop(read_committed)
                 if not is_first:
                     raise
@@ -163,8 +163,8 @@ class ConfluentFetcher:
 
     def _client(self, read_committed: bool) -> tuple[Connection, Consumer]:
         if read_committed not in self._clients:
-            # The end of a partition is an event: behind the last record there may be only control records. All that is
-            # asked for is there already: to wait for more would delay the next range by as much.
+            # The end of a partition is an event: behind the last record there may be only control records. All
+            # requested records have arrived: waiting for more would delay the next range.
             forced = {**_isolation(read_committed), "enable.partition.eof": True, "fetch.wait.max.ms": 5}
             connection = Connection(client_settings(self._config, CONSUMER, forced), self._timeout_ms)
             self._clients[read_committed] = (connection, connection.make(Consumer))
@@ -185,8 +185,8 @@ def _arrived(consumer: Consumer, most: int, timeout: float) -> list[Message]:
 
 
 class _Arrived(NamedTuple):
-    """What a consumer gave at once, sorted out: the records of the range, whether they reach its end, and what keeps
-    more from coming."""
+    """The messages of one call of a consumer, sorted: the records of the range, whether they reach its end, and the
+    error that stops more."""
 
     records: list[Message]
     is_end: bool
@@ -216,16 +216,16 @@ def _sorted_out(messages: list[Message], end_offset: int) -> _Arrived:
 def _fails(error: Code) -> bool:
     """Return whether an event says that a partition cannot be read on; the others pass, and end no read."""
     if error.code() in (Code._PARTITION_EOF, Code.GROUP_AUTHORIZATION_FAILED):
-        return False  # librdkafka asks for the coordinator of the group, which who assigns partitions does not need
+        return False  # librdkafka asks for the coordinator of the group, which is not needed to assign partitions
     if is_no_login(error):
         return False  # a token may have expired, and the next is on its way
     return bool(error.fatal()) or not passing(error) or error.code() in UNKNOWN_TOPIC
 
 
 def _ask_for_leader(consumer: Consumer, topic: str) -> Code | None:
-    """Let `consumer` learn who leads `topic` now, and return why it cannot. librdkafka looks once when a connection is
-    lost, and mostly finds the leader that is gone; then it asks that one for minutes. Of a topic that this user may not
-    see it says nothing at all."""
+    """Make `consumer` look up the current leaders of `topic`; return the error if it cannot. librdkafka looks once when
+    a connection is lost, and usually finds the old leader; then it asks that one for minutes. Of a topic that this user
+    may not see it says nothing at all."""
     try:
         error: Code | None = consumer.list_topics(topic, _LOOK_SECONDS).topics[topic].error
     except KafkaException:
@@ -234,7 +234,7 @@ def _ask_for_leader(consumer: Consumer, topic: str) -> Code | None:
 
 
 def _is_about(error: Code, topic: str) -> bool:
-    """Return whether what librdkafka reported in the background is of a partition of `topic`: a consumer goes on asking
+    """Return whether what librdkafka reported in the background is of a partition of `topic`: a consumer keeps asking
     for topics that it read before. Its text begins with the name and the number of the partition."""
     return error.str().startswith(f"{topic} [")
 

@@ -99,8 +99,8 @@ class ConfluentProducer:
             self._fail_for_good(error)
 
     def _fail_for_good(self, error: KafkaException) -> NoReturn:
-        """Raise a fatal error, after which a producer writes no more. Where the right to write one topic at least is
-        missing, it is not for a topic."""
+        """Raise a fatal error, if any; after it, the producer cannot write any more. Where the right to write one topic
+        at least is missing, it is not for a topic."""
         self._connection.fail(error.args[0], f"writing to {self._topic!r}", Right("WRITE", "topic", self._topic))
 
     def _open(self) -> Producer:

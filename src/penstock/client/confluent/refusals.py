@@ -34,7 +34,7 @@ _HELD_BACK = frozenset((Code._PURGE_QUEUE, Code._PURGE_INFLIGHT, Code._FATAL))
 _Place = tuple[str | None, int | None, bytes | None, bytes | None]
 
 ONE_BY_ONE: dict[str, Any] = {"batch.num.messages": 1}
-"""Settings of a producer that sends each record in a batch of its own."""
+"""Settings of a producer that sends each record in a separate batch."""
 
 GAPLESS: dict[str, Any] = {"enable.gapless.guarantee": True}
 """Settings of a producer that ends where a batch is refused, and sends nothing that comes after it."""
@@ -118,7 +118,7 @@ class Reports:
         self._failed.clear()
 
     def first_failure(self) -> tuple[Code, TopicPartition] | None:
-        """Return the first error that is no refusal nor the consequence of one, and the partition it was for."""
+        """Return the first error that is neither a refusal nor a consequence of one, with its partition."""
         failed = ((code, m) for code, m in self._failed if not (is_refusal(code) or is_held_back(code)))
         return next(((code, TopicPartition(m.topic() or "", m.partition() or 0)) for code, m in failed), None)
 
@@ -145,7 +145,7 @@ class Reports:
                     found.append(RefusedError(part, row, codes.pop()))
         lost = sum(map(len, wanted.values()))
         if lost:
-            raise KafkaError(f"{lost} records were reported that were not sent: the client is in disorder.")
+            raise KafkaError(f"{lost} delivery reports have no record: the client is in an inconsistent state.")
         return found
 
 
@@ -192,7 +192,7 @@ def _error(code: Code, topic: str, partition: int) -> KafkaError:
     text = f"The brokers refuse a record for topic {topic}, partition {partition}: {str(code.str()).rstrip('.')}."
     if code.code() == Code.MSG_SIZE_TOO_LARGE:
         return RecordTooLargeError(
-            f"{text} Raise max.message.bytes of the topic and message.max.bytes of the producer, or write less in one "
-            "record."
+            f"{text} Raise max.message.bytes of the topic and message.max.bytes of the producer, or write smaller "
+            "records."
         )
     return KafkaError(text)

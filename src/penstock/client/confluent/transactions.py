@@ -1,6 +1,6 @@
 """The writer of epochs in transactions: all output of one sink partition and one epoch in one transaction.
 
-`TransactionalWriter` writes an epoch once, however often it is asked to and by however many processes. The transaction
+`TransactionalWriter` writes an epoch once, however often and from however many processes it is called. The transaction
 that holds the records also commits, as an offset of an internal commits topic, the number of the epoch, with the owner
 (the identity of the application's life) and a note as metadata: the *marker* of the epoch. Rules, which together make
 zombies harmless:
@@ -104,10 +104,10 @@ def transactions_refused(config: StreamsConfig, transactional_id: str, timeout_m
         code: Code = error.args[0]
         needs = _transactional_right(transactional_id)
         if code.code() == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED and _NOT_SERVED not in code.str():
-            connection.fail(code, f"asking for transactions as {transactional_id}", needs)
+            connection.fail(code, f"checking transactions as {transactional_id}", needs)
         if code.code() in _NO_TRANSACTIONS:
             return str(code.str())
-        connection.fail(code, f"asking for transactions as {transactional_id}", needs)
+        connection.fail(code, f"checking transactions as {transactional_id}", needs)
     return None
 
 
@@ -202,7 +202,9 @@ class TransactionalWriter:
                     self._producer = None
                     doing = f"writing epoch {epoch} as {self._transactional_id}"
                     connection.fail(failed, doing, self._topic_right(failed, left), *self._rights)
-                _log.info("Epoch %d of %s is written again: %s", epoch, self._transactional_id, error.args[0].str())
+                _log.info(
+                    "Epoch %d of %s will be written again: %s", epoch, self._transactional_id, error.args[0].str()
+                )
                 if one_by_one:
                     refused.extend(reported)
                 one_by_one = one_by_one or bool(reported)
@@ -211,12 +213,12 @@ class TransactionalWriter:
             left = replaced(left, refused, on_refused)
 
     def fence(self) -> None:
-        """Fence whoever wrote before, and end the transaction that is open; raises as `write`."""
+        """Fence the previous writer, and end its open transaction; raises as `write`."""
         self._ready(one_by_one=False)
 
     def has_written(self, epoch: int, owner: str) -> bool:
-        """Fence whoever wrote before, and return whether the output of `epoch` of `owner` is there; from then on nobody
-        else can write it. Raises as `write`."""
+        """Fence the previous writer, and return whether the output of `epoch` of `owner` is committed; from then on
+        nobody else can write it. Raises as `write`."""
         self.fence()
         return self._is_committed(epoch, owner, "")
 
@@ -258,7 +260,8 @@ class TransactionalWriter:
         """Return a producer that has fenced all earlier ones.
 
         While the transaction before is being completed, which takes milliseconds, a broker refuses for a moment, and
-        librdkafka asks again only after half a second. A new producer asks at once, so the first ones get little time.
+        librdkafka asks again only after half a second. A new producer asks immediately, so the first ones get little
+        time.
         """
         deadline = time.monotonic() + connection.timeout
         patience, hurried = _HURRIED_SECONDS, _HURRIED_PRODUCERS
@@ -285,9 +288,9 @@ class TransactionalWriter:
         if writer != owner:
             if self._seen == owner:
                 raise TaskMigratedError(
-                    f"Another program writes as {self._transactional_id}: it has the same application.id, and another "
-                    "checkpoint. Each would process all records, and they fence one another. Stop one of them, or give "
-                    "it an application.id of its own."
+                    f"Another program writes as {self._transactional_id}: it has the same application.id and another "
+                    "checkpoint. Both would process all records, and they fence each other. Stop one of them, or give "
+                    "it its own application.id."
                 )
             return False
         self._seen = owner
@@ -295,15 +298,15 @@ class TransactionalWriter:
             return False
         if found.offset > epoch:
             raise TaskMigratedError(
-                f"Epoch {found.offset} of {self._transactional_id} is committed already, while this program is at "
-                f"epoch {epoch}: another program with "
-                "this application.id has gone on from the same checkpoint. Run only one."
+                f"Epoch {found.offset} of {self._transactional_id} is already committed, but this program is at epoch "
+                f"{epoch}: another program with this application.id has continued from the same checkpoint. Run only "
+                "one."
             )
         if note and written_note and note != written_note:
             raise TaskCorruptedError(
-                f"Epoch {epoch} of {self._transactional_id} is committed already, and was made of other input than "
-                "this program was about to process: the checkpoint was changed, or is an older copy. Restore the whole "
-                "checkpoint directory from the newest copy."
+                f"Epoch {epoch} of {self._transactional_id} is already committed with other input than this program is "
+                "about to process: the checkpoint was changed, or is an older copy. Restore the whole checkpoint "
+                "directory from the newest copy."
             )
         return True
 
@@ -393,7 +396,9 @@ def _returning(seconds: float, step: Callable[[], object]) -> None:
     try:
         in_background("penstock-transaction", step).result(seconds)
     except TimeoutError as error:
-        raise KafkaException(Code(Code._TIMED_OUT, "the offsets of the transaction were not answered")) from error
+        raise KafkaException(
+            Code(Code._TIMED_OUT, "the request for the offsets of the transaction got no answer")
+        ) from error
 
 
 def _committed_by(reader: Consumer, asked: Position, seconds: float) -> Position:

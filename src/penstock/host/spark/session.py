@@ -1,6 +1,6 @@
 """The SparkSession of a query: made by Penstock in local mode by default, or the user's own, taken as it is.
 
-Settings of the query's own go into a session of its own on the same SparkContext, so that a user's session keeps his.
+The settings of the query go into a separate session on the same SparkContext, so a user's session keeps its settings.
 What Spark logs in a JVM that Penstock starts goes to a file beside the state, and errors reach the program as Python
 exceptions. A program that `spark-submit` has started gets the session that its command line describes.
 """
@@ -90,7 +90,7 @@ _SELECTABLE = 1024
 """File descriptors that select() takes: FD_SETSIZE of the C library."""
 
 _PARTS_OF_A_HOME = ("bin", "conf", "jars", "sbin")
-"""What Spark looks for in its home, but for `python`, which Python finds by itself."""
+"""What Spark looks for in its home, except `python`, which Python finds itself."""
 
 _LOG_SETTINGS = """\
 status = error
@@ -130,8 +130,8 @@ def check_classic(session: object, config: StreamsConfig) -> None:
         return
     raise ConfigError(
         f"{config.required('application.id')} cannot run on Spark Connect, and {found}: source process and driver "
-        "share files, and the driver watches the query through a JVM of its own. Give a SparkSession with a master, as "
-        "SparkSession.builder.master(...) makes it, or start the program with spark-submit on the cluster."
+        "share files, and the driver watches the query through its own JVM. Pass a SparkSession with a master, as "
+        "SparkSession.builder.master(...) creates it, or start the program with spark-submit on the cluster."
     )
 
 
@@ -155,7 +155,7 @@ def check_python(session: SparkSession) -> None:
         raise ConfigError(
             f"Spark would run its Python processes with {chosen}, and this program runs with {sys.executable}, which "
             f"is Python {version}: {why}. Set PYSPARK_PYTHON={sys.executable} in the environment before the session is "
-            "made, or give no session and let Penstock make one."
+            "created, or pass no session, so that Penstock creates one."
         )
 
 
@@ -173,7 +173,8 @@ def warn_of_local_checkpoint(master: str, local_path: str | None) -> None:
     if local_path is not None and not is_local(master):
         _log.warning(
             "The checkpoint %s is a directory, and the master is %s: every machine of the cluster must see it at that "
-            "place. Else set penstock.checkpoint.dir to a URI that all of them can read, such as hdfs:// or s3://.",
+            "path. Otherwise set penstock.checkpoint.dir to a URI that all of them can read, such as hdfs:// or "
+            "s3://.",
             local_path,
             master,
         )
@@ -244,9 +245,9 @@ def make_session(config: StreamsConfig, directory: Path) -> SparkSession:
 
 
 def _own_sockets() -> Mapping[str, str]:
-    """Return the setting by which workers talk to the JVM in a directory of this user alone: who can open a socket
-    there is asked for nothing. Where the temporary files are so deep that the path of a socket would be too long, they
-    are those of one user anyway."""
+    """Return the setting that makes workers talk to the JVM in a directory that only this user can enter: sockets there
+    need no authentication. Where the temporary files are so deep that the path of a socket would be too long, they are
+    those of one user anyway."""
     directory = temporary_directory() / "sockets"
     if len(os.fsencode(directory)) > _MOST_SOCKET_DIRECTORY:
         return {}
@@ -283,7 +284,8 @@ def _launch_jvm(values: Mapping[str, str]) -> None:
 
 
 def open_for_calls(session: SparkSession) -> None:
-    """Let the JVM of `session` call functions of this program, as `foreachBatch` needs; harmless when called again.
+    """Allow the JVM of `session` to call functions of this program, as `foreachBatch` needs; harmless when called
+    again.
 
     py4j waits for such calls with select(), in a thread that ends where its file descriptor is too large: it logs that,
     and Spark would wait for an answer for ever.
@@ -296,14 +298,15 @@ def open_for_calls(session: SparkSession) -> None:
     descriptor: int = gateway.get_callback_server().server_socket.fileno()
     if descriptor >= _SELECTABLE:
         raise StreamsError(
-            "Spark cannot call functions of this program, which stream_from and to_spark need: py4j takes such calls "
-            f"at a file descriptor of {_SELECTABLE - 1} at most, and got {descriptor}, since the process had as many "
-            "files and connections open. Start the application before they are opened, or in a process of its own."
+            "Spark cannot call functions of this program, which stream_from and to_spark need: py4j "
+            f"accepts such calls on file descriptors up to {_SELECTABLE - 1} and got {descriptor}, "
+            "because the process had that many files and connections open. Start the application "
+            "before they are opened, or in its own process."
         )
 
 
 def forget_lost(session: SparkSession) -> None:
-    """Let the next session have a JVM of its own: that of `session` is gone, and pyspark keeps to it otherwise."""
+    """Make the next session start a new JVM: that of `session` is gone, and pyspark would otherwise keep using it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # pyspark's, that the JVM is gone
         with suppress(ConnectionError):
@@ -338,8 +341,8 @@ def make_active(session: SparkSession) -> None:
 
 @contextmanager
 def _environment(master: str) -> Iterator[None]:
-    """Let a JVM that is started inside find this package, and this interpreter; on the machines of a cluster that a
-    PYSPARK_PYTHON of the environment."""
+    """Make a JVM that is started inside find this package and this interpreter; on a cluster, the interpreter is
+    PYSPARK_PYTHON of the environment, if set."""
     package = str(Path(__file__).parents[3])
     path = os.environ.get("PYTHONPATH", "")
     python = sys.executable if is_local(master) else os.environ.get("PYSPARK_PYTHON", sys.executable)
@@ -368,8 +371,8 @@ def _home_without_zip() -> Mapping[str, str]:
     """Return the SPARK_HOME of a home of Spark that is the installed pyspark without its pyspark.zip; nothing where it
     cannot be made, or pyspark is no package that brings Spark with it.
 
-    Spark puts that archive before all else on the path of each Python process that it starts, and Python compiles what
-    it imports from an archive anew each time: about half a second of CPU a process, and a query starts six.
+    Spark puts that archive before all else on the path of each Python process that it starts, and Python compiles
+    modules from an archive again each time: about half a second of CPU per process, and a query starts six.
     """
     installed = Path(pyspark.__file__).parent
     if not (installed / "jars").is_dir():
@@ -383,14 +386,14 @@ def _home_without_zip() -> Mapping[str, str]:
                 with suppress(FileExistsError):
                     (home / name).symlink_to(installed / name)
     except (OSError, RuntimeError, ProcessorStateError) as error:  # RuntimeError: a user may have no home
-        _log.debug("Workers of Spark start more slowly: no home of Spark can be made for them: %s", error)
+        _log.debug("Spark's workers start more slowly, because Penstock cannot create a Spark home for them: %s", error)
         return {}
     return {"SPARK_HOME": str(home)}
 
 
 @contextmanager
 def _interrupts_kept() -> Iterator[None]:
-    """Let the program's own handler of Ctrl-C stand. A new SparkContext puts one in its place that cancels all jobs,
+    """Keep the program's own handler of Ctrl-C. A new SparkContext puts one in its place that cancels all jobs,
     where an application is to be closed after its running epoch."""
     handler = signal.getsignal(signal.SIGINT)
     try:
@@ -402,7 +405,7 @@ def _interrupts_kept() -> Iterator[None]:
 
 @contextmanager
 def _standard_error_to(log: Path | None) -> Iterator[None]:
-    """Let a process that is started inside write its standard error to `log`, unless it is None."""
+    """Make a process that is started inside write its standard error to `log`, unless it is None."""
     if log is None:
         yield
         return

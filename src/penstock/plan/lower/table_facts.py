@@ -1,9 +1,9 @@
-"""What the nodes of a plan ask of the tables above them: who sends old values, which tables get a store, how another
-node reads a table, and whether updates carry versions.
+"""What the nodes of a plan need to know of the tables above them: which send old values, which tables get a store, how
+another node reads a table, and whether updates carry versions.
 
-Rules: a node asks when it is made, so the answers depend on the order of the program: what is asked later does not
-change the nodes made before (a filter skips updates from nothing to nothing only if its parent had a store then). All
-is derived from the finished plan; nothing is added to it.
+Rules: a node asks when it is created, so the answers depend on the order of the program: a later question does not
+change earlier nodes (a filter skips updates from nothing to nothing only if its parent had a store then). All is
+derived from the finished plan; nothing is added to it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TableFacts:
     """
 
     def __init__(self, plan: n.Plan) -> None:
-        """Let all nodes of `plan` ask, in the order in which they were made."""
+        """Make all nodes of `plan` ask, in the order of their creation."""
         self._plan = plan
         self._sending: set[n.NodeId] = set()
         self._needed: set[n.NodeId] = set()

@@ -13,7 +13,8 @@ from penstock.state.api import StoreBuilder
 
 @dataclass(frozen=True, kw_only=True)
 class GlobalSource(BaseNode):
-    """A store that every task can read, kept from a topic; the node's name is that of the processor that writes it.
+    """A store that is filled from a topic and that every task can read; the node's name is that of the processor that
+    writes it.
 
     supplier: makes the user's own processor; None for a global table, whose records are entries of the store as they
     are (Kafka classes: GlobalStoreNode, TableSourceNode with isGlobalKTable).

@@ -52,7 +52,7 @@ class StreamStreamJoin(BaseNode):
 class StreamTableJoin(BaseNode):
     """A stream joined with the values that a table has when its records come (Kafka class: StreamTableJoinNode).
 
-    buffer: where records wait for late updates of a versioned table; None to join them at once.
+    buffer: where records wait for late updates of a versioned table; None to join them immediately.
     """
 
     table: NodeId

@@ -41,7 +41,7 @@ class AddStateStore(BaseNode):
 
 @dataclass(frozen=True, kw_only=True)
 class Filter(BaseNode):
-    """Records for which a predicate holds, or does not hold."""
+    """Records that match a predicate, or that do not match it."""
 
     predicate: Callable[[Any, Any], bool]
     negate: bool

@@ -52,7 +52,7 @@ class StreamToTable(BaseNode):
 
 @dataclass(frozen=True, kw_only=True)
 class TableFilter(BaseNode):
-    """The entries of a table for which a predicate holds, or does not hold."""
+    """The entries of a table that match a predicate, or that do not match it."""
 
     predicate: Callable[[Any, Any], bool]
     negate: bool

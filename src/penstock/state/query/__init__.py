@@ -1,2 +1,1 @@
-"""Interactive queries: what is asked of stores from outside of the tasks, and what is answered; who has the stores is a
-host's business."""
+"""Interactive queries: requests to stores from outside the tasks, and their answers; the host provides the stores."""

@@ -1,8 +1,8 @@
 """Stores that can only be read, over the stores of all partitions (Kafka classes: CompositeReadOnlyKeyValueStore,
 CompositeReadOnlyWindowStore, CompositeReadOnlySessionStore).
 
-Every call takes the stores as they are at that time, and reads all partitions as of one commit. What one key has is
-looked for in each partition in turn; ranges give one partition after the other, each in its own order.
+Every call takes the stores as they are at that time, and reads all partitions as of one commit. A key is looked up in
+each partition in turn; ranges return one partition after the other, each in its own order.
 """
 
 from __future__ import annotations

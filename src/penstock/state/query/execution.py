@@ -1,6 +1,6 @@
 """Answers a query from one store (Kafka class: StoreQueryUtils and the `query` methods of its stores).
 
-Pure functions: who has the store, and what it has seen, is told. A store of a user's own answers its queries itself.
+Pure functions: the caller passes the store and its position. A store of a user's own answers its queries itself.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def run_query(store: Any, query: Query) -> QueryResult:
 
 
 def is_permitted(position: Position, bound: PositionBound, needed: Collection[TopicPartition], partition: int) -> bool:
-    """Return whether who is at `position` has seen what `bound` asks of one partition of a store.
+    """Return whether `position` reaches `bound` for one partition of a store.
 
     needed: the partitions of the source topics on which this partition of the store depends; a bound on others of these
     topics does not matter here. partition: the number of the store's partition, which a bound on an unknown topic

@@ -28,13 +28,13 @@ class HostInfo(NamedTuple):
 
     @staticmethod
     def unavailable() -> HostInfo:
-        """Return the address of who offers nothing."""
+        """Return the address that stands for no program."""
         return HostInfo("unavailable", -1)
 
 
 @dataclass(frozen=True)
 class KeyQueryMetadata:
-    """Where a key of a store is: who has the partition, and its number (Kafka class: KeyQueryMetadata)."""
+    """Where a key of a store is: the program that has the partition, and its number (Kafka class: KeyQueryMetadata)."""
 
     active_host: HostInfo
     standby_hosts: frozenset[HostInfo]

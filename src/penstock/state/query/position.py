@@ -16,7 +16,7 @@ class Position:
 
     @staticmethod
     def empty_position() -> Position:
-        """Return the position of who has seen nothing."""
+        """Return the position before all records."""
         return Position()
 
     @staticmethod

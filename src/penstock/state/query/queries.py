@@ -1,7 +1,7 @@
 """What can be asked of a store (interactive queries, version 2; KIP-796): plain values. Times are ms, and both ends of
 a range belong to it.
 
-Each query says what its result is. A store of a user's own may answer queries of its own: derive them from `Query`.
+Each query says what its result is. A user's store may answer its own queries: derive them from `Query`.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class VersionedKeyQuery(Query):
 @dataclass(frozen=True)
 class MultiVersionedKeyQuery(Query):
     """Asks a versioned store for an iterator of the VersionedRecords of a key that were valid at some time from
-    `time_from` to `time_to`, None for an open end; the latest first unless ascending is asked for (Kafka class:
+    `time_from` to `time_to`, None for an open end; the latest first, unless ascending order is requested (Kafka class:
     MultiVersionedKeyQuery)."""
 
     key: Any
@@ -181,5 +181,5 @@ class MultiVersionedKeyQuery(Query):
 
 def _checked(value: Any) -> Any:
     if value is None:
-        raise TypeError("A query must name what it asks for: expected a key or a time, got None.")
+        raise TypeError("A query needs a key or a time, got None.")
     return value

@@ -170,7 +170,7 @@ class QueryableStoreTypes:
 
 @dataclass(frozen=True)
 class StoreQueryParameters:
-    """Which store is asked for (Kafka class: StoreQueryParameters).
+    """Which store a query reads (Kafka class: StoreQueryParameters).
 
     partition: the one partition to read, None for all. stale_stores: whether copies that may be behind will do; all
     that is read is as of a commit, so this changes nothing.
@@ -191,7 +191,7 @@ class StoreQueryParameters:
         return replace(self, partition=partition)
 
     def enable_stale_stores(self) -> StoreQueryParameters:
-        """Return a copy for which copies that may be behind will do."""
+        """Return a copy that accepts stores that may be behind."""
         return replace(self, stale_stores=True)
 
     def stale_stores_enabled(self) -> bool:

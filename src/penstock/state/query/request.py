@@ -33,8 +33,8 @@ class FailureReason(Enum):
 class QueryResult:
     """What one partition answered (Kafka class: QueryResult).
 
-    failure_reason: None for an answer. position: how far the partition had seen. execution_info: lines that say who
-    answered and how long (ns) it took, where they are asked for.
+    failure_reason: None for an answer. position: how far the partition had seen. execution_info: lines that show which
+        store answered and how long (ns) it took, if requested.
     """
 
     value: Any = None
@@ -92,7 +92,7 @@ class QueryResult:
         return replace(self, position=position)
 
     def add_execution_info(self, message: str) -> QueryResult:
-        """Return a copy with a further line of who answered."""
+        """Return a copy with another line of execution info."""
         return replace(self, execution_info=(*self.execution_info, message))
 
 
@@ -124,10 +124,10 @@ class StateQueryResult:
 
 @dataclass(frozen=True)
 class StateQueryRequest:
-    """Which store is asked what (Kafka class: StateQueryRequest).
+    """A query for a store (Kafka class: StateQueryRequest).
 
     partitions: those to ask, None for all. position_bound: how far they must have seen. active_required: whether only
-    an active task may answer. execution_info_enabled: whether results say who answered.
+    an active task may answer. execution_info_enabled: whether results show which store answered.
     """
 
     store_name: str
@@ -139,7 +139,7 @@ class StateQueryRequest:
 
     @staticmethod
     def in_store(store_name: str) -> InStore:
-        """Name the store; what is asked follows by `with_query`."""
+        """Name the store; `with_query` adds the query."""
         return InStore(store_name)
 
     def with_all_partitions(self) -> StateQueryRequest:
@@ -151,7 +151,7 @@ class StateQueryRequest:
         return replace(self, partitions=frozenset(partitions))
 
     def with_position_bound(self, position_bound: PositionBound) -> StateQueryRequest:
-        """Return a copy that takes answers only of who has seen as far as `position_bound`."""
+        """Return a copy that accepts only answers of partitions that have reached `position_bound`."""
         return replace(self, position_bound=position_bound)
 
     def require_active(self) -> StateQueryRequest:
@@ -159,11 +159,11 @@ class StateQueryRequest:
         return replace(self, active_required=True)
 
     def enable_execution_info(self) -> StateQueryRequest:
-        """Return a copy whose results say who answered, and how long it took."""
+        """Return a copy whose results show which store answered, and how long it took."""
         return replace(self, execution_info_enabled=True)
 
     def is_all_partitions(self) -> bool:
-        """Return whether all partitions are asked."""
+        """Return whether the query reads all partitions."""
         return self.partitions is None
 
 

@@ -1,4 +1,4 @@
-"""What of a stored value is shown to who asks: the plain value, with its timestamp, or as it is."""
+"""What a query shows of a stored value: the plain value, with its timestamp, or everything."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ manifest of a life has what it took over from the life before. The change takes 
 Every file appears whole or not at all, and is durable before anything that rests on it is written (`files`): segments
 and carried rows before the manifest that names them, the offset of an epoch before its transactions, its manifest
 before the offset of the next. The small files carry a digest of their content (`documents`). A segment in no retained
-manifest is garbage. Nothing here knows what is in a segment, or of Spark: each query of Spark has a checkpoint of its
-own in a temporary directory, which nothing rests on.
+manifest is garbage. Nothing here knows what is in a segment, or of Spark: each query of Spark has its own checkpoint in
+a temporary directory, and nothing depends on it.
 
 Checkpoints of format 2 are read too. They have no digests, and Spark's log stands in for the offsets: below
 `spark/<query id>` or `penstock.spark.checkpoint.dir` (`Checkpoint.offset_of_format_2`).
@@ -68,7 +68,7 @@ class Manifest:
 
     tasks: by task id as text. planned_ms, committed_ms: when the epoch was planned and committed. offsets: position
     reached in each topic. input, output: by topic. records_out: records written to topics. printed: what user functions
-    printed. removed: the state of stores that the program has no longer, by `removed_holder`. processed, dropped:
+    printed. removed: the state of stores that the program no longer has, by `removed_holder`. processed, dropped:
     records by task. bytes_sent: what tasks sent to topics and to one another. commit_ms: how long the commit took.
     measured: by task and operation. sensors: what those of users recorded, of all tasks together. global_offsets: how
     far the topics of global stores were read. read_to_ms: the time before which aligned topics were (`EpochOffset`).
@@ -129,17 +129,18 @@ class RemovedStore:
 
 @dataclass(frozen=True)
 class Metadata:
-    """The life of a checkpoint that runs, and with what a program must agree that goes on with it.
+    """The current life of a checkpoint, and the properties that a program must share to continue it.
 
     checkpoint_id: the identity of the checkpoint through all its lives. query_id: that of this life. Both are drawn at
-    random. begin: where each source topic was begun by this life, an offset a partition. partitions: Spark partitions
-    of each level. sink_partitions: those of the sink, and of the commits topic. shape: the tasks, nodes and stores, as
-    `placement.shape` describes them. plan: the digest of the program that planned the last epochs. transactional:
-    whether it writes transactions. start_epoch: the epoch of the first manifest of this life, which it took over; 0 for
-    none. start_ms: the clock of its epoch. removed: stores that are kept without being in the program. topic_ids: the
-    ids of the topics that positions belong to, and of the global ones, where brokers give ids. former_owners: query ids
-    of other checkpoints whose committed epochs may stand in the commits topic, since this one replaces them; None where
-    the next start is to accept all that stand there.
+    random. begin: where this life started to read each source topic, one offset per partition. partitions: Spark
+    partitions of each level. sink_partitions: those of the sink, and of the commits topic. shape: the tasks, nodes and
+    stores, as `placement.shape` describes them. plan: the digest of the program that planned the last epochs.
+    transactional: whether it writes transactions. start_epoch: the epoch of the first manifest of this life, which it
+    took over; 0 for none. start_ms: the clock of its epoch. removed: stores whose state is kept although the program no
+    longer has them.
+    topic_ids: the ids of the topics that positions belong to, and of the global ones, where brokers give ids.
+    former_owners: query ids of other checkpoints whose committed epochs may be in the commits topic, because this one
+        replaces them; None if the next start accepts all of them.
     """
 
     checkpoint_id: str
@@ -235,7 +236,7 @@ class Checkpoint:
                 }
             )
         except (KeyError, TypeError, AttributeError) as error:
-            raise damaged(name, f"a field is missing or is not what it must be ({error!r})") from error
+            raise damaged(name, f"a field is missing or invalid ({error!r})") from error
 
     def write_metadata(self, metadata: Metadata) -> None:
         """Make the checkpoint, or go over to another life of it."""
@@ -268,7 +269,7 @@ class Checkpoint:
         if found not in (FORMAT, _FORMAT_2):
             raise IncompatibleCheckpointError(
                 f"The file {name} has format {found}; this version of Penstock reads the formats {_FORMAT_2} and "
-                f"{FORMAT}. Run the version that wrote it, or begin with another penstock.checkpoint.dir."
+                f"{FORMAT}. Run the version that wrote it, or start with another penstock.checkpoint.dir."
             )
         if is_format_2 != (found == _FORMAT_2):
             raise damaged(name, "its last line, with the digest of its content, is missing")
@@ -315,8 +316,8 @@ class Checkpoint:
         """Raise TaskMigratedError if a newer driver than `generation` has taken over."""
         if self.read_generation() > generation:
             raise TaskMigratedError(
-                f"Another program has taken over the checkpoint {self.uri}; what this one did since is void. Run only "
-                "one program with this application.id."
+                f"Another program has taken over the checkpoint {self.uri}, and the work of this one since then is "
+                "discarded. Run only one program with this application.id."
             )
 
     def _generations(self) -> list[int]:
@@ -356,7 +357,7 @@ class Checkpoint:
         try:
             return _manifest_of(fields)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise damaged(self._name(path), f"a field is missing or is not what it must be ({error!r})") from error
+            raise damaged(self._name(path), f"a field is missing or invalid ({error!r})") from error
 
     def write_manifest(self, manifest: Manifest, before_rename: Callable[[], None]) -> None:
         """Commit an epoch; `before_rename` is called when the temporary file is written."""
@@ -496,7 +497,7 @@ class Checkpoint:
         self._files.delete(_restore_path(name))
 
     def restore_states(self) -> dict[str, bytes]:
-        """Return what is said of each restore, by name; lists a directory."""
+        """Return the file of each restore, by name; lists a directory."""
         names = [each.name for each in self._files.find("restoring") if each.name[0] != "."]
         found = {name: self._files.read(_restore_path(name)) for name in names}
         return {name: data for name, data in found.items() if data is not None}

@@ -3,12 +3,12 @@ of files an epoch.
 
 Runs in the source process, after an epoch is in Spark's commit log. A segment that is named by one manifest and not by
 the next is named by none after: so what an expired manifest names and the next does not is garbage. Only a later life
-may name again what an earlier one had given up: a task comes back to a number that it had, or begins anew and commits
-the same, which makes the same segment. Files of carried rows serve one epoch: large ones are kept for fewer epochs.
-Files of attempts that never came into a manifest are found by looking at the directory of one task an epoch: what is
-older than the oldest retained manifest, and named neither by it nor by the newest, for the clocks that say how old it
-is may be wrong. A driver that another one has taken over from clears nothing: it does not know what the next life has
-taken back.
+may name again what an earlier one had abandoned: a task returns to a number that it had, or starts over and commits the
+same changes, which makes the same segment. Files of carried rows serve one epoch: large ones are kept for fewer epochs.
+To find files of attempts that no manifest ever named, it looks at the directory of one task per epoch: it deletes files
+that are older than the oldest retained manifest and that neither it nor the newest one names, because the clocks that
+give their age may be wrong. A driver that another one has taken over from clears nothing: it does not know what the
+next life has taken back.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Cleaner:
     """Clears one checkpoint; one process at a time."""
 
     def __init__(self, recipe: Recipe, checkpoint: Checkpoint) -> None:
-        """Take what to clear; nothing is looked at yet."""
+        """Take the checkpoint to clean; reads nothing yet."""
         self._checkpoint = checkpoint
         self._query_id = recipe.query_id
         self._generation = recipe.generation

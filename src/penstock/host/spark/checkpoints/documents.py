@@ -29,7 +29,7 @@ def unsealed(data: bytes, name: str) -> bytes:
     is damaged."""
     content, trailer = data[:-_TRAILER_BYTES], data[-_TRAILER_BYTES:]
     if trailer != _MARK + digest_of(content).encode() + b"\n":
-        raise damaged(name, "it is torn or was changed: its content does not have the digest of its last line")
+        raise damaged(name, "it is torn or was changed: its content does not match the digest in its last line")
     return content
 
 

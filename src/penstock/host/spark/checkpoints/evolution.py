@@ -1,9 +1,10 @@
-"""What a changed program means for the state of a checkpoint: which stores go on, begin empty, are removed, come back,
-or stand in the way. Pure functions over shapes (`placement.shape`).
+"""What a changed program means for the state of a checkpoint: which stores continue, start empty, are removed, come
+back, or conflict. Pure functions over shapes (`placement.shape`).
 
 State belongs to a store and a partition, never to the number of a sub-topology. So a task of the new program gets the
-state of its stores from whichever tasks had them. Where those are all the stores of one old task, its log of segments
-goes on as it is; else the segments are written anew (`rewriting`). Positions in topics, times and schedules come along.
+state of its stores from whichever tasks had them. If those are all the stores of one old task, its log of segments
+continues unchanged; otherwise the segments are rewritten (`rewriting`). Positions in topics, times and schedules come
+along.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ Shape = Mapping[str, Any]
 class Origin:
     """Where the state of one task, or of one partition of a removed store, comes from.
 
-    A holder is an old task, or a partition of a removed store by `removed_holder`. whole: the holder whose log goes on
-    as it is, None where there is none. stores: else, of each store the holder that has its entries. clocks: the holders
-    whose times and schedules go on.
+    A holder is an old task, or a partition of a removed store by `removed_holder`. whole: the holder whose log
+    continues unchanged, if any. stores: otherwise, the holder that has the entries of each store. clocks: the holders
+    whose times and schedules continue.
     """
 
     whole: str | None = None
@@ -37,11 +38,12 @@ class Origin:
 class Evolution:
     """What becomes of a checkpoint with a changed program; see `evolve`.
 
-    kept, moved, new, removed, restored, waiting: names of stores: they go on where they are; go on in another task;
-    begin empty; are kept without being in the program from now on; come back; were removed before and still are kept.
-    refused: why the program cannot go on with the state, each with what to do. differences: of the shapes, a line each.
-    origins: of the new tasks that have a state, by task. removals: of what the program has no longer, by holder.
-    removed_stores: what is kept without being in the program, afterwards.
+    kept, moved, new, removed, restored, waiting: names of stores: they continue in place; continue in another task;
+        start empty; leave the program, and their state is kept; come back; were removed before, and their state is
+        still kept. refused: the reasons why the program cannot use the state, each with a remedy. differences: of the
+        shapes, one line each.
+    origins: of the new tasks that have a state, by task. removals: of stores that the program no longer has, by holder.
+        removed_stores: the removed stores whose state is kept afterwards.
     """
 
     kept: tuple[str, ...] = ()
@@ -66,7 +68,7 @@ class Evolution:
             "keeps its state, which moves to another task": self.moved,
             "is back and continues with its kept state": self.restored,
             "is new and starts empty": self.new,
-            "is no longer in the program; its state is kept until it is dropped by name": self.removed,
+            "is no longer in the program; its state is kept until you drop it by name": self.removed,
             "was removed before; its state is still kept": self.waiting,
         }
         lines = [f"store {name} {what}" for what, names in said.items() for name in names]
@@ -146,14 +148,14 @@ def _refusals(before: Shape, now: Shape, removed: Mapping[str, RemovedStore]) ->
             continue
         if layout != store.layout:
             yield (
-                f"store {name} is kept as {layout!r} and would be {store.layout!r} now: give the new one another name, "
-                f"or run a program without it and drop it: penstock savepoint drop FILE {name}"
+                f"store {name} has the layout {layout!r} and would now have {store.layout!r}: give the new one another "
+                f"name, or run a program without it and drop it: penstock savepoint drop FILE {name}"
             )
         elif count != len(store.partitions) and name not in old:
             yield (
                 f"store {name} was kept with its keys in {count} partitions (tasks) when it was removed, and would "
-                f"have {len(store.partitions)} now; what is kept aside cannot be divided: give the new store another "
-                f"name, or forget what is kept: penstock savepoint drop FILE {name}"
+                f"have {len(store.partitions)} now; the kept state cannot be re-partitioned: give the new store "
+                f"another name, or drop the kept state: penstock savepoint drop FILE {name}"
             )
         elif count != len(store.partitions):
             yield (

@@ -3,8 +3,8 @@
 How a file is written depends on what the file system can do:
 - where a rename replaces a file in one step (a local disk): under a temporary name, then renamed;
 - on object stores (S3, GCS, Azure): in one request, which counts when it ends; there are no directories;
-- anywhere else (HDFS, file systems by fsspec or of a user's own): under a temporary name, then renamed; a file that is
-  there already is renamed over in two steps, with the new one beside it in between, where readers find it.
+- anywhere else (HDFS, file systems of fsspec or of a user): under a temporary name, then renamed; an existing file is
+  replaced in two steps, and in between readers find the new one next to it.
 
 A file whose name tells its content may be written by several processes at one moment (`write_once`): attempts of one
 task, of which one is late. One that is replaced has one writer at a time.
@@ -13,7 +13,7 @@ A file is durable when `write` or `write_once` returns, as far as its file syste
 - on a local disk it survives a loss of power: content, name and the directories above it are synced to the disk;
 - object stores acknowledge a request when the object is stored durably;
 - HDFS has the content in the memory of each of its data nodes when the file is closed, and writes it to their disks
-  later: a loss of power of all of them at once may lose the last seconds;
+  later: if all of them lose power at the same time, the last seconds may be lost;
 - anything else (fsspec, NFS and other mounted file systems) keeps the promise that it makes itself.
 
 On a local file system directories and files are made for this user alone; any other gives them the permissions that it
@@ -73,7 +73,7 @@ class Files:
             try:
                 self._files, root = fs.FileSystem.from_uri(uri)
             except (ValueError, ImportError) as error:
-                raise ConfigError(f"There is no way to keep files at {uri}: {error}") from error
+                raise ConfigError(f"Cannot store files at {uri}: {error}") from error
         else:
             self._files, root = fs.LocalFileSystem(), os.path.abspath(uri)
         self._root: str = root.rstrip("/")
@@ -94,8 +94,9 @@ class Files:
         scheme = _HADOOP_SCHEMES.get(parts.scheme)
         if scheme is None:
             raise ConfigError(
-                f"Spark cannot keep its own checkpoint at {self.uri}, which Hadoop does not know: set "
-                "penstock.spark.checkpoint.dir to a directory that it does, on a disk that outlives the machine."
+                f"Spark cannot write its own checkpoint at {self.uri}, which Hadoop does not support: set "
+                "penstock.spark.checkpoint.dir to a directory on a file system that Hadoop supports and that outlives "
+                "the machine."
             )
         return f"{scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
 

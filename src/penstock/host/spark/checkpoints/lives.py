@@ -1,4 +1,4 @@
-"""The lives of a checkpoint: how one begins, goes on, or gives way to the next, and what it left unfinished.
+"""The lives of a checkpoint: how one starts, continues or is replaced by the next, and what it left unfinished.
 
 A life is a time in which the topology has one shape and one placement. Where a program with another shape comes, the
 next life takes over what the last manifest has. In this order, so that a crash anywhere leaves the old life whole:
@@ -6,10 +6,10 @@ next life takes over what the last manifest has. In this order, so that a crash 
 1. An epoch that the old program left between its transactions and its manifest is finished with the old program, as
    it is kept under `plans` (`unfinished`). Where no transaction of it is committed, and from now on none can be, it is
    given up: nobody has seen it.
-2. Segments that tasks need elsewhere are copied or written anew, then the first manifest of the next life is written.
+2. Segments that tasks need elsewhere are copied or rewritten, then the first manifest of the next life is written.
 3. `metadata` is replaced: from then on the next life is the one that runs.
 
-A program with the same shape and other functions goes on in the same life, after step 1.
+A program with the same shape and other functions continues in the same life, after step 1.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from penstock.host.spark.protocol.transactions import transactional_writer
 
 
 def of_life(recipe: Recipe, metadata: Metadata, last: Manifest, planned: EpochOffset | None) -> Recipe:
-    """Return `recipe` for a run in the life of `metadata`, which goes on after the manifest `last` with the epoch that
-    is `planned`, if there is one."""
+    """Return `recipe` for a run in the life of `metadata`, which continues after the manifest `last` with the epoch
+    `planned`, if any."""
     return replace(
         recipe,
         begin=metadata.begin,
@@ -47,8 +47,8 @@ def of_life(recipe: Recipe, metadata: Metadata, last: Manifest, planned: EpochOf
 
 def unfinished(checkpoint: Checkpoint, metadata: Metadata, recipe: Recipe, plan: str) -> Recipe | None:
     """Return what has to run before another program may: the program that planned the last epoch, if a part of that
-    epoch's output is committed and its manifest is not written. None if there is no such epoch, or it is that of the
-    program `plan`, which runs it again by itself.
+    epoch's output is committed and its manifest is not written. None if there is no such epoch, or it belongs to the
+    program `plan`, which runs it again itself.
 
     After None no transaction of an earlier program can be committed any more.
 
@@ -138,13 +138,11 @@ def next_life(
 
     Args:
         checkpoint, metadata: the checkpoint, and the metadata of the life that ends.
-        recipe: what is to run; its identity and begin are not looked at.
-        evolution: what becomes of the state.
-        shape: of the program that is to run.
-        begin: where each source topic goes on or begins.
-        program: what is to run, as `dump_program` gives it.
+        recipe: what to run; its identity and begin are ignored. evolution: what happens to the state. shape: of the new
+            program. begin: where each source topic continues or starts. program: the new program, as `dump_program`
+            returns it.
     """
-    checkpoint.check_generation(recipe.generation)  # a newer driver has deleted what is looked for here
+    checkpoint.check_generation(recipe.generation)  # a newer driver has deleted the file
     last = last_manifest(checkpoint, metadata)
     query_id = uuid.uuid4().hex
     start_epoch = last.epoch + 1 if last.epoch else 0

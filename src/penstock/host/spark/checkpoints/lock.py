@@ -1,7 +1,7 @@
 """The locks of a program: one at a time on a checkpoint, and one at a time with an application.id and a state.dir.
 
-They are locks of the operating system, which end with the process, however it ends. Programs on other machines are told
-apart by the generation of the checkpoint and by the transactions of the sink.
+They are locks of the operating system, which end with the process, however it ends. The generation of the checkpoint
+and the transactions of the sink handle programs on other machines.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class CheckpointLock:
         """Hold nothing yet.
 
         Args:
-            checkpoint: what to lock; it has a lock file of its own on a local file system.
-            directory: what this machine keeps of the application; None for nothing.
+            checkpoint: what to lock; on a local file system it has its own lock file. directory: the application's
+                directory on this machine; None for none.
             application_id: of the program, for messages.
         """
         self._application_id = application_id
@@ -71,14 +71,14 @@ class CheckpointLock:
             lock.close()
             if holder == str(os.getpid()):
                 raise LockError(
-                    f"This program runs {self._application_id!r} already, and holds {directory}: close the "
-                    "KafkaStreams that runs it. To bind its name to another one, as a notebook does when a cell is run "
-                    "again, does not end it."
+                    f"This program already runs {self._application_id!r} and holds {directory}: close the KafkaStreams "
+                    "that runs it. Assigning another object to its name, as a notebook does when a cell runs again, "
+                    "does not close it."
                 ) from error
             raise LockError(
                 f"Another program (pid {holder}) runs with application.id {self._application_id!r} and holds "
-                f"{directory}, while this one is to go on from the checkpoint {self._checkpoint}. Stop it first, or "
-                "give this one another application.id."
+                f"{directory}, while this one wants to continue from the checkpoint {self._checkpoint}. Stop it first, "
+                "or give this one another application.id."
             ) from error
         lock.truncate(0)
         lock.write(str(os.getpid()).encode())

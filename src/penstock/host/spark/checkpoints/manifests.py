@@ -18,7 +18,7 @@ _PATIENCE_MS = 10_000
 
 
 class NewManifests:
-    """Follows the manifests of a checkpoint while they are written, and cleared away behind the retention."""
+    """Follows the manifests of a checkpoint while they are written, and deleted after the retention."""
 
     def __init__(self, checkpoint: Checkpoint, patience_ms: int = _PATIENCE_MS) -> None:
         """Read nothing yet. patience_ms: how long the next manifest is missing before the directory is listed."""
@@ -27,8 +27,8 @@ class NewManifests:
         self._found_at = time.monotonic()
 
     def after(self, epoch: int, query_id: str) -> Iterator[Manifest]:
-        """Yield the manifests that were written since that of `epoch`. Where the next ones are cleared away, since
-        this process stood still for longer than they are retained, it goes on with the oldest that is there."""
+        """Yield the manifests that were written since that of `epoch`. If the next ones are deleted, because this
+        process stood still for longer than they are retained, it continues with the oldest one left."""
         while (manifest := self._next(epoch, query_id)) is not None:
             self._found_at = time.monotonic()
             epoch = manifest.epoch
@@ -43,12 +43,12 @@ class NewManifests:
         if first <= epoch + 1:
             return None
         _log.warning(
-            "The manifests of epochs %d to %d were cleared away before they were looked at: this program stood still. "
-            "Their records are not counted, and what functions printed in them is lost.",
+            "The manifests of epochs %d to %d were deleted before the driver read them, because this program stood "
+            "still. Their records are not counted, and the output that functions printed in them is lost.",
             epoch + 1,
             first - 1,
         )
-        return self._checkpoint.read_manifest(first, query_id)  # None where it is cleared away by now: looked for again
+        return self._checkpoint.read_manifest(first, query_id)  # None if it has been deleted: look again
 
 
 def existing_metadata(checkpoint: Checkpoint, missing: type[StreamsError]) -> Metadata:
@@ -69,14 +69,14 @@ def last_manifest(checkpoint: Checkpoint, metadata: Metadata) -> Manifest:
     manifest = manifest_of_life(checkpoint, metadata, newest)
     planned = checkpoint.last_planned_epoch()
     if newest == planned == 0 and metadata.format == FORMAT and checkpoint.state_directories():
-        raise damaged(checkpoint.manifest_name(1), "it is missing as are all others, and tasks have written state")
+        raise damaged(checkpoint.manifest_name(1), "it is missing, as are all others, but tasks have written state")
     if manifest is None or max(planned, metadata.start_epoch) > manifest.epoch + 1:
         missing = max(planned - 1, metadata.start_epoch)
         raise damaged(
             checkpoint.manifest_name(max(missing, newest)),
-            f"it is missing or of another life, and the newest manifest that is there is of epoch {newest}, while "
-            f"epoch {max(planned, metadata.start_epoch)} was begun: manifests were deleted, or files of two copies "
-            "were mixed",
+            f"it is missing or of another life, and the newest manifest is of epoch {newest}, while epoch "
+            f"{max(planned, metadata.start_epoch)} was started: manifests were deleted, or files of two copies were "
+            "mixed",
         )
     return manifest
 
@@ -91,8 +91,8 @@ def manifest_of_life(checkpoint: Checkpoint, metadata: Metadata, epoch: int) -> 
 
 
 def planned_offset(checkpoint: Checkpoint, metadata: Metadata, last: Manifest) -> EpochOffset | None:
-    """Return the offset of the epoch after the manifest `last`, if the life of `metadata` has begun it; raises
-    TaskCorruptedError where it does not follow that manifest."""
+    """Return the offset of the epoch after the manifest `last`, if the life of `metadata` has started it; raises
+    TaskCorruptedError if it does not follow that manifest."""
     name = checkpoint.offset_name(last.epoch + 1)
     fields = (
         checkpoint.read_offset(last.epoch + 1)
@@ -116,7 +116,7 @@ def planned_offset(checkpoint: Checkpoint, metadata: Metadata, last: Manifest) -
 
 
 def start_offset(metadata: Metadata, last: Manifest) -> EpochOffset:
-    """Return the offset from which a run goes on after the manifest `last`, or begins the life of `metadata`."""
+    """Return the offset from which a run continues after the manifest `last`, or starts the life of `metadata`."""
     return EpochOffset(
         metadata.query_id,
         last.epoch or metadata.start_epoch,

@@ -1,9 +1,9 @@
-"""The markers of committed epochs, which Kafka keeps, held against the checkpoint: what a driver does before it begins.
+"""The markers of committed epochs, which Kafka keeps: a driver compares them with the checkpoint before it starts.
 
 The sink writes each epoch of a sink partition in one transaction with a *marker*: the number of the epoch, as an offset
 of the commits topic, with the life, the checkpoint and a digest of the epoch's offset as metadata. So Kafka remembers
 how far the application came, whatever becomes of the checkpoint. A checkpoint that was lost, or is an older copy, is
-found out here, before it writes anything twice.
+detected here, before it writes anything twice.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def with_markers(
         config: of the application.
         admin: a client of its brokers.
         topics: the partitions of each topic of the brokers.
-        check: takes the markers; raises where the application must not go on.
+        check: takes the markers; raises if the application must not continue.
 
     Raises:
         KafkaError: the brokers do not answer, or do not allow it; and whatever `check` raises.
@@ -81,7 +81,7 @@ def move_markers(
     """Commit in the group that is named as the commits topic of `partitions` what `former_group` has committed for them
     and that group has not: markers stood there once. Return what the group has then.
 
-    Raises UnstableOffsetCommitError where a transaction is open that does not end by itself in a moment.
+    Raises UnstableOffsetCommitError if an open transaction does not end within a moment.
     """
     group = partitions[0].topic
     known = admin.committed_offsets(group, partitions)
@@ -114,7 +114,7 @@ def _marker(partition: TopicPartition, found: OffsetAndMetadata) -> Marker:
     return Marker(partition.partition, found.offset, query_id, checkpoint_id, digest)
 
 
-# ---------------------------------------- held against a checkpoint
+# ---------------------------------------- comparison with a checkpoint
 
 
 def check_new_checkpoint(checkpoint: Checkpoint, application_id: str, markers: Sequence[Marker]) -> None:
@@ -124,11 +124,10 @@ def check_new_checkpoint(checkpoint: Checkpoint, application_id: str, markers: S
         newest = max(markers, key=lambda each: each.epoch)
         raise IncompatibleCheckpointError(
             f"There is no checkpoint at {checkpoint.uri}, and Kafka knows that {application_id} has committed "
-            f"{newest.epoch} epochs: the checkpoint was lost or moved, or state.dir (by default no "
-            "longer among the temporary files), penstock.checkpoint.dir or application.id is not what it was. To begin "
-            "here would process all input again and write all output twice. Bring the checkpoint back, restore a "
-            "savepoint (penstock savepoint restore), or forget what was committed: penstock reset FILE, with the "
-            "program."
+            f"{newest.epoch} epochs: the checkpoint was lost or moved, or state.dir (by default no longer among the "
+            "temporary files), penstock.checkpoint.dir or application.id has changed. Starting here would process all "
+            "input again and write all output twice. Bring the checkpoint back, restore a savepoint (penstock "
+            "savepoint restore), or discard the commits: penstock reset FILE, with the program."
         )
 
 
@@ -139,7 +138,7 @@ def check_markers(
     planned: EpochOffset | None,
     markers: Iterable[Marker],
 ) -> tuple[str, ...]:
-    """Return the former owners for the metadata of a checkpoint that can go on, given the markers that stand in Kafka.
+    """Return the former owners for the metadata of a checkpoint that can continue, given the markers in Kafka.
 
     Raises:
         IncompatibleCheckpointError: the checkpoint is an older copy, lacks files, or is not the one that wrote the
@@ -154,9 +153,9 @@ def check_markers(
             former.add(marker.query_id)
         elif marker.query_id not in former:
             raise IncompatibleCheckpointError(
-                f"Another checkpoint than {checkpoint.uri} belongs to what {metadata.application_id} has written: "
-                f"Kafka has epoch {marker.epoch} of sink partition {marker.sink_partition} from it. Start the "
-                "application on that checkpoint, or give this one an application.id of its own."
+                f"{checkpoint.uri} is not the checkpoint from which {metadata.application_id} has written: Kafka has "
+                f"epoch {marker.epoch} of sink partition {marker.sink_partition} from another one. Start the "
+                "application on that checkpoint, or give this one its own application.id."
             )
     return tuple(sorted(former))
 
@@ -169,16 +168,17 @@ def _check_own(
     if marker.query_id == metadata.query_id and marker.epoch == last.epoch + 1 and planned is not None:
         if marker.digest in ("", planned.digest()):
             return
-        lost = f"{checkpoint.offset_name(marker.epoch)} is not the one by which that epoch was written"
+        lost = f"{checkpoint.offset_name(marker.epoch)} is not the offset with which that epoch was written"
     elif marker.query_id == metadata.query_id and marker.epoch == last.epoch + 1:
-        lost = f"{checkpoint.offset_name(marker.epoch)}, by which it was written, is missing"
+        lost = f"{checkpoint.offset_name(marker.epoch)}, with which it was written, is missing"
     else:
         lost = f"{checkpoint.manifest_name(marker.epoch - 1)} is missing"
     raise IncompatibleCheckpointError(
         f"The checkpoint {checkpoint.uri} ends with epoch {last.epoch}, and Kafka has epoch {marker.epoch} that "
         f"{metadata.application_id} wrote from it (sink partition {marker.sink_partition}); {lost}: this is an older "
-        "copy of the checkpoint, or files of it were deleted. To go on here would write output twice or leave some "
-        "out. Restore the whole checkpoint directory from the newest copy. If there is none: copy what is here with "
-        "penstock savepoint take, and restore it with penstock savepoint restore into an empty directory; the "
-        f"application then goes on from epoch {last.epoch}, and writes again what it wrote since."
+        "copy of the checkpoint, or files of it were deleted. Continuing here would write output twice or leave some "
+        "out. Restore the whole checkpoint directory from the newest copy. If there is none: copy this state with "
+        "penstock savepoint take, and restore it with penstock savepoint restore into an empty "
+        f"directory; the application then continues from epoch {last.epoch} and writes its later "
+        "output again."
     )

@@ -2,8 +2,8 @@
 
 Functions of the main module go by value. Those of the user's own modules are kept twice: by name, with digests of the
 sources, and by value. While the modules are what they were, names find them; where one was edited, or is gone, what
-they were is loaded. What pickle cannot keep by value (a lock in a module that a function refers to, for one) is told
-when the program starts; then an edit of a module makes the program one that cannot be loaded.
+they were is loaded. If pickle cannot store something by value (for example a lock in a module that a function refers
+to), the program logs a warning when it starts; after an edit of that module, the stored program cannot be loaded.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _digest(program: Recipe, modules: Mapping[str, str]) -> str:
     try:
         return digest_of(said, _DIGEST_BYTES)
     except Exception as error:  # whatever an object's own pickling raises
-        _log.info("The program has no digest that another process would give it too: %s", error)
+        _log.info("The digest of the program differs between processes: %s", error)
         return uuid.uuid4().hex
 
 
@@ -102,18 +102,20 @@ def _by_value(program: Recipe, modules: Iterable[str]) -> bytes | None:
     try:
         data = dump_by_value(program, [sys.modules[name] for name in modules])
     except ByValueError as error:
-        _warn_of_modules(f"Functions of {', '.join(error.modules) or 'its modules'} cannot be kept by value ({error})")
+        _warn_of_modules(
+            f"Functions of {', '.join(error.modules) or 'its modules'} cannot be stored by value ({error})"
+        )
         return None
     if len(data) > _MOST_BYTES:
-        _warn_of_modules(f"The modules of this program have {len(data)} bytes of data, too many to be kept with it")
+        _warn_of_modules(f"The modules of this program have {len(data)} bytes of data, too many to store with it")
         return None
     return data
 
 
 def _warn_of_modules(why: str) -> None:
     _log.warning(
-        "%s. If this program is killed in the midst of an epoch, its modules must be as they are now when the "
-        "application starts next; it says so then.",
+        "%s. If this program is killed in the middle of an epoch, the next start needs its modules unchanged, and "
+        "raises an error otherwise.",
         why,
     )
 
@@ -133,8 +135,8 @@ def load_program(data: bytes) -> Recipe:
         return load_recipe(by_name)
     if by_value is None:
         raise StreamsError(
-            f"modules have changed since, or are missing: {', '.join(changed)}; its start said that they cannot be "
-            "kept in the checkpoint"
+            f"modules have changed since, or are missing: {', '.join(changed)}; its start warned that the checkpoint "
+            "cannot contain them"
         )
     program = cloudpickle.loads(by_value)
     assert isinstance(program, Recipe)
@@ -142,7 +144,8 @@ def load_program(data: bytes) -> Recipe:
 
 
 def of_run(program: Recipe, run: Recipe) -> Recipe:
-    """Return what runs the program of one recipe in the place of another: with its clients, directories and clock."""
+    """Return a recipe that runs the program of one recipe in place of another, with the latter's clients, directories
+    and clock."""
     given = run.config.given()
     surroundings = {key: value for key, value in given.items() if key not in KEYS or key in _OF_THE_RUN}
     return replace(

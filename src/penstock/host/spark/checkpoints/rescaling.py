@@ -33,7 +33,7 @@ from penstock.state.time_ordered_buffer import INDEX_PREFIX, size_of_entry
 from penstock.task.task_checkpoint import TaskCheckpoint
 
 _CHUNK = 20_000
-"""Entries written at once."""
+"""Entries per write."""
 
 _PARTITION_SIZE = 4
 
@@ -56,8 +56,8 @@ def wanted_counts(shape: Mapping[str, Any], partitions: int | Mapping[str, int])
             raise StreamsError(f"Store {name} cannot have {count} partitions; expected 1 or more.")
         if counts.setdefault(subtopology_of[name], count) != count:
             raise StreamsError(
-                f"Store {name} is in one sub-topology with others that are to have "
-                f"{counts[subtopology_of[name]]} partitions; it cannot have {count}."
+                f"Store {name} is in one sub-topology with others that get {counts[subtopology_of[name]]} partitions; "
+                f"it cannot have {count}."
             )
     return {sub: count for sub, count in counts.items() if count != len(tasks_of(shape, sub))}
 
@@ -186,8 +186,8 @@ class Rescaling:
         counts = {self._shape["partitions of source topics"][topic] for topic in _answers(spec)}
         if len(counts) != 1:
             raise StreamsError(
-                f"Store {builder.name}: the joins by foreign key of its sub-topology are to answer to "
-                f"{sorted(counts)} partitions; their subscriptions can be divided where that is one number."
+                f"Store {builder.name}: the foreign-key joins of its sub-topology would answer to {sorted(counts)} "
+                "partitions; their subscriptions can only be re-partitioned if that is one number."
             )
         (count,) = counts
 
@@ -201,7 +201,8 @@ class Rescaling:
         """Raise StreamsError where a function of the program chooses the partitions of what the sub-topology reads."""
         if "partitions of tasks" in self._shape:
             raise StreamsError(
-                "partition.grouper makes the tasks of this program; keys are divided where task n reads partition n."
+                "partition.grouper defines the tasks of this program; keys can only be re-partitioned if task n reads "
+                "partition n."
             )
         for feeding in self._program.topology.subtopologies:
             for node in feeding.nodes:
@@ -212,8 +213,8 @@ class Rescaling:
                 )
                 if isinstance(node, SinkSpec) and node.topic in spec.source_topics and not known:
                     raise StreamsError(
-                        f"Sink {node.name} chooses the partitions of {node.topic} by a function of the program; to "
-                        "which partition a key belongs is not known, so the keys cannot be divided anew."
+                        f"Sink {node.name} chooses the partitions of {node.topic} with a function of the program; the "
+                        "partition of a key is unknown, so the keys cannot be re-partitioned."
                     )
 
 

@@ -1,5 +1,5 @@
-"""Brings the state of one life of a checkpoint over to the next: entries go on, segments are copied to another task, or
-written anew where stores come together in another way.
+"""Transfers the state of one life of a checkpoint to the next: entries are kept, segments are copied to another task,
+or rewritten if stores are combined differently.
 
 Nothing here is seen by anybody before the metadata names the new life; every file is named by its content, so a second
 attempt after a crash writes the same.
@@ -56,8 +56,7 @@ def bring_over(
 ) -> tuple[dict[str, TaskEntry], dict[str, TaskEntry]]:
     """Write what the next life needs; return the entries of its tasks, and of removed state by holder.
 
-    Every task that has a state is due at once, so that its processors are initialised in the first epoch whether there
-    is input or not.
+    Every task with state is due immediately, so its processors are initialised in the first epoch even without input.
 
     Args:
         checkpoint: whose state it is.
@@ -115,8 +114,8 @@ class Rows(NamedTuple):
 
 def hand_on_carried(source: Checkpoint, target: Checkpoint, last: Manifest, rows: Rows) -> dict[str, Mapping[str, Any]]:
     """Write the rows that the manifest `last` of `source` carried to the next epoch into `target`, each beside the task
-    that reads them now; return what the entries say of them. Rows of topics that are not read now are left behind,
-    which is told."""
+    that reads them now; return what the entries say of them. Rows of topics that the program no longer reads are
+    discarded, with a warning."""
     found: dict[str, list[TaskInput]] = {}
     left_behind: Counter[str] = Counter()
     for _, row in sorted(_carried_rows(source, last), key=lambda each: not each[0]):
@@ -126,8 +125,8 @@ def hand_on_carried(source: Checkpoint, target: Checkpoint, last: Manifest, rows
             found.setdefault(rows.consumer(part.topic, part.partition), []).append(part)
     for topic, count in sorted(left_behind.items()):
         _log.warning(
-            "%d records of topic %s waited or were on their way from task to task, and the program does not read that "
-            "topic now: they are left behind. A repartition topic keeps its name where its operator is named.",
+            "%d records of topic %s waited or were in transit between tasks, and the program no longer reads that "
+            "topic: they are discarded. A repartition topic keeps its name if its operator is named.",
             count,
             topic,
         )
@@ -264,7 +263,7 @@ def with_clocks(checkpoint: Checkpoint, task: str, entry: TaskEntry, clocks: Tas
 
 
 def merged(clocks: list[TaskCheckpoint]) -> TaskCheckpoint:
-    """Return the clocks of a task that goes on from several: of each time and counter the largest."""
+    """Return the clocks of a task that continues several: the largest of each time and counter."""
     times: dict[TopicPartition, int] = {}
     lanes: dict[TopicPartition, int] = {}
     metadata: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Savepoints: a copy of the state of an application that stands by itself.
+"""Savepoints: self-contained copies of the state of an application.
 
     <savepoint>/
       savepoint              when it was taken, written last: a directory without it is not whole
@@ -7,7 +7,7 @@
 A savepoint is taken of the last commit, whether the application runs or not. Restored, it makes the first manifest of
 a new checkpoint: of the same application or of another one, for the same program or a changed one. What an epoch had
 written without being committed is not in it: restored beside its own output topics, an application that was killed in
-the midst of an epoch may write records of that epoch twice.
+the middle of an epoch may write records of that epoch twice.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from penstock.host.spark.protocol.task_entry import CarriedRange, TaskEntry
 from penstock.record import TopicPartition
 
 _TRIES = 8
-"""How often a savepoint is begun anew where a running application clears away what is being copied."""
+"""How often a savepoint is started again if a running application deletes files that are being copied."""
 
 
 _ROW_BYTES = 1024 * 1024
-"""Bound of a batch of carried rows that are written anew."""
+"""Limit of a batch of carried rows that are rewritten."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def take(checkpoint: Checkpoint, target: Checkpoint) -> SavepointDescription:
         if manifest.epoch == 0:
             raise StreamsError(
                 f"The application {metadata.application_id} has committed nothing yet at {checkpoint.uri}; there is "
-                "nothing to keep."
+                "nothing to save."
             )
         try:
             _copy_files(checkpoint, manifest.segments(), target)
@@ -91,8 +91,8 @@ def take(checkpoint: Checkpoint, target: Checkpoint) -> SavepointDescription:
         except FileNotFoundError as error:
             if attempt == _TRIES:
                 raise TaskCorruptedError(
-                    f"{error} The last manifest of {checkpoint.uri} names it: the checkpoint is not whole, or the "
-                    "application clears files away faster than they can be copied (penstock.manifests.retained)."
+                    f"{error} The last manifest of {checkpoint.uri} names it: the checkpoint is incomplete, or the "
+                    "application deletes files faster than they can be copied (penstock.manifests.retained)."
                 ) from error
     program = checkpoint.read_plan(metadata)
     if program is not None:
@@ -130,7 +130,7 @@ def inspect(savepoint: Checkpoint) -> SavepointDescription:
 def restore(
     savepoint: Checkpoint, checkpoint: Checkpoint, application_id: str, partitions: int | Mapping[str, int] | None
 ) -> Metadata:
-    """Make a checkpoint of the application `application_id` from a savepoint; its next start goes on from there.
+    """Create a checkpoint of the application `application_id` from a savepoint; its next start continues from there.
 
     partitions: into how many partitions (tasks) the keys of all stores, or of some by name, are to be divided; None for
     those that they have.
@@ -140,7 +140,7 @@ def restore(
     """
     if checkpoint.read_metadata() is not None:
         raise StreamsError(
-            f"There is a checkpoint already at {checkpoint.uri}. Restore into another directory "
+            f"A checkpoint already exists at {checkpoint.uri}. Restore into another directory "
             "(penstock.checkpoint.dir), or stop its application and delete it first."
         )
     _, metadata, manifest = _opened(savepoint)
@@ -155,7 +155,7 @@ def restore(
             restored = replace(restored, tasks=_rescaled(savepoint, checkpoint, metadata, manifest, shape, counts))
         _copy_files(savepoint, restored.segments() & manifest.segments(), checkpoint)
     except FileNotFoundError as error:
-        raise TaskCorruptedError(f"{error} The savepoint {savepoint.uri} is not whole: take another.") from error
+        raise TaskCorruptedError(f"{error} The savepoint {savepoint.uri} is incomplete: take another one.") from error
     crash_point("restore.segments", manifest.epoch)
     names = _new_names(metadata, application_id)
     tasks = {task: _renamed(checkpoint, task, entry, names, manifest.epoch) for task, entry in restored.tasks.items()}
@@ -195,13 +195,15 @@ def _rescaled(
     tasks."""
     data = savepoint.read_plan(metadata)
     if data is None:
-        raise TaskCorruptedError(f"The savepoint {savepoint.uri} is not whole: its program is missing. Take another.")
+        raise TaskCorruptedError(
+            f"The savepoint {savepoint.uri} is incomplete: its program is missing. Take another one."
+        )
     try:
         program = load_program(data)
     except Exception as error:  # whatever an object's own unpickling raises
         raise StreamsError(
-            f"The program of the savepoint {savepoint.uri} cannot be loaded ({error}), and its stores say how keys are "
-            "divided: run this where the modules of the program are."
+            f"The program of the savepoint {savepoint.uri} cannot be loaded ({error}), and its stores define how keys "
+            "are partitioned: run this where the modules of the program are installed."
         ) from error
     rescaling = Rescaling(savepoint, checkpoint, manifest, shape, program)
     answering = {sub: len(tasks_of(metadata.shape, sub)) for sub in rescaling.answering_elsewhere(metadata.shape)}
@@ -222,8 +224,8 @@ def _rows(metadata: Metadata, shape: Mapping[str, Any], program: Recipe) -> Rows
     def consumer(topic: str, partition: int) -> str:
         if topic in program.topology.repartition_topics:
             raise StreamsError(
-                f"Rows of {topic} are on their way from task to task in this savepoint, and cannot be divided. Run the "
-                "application to the end of its input (penstock run --until-end) and take another."
+                f"Rows of {topic} are in transit between tasks in this savepoint, and cannot be re-partitioned. Run "
+                "the application to the end of its input (penstock run --until-end) and take another one."
             )
         return f"{reading[topic]}_{partition}"
 
@@ -246,7 +248,7 @@ def drop(checkpoint: Checkpoint, store: str) -> None:
     query_id = uuid.uuid4().hex
     dropped = set(metadata.removed[store].holders(store))
     removed = {holder: entry for holder, entry in last.removed.items() if holder not in dropped}
-    begin = {**metadata.begin, **last.offsets}  # before the first commit nobody has said how far topics are read
+    begin = {**metadata.begin, **last.offsets}  # before the first commit, no file has the positions of topics
     epoch = last.epoch + 1
     crash_point("drop.before", epoch)
     manifest = replace(last, query_id=query_id, epoch=epoch, offsets=begin, removed=removed, input={}, printed="")
@@ -267,7 +269,7 @@ def drop(checkpoint: Checkpoint, store: str) -> None:
 
 
 def _check_droppable(checkpoint: Checkpoint, store: str) -> Metadata:
-    """Return the life of a checkpoint that can go on without `store`; raises as `drop`."""
+    """Return the life of a checkpoint that can continue without `store`; raises as `drop`."""
     metadata = existing_metadata(checkpoint, StreamsError)
     if store not in metadata.removed:
         in_program = any(store in stores for stores in metadata.shape["stores"].values())
@@ -275,7 +277,7 @@ def _check_droppable(checkpoint: Checkpoint, store: str) -> Metadata:
         raise StreamsError(
             f"The program still has the store {store}; run one without it first, then drop it."
             if in_program
-            else f"No state is kept of a store {store} at {checkpoint.uri}; removed stores that are kept: {kept}."
+            else f"The checkpoint {checkpoint.uri} has no state of a removed store {store}; it has state of: {kept}."
         )
     planned = planned_offset(checkpoint, metadata, last_manifest(checkpoint, metadata))
     if planned is not None:
@@ -288,19 +290,21 @@ def _check_droppable(checkpoint: Checkpoint, store: str) -> Metadata:
 
 def _check_empty(target: Checkpoint) -> None:
     if target.read_savepoint() is not None or target.read_metadata() is not None:
-        raise StreamsError(f"There is a savepoint or a checkpoint at {target.uri} already; name another directory.")
+        raise StreamsError(f"A savepoint or a checkpoint already exists at {target.uri}; name another directory.")
 
 
 def _opened(savepoint: Checkpoint) -> tuple[dict[str, Any], Metadata, Manifest]:
     described, metadata = savepoint.read_savepoint(), savepoint.read_metadata()
     if described is None or metadata is None:
         raise StreamsError(
-            f"There is no savepoint at {savepoint.uri}, or its taking did not end; make one with: penstock savepoint "
+            f"There is no savepoint at {savepoint.uri}, or taking it did not finish; take one with: penstock savepoint "
             "take"
         )
     manifest = savepoint.read_manifest(described["epoch"], metadata.query_id)
     if manifest is None:
-        raise TaskCorruptedError(f"The savepoint {savepoint.uri} is not whole: its manifest is missing. Take another.")
+        raise TaskCorruptedError(
+            f"The savepoint {savepoint.uri} is incomplete: its manifest is missing. Take another one."
+        )
     return described, metadata, manifest
 
 

@@ -85,7 +85,7 @@ class BrokerWatch:
         elif self._away_since_ms is not None:
             if self._told_absence:
                 _log.warning(
-                    "%s: a broker of bootstrap.servers=%s answers again, after %d s. The application goes on.",
+                    "%s: a broker of bootstrap.servers=%s answers again, after %d s. The application continues.",
                     self._config["application.id"],
                     self._config["bootstrap.servers"],
                     (now - self._away_since_ms) // 1000,
@@ -94,8 +94,8 @@ class BrokerWatch:
 
     def _tell_absence(self, away_ms: int) -> None:
         _log.warning(
-            "%s: no broker of bootstrap.servers=%s has answered for %d s. The application waits for at most %d s more; "
-            "then the query fails, and the uncaught exception handler decides whether it is started again.",
+            "%s: no broker of bootstrap.servers=%s has answered for %d s. The application waits for at most %d s "
+            "more; then the query fails, and the uncaught exception handler decides whether it restarts.",
             self._config["application.id"],
             self._config["bootstrap.servers"],
             away_ms // 1000,
@@ -104,7 +104,7 @@ class BrokerWatch:
 
 
 def _is_away(admin: ConfluentAdmin) -> bool:
-    """Return whether no broker answers. Other errors are answers, and whoever needs the brokers raises them."""
+    """Return whether no broker answers. Other errors are answers; the code that needs the brokers raises them."""
     try:
         admin.cluster_id()
     except BrokerNotFoundError:

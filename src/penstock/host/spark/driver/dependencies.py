@@ -33,8 +33,7 @@ _NEVER_STALE = py_compile.PycInvalidationMode.UNCHECKED_HASH
 
 
 def send_code(context: SparkContext, modules: Iterable[object]) -> Path | None:
-    """Send the code to the executors of `context`, and return the archive that has it; None where all of Spark is on
-    this machine.
+    """Send the code to the executors of `context`, and return its archive; None if all of Spark is on this machine.
 
     modules: those that the program has loaded. Raises StreamsError where they are more than MAXIMUM_BYTES.
     """
@@ -95,9 +94,9 @@ def _check_size(files: Mapping[str, Path]) -> None:
     if size > MAXIMUM_BYTES:
         largest = max(files, key=lambda name: files[name].stat().st_size)
         raise StreamsError(
-            f"The modules of the program have {size} bytes, more than the {MAXIMUM_BYTES} that are sent to executors; "
-            f"the largest is {largest}. Install them where the executors run and set penstock.spark.send.code=false, "
-            "or send them as an archive with spark.archives."
+            f"The modules of the program have {size} bytes, more than the {MAXIMUM_BYTES} that Penstock sends to "
+            f"executors; the largest is {largest}. Install them where the executors run and set "
+            "penstock.spark.send.code=false, or send them as an archive with spark.archives."
         )
 
 

@@ -190,7 +190,7 @@ class DroppedRecordsLog:
             return
         _log.warning(
             "%s dropped %d records, %d since its start (task %s): they had no key, came too late for their window, or "
-            "could not be read or processed and a handler let them pass. The metric dropped-records-total counts them.",
+            "could not be read or processed and a handler skipped them. The metric dropped-records-total counts them.",
             self._application_id,
             total - self._told,
             total,

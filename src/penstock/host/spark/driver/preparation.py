@@ -1,5 +1,5 @@
-"""What happens between `start` and the first epoch: topology, brokers and checkpoint are held against each other, and
-the recipe is made.
+"""What happens between `start` and the first epoch: topology, brokers and checkpoint are compared, and the recipe is
+created.
 
 Nothing is written before all checks have passed. What is fixed for the life of a checkpoint (`Metadata`) is fixed here,
 once.
@@ -80,15 +80,15 @@ def prepare(
 ) -> Prepared:
     """Check everything that can be checked before the query of `built` starts, and return what it needs.
 
-    checkpoint: where it is to go on, or to begin. admin: a client of its brokers. parallelism: Spark partitions of a
+    checkpoint: where it continues or starts. admin: a client of its brokers. parallelism: Spark partitions of a
     level, for a new checkpoint. control_directory: a local one that driver and source process share. clock: by which
     epochs are planned; None for that of the machine.
 
     Raises:
         MissingSourceTopicError, TopologyError: see `place`.
-        IncompatibleCheckpointError: the topology cannot go on with the state of the checkpoint, or an epoch is half
-            committed and the program that began it is not there any more.
-        ConfigError: exactly_once_v2 is asked for, and the brokers do not serve transactions; or a package is missing.
+        IncompatibleCheckpointError: the topology cannot continue with the state of the checkpoint, or an epoch is half
+            committed and the program that started it is gone.
+        ConfigError: exactly_once_v2 is set, and the brokers do not support transactions; or a package is missing.
         TransactionalIdAuthorizationError: the brokers do not allow this user to write transactions.
         TopicAuthorizationError: they do not allow this user to see a topic that the topology reads or writes.
         StreamsError: a source, a sink or a store has no serde, a topic that a sink writes to does not exist, or the
@@ -109,8 +109,8 @@ def prepare(
         if prepared is not None:
             return prepared
     raise TaskMigratedError(
-        f"While {config['application.id']} was about to start from {checkpoint.uri}, another program committed epochs "
-        "there, again and again: several programs with this application.id run at once. Stop all but one."
+        f"While {config['application.id']} was about to start from {checkpoint.uri}, another program kept committing "
+        "epochs there: several programs with this application.id are running. Stop all but one."
     )
 
 
@@ -123,8 +123,8 @@ def _prepare(
     control_directory: str,
     clock: Clock,
 ) -> Prepared | None:
-    """Return what the query needs, None where a program that did not know yet that it is over has committed or begun
-    meanwhile; from now on it cannot. Raises as `prepare`."""
+    """Return what the query needs; None if a program that did not know yet that it was overtaken has committed or
+    started an epoch in the meantime; from now on it cannot. Raises as `prepare`."""
     check_installed(config["penstock.state.base"])
     application_id = str(config.required("application.id"))
     topics = admin.topics()
@@ -175,8 +175,8 @@ def _prepare(
 def _former_owners(
     checkpoint: Checkpoint, metadata: Metadata | None, application_id: str, markers: Sequence[Marker]
 ) -> tuple[str, ...]:
-    """Return the former owners of the checkpoint, given what Kafka knows to be committed; raises where it cannot go
-    on."""
+    """Return the former owners of the checkpoint, given what Kafka knows to be committed; raises if it cannot
+    continue."""
     if metadata is None:
         check_new_checkpoint(checkpoint, application_id, markers)
         return ()
@@ -246,23 +246,23 @@ def _life_there(checkpoint: Checkpoint) -> Metadata | None:
     metadata = checkpoint.read_metadata()
     if metadata is None and checkpoint.has_remains():
         raise StreamsError(
-            f"The checkpoint {checkpoint.uri} is not whole: it has state, and the file {checkpoint.uri}/metadata is "
-            "missing. Either the restore of a savepoint did not end: run it again. Or files were deleted: restore the "
-            "whole directory from one copy, or start over without its state (penstock reset)."
+            f"The checkpoint {checkpoint.uri} is incomplete: it has state, but the file {checkpoint.uri}/metadata is "
+            "missing. Either the restore of a savepoint did not finish: run it again. Or files were deleted: restore "
+            "the whole directory from one copy, or start over without its state (penstock reset)."
         )
     return metadata
 
 
 def _evolution(metadata: Metadata, topology: BuiltTopology, placement: Placement, checkpoint: Checkpoint) -> Evolution:
-    """Return what the topology means for the state that is there; raises IncompatibleCheckpointError where it cannot go
-    on with it."""
+    """Return what the topology means for the existing state; raises IncompatibleCheckpointError if it cannot continue
+    with it."""
     evolution = evolve(metadata.shape, shape(topology, placement), metadata.removed)
     if evolution.refused:
         lines = "\n".join(f"  - {line}" for line in evolution.refused)
         raise IncompatibleCheckpointError(
-            f"The program cannot go on with the state of the checkpoint {checkpoint.uri}:\n{lines}\n"
-            "Nothing was changed. Or start over: with another application.id, or after penstock reset (the state is "
-            "lost, and the input is read from where auto.offset.reset says)."
+            f"The program cannot continue with the state of the checkpoint {checkpoint.uri}:\n{lines}\nNothing was "
+            "changed. You can also start over: with another application.id, or after penstock reset (the state is "
+            "lost, and the input is read from the position that auto.offset.reset gives)."
         )
     return evolution
 
@@ -270,9 +270,9 @@ def _evolution(metadata: Metadata, topology: BuiltTopology, placement: Placement
 def _life_that_goes_on(
     metadata: Metadata | None, evolution: Evolution | None, placement: Placement, config: StreamsConfig, knows_all: bool
 ) -> Metadata | None:
-    """Return the life of `metadata` if the program can go on in it: the same shape, and no other partitions asked for
-    by name. knows_all: whether there is a position of everything that is read, which a savepoint whose keys were
-    divided has not, and none of a topic that was made anew."""
+    """Return the life of `metadata` if the program can continue in it: the same shape, and no other partitions
+    requested by name. knows_all: whether every input has a position, which is not so in a re-partitioned savepoint, and
+    no topic was created again."""
     if metadata is None or evolution is None or evolution.differences or not knows_all:
         return None
     asked = config["penstock.spark.partitions"] is not None
@@ -281,14 +281,14 @@ def _life_that_goes_on(
 
 
 def _positions(checkpoint: Checkpoint, metadata: Metadata, topics: Set[str]) -> dict[str, list[int]]:
-    """Return the position of each of `topics` that the checkpoint has ever read. One that was deleted has none: if it
-    is made anew, it is another topic."""
+    """Return the position of each of `topics` that the checkpoint has ever read. A deleted topic has none: if it is
+    created again, it is another topic."""
     positions = {**metadata.begin, **last_manifest(checkpoint, metadata).offsets}
     return {topic: offsets for topic, offsets in positions.items() if topic in topics}
 
 
 def _found(checkpoint: Checkpoint, topics: Set[str]) -> tuple[Metadata | None, dict[str, list[int]]]:
-    """Return the life that is there and its positions."""
+    """Return the existing life and its positions."""
     metadata = checkpoint.read_metadata()
     return metadata, {} if metadata is None else _positions(checkpoint, metadata, topics)
 
@@ -296,8 +296,8 @@ def _found(checkpoint: Checkpoint, topics: Set[str]) -> tuple[Metadata | None, d
 def _topic_ids(
     metadata: Metadata | None, topology: BuiltTopology, admin: Admin, topics: Set[str]
 ) -> tuple[dict[str, str], frozenset[str]]:
-    """Return the ids of those of `topics` that are read, or were, and which have been made anew since: those have no
-    position. Raises StreamsError where one of them is read by its name."""
+    """Return the ids of those of `topics` that are or were read, and the topics that have been created again since:
+    those have no position. Raises StreamsError where one of them is read by its name."""
     before = {} if metadata is None else metadata.topic_ids
     known = () if metadata is None else metadata.begin
     read = {topic for spec in topology.subtopologies for topic in spec.source_topics}
@@ -310,14 +310,16 @@ def _topic_ids(
     if named:
         raise topics_made_anew(named)
     if made_anew:
-        _log.warning("Topics were made anew and are begun anew: %s.", ", ".join(sorted(made_anew)))
+        _log.warning(
+            "Topics were deleted and created again, and are read from their start: %s.", ", ".join(sorted(made_anew))
+        )
     return ids, made_anew
 
 
 def _warn_of_keys(config: StreamsConfig) -> None:
     setter = "rocksdb.config.setter"
     if config["penstock.state.base"] != ROCKSDB and setter in config.given():
-        warn_without_effect(setter, "the base of the stores is not RocksDB; set penstock.state.base=rocksdb too")
+        warn_without_effect(setter, "the stores do not use RocksDB; set penstock.state.base=rocksdb too")
 
 
 def _check_sink_topics(topology: BuiltTopology, topics: Mapping[str, int], config: StreamsConfig) -> None:
@@ -347,8 +349,8 @@ def _begin(
     clock: Clock,
     known: Mapping[str, list[int]],
 ) -> dict[str, list[int]]:
-    """Return where each source topic is begun: at its position in `known`, else as its source or the configuration
-    says; raises StreamsError where that is nowhere. Positions of topics that are not read now are kept."""
+    """Return where to start reading each source topic: at its position in `known`, or else where its source or the
+    configuration says; raises StreamsError if that is none. Positions of topics that are not read now are kept."""
     resets = offset_resets(topology, config)
     inputs = sorted(_inputs(topology, placement))
     unknown = {tp: resets[tp.topic] for tp in inputs if not _is_known(tp, known)}

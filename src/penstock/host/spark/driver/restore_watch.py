@@ -21,7 +21,7 @@ class RestoreWatch:
     """Running restores, from a look every other second."""
 
     def __init__(self, checkpoint: Checkpoint, listener: StateRestoreListener | None = None) -> None:
-        """Watch the tasks of `checkpoint`; nothing is looked at yet."""
+        """Watch the tasks of `checkpoint`; reads nothing yet."""
         self._checkpoint = checkpoint
         self._listener = listener or _Nobody()
         self._is_heard = listener is not None
@@ -61,7 +61,7 @@ class RestoreWatch:
             self._gone(name)
 
     def _take(self, name: str, state: RestoreState) -> None:
-        """Take what is said of a restore now."""
+        """Take the progress of a restore."""
         before = self._states.get(name)
         if state != before:
             self._tell_progress(before, state)
@@ -76,7 +76,7 @@ class RestoreWatch:
             _log.info("Task %s has restored its state.", state.task)
 
     def _gone(self, name: str) -> None:
-        """Take it that nothing more is said of a restore; where nobody listens, that is how a restore ends."""
+        """Treat a restore without further reports as ended; without a listener, restores end this way."""
         state = self._states.pop(name)
         if not (self._is_heard and state.stores):
             _log.info("Task %s has restored its state.", state.task)
@@ -97,7 +97,7 @@ class RestoreWatch:
         try:
             method(TopicPartition(store.topic, store.partition), store.store, *figures)
         except Exception:
-            _log.exception("The restore listener failed on store %s; it is told what comes next.", store.store)
+            _log.exception("The restore listener failed on store %s; it will receive the next event.", store.store)
 
 
 class _Nobody(StateRestoreListener):

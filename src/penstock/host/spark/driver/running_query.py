@@ -1,7 +1,7 @@
 """One run of the Spark query: started from a recipe, asked to stop after the running epoch, and why it ended.
 
 What comes before (checks, recipe) and after (another run, the end of the application) is the driver's business. Driver
-and source process share a control directory, one for each run, so that nobody hears what was meant for another.
+and source process share a control directory, one for each run, so that no run reads the files of another.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LOOK_SECONDS = 0.05
 
 JVM_IS_GONE = (Py4JError, ConnectionError)
 """What calls raise when the JVM has ended. What Spark itself raises comes as an exception of pyspark, or as a
-Py4JJavaError: that is a Py4JError too, so who tells them apart looks for it first."""
+Py4JJavaError: that is also a Py4JError, so check for it first."""
 
 
 def start_query(recipe: Recipe, spark: SparkSession, location: str, until_end: bool, paused: bool) -> RunningQuery:
@@ -103,12 +103,12 @@ class RunningQuery:
         return (self._control / epoch_planner.PAUSED_FILE).exists()
 
     def pause(self) -> None:
-        """Let nothing be planned after the running epoch."""
+        """Plan nothing after the running epoch."""
         with suppress(FileNotFoundError):  # the query has ended
             (self._control / epoch_planner.PAUSE_FILE).touch()
 
     def resume(self) -> None:
-        """Let epochs be planned again."""
+        """Plan epochs again."""
         (self._control / epoch_planner.PAUSE_FILE).unlink(missing_ok=True)
 
     def finish_epoch(self, is_over: Callable[[], bool]) -> bool:
@@ -122,7 +122,7 @@ class RunningQuery:
         return True
 
     def stop(self) -> None:
-        """Stop at once; an epoch that runs is given up, and the next query on the checkpoint runs it again."""
+        """Stop immediately; the running epoch is abandoned, and the next query on the checkpoint runs it again."""
         self._query.stop()
 
     def failure(self) -> tuple[StreamsError, str] | None:

@@ -1,7 +1,7 @@
 """The session that a host runs in: the user's own, taken as it is, or one that Penstock makes.
 
 All hosts of one program that were given no session share the one that is made for the first, and the last to close ends
-it. A session whose JVM is gone is forgotten by each of its hosts; the next to open one makes it anew.
+it. Each host forgets a session whose JVM is gone; the next host that opens a session creates a new one.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Shared:
                     own.stop()
 
     def forget_lost(self, own: SparkSession) -> None:
-        """Let the next session have a JVM of its own: that of `own` is gone."""
+        """Make the next session start a new JVM: that of `own` is gone."""
         with self._lock:
             if self._made is own:
                 self._made = None
@@ -100,13 +100,13 @@ class SessionUse:
         return self._own
 
     def forget_lost(self) -> None:
-        """Let `open` make a new session where Penstock made the one whose JVM is gone; a user's is kept."""
+        """Make `open` create a new session if Penstock created the one whose JVM is gone; a user's session is kept."""
         if self._own is not None:
             _shared.forget_lost(self._own)
             self._own = None
 
     def close(self) -> None:
-        """Use the session no longer."""
+        """Stop using the session."""
         self._of_user = None
         if self._own is not None:
             _shared.leave(self._own)

@@ -1,10 +1,10 @@
 """The Spark host: checks, starts and watches the query. Runs in the program that the user started.
 
-What may be wrong is looked for before anything starts: Java, pyspark, brokers, topics, the checkpoint. Then one query
+Everything is checked before anything starts: Java, pyspark, brokers, topics, the checkpoint. Then one query
 after another runs, until the host is closed, one fails, or reaches the planned end: `rebalance` ends the running one
-after its epoch, checks everything anew and starts the next, with the same lock and in the same session. A thread
-supervises: it follows the manifests, prints what user functions printed, keeps the figures, and hears how each query
-ended.
+after its epoch, checks everything again and starts the next, with the same lock and in the same session. A thread
+supervises: it follows the manifests, prints what user functions printed, keeps the figures, and learns how each query
+    ended.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ class SparkHost:
     ) -> None:
         """Take what to run; nothing is opened before `start`.
 
-        session: the session to run in, with its cluster; None for one that the host makes and ends. until_end: stop at
-        the ends of the topics at start. clock: by which epochs are planned, wherever that is done; None for that of the
-        machine. restore_listener: is told of restores of stores.
+        session: the session to run in, with its cluster; None for one that the host starts and stops. until_end: stop
+        at the ends of the topics at start. clock: by which epochs are planned, wherever that is done; None for that of
+        the machine. restore_listener: receives the restores of stores.
         """
         self._built = built
         self._config = config
@@ -95,7 +95,7 @@ class SparkHost:
         self._closing = threading.Event()
         self._rebalancing = threading.Event()
         self._paused = threading.Event()
-        self._changing = threading.Lock()  # of the running query, and of what it is told about a pause
+        self._changing = threading.Lock()  # of the running query, and of its pause file
         self._restarts = Restarts(
             config["penstock.restart.max.attempts"],
             config["penstock.restart.backoff.ms"],
@@ -142,7 +142,7 @@ class SparkHost:
         self._supervisor.start()
 
     def rebalance(self, reason: str) -> None:
-        """Run with what is there now: stop after the running epoch, prepare anew, go on. Returns at once.
+        """Run with the current topics: stop after the running epoch, prepare again, continue. Returns at once.
 
         The state is REBALANCING from the end of that epoch until the next query runs. Calls that come meanwhile are
         one; after `close` or before `start` nothing happens. An error of the preparation ends the application.
@@ -162,15 +162,15 @@ class SparkHost:
                 self._query.pause()
 
     def resume(self) -> None:
-        """Plan epochs again after `pause`; punctuations that have fallen due run at once."""
+        """Plan epochs again after `pause`; punctuations that have become due run immediately."""
         with self._changing:
             self._paused.clear()
             if self._query is not None:
                 self._query.resume()
 
     def clean_up(self) -> None:
-        """Delete the bases of stores and the logs on this machine; the checkpoint stays, and the bases are built anew
-        from it. Raises LockError where a program runs on the checkpoint."""
+        """Delete the bases of stores and the logs on this machine; the checkpoint stays, and the bases are rebuilt from
+        it. Raises LockError where a program runs on the checkpoint."""
         self._lock.acquire()
         try:
             directory = self._directory.absolute()
@@ -232,7 +232,7 @@ class SparkHost:
         StreamsNotStartedError before `start` and after `close`."""
         existing = self._session.existing
         if existing is None:
-            raise StreamsNotStartedError("A table is read in the session of the application, and it has none now.")
+            raise StreamsNotStartedError("A table needs the session of the application, which has none now.")
         return self._queries.table(store_name, existing)
 
     def queries(self) -> StateQueries:
@@ -250,8 +250,9 @@ class SparkHost:
         if prepared.finishes:
             raise TaskCorruptedError(
                 f"Epoch {prepared.last.epoch + 1} of the checkpoint {self._checkpoint.uri} was half committed, the "
-                "program that began it has run it again, and it is not committed: files of the checkpoint change or "
-                "are deleted while the application starts. See that no other program writes there, and start again."
+                "program that started it has run it again, and it is still not committed: files of the checkpoint are "
+                "being changed or deleted while the application starts. Make sure that no other program writes there, "
+                "and start again."
             )
         self._guarantee = prepared.guarantee
         self._figures.begin(prepared.last, prepared.recipe.begin, prepared.ends)
@@ -284,9 +285,7 @@ class SparkHost:
 
     def _finish(self, prepared: preparation.Prepared) -> None:
         """Run the epoch that an earlier program left half committed, with that program, and no other epoch."""
-        _log.warning(
-            "%s finishes the epoch that the program before this one left half committed.", self._application_id
-        )
+        _log.warning("%s finishes the epoch that the previous program left half committed.", self._application_id)
         recipe = self._of_run(prepared.recipe)
         self._figures.begin(prepared.last, recipe.begin, {})
         private_directory(Path(recipe.control_directory))
@@ -332,7 +331,7 @@ class SparkHost:
         except Exception as raised:
             error = raised
         if self._closing.is_set():
-            self._stop_query(lambda: True)  # one that was started when `close` had looked for it already
+            self._stop_query(lambda: True)  # one that was started after `close` had looked for it
         elif error is not None:
             self._stop_query(lambda: True)
             self._lock.release()  # so that another may take over without the close of this one
@@ -354,13 +353,13 @@ class SparkHost:
         return self._rebalancing.is_set()
 
     def _restarts_after(self, listener: HostListener, error: Exception) -> bool:
-        """Ask what is to be done about `error`; wait and return True where the application is to go on. After a lost
-        process of Spark it goes on unasked, as it does where Spark itself starts another."""
+        """Ask the handler about `error`; wait and return True if the application is to continue. After a lost process
+        of Spark it continues without asking, as if Spark itself had started another one."""
         lost = isinstance(error, ProcessLostError)
         if not lost and listener.on_failure(error) is not StreamThreadExceptionResponse.REPLACE_THREAD:
             return False
         if isinstance(error, (TaskMigratedError, LockError)):
-            _log.error("%s is not started again: another program has taken its place.", self._application_id)
+            _log.error("%s does not restart: another program has replaced it.", self._application_id)
             return False
         return self._waits_for_restart(error)
 
@@ -370,12 +369,12 @@ class SparkHost:
         wait = self._restarts.next_wait_ms(self._figures.epoch)
         if wait is None:
             _log.error(
-                "%s is not started again: penstock.restart.max.attempts=%d restarts brought no commit.",
+                "%s does not restart: penstock.restart.max.attempts=%d restarts made no commit.",
                 self._application_id,
                 self._config["penstock.restart.max.attempts"],
             )
             return False
-        _log.warning("%s is started again in %d ms, after: %s", self._application_id, wait, error)
+        _log.warning("%s restarts in %d ms, after: %s", self._application_id, wait, error)
         return not self._closing.wait(wait / 1000)
 
     def _attempt(self, step: Callable[[], None]) -> Exception | None:
@@ -388,9 +387,9 @@ class SparkHost:
             return error
         except JVM_IS_GONE as raised:
             error = StreamsError(
-                f"The JVM of Spark in which {self._application_id} ran has ended: it was killed, or is out of memory. "
-                f"Its log may say why ({self._directory}/spark.log, where Penstock started it). Start it "
-                "again; it goes on from its last committed epoch."
+                f"The JVM of Spark in which {self._application_id} ran has ended: it was killed or ran out of memory. "
+                f"Its log may show why ({self._directory}/spark.log, if Penstock started it). Start the application "
+                "again; it continues from its last committed epoch."
             )
             error.__cause__ = raised
             self._session.forget_lost()
@@ -438,8 +437,7 @@ class SparkHost:
             raise error
 
     def _look_at_topics(self, query: RunningQuery) -> None:
-        """Rebalance where topics are no longer as the query knows them; one that stops at ends that are fixed goes
-        on."""
+        """Rebalance if topics have changed since the query started; a query that stops at fixed ends continues."""
         if not self._until_end and not self._rebalancing.is_set():
             changes = self._topic_watch.look(query.recipe, int(time.monotonic() * 1000))
             if changes is not None:

@@ -1,6 +1,5 @@
 """Looks whether the topics of a running application have changed: topics that a pattern matches have come or gone,
-partitions were added, a topic was deleted. What is to be done about it is decided when the application is prepared
-anew.
+partitions were added, a topic was deleted. The next preparation of the application decides what to do about it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class TopicWatch:
         self._looked_ms: int | None = None
 
     def look(self, recipe: Recipe, now_ms: int) -> str | None:
-        """Return what is no longer as `recipe` has it, None for nothing, where it is not yet time, or no broker
+        """Return what has changed since `recipe`; None for nothing, before the time for a look, or if no broker
         answers."""
         if self._looked_ms is None:
             self._looked_ms = now_ms
@@ -66,7 +65,7 @@ def topic_changes(
         if topic not in topics:
             yield f"topic {topic} was deleted"
         elif topic in recipe.topic_ids and ids.get(topic, recipe.topic_ids[topic]) != recipe.topic_ids[topic]:
-            yield f"topic {topic} was deleted and made anew"
+            yield f"topic {topic} was deleted and created again"
         elif topics[topic] != partitions:
             yield f"topic {topic} has {topics[topic]} partitions, and had {partitions}"
 

@@ -110,7 +110,7 @@ class DataFrameQueries:
             frame = source.data_frame
             if not isinstance(frame, DataFrame) or not frame.isStreaming:
                 raise StreamsError(
-                    f"stream_from takes a streaming DataFrame of Spark, such as spark.readStream gives, for {topic}; "
+                    f"stream_from takes a streaming DataFrame of Spark, such as spark.readStream returns, for {topic}; "
                     f"got {'a DataFrame that does not stream' if isinstance(frame, DataFrame) else repr(frame)}."
                 )
             found = frame.sparkSession
@@ -122,11 +122,11 @@ class DataFrameQueries:
 
         Args:
             admin: a client of the brokers.
-            parallelism: partitions of new topics where the program does not say.
-            to_end: return when the rows that are there now are written, and the queries have ended.
+            parallelism: partitions of new topics if the program does not set them. to_end: return when the present rows
+                are written and the queries have ended.
 
         Raises:
-            ConfigError: exactly_once_v2 is asked for, and the brokers do not serve transactions.
+            ConfigError: exactly_once_v2 is set, and the brokers do not support transactions.
             StreamsError: a DataFrame has no columns that can be written, or its query failed.
         """
         known = self.create_topics(admin, parallelism)
@@ -152,7 +152,7 @@ class DataFrameQueries:
                 self._start(topic, self._read(spark, topic), sink.function, to_end=False)
 
     def run_sinks_to_end(self, spark: SparkSession) -> None:
-        """Hand the records that are there now to their functions; raises StreamsError where one fails."""
+        """Pass the present records to their functions; raises StreamsError if one fails."""
         for topic, sink in self._sinks.items():
             self._start(topic, self._read(spark, topic), sink.function, to_end=True)
         self._wait(self._sinks)
@@ -208,8 +208,8 @@ class DataFrameQueries:
                 ended.result(max(0.0, deadline - time.monotonic()))
             except TimeoutError:
                 _log.warning(
-                    "The query between %s and a DataFrame does not end: the function that has its batch has not "
-                    "returned in %.0f s. It is left running, and the next start runs the batch again.",
+                    "The query between %s and a DataFrame does not end: the function that processes its batch has not "
+                    "returned in %.0f s. It keeps running, and the next start runs the batch again.",
                     topic,
                     STOP_SECONDS,
                 )
@@ -271,7 +271,7 @@ def columns(frame: DataFrame, topic: str) -> DataFrame:
     """Return the rows of `frame` as they are written to `topic`: key and value as bytes, the timestamp in ms, and null
     for headers and a partition that are not there.
 
-    Raises StreamsError where there is no value, or key or value are neither strings nor binary.
+    Raises StreamsError if there is no value, or if key or value are not strings or binary.
     """
     types = {field.name: field.dataType for field in frame.schema}
     bytes_like = all(isinstance(types[name], StringType | BinaryType) for name in ("key", "value") if name in types)
@@ -286,7 +286,7 @@ def columns(frame: DataFrame, topic: str) -> DataFrame:
         return f.col(name) if name in types else otherwise
 
     null = f.lit(None)
-    # The time of the batch stands in the offset log of the query: a batch that is run again has it again.
+    # The time of the batch is in the offset log of the query: a batch that runs again has the same time.
     timestamp = column("timestamp", f.current_timestamp()).cast("timestamp")
     return frame.select(
         column("key", null).cast("binary").alias("key"),
@@ -302,8 +302,8 @@ def _writing_batches(
 ) -> Callable[[DataFrame, int], None]:
     """Return what the query whose checkpoint is `log` does with a batch.
 
-    The marker of a batch has a digest of its offsets: where Spark's log was damaged, and another batch comes under the
-    number of one that is written, that is told.
+    The marker of a batch has a digest of its offsets: if Spark's log was damaged, and another batch has the number of a
+    written one, the query fails with an error.
     """
 
     def write(batch: DataFrame, number: int) -> None:
@@ -348,7 +348,7 @@ def partitions_of(frame: pa.RecordBatch, topic: str, partitions: int) -> list[in
     for partition in chosen:
         if not 0 <= partition < partitions:
             raise StreamsError(
-                f"A row for {topic} has the partition {partition}; the topic has those from 0 to {partitions - 1}."
+                f"A row for {topic} has the partition {partition}; the topic has partitions 0 to {partitions - 1}."
             )
     return chosen
 

@@ -1,9 +1,9 @@
 """Topics as DataFrames: a Python data source of Spark that reads committed records, for streams and for batches.
 
-Options and columns are those of Spark's own source for Kafka, which is a package of its own: `kafka.bootstrap.servers`
-and other keys `kafka.…` of the client, `subscribe` (topics, with commas), `startingOffsets` (earliest or latest).
-The offset that Spark logs is how far each partition was read, so a batch that is run again has the same records. Which
-topics of an application lead to DataFrames, and their queries, stand in `data_frames`.
+Options and columns are those of Spark's own source for Kafka, which is a separate package: `kafka.bootstrap.servers`
+and other keys `kafka.…` of the client, `subscribe` (topics, separated by commas), `startingOffsets` (earliest or
+latest). The offset that Spark logs is how far each partition was read, so a batch that is run again has the same
+records. Which topics of an application lead to DataFrames, and their queries, stand in `data_frames`.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class InternalTopicReader(TopicStreamReader):
 
 
 class TopicReader(DataSourceReader):
-    """Reads what topics hold when it is asked."""
+    """Reads what topics hold at the time of the read."""
 
     def __init__(self, settings: Mapping[str, Any], topics: list[str], begin: str) -> None:
         """Take what to read; nothing is opened."""

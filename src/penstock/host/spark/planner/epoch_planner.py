@@ -3,8 +3,8 @@
 Its clients and caches live as long as the query. What a task may depend on goes into the offset of the epoch, or comes
 from the manifest of the epoch before; so a replay of an epoch gets the same input partitions. The offset is logged in
 the checkpoint, durably, before the partitions are handed out: nothing of an epoch can reach a topic unless every later
-driver knows how far the epoch reads. How far that is is decided in `input_planner`; here are the brokers, the clock and
-the files that it is asked with.
+driver knows how far the epoch reads. `input_planner` decides how far that is; this module has the brokers, the clock
+and the files for it.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class EpochPlanner:
         try:
             planned = self._planner.plan(readable, ends, manifest, start.read_to_ms, self._ends.are_fixed)
         except (RetriableError, UnknownTopicOrPartitionError):
-            return start  # whoever asks for the ends next knows for how long
+            return start  # the next request for the ends measures for how long
         global_positions = self._global_positions(start, ends)
         nothing_new = planned.positions == positions and global_positions == start.global_positions
         went_back = now < start.planned_ms
@@ -148,8 +148,8 @@ class EpochPlanner:
             return start
         if went_back:
             _log.warning(
-                "The clock of this machine is at %s, and the time of the last epoch is %s: it has leaped. The "
-                "application goes on from the former, and wall-clock intervals begin again.",
+                "The clock of this machine is at %s, and the time of the last epoch is %s: it has jumped. The "
+                "application continues with the time of the machine, and wall-clock intervals start over.",
                 _moment(now),
                 _moment(start.planned_ms),
             )
@@ -234,20 +234,24 @@ class EpochPlanner:
         return manifest
 
     def _global_positions(self, start: EpochOffset, ends: dict[TopicPartition, int]) -> dict[str, list[int]]:
-        """Return how far the global topics are read with the next epoch: to their ends. One that ends before its
-        position was made anew, and so are the global stores on each machine."""
+        """Return how far the global topics are read with the next epoch: to their ends. A topic that ends before its
+        position was created again, so each machine rebuilds its global stores."""
         positions: dict[str, list[int]] = {}
         for tp in self._recipe.global_inputs:
             before = start.global_positions.get(tp.topic, [])
             reached = before[tp.partition] if tp.partition < len(before) else 0
             if ends[tp] < reached:
-                _log.warning("Topic %s was made anew: the global stores are read again from their topics.", tp.topic)
+                _log.warning(
+                    "Topic %s was deleted and created again: the global stores are rebuilt from their topics.", tp.topic
+                )
             positions.setdefault(tp.topic, []).append(ends[tp])
         return positions
 
     def _time_after(self, planned_ms: int) -> int:
-        """Return the time (ms) of the epoch after one of `planned_ms`: it does not go back, but for a leap of more than
-        `penstock.clock.max.hold.back.ms`, for else nothing that depends on it would happen until the clock is there."""
+        """Return the time (ms) of the epoch after one of `planned_ms`. It does not go back, because a replay and the
+        next epoch must not disagree about what was due; but after a jump of more than `penstock.clock.max.hold.back.ms`
+        it follows the clock, because otherwise nothing that depends on it would happen until the clock has caught
+        up."""
         now = self._clock.milliseconds()
         return now if planned_ms - now > self._max_hold_back_ms else max(now, planned_ms)
 
@@ -256,8 +260,8 @@ class EpochPlanner:
         return start.epoch <= self._recipe.start_epoch
 
     def _is_due(self, manifest: Manifest, now: int, went_back: bool, waits: bool) -> bool:
-        """Return whether there is something to do at `now` (ms) without new records; `went_back`: time has, and
-        intervals are to begin again; `waits`: tasks that hold records may go on waiting."""
+        """Return whether there is something to do at `now` (ms) without new records; `went_back`: the clock did, and
+        intervals start over; `waits`: tasks that hold records may keep waiting."""
         carried = [entry.carried for entry in manifest.tasks.values() if entry.carried is not None]
         if any(each["sends"] or not waits for each in carried):
             return True

@@ -1,5 +1,5 @@
 """Tells the brokers how far an application has read, as the offsets of a consumer group: tools of Kafka show its lag by
-them. Nothing rests on these offsets, and no epoch waits for them: a thread of its own commits the newest positions.
+them. Nothing depends on these offsets, and no epoch waits for them: a separate thread commits the newest positions.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class GroupOffsets:
         self._thread: threading.Thread | None = None
 
     def tell(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Commit `positions` within the interval, in place of those that wait; returns at once."""
+        """Commit `positions` within the interval, in place of the waiting ones; returns immediately."""
         with self._changed:
             self._waiting = dict(positions)
             self._hurried = False
@@ -75,7 +75,7 @@ class GroupOffsets:
                     failures += 1
                     if isinstance(error, AuthorizationError) and not self._told_refusal:
                         self._told_refusal = True
-                        _log.warning("Tools are not shown how far the application has read: %s", error)
+                        _log.warning("Tools cannot show how far the application has read: %s", error)
                     _log.debug("The offsets of the group %s are not committed: %s", self._group, error)
                     self._again(positions)
                 self._pause()

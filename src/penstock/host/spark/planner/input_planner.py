@@ -24,8 +24,8 @@ Positions = Mapping[TopicPartition, int]
 
 
 class InputPlan(NamedTuple):
-    """How far an epoch reads: the positions after it; the partitions that have more which tasks may wait for; how long
-    (ms) they wait for those that have no more; the time (ms) before which aligned topics are read."""
+    """How far an epoch reads: the positions after it; the partitions with more records that tasks may wait for; how
+    long (ms) tasks wait for those without; the time (ms) before which aligned topics are read."""
 
     positions: Positions
     lagging: Set[TopicPartition]
@@ -34,7 +34,7 @@ class InputPlan(NamedTuple):
 
     @property
     def waits(self) -> bool:
-        """Whether records that wait may go on waiting."""
+        """Whether waiting records may keep waiting."""
         return bool(self.lagging) or self.idle_ms > 0
 
 

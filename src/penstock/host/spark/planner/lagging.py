@@ -6,8 +6,8 @@ the topics of brokers lags that feed it in the same epoch; what comes back in a 
 itself might hold it up. Records that wait are carried; where those of a partition outgrow the bound, it is not read
 until they shrink, and the task waits for no repartition topic: it might get its records from that partition alone.
 Partitions that a task waits for itself are always read on, so waits end, and come first where an epoch cannot read all.
-Nor is a partition read that is ahead of others of its task by `partition.pause.threshold.ms`, as long as one of those
-has more to read.
+A partition that is ahead of others of its task by `partition.pause.threshold.ms` is not read either, as long as one of
+those has more to read.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ clock and without I/O.
 
 Rules: an epoch never reads past the ends that it was shown, nor back; it stays within the quota of bytes by estimate,
 plus one record for each partition; every partition that lags advances in every epoch; and partitions share the quota by
-their lag, so that topics which feed one task move on together. Those that tasks wait for come first, and the others get
+their lag, so topics that feed one task advance together. Those that tasks wait for come first, and the others get
 what they leave: so what waits does not grow. The quota grows or shrinks towards the time that an epoch should take.
 """
 

@@ -1,11 +1,10 @@
 """Topics that advance together in time: which they are, and up to which time an epoch reads them.
 
-Where an epoch cannot read all that is there, topics whose records meet in a task are read up to one time, with which
-most of the quota is used: a year of one is not read against a day of another, nor do records of one wait in a task, and
-be carried from epoch to epoch, because the other was read less far. `penstock.max.skew.ms` is the step in which that
-time is looked for first. What brokers know of times are the timestamps of records; so topics with a timestamp extractor
-of another kind are left alone, and all that they meet. Pure functions; brokers are asked through a function that is
-given.
+If an epoch cannot read all records, it reads topics whose records meet in a task up to one common time, chosen so that
+most of the quota is used. Otherwise it would read a year of one topic and a day of another, and the records of the
+first would wait in a task and be carried from epoch to epoch. `penstock.max.skew.ms` is the first step in the search
+for that time. Brokers only know the timestamps of records, so topics with another kind of timestamp extractor are not
+aligned, and neither are the topics that they meet. Pure functions; a given function asks the brokers.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ _OF_RECORDS = (
     log_and_skip_on_invalid_timestamp,
     use_partition_time_on_invalid_timestamp,
 )
-"""Extractors that take the timestamp of a record where it is valid."""
+"""Extractors that use the timestamp of a record if it is valid."""
 
 USED_SHARE = 0.8
-"""An epoch that cannot read all uses this share of its quota at least, where times allow; more takes more questions to
-brokers."""
+"""An epoch that cannot read everything uses at least this share of its quota if the times allow it; a higher share
+needs more requests to brokers."""
 
 LAST_TIME_MS = 1 << 62
 """A time (ms) behind all records."""
 
 
 def aligned_topics(topology: BuiltTopology, placement: Placement, config: Mapping[str, Any]) -> frozenset[str]:
-    """Return the topics of brokers that are to advance together: those that meet others in some task."""
+    """Return the broker topics that advance together: those that meet others in some task."""
     if config["penstock.max.skew.ms"] == 0:
         return frozenset()
     own_time = {
@@ -58,13 +57,14 @@ def aligned_topics(topology: BuiltTopology, placement: Placement, config: Mappin
 
 
 def reach(begin_ms: int, bytes_before: Callable[[int], float], quota: float, skew_ms: int) -> int:
-    """Return the time (ms) before which an epoch reads: not before `begin_ms`, and such that it has at most `quota`
-    bytes, and USED_SHARE of them or more; where records of one ms make that impossible, the first with more.
+    """Return the time (ms) up to which an epoch reads, exclusive: `begin_ms` or later, so that the epoch has at most
+    `quota` bytes and at least USED_SHARE of them. If the records of a single ms make that impossible, return the first
+    time with more.
 
     Args:
         begin_ms: the time before which the last epoch read.
-        bytes_before: gives the bytes to be read that are older than a time; it never falls.
-        quota: bytes of the epoch; there are more to be read.
+        bytes_before: returns how many unread bytes are older than a time; it never decreases.
+        quota: bytes of the epoch; more bytes than that are unread.
         skew_ms: the first step in which times are tried; 1 or more.
     """
     fits, enough = begin_ms, max(USED_SHARE * quota, 1)

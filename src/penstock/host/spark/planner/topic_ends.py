@@ -1,7 +1,7 @@
 """How far the topics of an application may be read, and from where: what planning asks the brokers for.
 
-Brokers may be away for a time, topics may be deleted, retention may delete what was to be read next. What an epoch is
-planned with goes into its offset; so nothing here needs to be the same when it is asked again.
+Brokers may be away for a time, topics may be deleted, retention may delete what was to be read next. The inputs of an
+epoch's plan go into its offset, so answers may differ when this module is asked again.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class TopicEnds:
         return self._admin.end_offsets(self._partitions, read_committed=True)
 
     def without_deleted(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return `positions` but for those of partitions that are known to be deleted, for which nobody waits."""
+        """Return `positions` without those of partitions that are known to be deleted; nobody waits for them."""
         there = set(self._partitions)
         return {tp: position for tp, position in positions.items() if tp in there}
 
@@ -116,7 +116,7 @@ class TopicEnds:
                 raise _failed(
                     StreamsError(
                         f"Topic {tp.topic}, partition {tp.partition} ends at offset {ends[tp]}, but the application "
-                        f"has read up to {position}: the topic was made anew or truncated. Start with a new "
+                        f"has read up to {position}: the topic was created again or truncated. Start with a new "
                         "checkpoint, or with another application.id."
                     )
                 )
@@ -154,14 +154,16 @@ class TopicEnds:
         if named:
             raise _failed(topics_made_anew(named))
         if made_anew:
-            _log.warning("Topics that a pattern matched were made anew: %s.", ", ".join(sorted(made_anew)))
+            _log.warning(
+                "Topics that a pattern matched were deleted and created again: %s.", ", ".join(sorted(made_anew))
+            )
             self._partitions = [tp for tp in self._partitions if tp.topic not in made_anew]
 
     def readable(
         self, positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], now_ms: int
     ) -> dict[TopicPartition, int]:
         """Return from where partitions can be read: `positions`, and where the records there are deleted what the
-        offset reset says. Brokers are asked now and then; what is deleted meanwhile the workers find out.
+        offset reset says. Brokers are asked from time to time; workers detect what is deleted in between.
 
         Raises:
             QueryFailedError: records are deleted, and the reset is `none`.
@@ -178,7 +180,9 @@ class TopicEnds:
         except StreamsError as error:
             raise _failed(error) from error
         for tp, offset in found.items():
-            _log.warning("Records of %s from offset %d on are deleted; reading on at %d.", tp, positions[tp], offset)
+            _log.warning(
+                "Records of %s from offset %d on are deleted; reading continues at %d.", tp, positions[tp], offset
+            )
         return {**positions, **{tp: max(positions[tp], offset) for tp, offset in found.items()}}
 
     def _look_for_beginnings(self, lagging: list[TopicPartition]) -> None:

@@ -20,9 +20,9 @@ class EpochOffset:
     """The offset of the source: an epoch, and how far it has read.
 
     planned_ms: the clock of the epoch. positions: of each source topic, the next offset of each partition. partitions,
-    sink_partitions: see Placement; here so that a replay by a driver with another idea of them is noticed.
-    global_positions: of each topic of a global store, the next offset of each partition; what lies before is in the
-    global stores that the tasks of the epoch read.
+    sink_partitions: see Placement; included so that a replay by a driver with other numbers is detected.
+    global_positions: of each topic of a global store, the next offset of each partition; the records before it are in
+        the global stores that the tasks of the epoch read.
     lagging: by topic, the partitions that had more to read; kept where tasks may wait for them. idle_ms: how long tasks
     wait for partitions that had no more. read_to_ms: the time before which aligned topics are read (see
     `planner.time_alignment`).

@@ -45,8 +45,8 @@ and does not know that this is harmless."""
 
 
 class ProcessLostError(StreamsError):
-    """Spark has lost a process of its own, an executor or one of Python beside the JVM, and has given up the query
-    instead of starting another: nothing is wrong with the epoch."""
+    """Spark has lost one of its processes, an executor or a Python process beside the JVM, and has ended the query
+    instead of starting another: the epoch itself is fine."""
 
 
 class QueryFailedError(Exception):
@@ -125,8 +125,8 @@ def failure_of_query(query: str, text: str, cause: str = "") -> tuple[StreamsErr
     failed = f"The Spark query {query} failed"
     if cause.startswith(_LOST_PROCESS):
         return ProcessLostError(
-            f"{failed}: a Python process of it has ended (killed, or out of memory), or was not up in time: "
-            f"{cause.splitlines()[0]}. Started again, the application goes on from its last committed epoch."
+            f"{failed}: one of its Python processes ended (killed, or out of memory), or did not start in time: "
+            f"{cause.splitlines()[0]}. After a restart, the application continues from its last committed epoch."
         ), ""
     lost = any(each in text for each in _LOST_EXECUTOR)
     return (ProcessLostError if lost else StreamsError)(f"{failed}: {_readable(text)}"), ""

@@ -65,8 +65,8 @@ class TaskControl(NamedTuple):
         return GlobalControl(self.epoch, self.planned_ms, self.global_positions)
 
     def is_idle(self) -> bool:
-        """Return whether a task without input has nothing to do: it has been initialised before and no punctuation is
-        due, nor to be due earlier since the clock went back."""
+        """Return whether a task without input has nothing to do: it has been initialised before, no punctuation is due,
+        and none must become due earlier because the clock went back."""
         due = self.entry.due_ms
         return self.entry.head != "" and (due is None or (due > self.planned_ms and not self.clock_went_back))
 

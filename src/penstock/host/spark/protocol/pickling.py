@@ -75,8 +75,8 @@ def digest_of(value: Any, digest_size: int) -> str:
 
 
 def dump_by_value(value: Any, modules: Iterable[ModuleType]) -> bytes:
-    """As `dump`, with functions and classes of `modules` by value: what is loaded goes on as it was, whatever becomes
-    of them.
+    """As `dump`, with functions and classes of `modules` by value: the loaded object behaves as before, whatever
+    happens to the modules.
 
     Raises:
         ByValueError: one of them has what cannot be pickled.
@@ -218,7 +218,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle gives 
 
 
 class _DigestPickler(_Pickler):
-    """Writes what nobody loads: classes and code as what they say, without what each process draws or orders anew."""
+    """Writes a pickle that nobody loads: classes and code by content, without what differs from process to process."""
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, CodeType):

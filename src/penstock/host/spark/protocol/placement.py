@@ -47,8 +47,8 @@ class Placement:
 
     @cached_property
     def awaitable(self) -> Mapping[TaskId, tuple[TopicPartition, ...]]:
-        """The partitions that each task may have to wait for: there is another one that does not go on with them
-        anyway."""
+        """The partitions that each task may have to wait for: the task has another partition that does not advance with
+        them anyway."""
         return {task: tuple(_awaitable(group, self.upstream)) for task, group in self.groups.items()}
 
     @cached_property
@@ -176,8 +176,8 @@ def check_source_topics(topology: BuiltTopology, topics: Mapping[str, int]) -> N
 
 
 def pattern_topics(topology: BuiltTopology) -> frozenset[str]:
-    """Return the source topics that only patterns name, in a topology whose patterns are resolved: the application goes
-    on when one is deleted."""
+    """Return the source topics that only patterns name, in a topology whose patterns are resolved: the application
+    continues when one is deleted."""
     sources = [node for spec in topology.subtopologies for node in spec.nodes if isinstance(node, SourceSpec)]
     matched = {topic for node in sources if node.pattern is not None for topic in node.topics}
     return frozenset(matched - {topic for node in sources if node.pattern is None for topic in node.topics})
@@ -303,7 +303,7 @@ def _feeders(spec: SubtopologySpec, topology: BuiltTopology) -> set[int]:
     return {other.id for other in topology.subtopologies if wanted.intersection(other.sink_topics)}
 
 
-# ---------------------------------------- what a checkpoint is held against
+# ---------------------------------------- the shape that a checkpoint is compared with
 
 
 def shape(topology: BuiltTopology, placement: Placement) -> dict[str, Any]:
@@ -337,7 +337,7 @@ def _node_text(node: NodeSpec) -> str:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any], path: str = "") -> list[str]:
-    """Return what differs between two shapes, a line each."""
+    """Return the differences between two shapes, one line each."""
     lines: list[str] = []
     for key in dict.fromkeys([*before, *now]):
         old, new = before.get(key), now.get(key)

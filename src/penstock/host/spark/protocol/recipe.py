@@ -33,13 +33,13 @@ class Recipe:
 
     topology: patterns resolved. topic_partitions: the partitions of each topic of the brokers at start, and of the
     repartition topics. begin: offset to begin at, for each partition of a source topic. checkpoint: its URI.
-    checkpoint_id, query_id, generation, start_epoch: see `checkpoint`. start: the offset from which this run goes on;
-    planned: that of the epoch which it has to run first, since it was planned before and is not committed; both None
+    checkpoint_id, query_id, generation, start_epoch: see `checkpoint`. start: the offset from which this run continues;
+    planned: that of the epoch that it must run first, because it was planned before and is not committed; both None
     until a life is chosen. transactional: whether the sink writes transactions.
     control_directory: a local directory that driver and source process share. clock: by which epochs are planned.
     topic_ids: the ids of the source topics and the global topics, where brokers give ids.
-    process_id: of the driver, drawn at random: bases of other drivers are looked at closely (`base_directory`).
-    tells_restores: whether workers are to tell the end of each restore, for a listener.
+    process_id: of the driver, drawn at random: bases of other drivers are checked (`base_directory`).
+    tells_restores: whether workers report the end of each restore, for a listener.
     """
 
     config: StreamsConfig
@@ -108,7 +108,7 @@ class Recipe:
 
     @cached_property
     def pattern_topics(self) -> frozenset[str]:
-        """The source topics that only patterns name: the application goes on when one is deleted."""
+        """The source topics that only patterns name: the application continues when one is deleted."""
         return pattern_topics(self.topology)
 
     @cached_property

@@ -97,7 +97,7 @@ def decode_batch(blob: bytes | memoryview) -> tuple[str, int, RecordBatch]:
     """
     if blob[:1] != BATCH_VERSION:
         raise IncompatibleCheckpointError(
-            f"Records were written in version {bytes(blob[:1]).hex()} of their form; this version of Penstock reads "
+            f"Records were written in version {bytes(blob[:1]).hex()} of their format; this version of Penstock reads "
             f"version {BATCH_VERSION.hex()}. Run the version of Penstock that wrote them."
         )
     topic, partition, keys, values, timestamps, offsets, headers = _BATCH_DECODER.decode(memoryview(blob)[1:])

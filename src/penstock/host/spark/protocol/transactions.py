@@ -64,10 +64,10 @@ def transactional_writer(
 def guarantee_of(config: StreamsConfig, application_id: str, is_transactional: bool = False) -> tuple[bool, str]:
     """Return whether topics are written in transactions, and the guarantee in words.
 
-    is_transactional: whether the life that goes on writes transactions: its guarantee is lowered on request only.
+    is_transactional: whether the continuing life writes transactions: its guarantee is lowered only on request.
 
     Raises:
-        ConfigError: exactly_once_v2 is asked for, or was kept so far, and the brokers do not serve transactions.
+        ConfigError: exactly_once_v2 is set, or was in use so far, and the brokers do not support transactions.
         TransactionalIdAuthorizationError: they do, and do not allow this user to write them.
     """
     wanted = config["processing.guarantee"]
@@ -86,7 +86,7 @@ def guarantee_of(config: StreamsConfig, application_id: str, is_transactional: b
     if wanted == EXACTLY_ONCE_V2 or is_transactional:
         why = f"processing.guarantee={EXACTLY_ONCE_V2}" if wanted == EXACTLY_ONCE_V2 else "what it has written so far"
         raise ConfigError(
-            f"{application_id} is to process exactly once ({why}), which needs transactions, and the brokers at "
-            f"{config['bootstrap.servers']} serve none: {refused.rstrip('.')}. Use other brokers, {way_out}"
+            f"{application_id} must process exactly once ({why}), which needs transactions, and the brokers at "
+            f"{config['bootstrap.servers']} have none: {refused.rstrip('.')}. Use other brokers, {way_out}"
         )
-    return False, f"{AT_LEAST_ONCE} (the broker serves no transactions)"
+    return False, f"{AT_LEAST_ONCE} (the broker has no transactions)"

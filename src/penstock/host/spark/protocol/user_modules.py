@@ -33,7 +33,7 @@ def user_modules(modules: Iterable[object]) -> Iterator[ModuleType]:
 
 
 def source_of(module: ModuleType) -> Path | None:
-    """Return the file of `module` if it is Python in a file of its own, not in an archive."""
+    """Return the file of `module` if it is a Python file, not part of an archive."""
     return _python_file(vars(module).get("__file__"))
 
 

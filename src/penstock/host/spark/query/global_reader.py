@@ -1,7 +1,7 @@
 """Reads the global stores of this machine outside the tasks, while workers keep them up to date.
 
-What is read is as of one commit of the base: that of the newest epoch, or one on the way to it while much is read at
-once. A machine without workers of the application has no base to be read.
+A read shows one commit of the base: that of the newest epoch, or an earlier one while a large update is in progress. A
+machine without workers of the application has no base to be read.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class GlobalStateReader:
             return LmdbBase(database, _MAP_BYTES)
 
     def _wait(self, lock: int, directory: Path) -> None:
-        """Take the lock of who makes and updates the base."""
+        """Take the lock for creating and updating the base."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
             try:
@@ -82,7 +82,7 @@ class GlobalStateReader:
             except BlockingIOError:
                 if time.monotonic() >= deadline:
                     raise StateStoreNotAvailableError(
-                        f"The global stores in {directory} are being read from their topics; ask again later."
+                        f"The global stores in {directory} are being built from their topics; ask again later."
                     ) from None
             time.sleep(_LOOK_SECONDS)
 

@@ -86,15 +86,15 @@ class CheckpointQueries:
         return {**self._builders, **self._global_builders}
 
     def store(self, parameters: StoreQueryParameters) -> Any:
-        """Return the store that is asked for, to be read; raises UnknownStateStoreError if the topology has none of
+        """Return the requested store, for reading; raises UnknownStateStoreError if the topology has none of
         that name."""
         self._check_known(parameters.store_name)
         name, provider = parameters.store_name, _Provider(self._stores_of(parameters), parameters)
         return parameters.queryable_store_type.create(provider, name)
 
     def query(self, request: StateQueryRequest) -> StateQueryResult:
-        """Return what each partition answers, all as of one commit: the newest where a bound or an active task is asked
-        for.
+        """Return the answer of each partition, all as of one commit: the newest one if the request has a bound or
+        requires an active task.
 
         Raises:
             UnknownStateStoreError: the topology has no store of that name.
@@ -197,7 +197,7 @@ class CheckpointQueries:
         return source_partitions(self._built, store_name, task.partition, manifest.offsets, group)
 
     def _settled(self, manifest: Manifest) -> Mapping[str, list[int]]:
-        """Return before which offsets all records are in the stores of `manifest`."""
+        """Return the offsets before which all records are in the stores of `manifest`."""
         with self._lock:
             if self._settled_life != manifest.query_id:
                 self._settled_life, self._settled_epoch, self._settled_offsets = manifest.query_id, -1, {}
@@ -230,7 +230,7 @@ class CheckpointQueries:
         if store_name in self._global_builders:
             raise InvalidStateStoreError(
                 f"Store {store_name} is a global store, which is not in the checkpoint: read it with store(), or read "
-                "the topic that it is kept from."
+                "the topic that fills it."
             )
         manifest, stored = self._reader.current()
         tasks = stored.with_store(store_name)
@@ -260,7 +260,7 @@ class CheckpointQueries:
         self._global_reader.close()
 
     def _stores_of(self, parameters: StoreQueryParameters) -> Callable[[], list[StateStore]]:
-        """Return a function that gives the stores of the partitions that are asked for, all as of one commit."""
+        """Return a function that returns the stores of the requested partitions, all as of one commit."""
         name, partition = parameters.store_name, parameters.partition
         if name in self._global_builders:
             return lambda: [self._global_reader.store(name)]
@@ -289,7 +289,7 @@ class _Provider:
         self._partition = parameters.partition
 
     def stores(self, store_name: str, store_type: QueryableStoreType) -> Sequence[StateStore]:
-        """Return the stores of the partitions that are asked for, all as of one commit."""
+        """Return the stores of the requested partitions, all as of one commit."""
         stores = self._stores()
         if not stores:
             if self._partition is not None:
@@ -308,5 +308,5 @@ class _Provider:
 
 def _not_there(store_name: str) -> InvalidStateStoreError:
     return InvalidStateStoreError(
-        f"The state store, {store_name}, is not in the checkpoint: it was made by another topology."
+        f"The state store, {store_name}, is not in the checkpoint: another topology created the checkpoint."
     )

@@ -73,8 +73,8 @@ class StateColumns:
             store, TypedKeyValueStore | TypedWindowStore | TypedSessionStore | TypedVersionedKeyValueStore
         ):
             raise InvalidStateStoreError(
-                f"{type(store).__name__} is no store whose entries are a table: ask for a key-value, window, session "
-                "or versioned store."
+                f"{type(store).__name__} cannot be read as a table: expected a key-value, window, session or versioned "
+                "store."
             )
         windowed = isinstance(store, TypedWindowStore | TypedSessionStore)
         self._columns = [

@@ -1,9 +1,9 @@
 """State as DataFrames of Spark: the entries of a store, the manifests, and the live segments, from the checkpoint.
 
-A frame is as of the manifest that was the newest when it was made, however often it is evaluated; when the segments
-that this manifest names are cleared away, it cannot be evaluated any more. A store is read by a Spark task for each of
-its partitions, from the segments, in a database that lives as long as the task. The session comes from the caller:
-nothing here imports pyspark.
+A frame shows the manifest that was the newest at its creation, however often it is evaluated; when the segments of that
+manifest are deleted, it can no longer be evaluated. A store is read by a Spark task for each of its partitions, from
+the segments, in a database that lives as long as the task. The session comes from the caller: nothing here imports
+pyspark.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class StateScan:
     tasks: tuple[tuple[TaskId, TaskEntry], ...]
 
     def batches(self, number: int) -> Iterator[pa.RecordBatch]:
-        """Yield the entries of the store of task `number`; raises StateStoreNotAvailableError where segments were
-        cleared away."""
+        """Yield the entries of the store of task `number`; raises StateStoreNotAvailableError if segments were
+        deleted."""
         task, entry = self.tasks[number]
         with TemporaryDirectory(prefix="penstock-state-") as directory:
             standby = StandbyTask(
@@ -76,7 +76,7 @@ class StateScan:
             if data is None:
                 raise StateStoreNotAvailableError(
                     f"The state of store {name} as of epoch {self.epoch} is no longer in {files.uri}: segment "
-                    f"{info.id.hex()} of task {task} was cleared away. Make the DataFrame anew, or keep more with "
+                    f"{info.id.hex()} of task {task} was deleted. Create the DataFrame again, or keep more with "
                     "penstock.manifests.retained."
                 )
             return data

@@ -1,13 +1,13 @@
 """Reads the stores of an application from its checkpoint, in any process: follows the manifests, and keeps a
-StandbyTask for each task that is asked for.
+StandbyTask for each requested task.
 
     <state.dir>/<application.id>/standby/<slot>/<task>     bases, one process a slot
 
 Rules:
 - All that one read gives is as of one manifest, over all tasks. Nothing is written to the checkpoint.
 - A look for a newer manifest is made by a read, and not more often than every `penstock.query.refresh.ms`.
-- Segments may be cleared away while they are read, by a driver that is ahead by all retained manifests: the reader then
-  begins anew from the newest manifest.
+- A driver that is ahead by all retained manifests may delete segments while they are read: the reader then starts over
+  from the newest manifest.
 - A base stays when its reader is closed: the next one in its slot brings it up to date, if it is not too far behind.
 """
 
@@ -69,7 +69,7 @@ class StateSnapshot:
 @dataclass(frozen=True)
 class StoredTasks:
     """Which tasks a checkpoint has, and the layout of the stores of each of its sub-topologies. groups: the partitions
-    of topics that a task reads, where they are not those of its own number."""
+    that a task reads, if they are not those with its number."""
 
     metadata: Metadata
     tasks: tuple[TaskId, ...]
@@ -149,8 +149,8 @@ class StateReader:
                             f"{manifest.epoch}, names it: files were deleted. Restore the checkpoint from a copy."
                         ) from error
         raise StateStoreNotAvailableError(
-            f"The application commits and clears away segments of {self._checkpoint.uri} faster than they are read: "
-            f"set penstock.manifests.retained higher than {self._config['penstock.manifests.retained']}."
+            f"The application commits and deletes segments of {self._checkpoint.uri} faster than this reader reads "
+            f"them: set penstock.manifests.retained higher than {self._config['penstock.manifests.retained']}."
         )
 
     def look(self) -> None:
@@ -171,7 +171,7 @@ class StateReader:
             return manifest, self._stored
 
     def retained(self) -> list[Manifest]:
-        """Return all manifests that are there, the oldest first; raises as `read`."""
+        """Return all existing manifests, the oldest first; raises as `read`."""
         with self._lock:
             newest = self._newest()
             epochs = range(max(self._checkpoint.first_epoch(), 1), newest.epoch + 1)
@@ -191,9 +191,7 @@ class StateReader:
 
     def _newest(self) -> Manifest:
         if not self._open:
-            raise InvalidStateStoreError(
-                f"The state of {self._checkpoint.uri} is no longer read here: it was closed. Open it again."
-            )
+            raise InvalidStateStoreError(f"The state of {self._checkpoint.uri} was closed. Open it again.")
         now = elapsed_milliseconds()
         if self._looked_at is None or now - self._looked_at >= self._refresh_ms:
             self._look()
@@ -202,8 +200,7 @@ class StateReader:
         return self._manifest
 
     def _look(self) -> None:
-        """Take the newest manifest of the life that runs; one may be cleared away between the look for it and its
-        reading."""
+        """Take the newest manifest of the current life; it may be deleted between the listing and the read."""
         for _ in range(_MOST_TRIES):
             stored = stored_tasks(self._checkpoint)
             epoch = self._checkpoint.last_epoch()
@@ -216,7 +213,7 @@ class StateReader:
                 self._stored, self._manifest, self._last_epoch = stored, manifest, epoch
                 return
         raise StateStoreNotAvailableError(
-            f"The manifests of {self._checkpoint.uri} are cleared away faster than they are read: set "
+            f"The manifests of {self._checkpoint.uri} are deleted faster than this reader reads them: set "
             f"penstock.manifests.retained higher than {self._config['penstock.manifests.retained']}."
         )
 
@@ -238,8 +235,8 @@ class StateReader:
             kept, wanted = self._stored.layouts[task.subtopology][store_name], self._stores[store_name].layout
             if kept != wanted:
                 raise IncompatibleCheckpointError(
-                    f"Store {store_name} of task {task} is kept as {kept} in {self._checkpoint.uri}, the program "
-                    f"describes it as {wanted}: read it with the program that writes it."
+                    f"Store {store_name} of task {task} has the layout {kept} in {self._checkpoint.uri}, and {wanted} "
+                    "in the program: read it with the program that writes it."
                 )
         return tasks
 
@@ -288,12 +285,12 @@ class _Slot:
             self._lock: IO[bytes] = lock
             return
         raise LockError(
-            f"{_MOST_SLOTS} readers of state are open in {parent} already: close some, or give this process another "
+            f"{_MOST_SLOTS} state readers are already open in {parent}: close some, or give this process another "
             "state.dir."
         )
 
     def release(self) -> None:
-        """Let another process use the directory."""
+        """Release the directory for other processes."""
         with suppress(OSError):
             self._lock.close()
 

@@ -51,8 +51,8 @@ def position_of(partitions: Iterable[TopicPartition], offsets: Mapping[str, list
 
 
 def settled_offsets(built: BuiltTopology, manifest: Manifest, before: Mapping[str, list[int]]) -> dict[str, list[int]]:
-    """Return for each partition of each source topic the offset before which all records are in the stores, with all
-    that follows from them.
+    """Return for each partition of each source topic the offset before which all records, and everything that follows
+    from them, are in the stores.
 
     Args:
         built: the topology; patterns need not be resolved.

@@ -47,14 +47,14 @@ _LOOK_SECONDS = 0.05
 
 
 class TaskBase:
-    """The base of a task, as one worker has it open; is_new: there was none on this machine that could be trusted."""
+    """The base of a task, as one worker has it open; is_new: this machine had no base that could be trusted."""
 
     def __init__(self, recipe: Recipe, checkpoint: Checkpoint, task: str, content_bytes: int) -> None:
-        """Open the base of `task`, in which `content_bytes` are to be expected; waits for a worker that has it open, if
-        only one may.
+        """Open the base of `task`, with about `content_bytes` of content; waits for a worker that has it open, if only
+        one may.
 
         Raises:
-            LockError: a worker has it open for a minute: an attempt of the task that was given up and goes on.
+            LockError: another worker had it open for a minute: an abandoned attempt of the task that still runs.
             ProcessorStateError: it cannot be opened.
             TaskMigratedError: another run of the application uses it, and is newer by `checkpoint`.
         """
@@ -178,7 +178,7 @@ class Scratch:
         return LmdbBase(self._directory / uuid.uuid4().hex)
 
     def clear(self) -> None:
-        """Delete what is there; whoever has it open may go on to use it."""
+        """Delete the existing base; a process that has it open may keep using it."""
         shutil.rmtree(self._directory, ignore_errors=True)
 
 

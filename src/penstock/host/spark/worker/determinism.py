@@ -3,7 +3,7 @@ by change.
 
 An epoch that is run again after a crash is to give the same: the output of one run may be with the brokers while the
 state of another is kept. Where a function reads a clock, draws at random or asks another system, that does not hold.
-Only the comparison lives here; when a task runs twice is said in `stage`.
+This module only compares; `stage` decides when a task runs twice.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def check_same(spec: SubtopologySpec, checkpoint: Checkpoint, first: TaskResult,
     Args:
         spec: the sub-topology of the task.
         checkpoint: where both runs wrote their segments.
-        first: the result that goes on.
+        first: the result that is used.
         second: the result of the second run.
     """
     found = (
@@ -57,11 +57,11 @@ def check_same(spec: SubtopologySpec, checkpoint: Checkpoint, first: TaskResult,
     if found is not None:
         report = first.report
         raise NonDeterministicError(
-            f"Task {report.task} gave something else when epoch {report.epoch} was run a second time with the same "
+            f"Task {report.task} gave a different result when epoch {report.epoch} ran a second time with the same "
             f"records: {found}. A function of these nodes, or of one before them, is not deterministic: it reads a "
             "clock, draws at random, keeps something between calls, depends on the order of a set, or asks another "
             "system. After a crash, results would not be exactly once. Take times from the record or the context, and "
-            "what is looked up from a table."
+            "look values up in a table."
         )
 
 
@@ -106,7 +106,7 @@ def _different_state(
                 f"{_shown(other_key)} = {_shown(other)}"
             )
     nodes = [node.name for node in spec.nodes if isinstance(node, ProcessorSpec)]
-    return f"what the task remembers of times and punctuations differs (nodes {', '.join(nodes)})"
+    return f"the task's stored times and punctuations differ (nodes {', '.join(nodes)})"
 
 
 def _different_carried(first: TaskResult, second: TaskResult) -> str | None:

@@ -1,13 +1,14 @@
-"""The global stores on one machine: one base, kept from all partitions of the global topics, read by every task there.
+"""The global stores on one machine: one base, filled from all partitions of the global topics, which every task there
+reads.
 
 The offset of an epoch says up to where the global topics are read in it. The first worker of a machine that takes part
 in the epoch brings the base to exactly those positions, under a lock of the file system, while the others wait; then
-all read it in transactions that stand there. An epoch is planned when the one before is committed, so a replay finds
+all read it in transactions at those positions. An epoch is planned when the one before is committed, so a replay finds
 the base where it was, or rebuilds it from the topics.
 
 The stamp of the base has the positions, and the clocks of the stores with them. A base of another checkpoint of the
-application, of other global stores, or ahead of the epoch (the checkpoint was restored from a copy, or a topic was made
-anew) begins empty. A stamp of a later driver means that this worker is a zombie.
+application, of other global stores, or ahead of the epoch (the checkpoint was restored from a copy, or a topic was
+created again) starts empty. A stamp of a later driver means that this worker is a zombie.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _COMMIT_BYTES = 16 * 1024 * 1024
 
 @dataclass(frozen=True)
 class _Stamp:
-    """What a base knows of itself: who brought it where it is; the next offset of each partition by topic; what the
+    """The stamp of a base: the run and epoch that updated it last; the next offset of each partition by topic; what the
     stores remember besides entries; the stores that it holds; and the ids of their topics, where brokers give ids."""
 
     checkpoint_id: str
@@ -72,7 +73,7 @@ def global_directory(config: StreamsConfig) -> Path:
 
 
 def lock_path(config: StreamsConfig) -> Path:
-    """Return the file that who makes or updates the base has locked."""
+    """Return the lock file for creating or updating the base."""
     return global_directory(config).with_suffix(".lock")
 
 
@@ -84,7 +85,7 @@ def clocks_of(stamp: bytes) -> Mapping[str, int]:
 @contextmanager
 def global_stores(recipe: Recipe, checkpoint: Checkpoint, control: GlobalControl) -> Iterator[Mapping[str, StateStore]]:
     """Give the global stores by name, to be read, as they are at the positions of `control`; none where the topology
-    has none. How far the topics are read is told by way of `checkpoint`, where that takes long.
+    has none. If reading the topics takes long, its progress is reported through `checkpoint`.
 
     Raises:
         TaskMigratedError: this worker belongs to an epoch that is over.
@@ -125,7 +126,8 @@ def _is_about(error: BaseException | None, database: Path) -> bool:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Let one process of the machine at a time into the block; the lock ends with its holder, however that one ends."""
+    """Admit one process of the machine at a time into the block; the lock ends with its holder, however that process
+    ends."""
     with open_private(path, "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -162,7 +164,7 @@ class _Updating:
             except OffsetOutOfRangeError:
                 _log.warning(
                     "Records of the topics of global stores were deleted before they were read: the global stores are "
-                    "made anew from what the topics still have."
+                    "rebuilt from what the topics still have."
                 )
                 self._base.clear()
                 self._update(None)
@@ -188,14 +190,14 @@ class _Updating:
         if same and dict(stamp.positions) == dict(control.positions):
             return stamp
         if stamp.checkpoint_id == recipe.checkpoint_id and stamp.generation > recipe.generation:
-            self._checkpoint.check_generation(recipe.generation)  # else an older copy of the checkpoint goes on
+            self._checkpoint.check_generation(recipe.generation)  # otherwise an older copy of the checkpoint continues
         elif stamp.checkpoint_id == recipe.checkpoint_id and (stamp.generation, stamp.epoch) > (
             recipe.generation,
             control.epoch,
         ):
             raise TaskMigratedError(
-                f"The global stores of this machine have been taken on to epoch {stamp.epoch} by another worker, while "
-                f"this one is at epoch {control.epoch}: what it does is void."
+                f"Another worker has advanced the global stores of this machine to epoch {stamp.epoch}, while this one "
+                f"is at epoch {control.epoch}: its work is discarded."
             )
         if same and all(offset <= _at(control.positions, tp, offset) for tp, offset in _flat(stamp.positions)):
             return stamp
@@ -206,7 +208,7 @@ class _Updating:
         """Process what lies between `stamp`, or the beginning of the topics, and the positions of the epoch."""
         self._topic_ids = open_admin(self._recipe).topic_ids(self._spec.source_topics)
         if stamp is not None and self._is_of_others(stamp):
-            _log.warning("Topics of global stores were made anew, and so are the global stores.")
+            _log.warning("Topics of global stores were deleted and created again: the global stores are rebuilt.")
             self._base.clear()
             stamp = None
         reached = dict(_flat({} if stamp is None else stamp.positions))
@@ -225,7 +227,7 @@ class _Updating:
         crash_point("base.after_apply", self._control.epoch)
 
     def _is_of_others(self, stamp: _Stamp) -> bool:
-        """Return whether a topic has been deleted and made anew since, however many records it has now."""
+        """Return whether a topic has been deleted and created again since, however many records it has now."""
         now = self._topic_ids
         return any(now.get(topic, topic_id) != topic_id for topic, topic_id in stamp.topic_ids.items())
 

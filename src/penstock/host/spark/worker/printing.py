@@ -37,7 +37,7 @@ class PrintBuffer(io.TextIOBase):
     def text(self) -> str:
         """Return what was printed."""
         rest = (
-            f"\n... and {self._dropped} characters more that one task printed in one epoch\n" if self._dropped else ""
+            f"\n... and {self._dropped} more characters that one task printed in one epoch\n" if self._dropped else ""
         )
         return "".join(self._parts) + rest
 

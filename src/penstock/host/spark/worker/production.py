@@ -31,7 +31,7 @@ _log = limit_rate(logging.getLogger(__name__))
 
 
 class ProductionFailedError(StreamsError):
-    """A record was refused, and the handler of production errors does not go on without it."""
+    """A record was refused, and the production exception handler does not continue without it."""
 
 
 class RefusedRecords:
@@ -62,8 +62,8 @@ class RefusedRecords:
         if response.result is not Result.RESUME:
             raise ProductionFailedError(
                 f"Error encountered sending a record to topic {refused.topic} for task {task}, sink {nodes}: "
-                f"{refused.error} The exception handler chose to fail, and nothing of the epoch is committed. To go on "
-                "without such records, set production.exception.handler."
+                f"{refused.error} The exception handler chose to fail, and nothing of the epoch is committed. To skip "
+                "such records, set production.exception.handler."
             ) from refused.error
         _log.warning("A record for topic %s of task %s is dropped: %s", refused.topic, task, refused.error)
         return self._dead_letters(task, response)

@@ -1,9 +1,9 @@
-"""How far restores are, told by the workers that make copies of stores; `restore_watch` hears it in the driver.
+"""The progress of restores, reported by the workers that rebuild stores; `restore_watch` reads it in the driver.
 
 A worker that restores for longer than a moment writes, every now and then, how far it is, as a small file beside the
-state, where workers on any machine can put it. Where somebody listens to restores, it writes the end of each restore
-too, and the driver deletes what it was told. The files are news, not state: one of another generation, or of a
-committed epoch without an end, is void, and nobody minds one that is lost.
+state, where workers on any machine can put it. With a restore listener, a worker also writes the end of each restore,
+and the driver deletes the files that it has read. The files are reports, not state: one of another generation, or of a
+committed epoch without an end, is ignored, and losing one does no harm.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class StoreRestore(NamedTuple):
 
 
 class RestoreState(NamedTuple):
-    """How far a restore is: by a driver of which generation, for which epoch and task, entries restored and in all,
-    whether it is done, and its stores, none where listeners are not to be told."""
+    """The progress of a restore: the generation of the driver, epoch and task, entries restored and in all, whether it
+    is done, and its stores, none if listeners need no report."""
 
     generation: int
     epoch: int
@@ -73,8 +73,8 @@ class RestoreProgress(ABC):
     """What one worker says of one restore; the restore is done at the end of the `with` block."""
 
     def __init__(self, recipe: Recipe, checkpoint: Checkpoint, task: str, epoch: int, is_restore: bool) -> None:
-        """Tell of the way of the stores of `task` to `epoch`; nothing is told before `begin`, and listeners are only
-        told if it `is_restore`, which the usual way from epoch to epoch is not."""
+        """Report how the stores of `task` advance to `epoch`. Nothing is reported before `begin`, and listeners only
+        receive it if it `is_restore`; the usual advance from epoch to epoch is none."""
         self._recipe = recipe
         self._is_restore = is_restore
         self._checkpoint = checkpoint
@@ -127,7 +127,7 @@ class TaskRestore(RestoreProgress):
         self._counts: Counter[str] = Counter()
 
     def begin(self, entries: int) -> None:
-        """Start to count, anew where it was begun before: the segments have so many entries."""
+        """Start counting, or start over: the segments have this many entries."""
         self._counts.clear()
         self._begin(entries)
 
@@ -184,7 +184,7 @@ def _changelog_topics(application_id: str, spec: SubtopologySpec) -> Mapping[str
 
 
 def _stores_by_topic(spec: SubtopologySpec) -> Mapping[str, Sequence[str]]:
-    """Return which global stores are kept from each topic."""
+    """Return the global stores of each topic."""
     processors = [node for node in spec.nodes if isinstance(node, ProcessorSpec)]
     return {
         topic: [store for node in processors if source.name in node.parents for store in node.stores]

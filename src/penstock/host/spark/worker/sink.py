@@ -1,7 +1,7 @@
 """The sink of the query: writes the output of an epoch to topics, and commits the epoch. A Python data source of Spark.
 
-`write` runs in workers, one call a sink partition and epoch; `commit` runs once an epoch on the driver's machine, in a
-process of its own. A sink partition writes all that it has in one transaction, or nothing if that epoch is written
+`write` runs in workers, one call per sink partition and epoch; `commit` runs once per epoch on the driver's machine, in
+a separate process. A sink partition writes all that it has in one transaction, or nothing if that epoch is written
 already. The commit checks that every task has reported exactly once and went on from the head of the manifest before,
 and writes the manifest: from then on the epoch has happened.
 """
@@ -178,7 +178,7 @@ def commit_epoch(recipe: Recipe, messages: Sequence[PartitionCommit]) -> None:
 
     Raises:
         TaskMigratedError: a newer driver has taken over.
-        TaskCorruptedError: a task did not report, reported twice, or did not go on from the manifest before.
+        TaskCorruptedError: a task did not report, reported twice, or did not continue from the previous manifest.
     """
     began = SystemClock().nanoseconds()
     checkpoint = open_checkpoint(recipe.checkpoint)
@@ -193,7 +193,7 @@ def commit_epoch(recipe: Recipe, messages: Sequence[PartitionCommit]) -> None:
     _check(recipe, end, reports, before)
     existing = checkpoint.read_manifest(end.epoch, recipe.query_id)
     if existing is not None and existing.query_id == recipe.query_id:
-        # A driver whose place this one has taken was about to write it when it was last looked for.
+        # A driver that this one has replaced was about to write it at the last look.
         check_follows(existing, end, checkpoint.manifest_name(end.epoch))
         return
     crash_point("manifest.before_write", end.epoch)
@@ -242,8 +242,7 @@ def _check(recipe: Recipe, end: EpochOffset, reports: Sequence[TaskReport], befo
         if report.generation != recipe.generation:
             raise TaskMigratedError(
                 f"Task {report.task} reports as generation {report.generation}, this program is generation "
-                f"{recipe.generation}: two programs with this "
-                "application.id run at once."
+                f"{recipe.generation}: two programs with this application.id are running."
             )
         parent = before.entry(report.task).head
         if report.task in seen or report.task not in expected or report.epoch != end.epoch or report.parent != parent:

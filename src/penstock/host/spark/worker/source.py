@@ -76,7 +76,7 @@ class EpochReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start.to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
-        """Fix the ends at which the query is to stop."""
+        """Fix the ends at which the query stops."""
         with _errors_told():
             self._plan().fix_ends()
 
@@ -118,7 +118,7 @@ class EpochReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 @contextmanager
 def _errors_told() -> Iterator[None]:
-    """Let errors of the block reach the driver as they are."""
+    """Pass errors of the block to the driver unchanged."""
     try:
         yield
     except StreamsError as error:

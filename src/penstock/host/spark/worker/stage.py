@@ -49,7 +49,7 @@ from penstock.task.record_collector import OutputBatch
 
 @lru_cache(maxsize=1)
 def prepare_worker() -> None:
-    """Make a worker ready, once a process: Spark's daemon collects all garbage after every task, which a freeze of what
+    """Prepare a worker, once per process: Spark's daemon collects all garbage after every task, which a freeze of what
     is loaded makes cheap; in between only young objects are looked at, and seldom, for the columns of a batch are
     millions of objects that stay."""
     gc.collect()
@@ -168,7 +168,7 @@ class _TaskFailedError(StreamsError):
 def ended_by_failure(recipe: Recipe, level: int, rows: Iterator[Row]) -> Iterator[Row]:
     """Yield `rows`; if they end with an error that another attempt would meet again, tell every sink partition, so that
     none writes. The lane of such a row is the `level`: later levels, which then lack rows, fail too, and the first
-    failure is the one to be told.
+    failure is the one to report.
 
     Raises QueryFailedError for an error of a broker, which may be back for the next attempt, and for a damaged base,
     which the next attempt makes again.

@@ -14,11 +14,11 @@ from penstock.host.spark.clients import open_admin
 from penstock.host.spark.protocol.recipe import RECIPES_AT_HAND, Recipe
 
 _PATIENCE_SECONDS = 2.0
-"""How long a topic may be missing that has just been made: brokers hear of it one by one."""
+"""How long a new topic may be missing: brokers learn of it one by one."""
 
 _LOOK_SECONDS = 0.1
 _MISSING_SECONDS = 1.0
-"""How long a topic that was missing is taken to be, before brokers are asked again."""
+"""How long a missing topic is assumed to be missing before brokers are asked again."""
 
 
 class TargetTopics(dict[str, int]):

@@ -85,7 +85,7 @@ class TaskState:
             raise
 
     def distrust(self, error: CorruptedBaseError) -> None:
-        """Let the base be made again by the next attempt, if it is that which `error` is about."""
+        """Make the next attempt rebuild the base, if `error` is about the base."""
         self._is_damaged = self._opened is not None and self._opened.is_at(error.path)
 
     def close(self) -> None:
@@ -142,7 +142,8 @@ class TaskState:
     def _advance_base(self) -> Segment | None:
         """Bring the base to the head of the log; return the segment that was applied last, None if it was there.
 
-        A worker of another attempt may do the same at the same time and come first: then the base is looked at again.
+        A worker of another attempt may do the same at the same time and be first: then this one looks at the base
+        again.
         """
         for _ in range(_MOST_RACES):
             route = path(self._log, self._position())
@@ -153,7 +154,7 @@ class TaskState:
             if self._position() == self._log.head:  # as of the transaction in which the task will read
                 return read
         raise TaskMigratedError(
-            f"Other workers have moved the base of task {self._task} {_MOST_RACES} times while this one tried to: is "
+            f"Other workers have changed the base of task {self._task} {_MOST_RACES} times while this one tried to: is "
             "another program with this application.id running? Run only one."
         )
 
@@ -194,8 +195,8 @@ class TaskState:
             self._files.check_generation(mine)
         elif int(generation) == mine and int(epoch) > self._control.epoch - 1:
             raise TaskMigratedError(
-                f"The state of task {self._task} has been taken on to epoch {epoch} by another attempt, while this "
-                f"worker is at epoch {self._control.epoch}: what it does is void."
+                f"Another attempt has advanced the state of task {self._task} to epoch {epoch}, while this worker is "
+                f"at epoch {self._control.epoch}: its work is discarded."
             )
         return bytes.fromhex(position)
 
