@@ -1,6 +1,6 @@
 # `make help` lists the targets. Everything runs in .venv, which scripts/bootstrap.sh makes when it is missing or out of date.
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint crash chaos benchmarks coverage lock bootstrap clean
+.PHONY: help demo test test-kafka lint crash chaos benchmarks coverage lock bootstrap clean
 BIN := .venv/bin
 JOBS ?= 4
 
@@ -10,8 +10,13 @@ help: ## list the targets
 demo: bootstrap ## count the words of a real text on Spark, and watch the counts grow
 	@exec $(BIN)/penstock demo
 
-test: bootstrap ## run all tests, with a seeded sample of the crash tests
-	@PENSTOCK_BROKERS=$(BROKERS) exec $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --max-worker-restart 0 $(ARGS)
+PYTEST := PENSTOCK_BROKERS=$(BROKERS) exec $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --max-worker-restart 0
+
+test: bootstrap ## run all tests that need no real Kafka and kill no process
+	@$(PYTEST) -m "not kafka and not crash" $(ARGS)
+
+test-kafka: bootstrap ## run the tests on a real Kafka, and a seeded sample of the crash tests
+	@$(PYTEST) -m "kafka or crash" $(ARGS)
 
 lint: ## ruff, mypy, pyright and the contract of the layers
 	@./scripts/bootstrap.sh --no-java
