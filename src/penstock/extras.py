@@ -4,6 +4,7 @@ errors."""
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Final
@@ -44,7 +45,10 @@ def missing_from(extra: str, error: ModuleNotFoundError, needed_for: str) -> Mod
 def what_is_missing(error: ModuleNotFoundError, extra: str | None = None) -> str:
     """Return the package that is missing and how it is installed, as the end of a sentence; extra: the one that brings
     it, None for that of the package."""
-    package = (error.name or str(error)).partition(".")[0]
+    missing = error.name or str(error)
+    package = missing.partition(".")[0]
     extra = _EXTRA_OF.get(package) if extra is None else extra
     wanted = package if extra is None else f"penstock[{extra}]"
+    if package in sys.modules:
+        return f"{missing}, which the installed {package} is too old to have: pip install --upgrade '{wanted}'."
     return f"the package {package}, which is not installed: pip install '{wanted}'."

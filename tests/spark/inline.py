@@ -16,7 +16,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from penstock.client.api import Admin
 from penstock.clock import Clock
@@ -26,6 +25,7 @@ from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
 from penstock.host.spark.driver.preparation import Prepared, prepare
 from penstock.host.spark.protocol.failures import QueryFailedError, failure_in
 from penstock.host.spark.protocol.recipe import Recipe, dump_recipe
+from penstock.host.spark.protocol.rows import read_rows
 from penstock.host.spark.worker.bases import seal_bases
 from penstock.host.spark.worker.sink import EpochSink
 from penstock.host.spark.worker.source import EpochReader
@@ -63,7 +63,7 @@ class InlineQuery:
             self.epoch()
         self._load(prepared.recipe)
         if until_end:
-            self._reader.prepareForTriggerAvailableNow()
+            self._reader.fix_end()
 
     def change(self, topology: Topology) -> None:
         """Start a new driver with another program."""
@@ -81,13 +81,13 @@ class InlineQuery:
         self.recipe = recipe = replace(recipe, process_id=uuid.uuid4().hex, tells_restores=self._tells_restores)
         self._data = dump_recipe(recipe)
         self._reader = EpochReader(self._data)
-        self._committed = self._reader.initialOffset()
+        self._committed = self._reader.first_offset()
         self._planned: dict[str, Any] | None = None
 
     def epoch(self) -> bool:
         """Run the next epoch, or the one that was planned and not committed; return False where nothing is due."""
         if self._planned is None:
-            end = self._reader.latestOffset(self._committed, ReadAllAvailable())
+            end = self._reader.next_offset(self._committed)
             if end == self._committed:
                 return False
             self._planned = end
@@ -125,8 +125,8 @@ class InlineQuery:
             shuffled = _shuffle(frames, placement.partitions[level])
             frames = [frame for part in shuffled for frame in run_level(self._data, level, part)]
         sink = EpochSink(self._data)
-        messages = [sink.write(iter(part)) for part in _shuffle(frames, placement.sink_partitions)]
-        sink.commit(list(messages), end["epoch"])
+        messages = [sink.write(read_rows(part)) for part in _shuffle(frames, placement.sink_partitions)]
+        sink.commit(list(messages))
 
 
 def failure_of(run: Callable[[], object]) -> StreamsError:

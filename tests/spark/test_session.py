@@ -69,12 +69,6 @@ def test_a_java_that_does_not_run_is_said(tmp_path: Path, monkeypatch: pytest.Mo
         session.check_java()
 
 
-def test_a_pyspark_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pyspark, "__version__", "4.1.2")
-    with pytest.raises(StreamsError, match=r"needs pyspark 4\.2 or newer, found 4\.1\.2"):
-        session.check_spark()
-
-
 def session_with(python: object) -> Any:
     return SimpleNamespace(sparkContext=SimpleNamespace(pythonExec=str(python)))
 

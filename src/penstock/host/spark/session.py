@@ -29,11 +29,11 @@ from pyspark.sql import SparkSession
 from penstock.background import in_background
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, ProcessorStateError, StreamsError
+from penstock.host.spark.versions import FEATURES
 from penstock.private_files import open_private, private_directory, temporary_directory
 
 _log = logging.getLogger(__name__)
 
-MINIMUM_SPARK = (4, 2)
 MINIMUM_JAVA = 17
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set in a program that spark-submit has started: its JVM is there already
 
@@ -44,7 +44,7 @@ QUERY_SETTINGS: Mapping[str, str] = {
     "spark.sql.adaptive.enabled": "false",
     # Hadoop's local file system forks a process for each rename otherwise.
     "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+        f"{FEATURES.checkpoint_package}.FileSystemBasedCheckpointFileManager"
     ),
     # Nothing is computed in the JVM: to compile code for it costs more than it gives.
     "spark.sql.codegen.wholeStage": "false",
@@ -102,16 +102,6 @@ appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
 rootLogger.level = {level}
 rootLogger.appenderRef.console.ref = console
 """
-
-
-def check_spark() -> None:
-    """Raise StreamsError unless pyspark is new enough."""
-    found = tuple(int(part) for part in re.findall(r"\d+", pyspark.__version__)[:2])
-    if found < MINIMUM_SPARK:
-        raise StreamsError(
-            f"Penstock needs pyspark {MINIMUM_SPARK[0]}.{MINIMUM_SPARK[1]} or newer, found {pyspark.__version__}: pip "
-            "install --upgrade pyspark"
-        )
 
 
 def check_classic(session: object, config: StreamsConfig) -> None:

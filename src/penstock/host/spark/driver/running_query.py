@@ -22,6 +22,7 @@ from penstock.host.spark.planner import epoch_planner
 from penstock.host.spark.protocol.failures import failure_of_exception
 from penstock.host.spark.protocol.recipe import Recipe, dump_recipe
 from penstock.host.spark.protocol.rows import SCHEMA_DDL
+from penstock.host.spark.versions import FEATURES, repartition_by_id
 from penstock.host.spark.worker import sink, source
 from penstock.host.spark.worker.stage import stage
 from penstock.private_files import private_directory
@@ -60,12 +61,16 @@ def start_query(recipe: Recipe, spark: SparkSession, location: str, until_end: b
         own.dataSource.register(sink.sink_class(data))
         rows = own.readStream.format(source.FORMAT).load()
         for level in range(1, len(recipe.placement.levels)):
-            rows = rows.repartitionById(recipe.placement.partitions[level], "dst")
+            rows = repartition_by_id(rows, recipe.placement.partitions[level], "dst")
             rows = rows.mapInArrow(stage(data, level, level_title(recipe, level)), SCHEMA_DDL)
-        rows = rows.repartitionById(recipe.placement.sink_partitions, "dst")
+        rows = repartition_by_id(rows, recipe.placement.sink_partitions, "dst")
         writer = rows.writeStream.format(sink.FORMAT).queryName(_name(recipe))
         writer = writer.option("checkpointLocation", location)
-        query = (writer.trigger(availableNow=True) if until_end else writer).start()
+        if until_end and FEATURES.admission_control:
+            writer = writer.trigger(availableNow=True)
+        elif until_end:
+            (control / epoch_planner.TO_END_FILE).touch()
+        query = writer.start()
     return RunningQuery(query, recipe)
 
 
@@ -101,6 +106,11 @@ class RunningQuery:
     def ended_by_pause(self) -> bool:
         """Whether a query that was to stop at the planned end ended before, since nothing was planned in a pause."""
         return (self._control / epoch_planner.PAUSED_FILE).exists()
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether it has nothing more to do and waits to be stopped: Spark did not get an end from the source."""
+        return (self._control / epoch_planner.AT_END_FILE).exists()
 
     def pause(self) -> None:
         """Plan nothing after the running epoch."""

@@ -1,6 +1,6 @@
 """The Spark host: checks, starts and watches the query. Runs in the program that the user started.
 
-Everything is checked before anything starts: Java, pyspark, brokers, topics, the checkpoint. Then one query
+Everything is checked before anything starts: Java, brokers, topics, the checkpoint. Then one query
 after another runs, until the host is closed, one fails, or reaches the planned end: `rebalance` ends the running one
 after its epoch, checks everything again and starts the next, with the same lock and in the same session. A thread
 supervises: it follows the manifests, prints what user functions printed, keeps the figures, and learns how each query
@@ -118,7 +118,6 @@ class SparkHost:
     def start(self, listener: HostListener) -> None:
         """Check everything, then start the query; returns when it runs. Raises StreamsError when it must not start."""
         check_client_keys(self._config)
-        session.check_spark()
         session.check_classic(self._given_session, self._config)
         self._session.take(self._given_session or self._data_frames.session())
         self._lock.acquire()
@@ -424,6 +423,8 @@ class SparkHost:
             self._look_at_topics(query)
             self._broker_watch.look(self._figures.epoch)
             if self._rebalancing.is_set() and query.finish_epoch(self._closing.is_set):
+                query.stop()
+            if query.is_at_end:
                 query.stop()
             time.sleep(LOOK_SECONDS)
         self._follow(query)

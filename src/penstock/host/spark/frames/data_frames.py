@@ -28,6 +28,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import BinaryType, StringType
 
@@ -46,6 +47,7 @@ from penstock.host.spark.frames import topic_source
 from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure, failure_of_exception
 from penstock.host.spark.protocol.transactions import guarantee_of, make_commits_topic
 from penstock.host.spark.session import STOP_SECONDS, make_active, open_for_calls
+from penstock.host.spark.versions import repartition_by_id, stream_reader
 from penstock.plan.internal_topics import RECORDS_STAY
 from penstock.plan.partitioning import murmur2_column
 from penstock.plan.subtopology import BuiltTopology, DataFrameSink, DataFrameSource
@@ -221,8 +223,8 @@ class DataFrameQueries:
         class BoundTopicDataSource(topic_source.TopicDataSource):
             """Has its settings with it: options are shown in plans, and may hold secrets."""
 
-            def streamReader(self, schema: Any) -> topic_source.InternalTopicReader:  # noqa: N802  # Spark's name
-                return topic_source.InternalTopicReader(settings, topic, interval_ms)
+            def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
+                return stream_reader(topic_source.InternalTopicReader(settings, topic, interval_ms))
 
             @classmethod
             def name(cls) -> str:
@@ -310,7 +312,7 @@ def _writing_batches(
         target = replace(now, partitions=partitions.of(number))
         digest = digest_of(log.read(f"offsets/{number}") or b"")
         rows = batch.mapInArrow(partial(_with_partitions, target), _ROW)
-        shuffled = rows.repartitionById(target.partitions, "partition")
+        shuffled = repartition_by_id(rows, target.partitions, "partition")
         written = shuffled.mapInArrow(partial(_write_rows, target, number, owner.result(), digest), "records bigint")
         written.collect()
 

@@ -15,7 +15,6 @@ from typing import Any
 import cloudpickle
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from penstock.client.confluent.admin import ConfluentAdmin
@@ -24,6 +23,7 @@ from penstock.clock import elapsed_milliseconds
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, UnknownTopicOrPartitionError
 from penstock.host.purging import RecordPurge
+from penstock.host.spark.versions import StreamReader, stream_reader
 from penstock.record import RecordBatch, TopicPartition
 
 FORMAT = "penstock"
@@ -72,9 +72,9 @@ class TopicDataSource(DataSource):
         """Return the columns, see COLUMNS."""
         return COLUMNS
 
-    def streamReader(self, schema: StructType) -> TopicStreamReader:  # noqa: N802  # Spark's name
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """Return the reader of a streaming query; raises ConfigError for an option that is missing or cannot be."""
-        return TopicStreamReader(*_options(self.options))
+        return stream_reader(TopicStreamReader(*_options(self.options)))
 
     def reader(self, schema: StructType) -> TopicReader:
         """Return the reader of a batch: what the topics hold now; raises ConfigError as above."""
@@ -144,7 +144,7 @@ def _ranges(start: Mapping[str, list[int]], end: Mapping[str, list[int]]) -> lis
     return found
 
 
-class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class TopicStreamReader(StreamReader):
     """Reads topics from where it was started on."""
 
     def __init__(self, settings: Mapping[str, Any], topics: list[str], begin: str) -> None:
@@ -152,15 +152,15 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._topics = _Topics(settings, topics, begin)
         self._fixed: dict[str, list[int]] | None = None
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
+    def first_offset(self) -> dict[str, Any]:
         """Return where to begin."""
         return self._topics.first_offsets()
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
+    def fix_end(self) -> None:
         """Take the ends of the topics now as the last to be read."""
         self._fixed = self._topics.last_offsets()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  # Spark's name
+    def next_offset(self, start: dict[str, Any]) -> dict[str, Any]:
         """Return how far the topics reach."""
         return self._fixed if self._fixed is not None else self._topics.last_offsets()
 

@@ -49,6 +49,10 @@ PAUSE_FILE, PAUSED_FILE = "pause", "paused"
 """Files of the control directory: the driver asks for no epochs while the first is there; the source process has
 planned none for that."""
 
+TO_END_FILE, AT_END_FILE = "to-end", "at-end"
+"""Files of the control directory, for a Spark that does not do it itself: the driver wants the query to end where the
+topics end at its start; the source process has planned all epochs up to there, and they are committed."""
+
 _FINISH_MS = 2_000
 """How long the end of a query waits until the brokers have the positions."""
 
@@ -112,6 +116,18 @@ class EpochPlanner:
         self._ends.fix()
 
     def next_epoch(self, start: EpochOffset) -> EpochOffset:
+        """Return the end of the epoch after `start`, or `start` when nothing is due or the driver wants no more; tell
+        the driver of that where it asked to stop at the end."""
+        if not (self._control / TO_END_FILE).exists():
+            return self._epoch_after(start)
+        if not self._ends.are_fixed:
+            self.fix_ends()
+        end = self._epoch_after(start)
+        if end == start:
+            (self._control / AT_END_FILE).touch()
+        return end
+
+    def _epoch_after(self, start: EpochOffset) -> EpochOffset:
         """Return the end of the epoch after `start`, or `start` when nothing is due or the driver wants no more; first
         of all that of an epoch which an earlier run has planned and not committed."""
         planned_before = self._recipe.planned

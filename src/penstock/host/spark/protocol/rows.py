@@ -178,6 +178,11 @@ def read_rows(frames: Iterable[pa.RecordBatch]) -> Iterator[Row]:
         yield from map(Row._make, zip(*columns, strict=True))
 
 
+def read_spark_rows(rows: Iterable[Sequence[Any]]) -> Iterator[Row]:
+    """Yield the rows of Spark's own form, one object each."""
+    return (Row._make(row[1:]) for row in rows)
+
+
 def write_rows(rows: Iterable[Row], partitions: int) -> Iterator[pa.RecordBatch]:
     """Yield `rows` as Arrow frames of about 8 MiB, for a next level of `partitions` Spark partitions."""
     pending: list[Row] = []

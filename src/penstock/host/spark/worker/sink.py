@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
-import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from penstock.client.confluent.at_least_once import AtLeastOnceWriter
@@ -36,8 +35,9 @@ from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure
 from penstock.host.spark.protocol.messages import SinkControl, TaskReport
 from penstock.host.spark.protocol.recipe import Recipe, load_recipe
-from penstock.host.spark.protocol.rows import CONTROL, FAILURE, HEAD, OUTPUT, Row, decode_batch, read_rows, size_of
+from penstock.host.spark.protocol.rows import CONTROL, FAILURE, HEAD, OUTPUT, Row, decode_batch, size_of
 from penstock.host.spark.protocol.transactions import marker_note, transactional_writer
+from penstock.host.spark.versions import StreamWriter, stream_writer
 from penstock.host.spark.worker.measuring import added_up
 from penstock.host.spark.worker.production import ProductionFailedError, RefusedRecords
 from penstock.host.spark.worker.stage import prepare_worker
@@ -55,9 +55,9 @@ class SinkBase(DataSource):
         """Return the name by which the query asks for the sink."""
         return FORMAT
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> EpochSink:  # noqa: N802  # Spark's name
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  # Spark's name
         """Return the writer."""
-        return EpochSink(self.recipe)
+        return stream_writer(EpochSink(self.recipe))
 
 
 def sink_class(recipe_bytes: bytes) -> type[SinkBase]:
@@ -81,23 +81,23 @@ class PartitionCommit(WriterCommitMessage):
     failure: bytes | None = None
 
 
-class EpochSink(DataSourceStreamArrowWriter):
+class EpochSink(StreamWriter):
     """Writes and commits epochs; see the module."""
 
     def __init__(self, recipe: bytes) -> None:
         """Take the recipe."""
         self._recipe = recipe
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    def write(self, rows: Iterator[Row]) -> WriterCommitMessage:
         """Write the output of one sink partition."""
         prepare_worker()
         recipe = load_recipe(self._recipe)
         try:
-            return _write(recipe, list(read_rows(iterator)))
+            return _write(recipe, list(rows))
         except StreamsError as error:
             raise QueryFailedError(encode_failure(error, "")) from error
 
-    def commit(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Check the reports of all tasks and write the manifest; raises QueryFailedError to end the query."""
         recipe = load_recipe(self._recipe)
         received = [message for message in messages if isinstance(message, PartitionCommit)]
@@ -110,9 +110,6 @@ class EpochSink(DataSourceStreamArrowWriter):
             commit_epoch(recipe, received)
         except StreamsError as error:
             raise QueryFailedError(encode_failure(error, "")) from error
-
-    def abort(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
-        """Do nothing: what an epoch left behind is skipped, or garbage."""
 
 
 def _write(recipe: Recipe, rows: list[Row]) -> PartitionCommit:

@@ -1,7 +1,7 @@
 """The source of the query: hands out the epochs that `planner` plans, fetches their records and runs level 0. A Python
 data source of Spark.
 
-Two kinds of process run this. One long-lived process a query makes the `EpochReader`: it plans (`latestOffset`), makes
+Two kinds of process run this. One long-lived process a query makes the `EpochReader`: it plans (`next_offset`), makes
 the input partitions (`partitions`), and clears away what is no longer needed (`commit`); its clients and caches live as
 long as the query. Workers run `read`: each takes one input partition, which has the controls of some tasks and the
 ranges of topics that they read, of later levels too.
@@ -15,7 +15,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from penstock.errors import StreamsError
@@ -25,6 +24,7 @@ from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure
 from penstock.host.spark.protocol.recipe import Recipe, load_recipe
 from penstock.host.spark.protocol.rows import CONTROL, DATA, SCHEMA_DDL, Row, TaskInput, encode_batch, write_rows
+from penstock.host.spark.versions import StreamReader, stream_reader
 from penstock.host.spark.worker.global_state import global_stores
 from penstock.host.spark.worker.reading import check_topics, read_range
 from penstock.host.spark.worker.stage import ended_by_failure, prepare_worker, run_task
@@ -47,9 +47,9 @@ class SourceBase(DataSource):
         """Return the schema of a row; see `rows`."""
         return SCHEMA_DDL
 
-    def streamReader(self, schema: StructType) -> EpochReader:  # noqa: N802  # Spark's name
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """Return the reader."""
-        return EpochReader(self.recipe)
+        return stream_reader(EpochReader(self.recipe))
 
 
 def source_class(recipe_bytes: bytes) -> type[SourceBase]:
@@ -61,7 +61,7 @@ def source_class(recipe_bytes: bytes) -> type[SourceBase]:
     return PenstockSource
 
 
-class EpochReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class EpochReader(StreamReader):
     """Plans epochs and reads their partitions; see the module."""
 
     def __init__(self, recipe: bytes) -> None:
@@ -69,18 +69,18 @@ class EpochReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._recipe = recipe
         self._epoch_planner: EpochPlanner | None = None
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
+    def first_offset(self) -> dict[str, Any]:
         """Return where this run begins: behind the last manifest. Each run is a new query to Spark."""
         start = load_recipe(self._recipe).start
         assert start is not None, "the recipe of a run has a life"
         return start.to_json()
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
+    def fix_end(self) -> None:
         """Fix the ends at which the query stops."""
         with _errors_told():
             self._plan().fix_ends()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  # Spark's name
+    def next_offset(self, start: dict[str, Any]) -> dict[str, Any]:
         """Return the end of the next epoch, or `start` when nothing is due."""
         with _errors_told():
             return self._plan().next_epoch(EpochOffset.from_json(start)).to_json()
