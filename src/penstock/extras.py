@@ -3,9 +3,9 @@ errors."""
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Mapping
+from importlib import import_module
 from types import ModuleType
 from typing import Final
 
@@ -31,7 +31,7 @@ def load(module: str, needed_for: str) -> ModuleType:
         ConfigError: a package is missing; it says which extra brings it.
     """
     try:
-        return importlib.import_module(module)
+        return import_module(module)
     except ModuleNotFoundError as error:
         raise ConfigError(f"{needed_for} needs {what_is_missing(error)}") from error
 

@@ -28,12 +28,13 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-KAFKA_VERSION: Final = "4.3.0"
+KAFKA_VERSION: Final = os.environ.get("PENSTOCK_KAFKA_VERSION") or "4.3.0"
+"""The version of Apache Kafka that is run."""
+
 SHORT_LIVED: Final = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Options of a JVM that tests start: less is compiled for what soon ends."""
 LONG_LIVED: Final = ("-Xmx512m",)
 """Options of a JVM whose speed counts."""
-"""The version of Apache Kafka that is run."""
 
 START_TIMEOUT_SECONDS: Final = 90.0
 """How long a cluster may take to start."""
@@ -50,10 +51,14 @@ class KafkaUnavailableError(Exception):
     """Kafka cannot be had on this machine, or did not start; the message says why."""
 
 
+def cache_root() -> Path:
+    """Return where tests keep what they download."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
+
+
 def cache_directory() -> Path:
     """Return where Kafka's jars are kept."""
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "penstock" / f"kafka-{KAFKA_VERSION}"
+    return cache_root() / f"kafka-{KAFKA_VERSION}"
 
 
 def kafka_class_path() -> str:
@@ -91,7 +96,8 @@ def _download(directory: Path, libraries: Path) -> None:
         raise KafkaUnavailableError(f"Maven (mvn) is needed to download Kafka {KAFKA_VERSION} into {libraries}")
     with tempfile.TemporaryDirectory(dir=directory) as partial:
         target = Path(partial) / "libs"
-        command = ["mvn", "-q", "-B", "-f", str(_POM), "dependency:copy-dependencies", f"-DoutputDirectory={target}"]
+        command = ["mvn", "-q", "-B", "-f", str(_POM), "dependency:copy-dependencies"]
+        command += [f"-DoutputDirectory={target}", f"-Dkafka.version={KAFKA_VERSION}"]
         try:
             done = subprocess.run(
                 command, capture_output=True, text=True, timeout=_DOWNLOAD_TIMEOUT_SECONDS, check=False

@@ -1,0 +1,29 @@
+"""What is said where a package of an extra is missing, or too old."""
+
+import sys
+
+import pytest
+
+from penstock import extras
+from penstock.errors import ConfigError
+
+
+def test_a_package_that_is_missing_is_named_with_the_extra_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "rocksdict", raising=False)
+    missing = ModuleNotFoundError("No module named 'rocksdict'", name="rocksdict")
+    said = extras.what_is_missing(missing)
+    assert said == "the package rocksdict, which is not installed: pip install 'penstock[rocksdb]'."
+
+
+def test_a_package_that_is_too_old_is_not_called_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def old_pyspark(module: str) -> None:
+        raise ModuleNotFoundError("No module named 'pyspark.sql.datasource'", name="pyspark.sql.datasource")
+
+    monkeypatch.setattr(extras, "import_module", old_pyspark)
+    monkeypatch.setitem(sys.modules, "pyspark", extras)
+    with pytest.raises(ConfigError) as caught:
+        extras.load("penstock.host.spark.driver", "penstock.host=spark")
+    assert str(caught.value) == (
+        "penstock.host=spark needs pyspark.sql.datasource, which the installed pyspark is too old to have: "
+        "pip install --upgrade 'penstock[spark]'."
+    )
