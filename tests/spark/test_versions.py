@@ -12,8 +12,9 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition, WriterCommitMessage
 
-from penstock.host.spark import running_query, versions
-from penstock.host.spark.rows import CONTROL, DATA, Row
+from penstock.host.spark import versions
+from penstock.host.spark.driver import running_query
+from penstock.host.spark.protocol.rows import CONTROL, DATA, Row
 from penstock.host.spark.versions import FEATURES, Offset, StreamReader, StreamWriter, features_of
 from tests.spark.support import SparkRunner, lines
 from tests.spark.test_topologies import final, word_count

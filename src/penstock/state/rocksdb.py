@@ -46,6 +46,9 @@ _LOCKED = re.compile(r"[Ll]ock (file|hold)")
 
 _Entries = Generator[tuple[bytes, bytes], None, None]
 
+_BEGUN = b"", b""
+"""What an iterator gives before its entries."""
+
 _STORE_SIZE = 2
 _META = bytes(_STORE_SIZE)
 _STAMP = _META + b"stamp"
@@ -145,6 +148,7 @@ class RocksDBBase:
 
     def kept(self, entries: _Entries) -> _Entries:
         """Return `entries`, which end when the database is closed."""
+        next(entries)  # since Python 3.12, close() leaves a generator that has not begun its arguments
         self._iterators.add(entries)
         return entries
 
@@ -269,6 +273,7 @@ class _RocksDBView:
 
 
 def _forward(entries: Iterable[tuple[bytes, bytes]], last: bytes | None) -> _Entries:
+    yield _BEGUN
     for key, value in entries:
         if last is not None and key >= last:
             return
@@ -276,6 +281,7 @@ def _forward(entries: Iterable[tuple[bytes, bytes]], last: bytes | None) -> _Ent
 
 
 def _backward(entries: Iterable[tuple[bytes, bytes]], first: bytes, last: bytes | None) -> _Entries:
+    yield _BEGUN
     for key, value in entries:
         if key < first:
             return
