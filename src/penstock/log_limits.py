@@ -1,6 +1,6 @@
-"""Lines of the log that come once for each record, or for each attempt to connect: told at a rate.
+"""Limits the rate of log lines that would come once per record, or once per attempt to connect.
 
-The first line of a kind appears at once. Those that follow it within the interval are counted; when it is over, the
+The first line of a kind appears immediately. Those that follow it within the interval are counted; when it is over, the
 last of them appears, with their number. So 200,000 records that cannot be read make a few lines, and the last has the
 topic, partition and offset of the last record.
 """

@@ -17,7 +17,7 @@ class BrokerConfig:
     """Settings of one broker.
 
     Args:
-        data_dir: directory of the log and of the metadata; made when absent; one broker at a time may use it.
+        data_dir: directory of the log and of the metadata; created if missing; one broker at a time may use it.
         host: address to listen on; only a loopback address is accepted, because the broker has no access control.
         port: TCP port; 0 takes a free one.
         num_partitions: partitions of a topic that is created without a number.

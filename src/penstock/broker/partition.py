@@ -32,8 +32,7 @@ class LogLimits:
     """Limits that a topic's configuration sets on the logs of its partitions.
 
     Args:
-        segment_bytes: size at which a new segment begins.
-        max_message_bytes: largest batch that is taken, in bytes.
+        segment_bytes: size at which a new segment starts. max_message_bytes: largest accepted batch, in bytes.
     """
 
     segment_bytes: int

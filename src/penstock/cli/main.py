@@ -1,6 +1,6 @@
 """The `penstock` command: gathers the commands, and turns what they raise into one line and an exit code.
 
-A command is imported when it is called: `penstock --help` loads neither the clients of Kafka nor Spark.
+A command is imported when it is called: `penstock --help` does not load Kafka's clients or Spark.
 """
 
 from __future__ import annotations

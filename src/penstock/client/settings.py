@@ -36,7 +36,7 @@ _COMMON_DEFAULTS: Mapping[str, Any] = {
 
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     CONSUMER: {
-        # A partition whose queue is full is looked at again after this time; librdkafka's 1000 ms would stall a reader.
+        # How long a full partition queue waits before the next look; librdkafka's 1000 ms would stall a reader.
         "fetch.queue.backoff.ms": 10,
         "fetch.wait.max.ms": 100,
         "fetch.error.backoff.ms": 100,

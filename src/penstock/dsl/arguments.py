@@ -120,7 +120,7 @@ def is_function(given: object) -> bool:
 
 
 def check_serdes(options: object, *names: str) -> None:
-    """Raise TypeError where an attribute of `options` called one of `names` is neither a Serde nor None."""
+    """Raise TypeError unless the attributes `names` of `options` are Serdes or None."""
     for name in names:
         given = getattr(options, name)
         if given is not None and not isinstance(given, Serde):

@@ -1,4 +1,4 @@
-"""Named points at which a test can have a process killed as by `kill -9`; inert unless the environment asks for it.
+"""Named points at which a test can kill a process as with `kill -9`; inert unless the environment sets them.
 
 `PENSTOCK_CRASH_POINTS` is a list of orders `<name>[@<epoch>][:jvm|:driver|:group|:stop]`, with spaces between them. An
 order names a point, the first epoch from which on it counts (0 if not given), and which other processes die before the
@@ -32,7 +32,7 @@ The points, in the order in which an epoch meets them:
 And where a driver goes over to the next life of a checkpoint, the epoch being that of its first manifest:
 
     life.before             everything is checked, nothing is written
-    life.segments           segments are copied or written anew
+    life.segments           segments are copied or rewritten
     life.torn_manifest      the first manifest is written under its temporary name
     life.manifest           the first manifest is there, the metadata names the old life
     life.plan               the program is written too
@@ -41,7 +41,7 @@ And where a driver goes over to the next life of a checkpoint, the epoch being t
 And where a savepoint is restored, or the state of a store is dropped, the epoch being that of the manifest:
 
     restore.before          everything is checked, nothing is written
-    restore.segments        segments are copied, or divided anew
+    restore.segments        segments are copied, or re-partitioned
     restore.torn_manifest   the manifest is written under its temporary name
     restore.manifest        the manifest is there
     restore.plan            the program is there too

@@ -311,7 +311,7 @@ class AdaptedSupplier(ProcessorSupplier):
     def __init__(
         self, make: Callable[[], Processor], key_serde: Serde | None = None, value_serde: Serde | None = None
     ) -> None:
-        """Call `make` for each processor, and once at once to learn its stores; serdes: those of `send`."""
+        """Call `make` for each processor, and once immediately to learn its stores; serdes: those of `send`."""
         discovery = _StoreDiscovery()
         processor = make()
         _initialise(processor, discovery)

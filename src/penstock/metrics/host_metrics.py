@@ -54,7 +54,7 @@ ROCKSDB_PROPERTIES: Final[Mapping[str, str]] = {
     "estimate-table-readers-mem": "The estimated bytes of memory of table readers, beside the block cache",
     "background-errors": "The number of errors of background work",
 }
-"""What a database of RocksDB says of itself (KIP-607), as its epoch ended."""
+"""The properties of a RocksDB database (KIP-607) at the end of its epoch."""
 
 BYTES_WRITTEN: Final = "bytes-written"
 BYTES_READ: Final = "bytes-read"

@@ -1,4 +1,4 @@
-"""Arguments by position in the order of Kafka's Java methods, told apart by what they are (Kafka class: Topology).
+"""Arguments by position in the order of Kafka's Java methods, distinguished by their types (Kafka class: Topology).
 
 Python's own order has names, topics and parents by position and all else by keyword; either may be written.
 """

@@ -1,5 +1,5 @@
-"""The paths from the sources of a plan: which sources feed a node, and which repartitions must
-let records without a key pass.
+"""The paths from the sources of a plan: which sources feed a node, and which repartitions must keep records without a
+key.
 
 Pure functions over plans; nothing is added to a plan here.
 """

@@ -194,7 +194,7 @@ class HeldResults(Protocol):
     """Final results of an operator that are due and that an interval of wall-clock time holds back."""
 
     def take_held(self) -> tuple[Record[Any, Any], RecordMetadata | None] | None:
-        """Return the last record after which they were held back, with its metadata, once; None where none are."""
+        """Return the last record after which they were held back, with its metadata, once; None if none are."""
         ...
 
     def emit(self, record: Record[Any, Any]) -> None:

@@ -26,7 +26,7 @@ W = TypeVar("W")
 
 
 class _CachedEntries(Generic[S, E, Id, W]):
-    """Entries by key, of which those of one row's key are looked at; row: which one.
+    """Entries by key; a look-up reads those of one row's key; row: the index of the row.
 
     S is the store, E what is held of one key, Id and W identify a write and say what is written.
     """

@@ -223,7 +223,7 @@ class TransformedValue(ValueComputation):
         return self._transformer.transform(key, value)
 
     def entry(self, key: Any, entry: ValueAndTimestamp | None) -> ValueAndTimestamp | None:
-        """Return the entry with the value that the transformer returns, for which no input record is known."""
+        """Return the entry with the value that the transformer returns; it has no known input record."""
         before, timestamp = (None, NO_TIMESTAMP) if entry is None else entry
         with self._context.in_record_context(RecordContext(timestamp, (), NO_METADATA)):
             value = self._transformer.transform(key, before)

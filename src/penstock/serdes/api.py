@@ -140,8 +140,8 @@ def any_uses_headers(*inner: Serde | None) -> bool:
 
 
 def inner_serde(serde: Serde | None, what: str) -> Serde:
-    """Return `serde`, which is for a `what` (key or value) within something larger; raises ConfigError where it was
-    neither given nor a default.
+    """Return `serde`, which is for a `what` (key or value) within something larger; raises ConfigError if it was not
+    given and has no default.
     """
     if serde is None:
         raise missing_serde(what)

@@ -1,5 +1,5 @@
-"""What is known of serdes: the bytes that one writes, in a word, by which a program that has changed is told from the
-state that is there; whether two are alike; the type of the objects."""
+"""Facts about serdes: the bytes that one writes, as a short text that shows whether a changed program fits the existing
+state; whether two are alike; the type of the objects."""
 
 from __future__ import annotations
 

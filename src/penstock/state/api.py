@@ -274,8 +274,8 @@ class Base(Protocol):
         ...
 
     def measured(self) -> Mapping[str, Measurement]:
-        """Return what the database has measured of itself, by the names of `metrics.host_metrics`: whole once it is
-        closed, empty where it measures nothing."""
+        """Return the measurements of the database, by the names of `metrics.host_metrics`: complete once it is closed,
+        empty if it measures nothing."""
         ...
 
     def close(self) -> None:

@@ -5,7 +5,7 @@
     <path>/open.*   one for each process that has it open, locked by that process
     <path>/read.*   one for each process of another program that reads it, locked by that process
     <path>/seal     size and digest of the database, once the run was closed in an orderly way
-    <path>/lock     held while any of these is looked at or changed; its time is that of the last use
+    <path>/lock     held while any of these is read or changed; its time is that of the last use
 
 A base is a copy: segments, or topics, are the truth, and whatever is in doubt is deleted here and made again. Rules:
 - Within one run a base is trusted. Processes that are killed do no harm to it; but where processes die twice in a row
@@ -143,7 +143,7 @@ class BaseDirectory:
             if alive or not self._is_unused(since):
                 return False
             gone = self._path.with_name(f".{self._path.name}.{uuid.uuid4().hex}")
-            self._path.rename(gone)  # whoever comes now makes another one
+            self._path.rename(gone)  # the next process creates another one
         shutil.rmtree(gone)
         return True
 

@@ -193,7 +193,7 @@ class _Build:
 
 def store_serde(builder: StoreBuilder, part: str, config: StreamsConfig) -> Serde:
     """Return the serde of the keys or values ("key" or "value") of the store that `builder` describes; raises
-    ConfigError where it is neither given nor a default of `config`."""
+    ConfigError if it is not given and `config` has no default."""
     defaults = config["default.key.serde"], config["default.value.serde"]
     given = builder.key_serde if part == "key" else builder.value_serde
     serde: Serde | None = given.with_defaults(*defaults) if given is not None else defaults[part == "value"]
@@ -222,7 +222,7 @@ def build_store(
     context: gives the record that causes a write. metadata: what stores remember besides entries. count_dropped: takes
     the number of writes that a store refused. change_log: takes the changelog records of the stores that it names; None
     leaves the layer out. recorder: takes what is measured of calls; None has stores that measure nothing. Raises
-    ConfigError if a serde is neither given nor a default, or the kind of the store is unknown.
+    ConfigError if a serde is not given and has no default, or the kind of the store is unknown.
     """
     build = _Build(builder, config, view, cache, context, metadata, count_dropped, change_log, recorder)
     match builder.supplier:
@@ -257,9 +257,9 @@ def restore_store(
 ) -> Mapping[bytes, bytes | None]:
     """Return the changes to a store that the records of its changelog topic stand for, in the order of the topic.
 
-    view: the committed entries, to which the records come. metadata: what stores remember besides entries, such as
-    their clocks; it is brought up to date. Raises ProcessorStateError for a record that is not of such a store,
-    ConfigError as `build_store`.
+    view: the committed entries, to which the records are applied. metadata: what stores keep besides entries, such as
+    their clocks; it is updated. Raises ProcessorStateError for a record that is not of such a store, ConfigError as
+    `build_store`.
     """
     build = _Build(builder, config, view, RecordCache(0), _no_context, metadata, lambda records: None, None)
     format = build.format()

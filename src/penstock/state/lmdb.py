@@ -120,7 +120,7 @@ class LmdbBase:
         self._write(write)
 
     def measured(self) -> Mapping[str, Measurement]:
-        """Return nothing: it measures nothing of itself."""
+        """Return nothing: it has no measurements."""
         return {}
 
     def rebuild(self, commits: Callable[[], Iterable[Changes]], stamp: bytes) -> None:

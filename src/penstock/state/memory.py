@@ -83,7 +83,7 @@ class MemoryBase:
         self._stamp = stamp
 
     def measured(self) -> Mapping[str, Measurement]:
-        """Return nothing: it measures nothing of itself."""
+        """Return nothing: it has no measurements."""
         return {}
 
     def rebuild(self, commits: Callable[[], Iterable[Changes]], stamp: bytes) -> None:

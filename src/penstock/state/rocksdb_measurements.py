@@ -1,4 +1,4 @@
-"""What a database of RocksDB tells of itself, as measurements by Kafka's names (KIP-471, KIP-607).
+"""The statistics and properties of a RocksDB database, as measurements by Kafka's names (KIP-471, KIP-607).
 
 It is read once a database is done with: properties as it ends, statistics of all the time that it was open.
 """

@@ -3,9 +3,9 @@ RecordQueue).
 
 Each lane of a topic partition is a queue, taken in its own order; among the queues the one whose head has the smallest
 timestamp is next, and of equal heads that of the queue first by topic, partition and lane. Taking heads one by one
-gives the order of a stable sort by the largest timestamp that a queue has shown so far: that is how it is done here,
-for all that is buffered at once. Where nobody could tell the difference the partitions are taken one after the other.
-Behind the last record of a partition that is awaited nothing is taken: the rest stays buffered.
+gives the order of a stable sort by the largest timestamp that a queue has shown so far: this module does exactly that,
+for all buffered records. Where nobody could tell the difference the partitions are taken one after the other. Behind
+the last record of a partition that is awaited nothing is taken: the rest stays buffered.
 """
 
 from __future__ import annotations
@@ -260,8 +260,8 @@ class PartitionGroup:
 
 
 def _places(offsets: Int64Array, among: Int64Array) -> Int64Array:
-    """Return the places of `offsets` in `among`, which has them in this order and others between. Neither need ascend:
-    records that wait over a change of the topology come from lanes that begin their offsets anew."""
+    """Return the places of `offsets` in `among`, which has them in this order and others between. Neither needs to
+    ascend: records that wait over a change of the topology come from lanes whose offsets start over."""
     if len(offsets) == len(among):
         return np.arange(len(offsets), dtype=np.int64)
     left = enumerate(among.tolist())

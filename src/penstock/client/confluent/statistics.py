@@ -68,7 +68,7 @@ class ClientStatistics:
 
 
 def _together(brokers: Iterable[Mapping[str, Any]], window: str, units: int) -> Measurement:
-    """Return what a window of all brokers says, in ms; units: how many of its own make one."""
+    """Return the value of a window over all brokers, in ms; units: how many of the window's units make one ms."""
     measured = NOTHING
     for broker in brokers:
         found = broker.get(window, {})

@@ -59,8 +59,8 @@ from penstock.record import TopicPartition
 _log = logging.getLogger(__name__)
 
 _ATTEMPTS = 4
-_REPORT_SECONDS = 0.1  # until what a failed transaction reports of its records is there
-_LOOK_SECONDS = 0.5  # how often is looked whether the login was refused
+_REPORT_SECONDS = 0.1  # until the delivery reports of a failed transaction have arrived
+_LOOK_SECONDS = 0.5  # how often to check whether the login was refused
 _HURRIED_SECONDS = 0.1
 _HURRIED_PRODUCERS = 6
 _READER_TIMEOUT_MS = 10_000
@@ -75,14 +75,14 @@ _NO_TRANSACTIONS = frozenset(
 )
 
 _NOT_SERVED = "does not serve transactions"
-"""What the embedded broker says where it refuses a transactional id. It has to use the code of a missing right, for
-clients repeat a request for ever on any other."""
+"""The message with which the embedded broker refuses a transactional id. It must use the code of a missing right,
+because clients repeat the request for ever on any other."""
 
 
 def transactions_refused(config: StreamsConfig, transactional_id: str, timeout_ms: int = 15_000) -> str | None:
-    """Return why the brokers serve no transactions, None if they do.
+    """Return why the brokers have no transactions, None if they have them.
 
-    Asks by making a producer. Raises TransactionalIdAuthorizationError where the brokers do not allow this user
+    Creates a producer to find out. Raises TransactionalIdAuthorizationError if the brokers do not allow this user
     `transactional_id`, BrokerNotFoundError, and KafkaError for any other trouble.
     """
     forced = {"transactional.id": transactional_id}
@@ -131,13 +131,14 @@ class TransactionalWriter:
             config: the application's configuration.
             transactional_id: the same in every process that writes for this sink partition, and in no other.
             group: consumer group under which epochs are committed.
-            marker: partition of the commits topic that stands for this sink partition; it must exist.
-            before_commit: called with the epoch when everything of its transaction is sent and nothing is committed.
-            timeout_ms: bound of each request.
-            was_committed: called with the epoch where there is no marker at all: whether that epoch is known to be
-                committed all the same. Brokers delete committed offsets after `offsets.retention.minutes`.
-            before_write: called when earlier producers are fenced and nothing is sent; what it raises is raised. What
-                it finds to be over was over before this producer fenced the one that came after.
+            marker: partition of the commits topic for this sink partition; it must exist.
+            before_commit: called with the epoch when its whole transaction is sent and nothing is committed.
+            timeout_ms: timeout of each request.
+            was_committed: called with the epoch if there is no marker: whether that epoch is known to be committed
+                anyway. Brokers delete committed offsets after `offsets.retention.minutes`.
+            before_write: called when earlier producers are fenced and nothing is sent; its errors are raised. It is
+                called after the fence, because a check before it could miss a driver that starts in between, whose
+                producer this one then fences.
         """
         self._was_committed = was_committed
         self._before_write = before_write
@@ -162,13 +163,14 @@ class TransactionalWriter:
         on_refused: OnRefused = fail_on_refused,
         note: str = "",
     ) -> bool:
-        """Write `output` as that of `epoch` of `owner`; return False if it was there already.
+        """Write `output` as that of `epoch` of `owner`; return False if it is already committed.
 
         Args:
             epoch, owner: together they name the output; neither has a space in it.
             output: the records, in order for each partition.
-            on_refused: decides about records that brokers refuse; what it raises is raised, and nothing is written.
-            note: says what the epoch is made of; no more than 3,000 characters.
+            on_refused: decides about records that brokers refuse; if it raises, the error is raised and nothing is
+                written.
+            note: identifies the input of the epoch; at most 3,000 characters.
 
         Raises:
             TaskMigratedError: a later epoch of `owner` is committed, so this process is a zombie; or another life of
@@ -178,6 +180,7 @@ class TransactionalWriter:
         """
         left, one_by_one, failures, refusals = list(output), False, 0, 0
         while True:
+            # Fence first, then look: what is committed after the fence stays so, as nobody else can write any more.
             connection, producer = self._ready(one_by_one)
             if self._is_committed(epoch, owner, note):
                 return False
@@ -188,7 +191,7 @@ class TransactionalWriter:
                 self._transaction(connection, producer, epoch, f"{owner} {note}".rstrip(), left)
                 self._seen = owner
                 if one_by_one:
-                    self._producer = None
+                    self._producer = None  # its batches of one record are slow; the next epoch gets a usual producer
                 return True
             except RefusedError as error:
                 refused.append(error)
@@ -196,7 +199,7 @@ class TransactionalWriter:
                 with suppress(KafkaException):  # a producer that was fenced has nothing more to tell
                     producer.poll(_REPORT_SECONDS)
                 reported = self._reports.refused(left)
-                failures += not reported
+                failures += not reported  # a refused record is no failure of the brokers, and has its own limit
                 failed = self._failure(error.args[0])
                 if is_forbidden(failed) or failures == _ATTEMPTS or refusals > MOST_REFUSED:
                     self._producer = None
@@ -208,6 +211,8 @@ class TransactionalWriter:
                 if one_by_one:
                     refused.extend(reported)
                 one_by_one = one_by_one or bool(reported)
+            # Whether the transaction was committed after all is unknown: only a new producer, which fences this one,
+            # finds out.
             self._producer = None
             refusals += len(refused)
             left = replaced(left, refused, on_refused)
@@ -230,13 +235,13 @@ class TransactionalWriter:
             self._reader = None
 
     def _failure(self, error: Code) -> Code:
-        """Return why a transaction has failed: what was reported of its records, where a right is missing."""
+        """Return why a transaction has failed: the delivery report of its records, if it shows a missing right."""
         reported = self._reports.first_failure()
         return reported[0] if reported is not None and is_forbidden(reported[0]) else error
 
     def _topic_right(self, error: Code, output: Sequence[PartitionOutput]) -> Right:
-        """Return the right on a topic that is missing where a transaction fails with `error`: to write one, or to
-        commit an offset for that of commits."""
+        """Return the missing right on a topic if a transaction fails with `error`: to write to one, or to commit an
+        offset for the commits topic."""
         reported = self._reports.first_failure()
         written = [] if reported is None else [reported[1].topic]
         named = next(iter([*written, *(each.topic for each in output if each.topic in error.str())]), None)
@@ -244,7 +249,7 @@ class TransactionalWriter:
 
     def _ready(self, one_by_one: bool) -> tuple[Connection, Producer]:
         """Return a producer that has fenced all earlier ones, perhaps one of an earlier epoch; a new one sends records
-        `one_by_one` where asked to."""
+        `one_by_one` if requested."""
         if self._producer is None:
             forced = {
                 "transactional.id": self._transactional_id,
@@ -259,9 +264,8 @@ class TransactionalWriter:
     def _initialized(self, connection: Connection) -> Producer:
         """Return a producer that has fenced all earlier ones.
 
-        While the transaction before is being completed, which takes milliseconds, a broker refuses for a moment, and
-        librdkafka asks again only after half a second. A new producer asks immediately, so the first ones get little
-        time.
+        While the broker completes the previous transaction, which takes milliseconds, it refuses, and librdkafka asks
+        again only after half a second. A new producer asks immediately, so the first ones get little time.
         """
         deadline = time.monotonic() + connection.timeout
         patience, hurried = _HURRIED_SECONDS, _HURRIED_PRODUCERS
@@ -282,10 +286,12 @@ class TransactionalWriter:
 
     def _is_committed(self, epoch: int, owner: str, note: str) -> bool:
         found = self._committed()
-        if found.offset < 0:
+        if found.offset < 0:  # never committed, or deleted by the brokers after their retention
             return self._was_committed(epoch)
         writer, _, written_note = (found.metadata or "").partition(" ")
         if writer != owner:
+            # The marker of an earlier life is expected until this one has written; after that, nobody but another
+            # program can have replaced it.
             if self._seen == owner:
                 raise TaskMigratedError(
                     f"Another program writes as {self._transactional_id}: it has the same application.id and another "
@@ -311,8 +317,8 @@ class TransactionalWriter:
         return True
 
     def _committed(self) -> Position:
-        """Return the committed epoch. A reader that had its group before the last broker was away may find it no more:
-        a new one asks then."""
+        """Return the committed epoch. A reader that knew its group before the last broker was away may not find it any
+        more: then a new reader asks."""
         deadline = time.monotonic() + self._timeout_ms / 1000
         position = Position(self._marker.topic, self._marker.partition)
         while True:
@@ -329,7 +335,7 @@ class TransactionalWriter:
 
     def _open_reader(self) -> tuple[Connection, Consumer]:
         if self._reader is None:
-            # read_committed makes librdkafka ask for stable offsets: a commit that is being completed is waited for.
+            # read_committed makes librdkafka ask for stable offsets, so it waits for a commit in progress.
             forced = {"group.id": self._group, "isolation.level": "read_committed"}
             timeout_ms = min(self._timeout_ms, _READER_TIMEOUT_MS)
             connection = Connection(client_settings(self._config, CONSUMER, forced, HURRIED), timeout_ms)
@@ -344,6 +350,7 @@ class TransactionalWriter:
         marker = Position(self._marker.topic, self._marker.partition, epoch, metadata)
         producer.begin_transaction()
         send_output(connection, producer, output)
+        # The marker is part of the transaction: readers see output and marker together, or neither.
         _returning(
             2 * connection.timeout,
             lambda: _until(
@@ -356,8 +363,8 @@ class TransactionalWriter:
         _until(connection.timeout, lambda: producer.commit_transaction(connection.timeout))
 
     def _wait_for_reports(self, connection: Connection, producer: Producer) -> None:
-        """Wait until brokers have taken every record or refused one. A commit would wait out its time for those behind
-        a record that is refused, which nobody sends any more."""
+        """Wait until the brokers have accepted every record or refused one. A commit would wait until its timeout for
+        the records after a refused one, which librdkafka no longer sends."""
         deadline = time.monotonic() + connection.timeout
         while drained(producer, _REPORT_SECONDS) and not self._reports and time.monotonic() < deadline:
             pass
@@ -376,7 +383,7 @@ def _init_transactions(producer: Producer, seconds: float) -> None:
 
 
 def _until(seconds: float, step: Callable[[], object]) -> None:
-    """Run a step of the transaction protocol, again while its error is a passing one and for at most `seconds`; raises
+    """Run a step of the transaction protocol, repeated while its error is a passing one, for at most `seconds`; raises
     KafkaException."""
     deadline = time.monotonic() + seconds
     while True:
@@ -391,8 +398,8 @@ def _until(seconds: float, step: Callable[[], object]) -> None:
 
 
 def _returning(seconds: float, step: Callable[[], object]) -> None:
-    """Run a step that may not return, whatever its bound: librdkafka waits for a group coordinator that went away.
-    Raises KafkaException after `seconds`; the thread that waits is left behind, with its producer."""
+    """Run a step that may not return in spite of its timeout: librdkafka waits for a group coordinator that went away.
+    Raises KafkaException after `seconds`, and abandons the waiting thread with its producer."""
     try:
         in_background("penstock-transaction", step).result(seconds)
     except TimeoutError as error:

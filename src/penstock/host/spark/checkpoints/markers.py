@@ -92,7 +92,7 @@ def move_markers(
 
 
 def _fence(config: StreamsConfig, application_id: str, sink_partitions: int) -> None:
-    """End the open transactions of all sink partitions, and let nobody else continue them."""
+    """End the open transactions of all sink partitions, so that nobody else can continue them."""
 
     def fence(sink_partition: int) -> None:
         writer = transactional_writer(config, application_id, sink_partition)

@@ -141,7 +141,7 @@ class SparkHost:
         self._supervisor.start()
 
     def rebalance(self, reason: str) -> None:
-        """Run with the current topics: stop after the running epoch, prepare again, continue. Returns at once.
+        """Run with the current topics: stop after the running epoch, prepare again, continue. Returns immediately.
 
         The state is REBALANCING from the end of that epoch until the next query runs. Calls that come meanwhile are
         one; after `close` or before `start` nothing happens. An error of the preparation ends the application.

@@ -42,12 +42,12 @@ from penstock.record import TopicPartition
 _log = logging.getLogger(__name__)
 
 STOP_FILE, STOPPED_FILE = "stop", "stopped"
-"""Files of the control directory: the driver asks for no more epochs; the source process has seen it, between two
-epochs."""
+"""Files of the control directory: the driver creates the first to end the query; the source process creates the second
+between two epochs, when it has seen the first."""
 
 PAUSE_FILE, PAUSED_FILE = "pause", "paused"
-"""Files of the control directory: the driver asks for no epochs while the first is there; the source process has
-planned none for that."""
+"""Files of the control directory: while the first exists, no epoch is planned; the source process creates the second
+when it has seen the first."""
 
 TO_END_FILE, AT_END_FILE = "to-end", "at-end"
 """Files of the control directory, for a Spark that does not do it itself: the driver wants the query to end where the
@@ -112,7 +112,7 @@ class EpochPlanner:
         self._admin.close()
 
     def fix_ends(self) -> None:
-        """Take the ends of the topics now as the last to be read."""
+        """Take the present ends of the topics as the last to read."""
         self._ends.fix()
 
     def next_epoch(self, start: EpochOffset) -> EpochOffset:
@@ -130,6 +130,8 @@ class EpochPlanner:
     def _epoch_after(self, start: EpochOffset) -> EpochOffset:
         """Return the end of the epoch after `start`, or `start` when nothing is due or the driver wants no more; first
         of all that of an epoch which an earlier run has planned and not committed."""
+        # Some of its output may be in the topics: it must run with the same positions and the same time, whatever the
+        # topics hold now.
         planned_before = self._recipe.planned
         if planned_before is not None and planned_before.epoch == start.epoch + 1:
             return planned_before
@@ -147,7 +149,7 @@ class EpochPlanner:
         positions = self._ends.without_deleted({tp: start.position(tp) for tp in self._recipe.inputs})
         self._ends.check(positions, ends)
         if self._recipe.global_inputs and not ends:
-            return start  # what the global stores are to hold is not known while no broker answers
+            return start  # the content of the global stores is unknown while no broker answers
         readable = self._ends.readable(positions, ends, now)
         try:
             planned = self._planner.plan(readable, ends, manifest, start.read_to_ms, self._ends.are_fixed)
@@ -155,11 +157,13 @@ class EpochPlanner:
             return start  # the next request for the ends measures for how long
         global_positions = self._global_positions(start, ends)
         nothing_new = planned.positions == positions and global_positions == start.global_positions
-        went_back = now < start.planned_ms
+        went_back = now < start.planned_ms  # beyond the hold-back: see _time_after
         if nothing_new and not (self._is_first(start) or self._is_due(manifest, now, went_back, planned.waits)):
             if self._ends.are_fixed:
                 self._group_offsets.finish(_FINISH_MS)
             return start
+        # A topic may have been created again before its ends were known: these would belong to the new topic, and the
+        # positions to the old one.
         if planned.positions != positions and not self._ends.are_of_before():
             return start
         if went_back:
@@ -194,6 +198,7 @@ class EpochPlanner:
             placement.sink_partitions,
         ), "an offset of another life, which `planned_offset` leaves out"
         manifest = self._manifest_of(start)
+        # A driver that another one has overtaken must not log an offset: the other has planned this epoch itself.
         self._checkpoint.check_generation(recipe.generation)
         self._checkpoint.write_offset(end.epoch, recipe.generation, end.to_json())
         crash_point("source.partitions", end.epoch)
@@ -223,7 +228,7 @@ class EpochPlanner:
         return parts
 
     def committed(self, end: EpochOffset) -> None:
-        """Clear away what the epoch made superfluous."""
+        """Delete what the epoch made superfluous."""
         self._cleaner.clean(end.epoch)
         own = self._recipe.topology.data_frame_topics
         self._purge.purge(self._admin, {tp: end.position(tp) for tp in self._recipe.inputs if tp.topic in own})
@@ -236,7 +241,7 @@ class EpochPlanner:
             self._group_offsets.tell(self._ends.without_deleted(positions))
 
     def _manifest_of(self, offset: EpochOffset) -> Manifest:
-        """Return the manifest of the epoch that ended at `offset`, and learn from its figures when it is new."""
+        """Return the manifest of the epoch that ended at `offset`, and learn from its figures if it is new."""
         if self._manifest is not None and self._manifest.epoch == offset.epoch:
             return self._manifest
         manifest = self._checkpoint.read_manifest(offset.epoch, self._recipe.query_id)
@@ -264,10 +269,9 @@ class EpochPlanner:
         return positions
 
     def _time_after(self, planned_ms: int) -> int:
-        """Return the time (ms) of the epoch after one of `planned_ms`. It does not go back, because a replay and the
-        next epoch must not disagree about what was due; but after a jump of more than `penstock.clock.max.hold.back.ms`
-        it follows the clock, because otherwise nothing that depends on it would happen until the clock has caught
-        up."""
+        """Return the time (ms) of the epoch after one of `planned_ms`. It does not go back, so that punctuations and
+        intervals see ascending times; but after a jump of more than `penstock.clock.max.hold.back.ms` it follows the
+        clock, because otherwise nothing that depends on it would happen until the clock has caught up."""
         now = self._clock.milliseconds()
         return now if planned_ms - now > self._max_hold_back_ms else max(now, planned_ms)
 

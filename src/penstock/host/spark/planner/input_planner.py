@@ -1,7 +1,7 @@
 """How far an epoch reads, and what tasks may wait for: quota, alignment and waiting put together.
 
 It keeps what it learns from epoch to epoch: sizes of records, and the quota that keeps epochs in time. Both only decide
-how much is read; what tasks see stands in the plan, and the plan in the offset.
+how much is read: what tasks see is in the plan, and the plan is in the offset.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.host.spark.protocol.recipe import Recipe
 from penstock.record import TopicPartition
 
 OffsetsForTime = Callable[[Sequence[TopicPartition], int], Mapping[TopicPartition, int]]
-"""Called with partitions and a time (ms): the first offset of each that is not older, left out where there is none."""
+"""Called with partitions and a time (ms): the first offset of each that is not older, left out if there is none."""
 
 Positions = Mapping[TopicPartition, int]
 
@@ -42,7 +42,7 @@ class InputPlanner:
     """Plans how far epochs of one query read."""
 
     def __init__(self, recipe: Recipe, offsets_for_time: OffsetsForTime) -> None:
-        """Take what to read, and whom to ask for offsets by time."""
+        """Take the recipe, and a function that finds offsets by time."""
         config, placement = recipe.config, recipe.placement
         self._placement = placement
         self._inputs = frozenset(recipe.inputs)
@@ -51,13 +51,13 @@ class InputPlanner:
         self._quota = first_quota(self._limits)
         self._record_bytes: dict[str, float] = {}
         self.held_bound: int = config["penstock.held.max.bytes"]
-        # where no task has inputs to wait for, nobody needs to know what lags
+        # if no task has inputs to wait for, nobody needs to know what lags
         self._idle_ms: int = config["max.task.idle.ms"] if any(placement.awaitable.values()) else -1
         self._skew_ms: int = config["penstock.max.skew.ms"]
         self._aligned = aligned_topics(recipe.topology, placement, config)
 
     def learn(self, manifest: Manifest, duration_ms: int | None) -> None:
-        """Learn from the figures of an epoch; duration_ms: how long it took, None where that is not known."""
+        """Learn from the figures of an epoch; duration_ms: how long it took, None if unknown."""
         for topic, figures in manifest.input.items():
             if figures.records:
                 self._record_bytes[topic] = max(figures.bytes / figures.records, 1.0)
@@ -73,10 +73,11 @@ class InputPlanner:
         Args:
             positions: where it begins.
             ends: how far it may read.
-            manifest: of the epoch before.
-            read_to_ms: that of the plan before.
-            final: nothing behind `ends` will be read.
+            manifest: of the previous epoch.
+            read_to_ms: that of the previous plan.
+            final: nothing after `ends` will be read.
         """
+        # Carried records are input of the next epoch too, so they count against its quota.
         held = sum(held_bytes(manifest).values())
         quota = remaining_quota(self._quota, carried_bytes(manifest) - held, held)
         behind = lagging_partitions(positions, ends)
@@ -92,8 +93,8 @@ class InputPlanner:
     def _cut(
         self, positions: Positions, ends: Positions, unread: Set[TopicPartition], share: float, begin_ms: int
     ) -> tuple[Positions, int]:
-        """Return the ends, those of aligned topics at one time, with which these read their share of the quota; and
-        that time."""
+        """Return the ends, and the common time at which those of aligned topics are cut, so that these use their share
+        of the quota."""
         aligned = {tp: at for tp, at in positions.items() if tp.topic in self._aligned and tp not in unread}
         behind = [tp for tp, position in aligned.items() if ends.get(tp, position) > position]
         wanted = wanted_bytes(aligned, ends, self._record_bytes)
@@ -102,6 +103,8 @@ class InputPlanner:
 
         def ends_before(time: int) -> dict[TopicPartition, int]:
             found = self._offsets_for_time(behind, time)
+            # Timestamps need not ascend within a partition, so the first record that is not older may be before the
+            # position; without any such record, the partition is read to its end.
             return {tp: min(max(found.get(tp, ends[tp]), positions[tp]), ends[tp]) for tp in behind}
 
         def bytes_before(time: int) -> float:

@@ -1,13 +1,13 @@
-"""Which inputs tasks wait for in an epoch, and which partitions are not read meanwhile: pure functions over the
+"""Which inputs tasks wait for in an epoch, and which partitions are not read in the meantime: pure functions over the
 placement, positions and the manifest.
 
-A partition lags where an epoch stops reading it before the end that was known. A repartition topic lags where one of
-the topics of brokers lags that feed it in the same epoch; what comes back in a loop is never waited for, for the wait
-itself might hold it up. Records that wait are carried; where those of a partition outgrow the bound, it is not read
-until they shrink, and the task waits for no repartition topic: it might get its records from that partition alone.
-Partitions that a task waits for itself are always read on, so waits end, and come first where an epoch cannot read all.
-A partition that is ahead of others of its task by `partition.pause.threshold.ms` is not read either, as long as one of
-those has more to read.
+A partition lags if an epoch stops reading it before its known end. A repartition topic lags if one of the broker topics
+that feed it in the same epoch lags. Tasks never wait for records that come back in a loop, because the wait itself
+might delay them. Records that wait are carried. If those of a partition outgrow the limit, the partition is not read
+until they shrink, and the task waits for no repartition topic, because that might get its records only from this
+partition. Partitions that a task waits for are always read, so waits end, and come first if an epoch cannot read
+everything. A partition that is ahead of others of its task by `partition.pause.threshold.ms` is not read either, as
+long as one of those has more to read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def held_bytes(manifest: Manifest) -> dict[TopicPartition, int]:
 def lagging_partitions(
     positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> set[TopicPartition]:
-    """Return the partitions whose position is not their end; those without a known end are taken to lag."""
+    """Return the partitions whose position is before their end. Those without a known end count as lagging: no broker
+    answered for them, and records may wait there."""
     return {partition for partition, position in positions.items() if position < ends.get(partition, position + 1)}
 
 
@@ -44,8 +45,8 @@ def unread_partitions(
     lagging: Set[TopicPartition],
     bound: int,
 ) -> Set[TopicPartition]:
-    """Return those of `inputs` that are not to be read now: more than `bound` bytes of what came from them wait, or
-    they are ahead of another partition of their task by more than the threshold, and that one lags and is read on."""
+    """Return those of `inputs` that are not read now: more than `bound` bytes of their records wait, or they are ahead
+    of another partition of their task by more than the threshold, and that one lags and is read."""
     full = [partition for partition, size in held_bytes(manifest).items() if size > bound]
     topics = {topic for each in full if each not in inputs for topic in placement.upstream[each.topic]}
     unread = {each for each in inputs if each in full or each.topic in topics}

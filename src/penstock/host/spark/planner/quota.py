@@ -1,10 +1,10 @@
 """Decides how far an epoch reads: a pure function of positions, ends, sizes of records and a quota of bytes, without a
 clock and without I/O.
 
-Rules: an epoch never reads past the ends that it was shown, nor back; it stays within the quota of bytes by estimate,
+Rules: an epoch never reads past the given ends, and never back; it stays within the quota of bytes by estimate,
 plus one record for each partition; every partition that lags advances in every epoch; and partitions share the quota by
-their lag, so topics that feed one task advance together. Those that tasks wait for come first, and the others get
-what they leave: so what waits does not grow. The quota grows or shrinks towards the time that an epoch should take.
+their lag, so topics that feed one task advance together. Those that tasks wait for come first, and the others share the
+rest, so waiting records do not grow. The quota grows or shrinks towards the time that an epoch should take.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FIRST_QUOTA = 16 * 1024 * 1024
 _STEP = 2.0
 
 FAN_OUT = 4
-"""Tasks may send on so many times the most bytes of an epoch's input."""
+"""Tasks may send at most this many times the largest input of an epoch."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,9 @@ def next_quota(quota: int, read_bytes: int, duration_ms: int, limits: Limits, se
     """Return the bytes of the next epoch after one that read `read_bytes` in `duration_ms` and whose tasks sent on
     `sent_bytes`.
 
-    An epoch in time that did not use half of its quota says nothing; otherwise at most a doubling or a halving a step.
-    Where tasks sent on more than `max_bytes`, the next epoch reads no more than what makes FAN_OUT times that of it.
+    An epoch in time that used less than half of its quota changes nothing; otherwise the quota at most doubles or
+    halves per step. If tasks sent more than `max_bytes`, the next epoch reads at most as much as makes FAN_OUT times
+    that.
     """
     if sent_bytes > limits.max_bytes:
         bearable = read_bytes * FAN_OUT * limits.max_bytes / sent_bytes
@@ -63,10 +64,11 @@ def _in_time(quota: int, read_bytes: int, duration_ms: int, limits: Limits) -> i
 
 
 def remaining_quota(quota: int, sent_bytes: int, held_bytes: int) -> int:
-    """Return the bytes that an epoch may read besides what it was handed by the one before.
+    """Return the bytes that an epoch may read besides the records that the previous one carried to it.
 
-    sent_bytes: of records that tasks sent on: so loops that multiply records hold new ones back, and never stop them.
-    held_bytes: of records that wait; they leave at least half of the quota to those that they wait for.
+    sent_bytes: of carried records that tasks sent, so that loops that multiply records slow new input down, but never
+        stop it. held_bytes: of waiting records; they leave at least half of the quota to the records that they wait
+        for.
     """
     left = max(quota - sent_bytes, min(quota, _MIN_QUOTA))
     return max(left - held_bytes, left // 2, 1)
@@ -98,10 +100,10 @@ def plan(
 
     Args:
         positions: offset of the next record to read of each partition.
-        ends: offset after the last record that may be read; partitions without one stay.
+        ends: offset after the last readable record; partitions without one are not read.
         record_bytes: average bytes of a record by topic; topics without one count as UNKNOWN_RECORD_BYTES.
         quota: bytes that the epoch may read.
-        unread: partitions that stay where they are.
+        unread: partitions that are not read.
         first: partitions that come before all others, those of each set before the next.
     """
     planned = dict(positions)
@@ -114,6 +116,7 @@ def plan(
         share = min(max(left, 0.0) / wanted, 1.0) if wanted else 0.0
         for tp, position in group.items():
             lag = max(ends.get(tp, position) - position, 0)
+            # One record at least, whatever the quota: a task may wait for this partition.
             planned[tp] += min(lag, max(1, int(lag * share)))
         left -= wanted
     return planned

@@ -1,6 +1,6 @@
-"""How far the topics of an application may be read, and from where: what planning asks the brokers for.
+"""How far the topics of an application may be read, and from where: the planner's requests to the brokers.
 
-Brokers may be away for a time, topics may be deleted, retention may delete what was to be read next. The inputs of an
+Brokers may be away for a time, topics may be deleted, and retention may delete the next records. The inputs of an
 epoch's plan go into its offset, so answers may differ when this module is asked again.
 """
 
@@ -38,7 +38,7 @@ class TopicEnds:
     """Asks for the ends of all source topics and global topics; lives as long as the query."""
 
     def __init__(self, recipe: Recipe, admin: Admin) -> None:
-        """Take what to ask about, and whom."""
+        """Take the recipe and the client to ask."""
         self._recipe = recipe
         self._admin = admin
         self._partitions = [*recipe.inputs, *recipe.global_inputs]
@@ -50,11 +50,11 @@ class TopicEnds:
 
     @property
     def are_fixed(self) -> bool:
-        """Whether the ends are those that were fixed, since the query is to stop there."""
+        """Whether the ends are fixed, because the query stops there."""
         return self._fixed is not None
 
     def fix(self) -> None:
-        """Take the ends of now as the last to be read; waits for brokers that are away. Raises as `now`."""
+        """Take the present ends as the last to read; waits for brokers that are away. Raises as `now`."""
         ends = self.now()
         while self._away_since is not None:
             time.sleep(_LOOK_SECONDS)
@@ -62,8 +62,8 @@ class TopicEnds:
         self._fixed = ends
 
     def now(self) -> dict[TopicPartition, int]:
-        """Return how far each partition may be read; nothing while brokers do not say, for a time. A topic that only a
-        pattern names and that is deleted has no ends.
+        """Return how far each partition may be read; nothing while no broker answers, for a limited time. A deleted
+        topic that only a pattern names has no ends.
 
         Raises:
             QueryFailedError: the brokers have been away for too long or refuse it, or a topic that the application
@@ -110,7 +110,7 @@ class TopicEnds:
         return {tp: position for tp, position in positions.items() if tp in there}
 
     def check(self, positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
-        """Raise QueryFailedError where a partition ends before its position: it is another topic of the same name."""
+        """Raise QueryFailedError if a partition ends before its position: it is another topic of the same name."""
         for tp, position in positions.items():
             if self._fixed is None and ends.get(tp, position) < position:
                 raise _failed(
@@ -122,15 +122,14 @@ class TopicEnds:
                 )
 
     def _look_at_ids(self) -> None:
-        """Compare the ids of topics now and then, also where there is nothing to read. Raises as `are_of_before`."""
+        """Compare the ids of topics from time to time, also if there is nothing to read. Raises as `are_of_before`."""
         now_ms = elapsed_milliseconds()
         if self._ids_at is None or now_ms - self._ids_at >= _IDS_EVERY_MS:
             self._leave_those_made_anew()
 
     def are_of_before(self) -> bool:
-        """Return whether ends that were asked for before this call are those of the topics that the application knows,
-        and not of others that were made under their names; else, and while brokers do not say, nothing may be read up
-        to them.
+        """Return whether the ends that were read before this call belong to the topics that the application knows, and
+        not to new topics of the same names. If not, or while no broker answers, nothing may be read up to them.
 
         Raises QueryFailedError if a topic that the application reads by its name was deleted and created again. Topics
         of a pattern that were created again are not read until the application is prepared again.
@@ -162,8 +161,8 @@ class TopicEnds:
     def readable(
         self, positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], now_ms: int
     ) -> dict[TopicPartition, int]:
-        """Return from where partitions can be read: `positions`, and where the records there are deleted what the
-        offset reset says. Brokers are asked from time to time; workers detect what is deleted in between.
+        """Return from where partitions can be read: from `positions`, or if the records there are deleted, from where
+        the offset reset says. Brokers are asked from time to time; workers detect what is deleted in between.
 
         Raises:
             QueryFailedError: records are deleted, and the reset is `none`.

@@ -104,7 +104,7 @@ class TaskReport(NamedTuple):
 
 
 class SinkControl(NamedTuple):
-    """What a sink partition knows of its epoch: the offset at which it ends."""
+    """What a sink partition must know of its epoch: the offset at which it ends."""
 
     offset: EpochOffset
 

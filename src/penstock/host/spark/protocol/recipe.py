@@ -87,8 +87,8 @@ class Recipe:
 
     @property
     def cache_bytes(self) -> int:
-        """What a task has of `statestore.cache.max.bytes`: as many tasks as a level has partitions run at once, as
-        threads do in Kafka Streams."""
+        """A task's share of `statestore.cache.max.bytes`: as many tasks run at the same time as a level has partitions,
+        like threads in Kafka Streams."""
         total: int = self.config["statestore.cache.max.bytes"]
         return total // max(self.placement.partitions)
 

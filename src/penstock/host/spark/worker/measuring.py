@@ -50,7 +50,7 @@ class EpochMeasuring:
                 self._measured[name] = self._measured.get(name, NOTHING).plus(_latency(output, now))
 
     def take_base(self, task: str, measured: Mapping[str, Measurement]) -> None:
-        """Take what the base of `task` has measured of itself; it is one database for all stores of the task."""
+        """Take the measurements of the base of `task`, which is one database for all stores of the task."""
         for name, measurement in measured.items():
             self._measured[operation_of(name, state_id("rocksdb"), task)] = measurement
 

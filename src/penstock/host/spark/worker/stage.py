@@ -49,9 +49,9 @@ from penstock.task.record_collector import OutputBatch
 
 @lru_cache(maxsize=1)
 def prepare_worker() -> None:
-    """Prepare a worker, once per process: Spark's daemon collects all garbage after every task, which a freeze of what
-    is loaded makes cheap; in between only young objects are looked at, and seldom, for the columns of a batch are
-    millions of objects that stay."""
+    """Prepare a worker, once per process: Spark's daemon collects all garbage after every task, and freezing the loaded
+    objects makes this cheap. In between, only young objects are collected, and seldom, because the columns of a batch
+    are millions of objects that stay."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 1000)
