@@ -1,6 +1,6 @@
 # `make help` lists the targets. Everything runs in .venv, which scripts/bootstrap.sh makes when it is missing or out of date.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-kafka lint crash chaos benchmarks coverage lock bootstrap clean
+.PHONY: help demo test test-kafka lint crash chaos matrix benchmarks coverage lock bootstrap clean
 BIN := .venv/bin
 JOBS ?= 4
 
@@ -30,6 +30,9 @@ crash: bootstrap ## run all crash tests: every kill, not a sample
 
 chaos: bootstrap ## strike an application with kills, stops, losses of power and changes for MINUTES=30 on BROKERS=3 of a real Kafka, by SEED=
 	@PENSTOCK_CHAOS_BROKERS=$(or $(BROKERS),3) PENSTOCK_CHAOS_SEED=$(SEED) PENSTOCK_CHAOS_MINUTES=$(or $(MINUTES),30) exec $(BIN)/python -m pytest -s tests/chaos -o faulthandler_timeout=0 $(ARGS)
+
+matrix: bootstrap ## run the main cases on each Spark, Python and Kafka, and print the table of docs/compatibility.md
+	@PYTHONPATH=. exec $(BIN)/python scripts/matrix.py $(ARGS)
 
 benchmarks: bootstrap ## measure, and print the figures of benchmarks/README.md
 	@exec $(BIN)/python benchmarks/word_count.py $(ARGS)
