@@ -1,4 +1,4 @@
-"""Runs one contestant in a process of its own, so that its CPU time and its leftovers are its own.
+"""Runs one contestant in its own process, so that its CPU time and its leftovers are its own.
 
 `python -m benchmarks.contestant '<json>'` prints the result as JSON on the last line of standard output. The JSON has
 `run`, a key of RUNS, and the arguments of that function.

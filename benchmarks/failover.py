@@ -7,7 +7,7 @@ and one output partition,
 
     plain       confluent-kafka: one record a transaction, in a loop; a failed transaction is aborted and written again,
                 and after a fatal error comes a new producer
-    Penstock    the word count on Spark, exactly once, over an input that is there already, in small epochs
+    Penstock    the word count on Spark, exactly once, over existing input, in small epochs
 
 Both outputs have the same leader, and both transactional ids the same coordinator. One of these two brokers is killed
 (SIGKILL), N times in turn, and comes back when both have written again. A gap is the longest time between two records

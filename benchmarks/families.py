@@ -70,7 +70,7 @@ class Family:
 
 
 def keep(key: str, value: str) -> bool:
-    """Let every record pass."""
+    """Keep every record."""
     return value != ""
 
 

@@ -1,7 +1,7 @@
 """Penstock on Spark, family by family: programs of families.py from topic to topic, and epochs in which nearly all
 tasks are idle.
 
-Everything is as a user has it by default: KafkaStreams, an own session on all cores, state on disk, the guarantee that
+Everything is a user's default: KafkaStreams, its own session on all cores, state on disk, the guarantee that
 the broker allows. Rows of tables are written before the program starts; what it then reads of its topics is measured.
 """
 

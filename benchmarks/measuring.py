@@ -26,7 +26,7 @@ class Measurement:
     """What one contestant did with one text.
 
     contestant: its letter. lines: those in the window. seconds: length of the window. cpu_seconds: CPU time that the
-    processes of the contestant used in the window, without the broker's; None where it cannot be told.
+    processes of the contestant used in the window, without the broker's; None if it cannot be measured.
     """
 
     contestant: str
@@ -40,7 +40,7 @@ class Measurement:
 
     @property
     def lines_per_second(self) -> float:
-        """Lines a second; of CPU time for the task alone, which has one core by itself."""
+        """Lines a second; of CPU time for the task alone, which has its own core."""
         return self.lines / (self.cpu_seconds if self.contestant == "a" and self.cpu_seconds else self.seconds)
 
     @property

@@ -1,6 +1,6 @@
 """Penstock on Spark: the word count from topic to topic, and the latency of epochs with little data.
 
-Everything is as a user has it by default: KafkaStreams, an own session on all cores, state on disk, the guarantee that
+Everything is a user's default: KafkaStreams, its own session on all cores, state on disk, the guarantee that
 the broker allows.
 """
 
@@ -36,7 +36,7 @@ _LOOK_AGAIN_SECONDS: Final = 0.25
 def application(
     topology: Topology, bootstrap: str, application_id: str = APPLICATION, **config: Any
 ) -> Iterator[KafkaStreams]:
-    """An application with state of its own, not started yet; at the end it is closed and its topics are deleted."""
+    """An application with its own state, not started yet; at the end it is closed and its topics are deleted."""
     with tempfile.TemporaryDirectory(prefix="penstock-benchmark-") as directory:
         settings = {"application.id": application_id, "bootstrap.servers": bootstrap, "state.dir": directory, **SERDES}
         streams = KafkaStreams(topology, {**settings, **config})

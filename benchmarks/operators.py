@@ -5,7 +5,7 @@
 The tasks of a program take turns in this process: bytes in, bytes out, one partition, a commit after each epoch. Rates
 are by CPU time. Where the time goes is sampled a thousand times a CPU second: what runs innermost of Penstock counts,
 be it a user's function (those of families.py), a serde, a store, or anything else, which is the engine. Sampling costs
-a few percent, so that rates are taken without it, in a run of their own. Garbage is collected as in a worker of Spark.
+a few percent, so rates are measured without it, in a separate run. Garbage is collected as in a worker of Spark.
 """
 
 from __future__ import annotations

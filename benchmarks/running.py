@@ -1,4 +1,4 @@
-"""What the benchmarks of Spark share: the brokers of a run, and a process of its own for each contestant."""
+"""What the benchmarks of Spark share: the brokers of a run, and a separate process for each contestant."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Broker:
 
 @contextmanager
 def brokers(bootstrap: str | None, missing: dict[str, str]) -> Iterator[list[Broker]]:
-    """Give the brokers of the run: the one at `bootstrap`, or else a real Kafka, where it can be had (`missing` is told
-    why not), and the embedded broker."""
+    """Give the brokers of the run: the one at `bootstrap`, or else a real Kafka, if available (`missing` receives the
+    reason otherwise), and the embedded broker."""
     with ExitStack() as running:
         if bootstrap:
             yield [Broker("Kafka", bootstrap, EXACTLY_ONCE)]
@@ -56,7 +56,7 @@ def brokers(bootstrap: str | None, missing: dict[str, str]) -> Iterator[list[Bro
 
 
 def run_contestant(asked: dict[str, Any]) -> dict[str, Any]:
-    """Run one contestant (see contestant.py) in a process of its own and return its result; raises ContestError."""
+    """Run one contestant (see contestant.py) in its own process and return its result; raises ContestError."""
     paths = [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     try:
         done = subprocess.run(

@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measure(base: str, keys: int, records: int, checkpoint: str | None = None) -> dict[str, Any]:
     """Count `records` records of `keys` keys over a base, and restore the base at the end; return the figures.
 
-    checkpoint: where the segments go, a directory of its own by default.
+    checkpoint: where the segments go, a temporary directory by default.
     """
     with tempfile.TemporaryDirectory(prefix="penstock-benchmark-") as directory:
         task = _Task(base, Path(directory), checkpoint or f"{directory}/checkpoint")

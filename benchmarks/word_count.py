@@ -3,7 +3,7 @@
     python benchmarks/word_count.py [--json] [--lines N] [--only a,b,...] [--bootstrap HOST:PORT]
 
 Prints one table of rates and their ratios, and one of the latency of epochs with little data. What each letter stands
-for, and the figures of one run, are in README.md. Every contestant runs in a process of its own; brokers, topics and
+for, and the figures of one run, are in README.md. Every contestant runs in its own process; brokers, topics and
 directories are made for the run and go with it.
 """
 
@@ -138,7 +138,7 @@ def _topic_to_topic(results: Results, options: argparse.Namespace, letter: str, 
 
 
 def _contest(results: Results, letter: str, broker: str, **asked: Any) -> dict[str, Any] | None:
-    """Run one contestant in a process of its own; note its result, or why there is none."""
+    """Run one contestant in its own process; note its result, or why there is none."""
     print(f"{letter}: {CONTESTANTS[letter]}, {asked.get('text', broker)} ...", file=sys.stderr, flush=True)
     try:
         result = {**run_contestant(asked), "broker": broker}

@@ -1,5 +1,5 @@
-"""Sessions and suppress: how many flights left an airport late with no more than ten minutes from one to the next; told
-once, when the row is over."""
+"""Sessions and suppress: how many flights left an airport late with no more than ten minutes from one to the next; one
+result, when the row is over."""
 
 from dataclasses import dataclass
 

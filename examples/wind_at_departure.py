@@ -1,5 +1,5 @@
-"""The Processor API: each flight gets the wind last observed at its airport; every hour the departures so far are told
-for each airport."""
+"""The Processor API: each flight gets the wind last observed at its airport; every hour it forwards the departures so
+far for each airport."""
 
 from typing import Any
 

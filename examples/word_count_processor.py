@@ -1,4 +1,4 @@
-"""The word count of Kafka's documentation by the Processor API: all counts are told once a second of stream time."""
+"""The word count of Kafka's documentation by the Processor API: it forwards all counts once a second of stream time."""
 
 from penstock import KafkaStreams, Processor, ProcessorContext, PunctuationType, Record, Serdes, Stores, Topology
 

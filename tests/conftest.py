@@ -26,6 +26,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 @pytest.fixture(autouse=True)
-def lines_are_told_anew() -> None:
-    """Let no line be left out of the log since an earlier test had it."""
+def no_line_is_left_out() -> None:
+    """Forget the log lines of earlier tests, so that none is left out."""
     forget_lines()

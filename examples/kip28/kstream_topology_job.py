@@ -1,4 +1,4 @@
-"""The stream job of the papers' first draft: a topology as a class; odd and even numbers go to topics of their own."""
+"""The stream job of the papers' first draft: a topology as a class; odd and even numbers go to separate topics."""
 
 from penstock import Serdes
 from penstock.kip28 import KStreamProcess, KStreamTopology, ProcessorProperties

@@ -1,6 +1,6 @@
-"""The job of the papers' first draft: a topology as a class, whose processors forward by themselves.
+"""The job of the papers' first draft: a topology as a class, whose processors forward records themselves.
 
-Sums are told and forgotten every second; the second processor sends on what is above 10.
+Sums are forwarded and forgotten every second; the second processor forwards those above 10.
 """
 
 from penstock import Serdes

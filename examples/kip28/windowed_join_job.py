@@ -1,4 +1,4 @@
-"""What the papers say of windowed streams: trades meet the quotes of their symbol that are strictly older, by a second
+"""The windowed streams of the papers: trades meet the quotes of their symbol that are strictly older, by a second
 at most, and all quotes a second around them."""
 
 from penstock import Serdes

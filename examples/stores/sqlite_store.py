@@ -1,4 +1,4 @@
-"""A store of one's own: state in a SQLite file, which other programs can query while the application runs.
+"""A user's store: state in a SQLite file, which other programs can query while the application runs.
 
 Keys and values are texts. What Penstock asks of a store: that it tells its changes (`log_change`), so that they are as
 durable as any state, and takes back what was committed (`restore`). The program below counts orders by customer.

@@ -1,4 +1,4 @@
-"""The benchmark of the families runs for every family and base; how fast anything is is not looked at."""
+"""The benchmark of the families runs for every family and base; speed is not checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmarks run and say what they promise; how fast anything is is not looked at."""
+"""The benchmarks run and print what they promise; speed is not checked."""
 
 from __future__ import annotations
 
@@ -53,6 +53,6 @@ def test_a_window_opens_when_a_share_is_done_and_ends_with_the_last() -> None:
     assert window.seconds > 0
 
 
-def test_what_is_done_at_once_cannot_be_measured() -> None:
+def test_what_is_done_immediately_cannot_be_measured() -> None:
     with pytest.raises(StalledError, match="give more --lines"):
         watch(lambda: 100, 100)

@@ -1,5 +1,4 @@
-"""The benchmark of Spark refuses what it does not know and says what it measured; how fast anything is is not looked
-at."""
+"""The benchmark of Spark refuses unknown families and prints what it measured; speed is not checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of state runs a task over epochs and restores what it kept; how fast anything is is not looked at."""
+"""The benchmark of state runs a task over epochs and restores what it kept; speed is not checked."""
 
 from __future__ import annotations
 

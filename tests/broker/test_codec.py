@@ -1,4 +1,4 @@
-"""The codec of messages, held against kio's own reader and writer, and against garbage."""
+"""The codec of messages, compared with kio's own reader and writer, and fed with garbage."""
 
 from __future__ import annotations
 

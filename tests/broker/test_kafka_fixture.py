@@ -62,5 +62,5 @@ def test_a_cluster_serves_with_one_of_three_brokers_killed(real_kafka_cluster: R
     assert producer.flush(WAIT) == 0
     assert failures == []
     real_kafka_cluster.resume(2)
-    # Brokers hear of others one after another.
+    # Brokers learn of others one after another.
     assert until(lambda: len(admin.list_topics(timeout=WAIT).brokers) == 3)

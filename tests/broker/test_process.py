@@ -192,7 +192,7 @@ def test_topics_records_offsets_and_producer_ids_survive_a_kill(broker: BrokerPr
     assert read_all(broker) == [b"%d" % number for number in range(100)]
     second = Consumer({"bootstrap.servers": address, "group.id": "group", "log_level": 0})
     assert second.committed([TopicPartition("topic", 0)], timeout=WAIT)[0].offset == 42
-    # The same idempotent producer goes on where it was.
+    # The same idempotent producer continues where it was.
     producer.produce("topic", b"100", partition=0)
     assert producer.flush(WAIT) == 0
     assert read_all(broker)[-1] == b"100"
@@ -203,7 +203,7 @@ def test_topics_records_offsets_and_producer_ids_survive_a_kill(broker: BrokerPr
 @pytest.mark.crash
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_kill_while_producing_loses_no_acknowledged_record(broker: BrokerProcess, seed: int) -> None:
-    """Kills the broker at random moments; an idempotent producer goes on, and nothing is lost or there twice."""
+    """Kills the broker at random moments; an idempotent producer continues, and nothing is lost or duplicated."""
     choice = random.Random(seed)
     broker.start()
     create_topic(broker)

@@ -110,7 +110,7 @@ def test_ctrl_c_ends_consume_in_order(
     assert (ended.code, ended.err) == (130, f"1 record of {name}.\n")
 
 
-def test_what_does_not_exist_and_who_does_not_answer_are_named(run: Run) -> None:
+def test_missing_topics_and_brokers_without_an_answer_are_named(run: Run) -> None:
     missing = run("consume", "nowhere")
     assert missing.code == 1
     assert "There is no topic 'nowhere'" in missing.err
@@ -122,7 +122,7 @@ def test_what_does_not_exist_and_who_does_not_answer_are_named(run: Run) -> None
     assert len(silent.err.strip().splitlines()) == 1
 
 
-def test_a_traceback_is_for_who_asks(penstock_here: Run) -> None:
+def test_a_traceback_is_shown_on_request(penstock_here: Run) -> None:
     assert "Traceback" not in penstock_here("describe", "nowhere.py").err
     assert "Traceback" in penstock_here("-v", "describe", "nowhere.py").err
 
@@ -167,7 +167,7 @@ def test_the_broker_runs_until_ctrl_c(tmp_path: Path) -> None:
         assert broker.nothing_left()
 
 
-def test_a_port_in_use_is_told(penstock_here: Run, tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported(penstock_here: Run, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         refused = penstock_here("broker", "--data-dir", str(tmp_path / "data"), "--port", str(port))
@@ -200,7 +200,7 @@ topology = builder.build()
 """
 
 
-def test_a_directory_without_savepoints_is_told(penstock_here: Run, tmp_path: Path) -> None:
+def test_a_directory_without_savepoints_is_reported(penstock_here: Run, tmp_path: Path) -> None:
     ended = penstock_here("savepoint", "list", str(tmp_path))
     assert ended.code == 1
     assert f"There is no savepoint in {tmp_path}" in ended.err

@@ -1,4 +1,4 @@
-"""Program files: what is found in them and what is told when they are wrong."""
+"""Program files: what is found in them, and the errors if they are wrong."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_functions_of_a_program_travel_by_value(tmp_path: Path) -> None:
     assert cloudpickle.loads(cloudpickle.dumps(found.config["f"]))(1) == 2
 
 
-def test_the_application_is_named_after_its_file_if_nothing_else_is_said(tmp_path: Path) -> None:
+def test_the_application_is_named_after_its_file_if_nothing_else_is_reported(tmp_path: Path) -> None:
     found = load_program(program(tmp_path, "from penstock import Topology\ntopology = Topology()"))
     assert found.configured({})["application.id"] == "my-program"
 
@@ -61,7 +61,7 @@ def test_the_application_is_named_after_its_file_if_nothing_else_is_said(tmp_pat
         ("\n(", r"SyntaxError: .*\(line 2\)"),
     ],
 )
-def test_what_is_wrong_with_a_program_is_told(tmp_path: Path, text: str, told: str) -> None:
+def test_what_is_wrong_with_a_program_is_reported(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(ProgramError, match=told):
         load_program(program(tmp_path, text))
 

@@ -80,7 +80,7 @@ def settings(broker: BrokerProcess, directory: Path) -> dict[str, str]:
     return {"PENSTOCK_BOOTSTRAP_SERVERS": broker.bootstrap_servers, "PENSTOCK_STATE_DIR": str(directory / "state")}
 
 
-def test_the_example_counts_what_is_there_and_goes_on_from_there(
+def test_the_example_counts_what_is_there_and_continues_from_there(
     broker_of_the_test: BrokerProcess, tmp_path: Path
 ) -> None:
     environment = settings(broker_of_the_test, tmp_path)
@@ -121,7 +121,7 @@ def test_a_program_of_ones_own_lives_as_long_as_its_application(
     assert "Traceback" not in ended.err
 
 
-def test_a_broker_that_is_away_is_told_on_the_terminal(broker_of_the_test: BrokerProcess, tmp_path: Path) -> None:
+def test_a_broker_that_is_away_is_reported_on_the_terminal(broker_of_the_test: BrokerProcess, tmp_path: Path) -> None:
     with Command(("run", str(EXAMPLE)), tmp_path, settings(broker_of_the_test, tmp_path)) as running:
         assert until(lambda: counts(broker_of_the_test.bootstrap_servers) == expected(LINES))
         broker_of_the_test.kill()
@@ -133,7 +133,7 @@ def test_a_broker_that_is_away_is_told_on_the_terminal(broker_of_the_test: Broke
         assert running.ended().code == 130
 
 
-def test_a_function_that_fails_is_told_in_a_few_lines(broker_of_the_test: BrokerProcess, tmp_path: Path) -> None:
+def test_a_function_that_fails_is_reported_in_a_few_lines(broker_of_the_test: BrokerProcess, tmp_path: Path) -> None:
     program = tmp_path / "fails.py"
     program.write_text(FAILS)
     with Command(("run", str(program)), tmp_path, settings(broker_of_the_test, tmp_path)) as failing:
@@ -146,7 +146,7 @@ def test_a_function_that_fails_is_told_in_a_few_lines(broker_of_the_test: Broker
     assert len(ended.err.splitlines()) < 30
 
 
-def test_dropped_records_are_told(broker_of_the_test: BrokerProcess, tmp_path: Path) -> None:
+def test_dropped_records_are_reported(broker_of_the_test: BrokerProcess, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(DROPS)
     with Command(("run", str(program), "--until-end"), tmp_path, settings(broker_of_the_test, tmp_path)) as command:
@@ -156,7 +156,7 @@ def test_dropped_records_are_told(broker_of_the_test: BrokerProcess, tmp_path: P
     assert "3 records read, 0 written, 3 dropped (without a key, too late, or not readable)." in ended.err
 
 
-def test_a_run_without_brokers_has_one_of_its_own_and_ends_it(tmp_path: Path) -> None:
+def test_a_run_without_brokers_starts_its_own_and_ends_it(tmp_path: Path) -> None:
     data = tmp_path / "data"
     arguments = ("run", str(EXAMPLE), "--port", "0", "--data-dir", str(data), "-c", f"state.dir={tmp_path / 'state'}")
     with Command(arguments, tmp_path) as running:

@@ -88,7 +88,7 @@ def test_topics_are_created_described_grown_and_deleted(admin: ConfluentAdmin, u
     assert eventually(lambda: name not in admin.topics())
 
 
-def test_a_topic_that_is_made_anew_has_another_id(admin: ConfluentAdmin, unique_name: NAMES) -> None:
+def test_a_topic_that_is_created_again_has_another_id(admin: ConfluentAdmin, unique_name: NAMES) -> None:
     first, second, nowhere = unique_name("t"), unique_name("t"), unique_name("t")
     admin.create_topics([NewTopic(first), NewTopic(second)])
     before = admin.topic_ids([first, second, nowhere])
@@ -254,7 +254,7 @@ def test_a_record_that_cannot_be_written_fails_the_producer(config: StreamsConfi
     with pytest.raises(KafkaError, match=topic):
         producer.send(topic, None, b"x" * 2_000_000)
 
-    def send_and_close() -> None:  # fails at once, or at the end where the partitions are not known yet
+    def send_and_close() -> None:  # fails immediately, or at the end if the partitions are not known yet
         producer.send(topic, None, b"x", partition=99)
         producer.close()
 
@@ -266,7 +266,7 @@ def test_a_record_that_cannot_be_written_fails_the_producer(config: StreamsConfi
         producer.send(topic, None, b"x")
 
 
-def test_an_unreachable_broker_is_told_in_time_with_address_and_command() -> None:
+def test_an_unreachable_broker_is_reported_in_time_with_address_and_command() -> None:
     config = StreamsConfig({"bootstrap.servers": "127.0.0.1:1"})
     admin = ConfluentAdmin(config, timeout_ms=500)
     with pytest.raises(BrokerNotFoundError, match=r"127\.0\.0\.1:1 answered within 500 ms.*penstock broker"):
@@ -298,7 +298,7 @@ def test_a_call_is_made_again_while_the_broker_lags_behind_the_client() -> None:
     assert connection.call("asking", ask) == "answer"
 
 
-def test_an_offset_that_no_broker_told_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_offset_that_no_broker_returned_is_requested_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """librdkafka gives one that cannot be, and no error, for a partition whose leader goes away meanwhile."""
     partition, told = TopicPartition("t", 0), [OFFSET_INVALID, 7]
 
@@ -315,8 +315,8 @@ def test_an_offset_that_no_broker_told_is_asked_for_again(monkeypatch: pytest.Mo
     admin.close()
 
 
-def test_leaders_are_looked_up_anew_where_those_known_are_of_before_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """librdkafka does not do so by itself when it asks for offsets, and at first it may wait for seconds."""
+def test_leaders_are_looked_up_again_where_those_known_are_of_before_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka does not do so itself when it asks for offsets, and at first it may wait for seconds."""
     partition, looked_up = TopicPartition("t", 0), list[float]()
 
     def list_offsets(*_: object, **__: object) -> dict[Position, Future[ListOffsetsResultInfo]]:
@@ -402,7 +402,7 @@ def test_events_and_errors_amid_records_lose_none_of_a_consumer(arriving: list[l
 
 
 def test_a_consumer_that_gets_nothing_is_replaced(arriving: list[list[Message]]) -> None:
-    """librdkafka may go on asking a broker that is away."""
+    """librdkafka may keep asking a broker that is away."""
     arriving += [[], [record(0)], [record(1)]]
     got = list(ConfluentFetcher(NO_BROKER, timeout_ms=1_000).fetch(HERE, 0, 2, read_committed=True))
     assert [batch.values for batch in got] == [[b"0"], [b"1"]]
@@ -431,10 +431,10 @@ def test_a_consumer_that_gets_nothing_learns_who_leads_now(
 
 
 @pytest.mark.parametrize(("topic", "is_read"), [("t", False), ("t-before", True)])
-def test_a_topic_that_was_deleted_ends_reads_of_its_own_alone(
+def test_a_topic_that_was_deleted_ends_only_its_own_reads(
     arriving: list[list[Message]], monkeypatch: pytest.MonkeyPatch, topic: str, is_read: bool
 ) -> None:
-    """librdkafka goes on reporting that a topic is missing which this consumer read before."""
+    """librdkafka keeps reporting a missing topic that this consumer read before."""
     report: list[Callable[[Code], None]] = []
     make = Connection.make
 
@@ -455,8 +455,8 @@ def test_a_topic_that_was_deleted_ends_reads_of_its_own_alone(
 
 
 def asked_of_silent_brokers(monkeypatch: pytest.MonkeyPatch, unanswered: int) -> list[tuple[AdminClient, float]]:
-    """Let brokers answer a question for offsets only after `unanswered` others; return whom and for how many seconds
-    each was asked."""
+    """Make brokers answer a request for offsets only after `unanswered` others; return the client and the seconds of
+    each request."""
     asked: list[tuple[AdminClient, float]] = []
 
     def list_offsets(
@@ -508,7 +508,7 @@ def test_a_long_bound_is_no_long_wait_for_a_broker_that_is_away(monkeypatch: pyt
         Code._ALL_BROKERS_DOWN,
     ],
 )
-def test_an_error_that_passes_is_told_as_one(code: int) -> None:
+def test_a_passing_error_is_reported_as_one(code: int) -> None:
     connection = Connection({"bootstrap.servers": "localhost:1"}, 0)
     with pytest.raises(RetriableError):
         connection.call("asking", lambda: raise_code(code))

@@ -1,4 +1,4 @@
-"""Clients that are let go end at once, with their threads and sockets: nothing keeps them for the garbage collector."""
+"""Released clients end immediately, with their threads and sockets: nothing keeps them for the garbage collector."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def no_garbage_collector() -> Iterator[None]:
 
 @pytest.mark.usefixtures("no_garbage_collector")
 @pytest.mark.parametrize("make", MADE.values(), ids=MADE)
-def test_a_client_that_is_let_go_ends(make: Callable[[], object]) -> None:
+def test_a_client_that_is_released_ends(make: Callable[[], object]) -> None:
     before = clients()
     with suppress(KafkaError):
         make()

@@ -25,7 +25,7 @@ def test_any_key_of_librdkafka_passes_through(role: str) -> None:
     assert (made["security.protocol"], made["sasl.password"]) == ("SASL_SSL", "pass")
 
 
-def test_a_key_with_the_prefix_of_a_role_is_for_that_role_and_stands_above_the_plain_key() -> None:
+def test_a_key_with_the_prefix_of_a_role_is_for_that_role_and_overrides_the_plain_key() -> None:
     given: dict[str, Any] = {"consumer__socket__timeout__ms": 1, "producer__socket__timeout__ms": 2}
     given["socket__timeout__ms"] = 3
     assert settings(CONSUMER, **given)["socket.timeout.ms"] == 1
@@ -68,7 +68,7 @@ def test_the_default_partitioner_is_that_of_kafka() -> None:
     assert settings(PRODUCER)["partitioner"] == "murmur2_random"
 
 
-def test_a_producer_that_loses_its_last_broker_does_not_begin_anew_unless_the_user_says_so() -> None:
+def test_a_producer_that_loses_its_last_broker_does_not_start_over_unless_the_user_says_so() -> None:
     key = "metadata.recovery.strategy"
     assert settings(PRODUCER)[key] == "none"
     assert settings(PRODUCER, metadata__recovery__strategy="rebootstrap")[key] == "rebootstrap"

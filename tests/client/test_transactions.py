@@ -1,5 +1,5 @@
-"""The writers of a sink partition, on a real Kafka: once an epoch, whoever asks how often, and zombies write
-nothing."""
+"""The writers of a sink partition, on a real Kafka: each epoch once, however often and from wherever it is written, and
+zombies write nothing."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def test_what_a_topic_refuses_can_be_dropped_or_replaced(place: Place) -> None:
     writer.close()
 
 
-def test_what_stands_in_a_batch_with_a_refused_record_is_not_overtaken(place: Place) -> None:
+def test_what_shares_a_batch_with_a_refused_record_is_not_overtaken(place: Place) -> None:
     small = place.small_topic()
     config = StreamsConfig({**place.config.given(), "producer.batch.num.messages": 7})
     refused: list[bytes | None] = []
@@ -268,7 +268,7 @@ def test_an_epoch_that_is_known_to_be_committed_needs_no_marker(kafka_place: Pla
     assert kafka_place.read() == [b"b"]
 
 
-def test_two_programs_of_one_id_with_checkpoints_of_their_own_are_told(kafka_place: Place) -> None:
+def test_two_programs_of_one_id_with_separate_checkpoints_are_reported(kafka_place: Place) -> None:
     one, other = kafka_place.writer(), kafka_place.writer()
     assert one.write(1, "first", kafka_place.output("a"))
     assert other.write(1, "second", kafka_place.output("b"))

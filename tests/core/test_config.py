@@ -54,7 +54,7 @@ def test_the_deprecated_kind_of_the_stores_of_the_dsl_holds(value: str, meant: s
     assert both["dsl.store.suppliers.class"] == "rocksdb"
 
 
-def test_a_deprecated_name_is_said_in_the_log_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_deprecated_name_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     config._warned.clear()
     for _ in range(2):
         StreamsConfig({"cache.max.bytes.buffering": 0}, {})

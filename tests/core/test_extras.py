@@ -1,4 +1,4 @@
-"""What is said where a package of an extra is missing, or too old."""
+"""The errors if a package of an extra is missing or too old."""
 
 import sys
 

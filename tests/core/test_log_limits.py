@@ -79,7 +79,7 @@ def test_poison_records_make_few_lines(caplog: pytest.LogCaptureFixture) -> None
     builder = StreamsBuilder()
     builder.stream("in", Consumed.with_(key_serde=Serdes.string(), value_serde=Serdes.long())).to("out")
     config: dict[str, Any] = {"deserialization.exception.handler": LogAndContinueExceptionHandler()}
-    for _ in range(2):  # each driver tells of its own records
+    for _ in range(2):  # each driver logs its own records
         caplog.clear()
         with TopologyTestDriver(builder.build(), config) as driver:
             topic = driver.create_input_topic("in", Serdes.string(), Serdes.string())

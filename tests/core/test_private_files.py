@@ -21,7 +21,7 @@ def mode(path: Path) -> int:
 
 @pytest.fixture
 def another_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let what is made so far be another user's."""
+    """Make the files created so far belong to another user."""
     own = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: own + 1)
 
@@ -80,7 +80,7 @@ def test_who_came_first_to_the_default_directory_gets_no_state(tmp_path: Path, m
     assert mode(application_directory(config).parent) == 0o700
 
 
-def test_a_checkpoint_that_all_may_write_to_is_said_to_be_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_checkpoint_that_everybody_may_write_to_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o777)
@@ -101,7 +101,7 @@ def test_state_is_kept_among_temporary_files_where_a_user_has_no_home(monkeypatc
 
 
 @pytest.mark.parametrize(("given", "warned"), [({}, True), ({"penstock.checkpoint.dir": "/data"}, False)])
-def test_a_checkpoint_among_temporary_files_is_told(
+def test_a_checkpoint_among_temporary_files_is_reported(
     given: dict[str, str], warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = {"application.id": "app", "state.dir": str(temporary_directory()), **given}

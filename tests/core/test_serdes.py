@@ -243,7 +243,7 @@ def test_a_type_has_its_serde(type_: Any, like: Serde) -> None:
 
 
 @pytest.mark.parametrize("type_", [int, int | None, list, list[int], str | bytes, Any, object])
-def test_a_type_without_a_serde_of_its_own_is_refused(type_: Any) -> None:
+def test_a_type_without_its_own_serde_is_refused(type_: Any) -> None:
     with pytest.raises(ValueError, match="Unknown class for built-in serializer"):
         Serdes.serde_from(type_)
 

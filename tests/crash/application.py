@@ -24,7 +24,7 @@ from tests.spark.support import InputRecord, OutputRecord, SparkRunner, lines, w
 
 OUTPUT_PARTITIONS = 3
 STANDSTILL_SECONDS = 400.0
-"""How long an application may go on without starting, committing an epoch or ending."""
+"""How long an application may run without starting, committing an epoch or ending."""
 
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Most time goes to starting JVMs: they compile and grow less."""
@@ -148,7 +148,7 @@ class Application:
 
     def _last_epoch(self, moment: str) -> int:
         """Return the last epoch that is planned, in a manifest or committed to Spark; -1 if none is. The source process
-        hears of Spark's commit, and clears the offsets of older epochs away."""
+        learns of Spark's commit, and deletes the offsets of older epochs."""
         seen = {"planned": ("offsets", max), "manifest": ("manifests", max), "committed": ("offsets", min)}
         directory, chosen = seen[moment]
         names = [path.name.partition(".")[0] for path in (self._checkpoint / directory).glob("*")]
@@ -183,7 +183,7 @@ class Application:
     # ---------------------------------------- what it left
 
     def is_exactly_once(self) -> bool:
-        """Return whether it said at each start that it writes exactly once."""
+        """Return whether each start reported exactly once."""
         said = [line for line in self._log.read_text(errors="replace").splitlines() if "; checkpoint " in line]
         return bool(said) and all(": exactly_once_v2; " in line for line in said)
 

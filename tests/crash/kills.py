@@ -23,7 +23,7 @@ SEEN = ("planned", "manifest", "committed")
 """Moments that are seen from outside: an epoch is in the offset log, in a manifest, in Spark's commit log."""
 
 VICTIMS_AT_POINTS = {"process": "", "group": ":group", "jvm": ":jvm", "driver": ":driver"}
-"""Who dies at a crash point, and how that is ordered there. jvm: the executor, where it is a task that reaches the
+"""Which process dies at a crash point, and how to order it. jvm: the executor, where it is a task that reaches the
 point and there are executors. group: a worker's daemon with all its workers; all of the driver elsewhere."""
 
 

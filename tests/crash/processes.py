@@ -1,7 +1,7 @@
-"""The processes of an application on Spark: who they are, and how to kill them. Linux only: all is read from /proc.
+"""The processes of an application on Spark: how to find and kill them. Linux only: all is read from /proc.
 
-Every process of a run carries a mark in its environment, which it inherits from the program; process groups do not do,
-for the Python daemon makes one of its own.
+Every process of a run carries a mark in its environment, which it inherits from the program; process groups are not
+enough, because the Python daemon creates its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.spark.support import wait_for
 
 _MARK = "PENSTOCK_CRASH_RUN"
 END_SECONDS = 30.0
-"""How long what is left of an application may take to end by itself."""
+"""How long the remaining processes of an application may take to end."""
 
 
 class Process(NamedTuple):
@@ -138,7 +138,7 @@ def spark_home(directory: Path) -> Path:
 def start_program(
     program: Path, arguments: Sequence[str], environment: Mapping[str, str], log: Path
 ) -> subprocess.Popen[bytes]:
-    """Start a Python program in a session of its own, which writes to the end of `log`."""
+    """Start a Python program in a new session, which writes to the end of `log`."""
     with log.open("ab") as output:
         return subprocess.Popen(
             [sys.executable, str(program), *arguments],

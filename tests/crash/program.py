@@ -17,7 +17,7 @@ from penstock import Consumed, Grouped, KafkaStreams, Materialized, Produced, Se
 STORE = "counts"
 
 MODULE = "splitting"
-"""Where later versions have a function, in a module of their own that is edited for each."""
+"""Where later versions have a function: a separate module, edited for each."""
 
 
 def word_count(source: str, target: str, version: int = 0) -> Topology:

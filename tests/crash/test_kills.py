@@ -115,7 +115,7 @@ def assert_strictly_growing(records: list[OutputRecord]) -> None:
 
 
 @pytest.mark.parametrize("life", parameters(LIVES if ALL else sample(SEED)))
-def test_a_killed_application_goes_on_as_if_nothing_had_happened(
+def test_a_killed_application_continues_as_if_nothing_had_happened(
     life: Life, runner_on: Runner, undisturbed: Undisturbed, unique_name: Callable[[str], str], tmp_path: Path
 ) -> None:
     runner = runner_on(life.broker)

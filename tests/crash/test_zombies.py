@@ -1,5 +1,5 @@
-"""A program stands still in the middle of an epoch, as a machine that swaps or a suspended one does; another takes its
-place, and the first goes on: it ends by itself, and nothing of it shows in what the other one writes."""
+"""A program stands still in the middle of an epoch, as a machine that swaps or a suspended one does; another one
+replaces it, and the first continues: it ends on its own, and the output of the other one shows nothing of it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ POINTS = (AFTER_MANIFEST, "manifest.before_write", "transaction.open", "source.p
 
 
 class Programs:
-    """Programs of one application on one checkpoint, each as on a machine of its own."""
+    """Programs of one application on one checkpoint, each as if on a separate machine."""
 
     def __init__(self, runner: SparkRunner, name: str, directory: Path) -> None:
         """Make the topics; nothing is started yet."""

@@ -76,7 +76,7 @@ def test_click_stream_enrichment() -> None:
             2, {"page": "product/long-board"}, 1600
         )  # of a user without a profile, who has searched nothing
         views.pipe_input(1, {"page": "about"}, 5000)
-        driver.advance_wall_clock_time(2000)  # results without a search are looked for once a second
+        driver.advance_wall_clock_time(2000)  # results without a search are checked once a second
         searches.pipe_input(1, {"terms": "later"}, 9000)
         activity = driver.create_output_topic("clicks.user.activity", INTEGER, JSON).read_key_values_to_list()
     told = [
@@ -160,7 +160,7 @@ def test_word_count_processor() -> None:
     with running("word_count_processor.py") as driver:
         lines = driver.create_input_topic("source-topic", STRING, STRING)
         told = driver.create_output_topic("sink-topic", STRING, STRING)
-        lines.pipe_input("k", "All streams", 1000)  # told at once, for stream time begins here
+        lines.pipe_input("k", "All streams", 1000)  # emitted immediately, because stream time starts here
         assert told.read_key_values_to_list() == [("all", "1"), ("streams", "1")]
         lines.pipe_input("k", "all is well", 1500)
         assert told.is_empty()

@@ -43,11 +43,11 @@ def test_kstream_job_branches_in_the_order_of_the_predicates() -> None:
         assert small.read_key_values_to_list() == [("a", 10), ("c", -3)]
 
 
-def test_stateful_process_job_forgets_sums_that_it_has_told() -> None:
+def test_stateful_process_job_forgets_sums_that_it_has_forwarded() -> None:
     with driver_of("stateful_process_job.py") as driver:
         source: TestInputTopic[str, int] = driver.create_input_topic("topic-source", STRING, INTEGER, 0)
         sink: TestOutputTopic[str, int] = driver.create_output_topic("topic-sink", STRING, INTEGER)
-        source.pipe_input("a", 6, 10)  # told at once, for stream time begins here
+        source.pipe_input("a", 6, 10)  # emitted immediately, because stream time starts here
         source.pipe_input("a", 5, 20)
         source.pipe_input("b", 5, 30)
         source.pipe_input("b", 20, 1100)

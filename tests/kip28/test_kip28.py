@@ -82,7 +82,7 @@ class Sleepless(Processor):
 
 
 @pytest.mark.parametrize(("processor", "error"), [(Hasty, StreamsError), (Sleepless, TypeError)])
-def test_what_cannot_be_done_in_init_is_said_when_the_program_is_written_or_starts(
+def test_what_cannot_be_done_in_init_is_reported_when_the_program_is_written_or_starts(
     processor: type[Processor], error: type[Exception]
 ) -> None:
     with pytest.raises(error, match=r"init|interval"):
@@ -146,7 +146,7 @@ def test_a_topology_class_chains_its_processors() -> None:
     assert output(Chain.topology(), ("k", "v", 1)) == []
 
 
-def test_each_task_has_processors_of_its_own() -> None:
+def test_each_task_has_its_own_processors() -> None:
     topology = Chain.topology()
     for _ in range(2):  # what a first run counted is not there in the second
         assert output(
@@ -241,7 +241,7 @@ def test_streams_keep_their_serdes_on_the_way_through_topics_and_take_others() -
 
 
 class Ranging(Processor):
-    """Keeps the first value of each key, and sends the entries from b to c with serdes of its own."""
+    """Keeps the first value of each key, and sends the entries from b to c with its own serdes."""
 
     def init(self, context: ProcessorContext) -> None:
         self.context = context
@@ -264,7 +264,7 @@ def test_a_store_keeps_the_first_value_and_gives_a_range() -> None:
     assert sent == [("0", 0), (None, 0), (None, 0), (None, 3)]
 
 
-def test_what_a_join_needs_is_said_in_the_words_of_the_papers() -> None:
+def test_what_a_join_needs_is_reported_in_the_words_of_the_papers() -> None:
     builder = KStreamBuilder()
     left, right = builder.from_("a"), builder.from_("b")
     windowed = left.with_window(Window(10))

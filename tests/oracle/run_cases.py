@@ -121,7 +121,7 @@ def _run_on_test_driver(cases: list[Case], options: argparse.Namespace, tally: T
 
 
 def _run_on_spark(cases: list[Case], options: argparse.Namespace, tally: Tally) -> Iterator[Outcome]:
-    # Imported here, by name: without it neither Spark nor a broker is needed.
+    # Imported here, by name: only this needs Spark and a broker.
     spark_host = import_module("tests.oracle.interpreter.spark_host")
     runnable = _runnable(cases, lambda case: case_runner.missing(case) or spark_host.unfit(case), options.sample, tally)
     size = max(1, min(_CHUNK, -(-len(runnable) // options.jobs)))
@@ -142,7 +142,7 @@ def _run_chunk(inline: bool, execution: str, cases: list[Case]) -> list[Outcome]
 def _outcome(spark_host: Any, spark: Any, case: Case, execution: str) -> Outcome:
     try:
         actual = spark.run(case, execution)
-    except Exception as error:  # the other cases of a run of hours go on
+    except Exception as error:  # the other cases of a long run continue
         return Outcome(case, case.get("expected", {}), {"error": errors.to_json("host", 0, error)})
     expected, of_kafka = spark_host.expected(case, execution, actual)
     return Outcome(case, expected, actual, of_kafka)

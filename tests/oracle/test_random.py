@@ -248,7 +248,7 @@ class Drawn:
         return self.serdes("materialized", **named)
 
     def finish(self) -> None:
-        """Send every stream to a topic of its own."""
+        """Send every stream to its own topic."""
         for number, stream in enumerate(self.streams):
             produced = {"produced": {"key_serde": "string", "value_serde": "long"}}
             if not stream.number:
@@ -342,7 +342,7 @@ Chunk = tuple[str, int, int]
 def run(
     part: SubtopologySpec, settings: StreamsConfig, topics: Mapping[str, RecordBatch], chunks: Sequence[Chunk] | None
 ) -> tuple[Outcome, TaskCommit]:
-    """Run one sub-topology over `topics`: all at once, or chunk by chunk; one commit at the end."""
+    """Run one sub-topology over `topics`: all together, or chunk by chunk; one commit at the end."""
     task = StreamTask(part, TaskId(part.id, 0), settings, MemoryBase(), ThreeEach())
     task.initialize()
     if chunks is None:

@@ -3,8 +3,8 @@ executions give what one run over everything gives, record by record.
 
 The same means equal output in the order of sending across topics, equal entries of every store and equal counts of
 dropped records. A case lends its topology and its records, which are taken in another order, some twice and some not at
-all; record caches are off, for what they hold back depends on when they are flushed. A crash loses a task with all that
-it did since its last commit; the next one goes on from the base and the checkpoint of that commit.
+all; record caches are off, for what they hold back depends on when they are flushed. A crash loses a task and
+everything since its last commit; the next task continues from the base and the checkpoint of that commit.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Life:
             self._task.process()
 
     def commit(self) -> None:
-        """Commit, and go on with a task that knows only what was committed."""
+        """Commit, and continue with a task that knows only what was committed."""
         self._task.flush()
         self.sent += self._task.drain_in_order()
         self.dropped.update(self._task.dropped_records)

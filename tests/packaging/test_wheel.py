@@ -64,7 +64,7 @@ def required(root: Distribution) -> list[Distribution]:
 
 
 def link(installed: Distribution, site: Path) -> None:
-    """Let what `installed` has put beside other packages appear in `site`."""
+    """Make the packages that `installed` contains appear in `site`."""
     for name in {file.parts[0] for file in installed.files or ()} - {"..", "__pycache__"}:
         if not (site / name).exists():
             (site / name).symlink_to(Path(str(installed.locate_file(name))))

@@ -1,4 +1,4 @@
-"""Which topics must have equal numbers of partitions, and what is said where they cannot."""
+"""Which topics must have equal numbers of partitions, and the errors if they do not."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_repartition_topics_that_the_user_gave_other_numbers_are_refused_when_th
         builder.build()
 
 
-def test_a_topic_without_a_number_of_its_own_cannot_differ() -> None:
+def test_a_topic_without_its_own_number_cannot_differ() -> None:
     group = frozenset(["p", "q"])
     check_copartitioned([group], {"p": 3})
     with pytest.raises(TopologyError, match="p=3, q=4"):

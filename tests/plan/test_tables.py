@@ -1,4 +1,4 @@
-"""Who sends old values and who has a store, in the order in which a program asks."""
+"""Which nodes send old values and which have a store, in the order in which a program asks."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_table_without_a_store_is_read_through_those_above() -> None:
     assert found.value_getter(stored._id).store_names() == ("filtered",)
 
 
-def test_versions_are_inherited_until_a_table_has_options_of_its_own() -> None:
+def test_versions_are_inherited_until_a_table_has_its_own_options() -> None:
     builder = StreamsBuilder()
     versioned = Materialized.as_(Stores.persistent_versioned_key_value_store("v", 1000))
     table = builder.table("in", materialized=versioned)

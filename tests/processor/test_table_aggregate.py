@@ -50,7 +50,7 @@ def test_versions_before_3_5_read_one_value_a_record(upgrade_from: str, records:
     assert len(grouped(Change("x2", "x1"), upgrade_from=upgrade_from)) == records
 
 
-def test_the_old_value_goes_first_to_a_group_of_its_own() -> None:
+def test_the_old_value_goes_first_to_another_group() -> None:
     assert grouped(Change("y", "x")) == [("x", Change(None, "x")), ("y", Change("y", None))]
 
 
@@ -85,7 +85,7 @@ def test_entries_move_between_groups() -> None:
     ]
 
 
-def test_an_aggregate_begins_anew_after_its_subtractor_deleted_it() -> None:
+def test_an_aggregate_starts_over_after_its_subtractor_deleted_it() -> None:
     builder = StreamsBuilder()
     table = builder.table("in").group_by(lambda key, value: ("all", value))
     table.aggregate(

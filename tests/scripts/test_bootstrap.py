@@ -1,4 +1,4 @@
-"""The set-up of a clone: what is checked before anything is downloaded, and what is told."""
+"""The set-up of a clone: the checks before anything is downloaded, and their messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCRIPTS = Path(bootstrap.__file__).parent
 
 
 def java(directory: Path, said: str, code: int = 0) -> Path:
-    """Make a java that says `said` when it is asked for its version."""
+    """Create a java that prints `said` as its version."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "java"
     path.write_text(f"#!/bin/sh\ncat >&2 <<'SAID'\n{said}\nSAID\nexit {code}\n")
@@ -40,27 +40,29 @@ def test_the_version_of_java_is_read(text: str, version: int | None) -> None:
     assert bootstrap.java_version(text) == version
 
 
-def test_no_java_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_no_java_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(bootstrap.BootstrapError, match=r"no java was found.*Install Java 17"):
         bootstrap.check_java()
 
 
-def test_too_old_a_java_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_too_old_a_java_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     java(tmp_path / "bin", 'openjdk version "11.0.2" 2019-01-15')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(bootstrap.BootstrapError, match="is Java 11"):
         bootstrap.check_java()
 
 
-def test_a_java_home_without_java_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_java_home_without_java_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(bootstrap.BootstrapError, match=r"JAVA_HOME=.*does not start"):
         bootstrap.check_java()
 
 
-def test_java_of_java_home_stands_above_that_of_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_java_of_java_home_has_precedence_over_that_of_the_path(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     java(tmp_path / "old", 'java version "1.8.0"')
     java(tmp_path / "home" / "bin", 'openjdk version "17.0.1"')
     monkeypatch.setenv("PATH", str(tmp_path / "old"), prepend=os.pathsep)
@@ -74,7 +76,7 @@ class Usage(NamedTuple):
     free: int
 
 
-def test_too_little_room_is_told_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_room_is_reported_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0, 0, 100 * 1024**2))
     with pytest.raises(bootstrap.BootstrapError, match=r"needs [\d.]+ GiB free .* there are 0\.1 GiB"):
         bootstrap.check_disk()
@@ -110,7 +112,7 @@ def test_a_failure_is_one_message_and_a_code(clone: Path) -> None:
     assert not (clone / ".venv").exists()
 
 
-def test_no_python_is_told(clone: Path, tmp_path: Path) -> None:
+def test_no_python_is_reported(clone: Path, tmp_path: Path) -> None:
     failed = run(clone, PYTHON=str(tmp_path / "python9"))
     assert failed.returncode == 1
     assert "no Python of 3.11 or newer" in failed.stderr

@@ -21,7 +21,7 @@ def test_the_page_is_up_to_date() -> None:
         ("kstream.KStream: filter", "no such name: "),  # decisions about names that Kafka does not have
     ],
 )
-def test_a_name_without_a_decision_is_told(
+def test_a_name_without_a_decision_is_reported(
     names: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed = tmp_path / "names.txt"

@@ -27,7 +27,7 @@ def spark_runner(broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(autouse=True)
 def clients_end() -> Iterator[None]:
-    """Let go of the clients that a worker of Spark keeps for the life of its process: tests play workers in this one,
+    """Release the clients that a worker of Spark keeps for the life of its process: tests run workers in this process,
     and each client has threads that wake now and then, and open files."""
     yield
     for kept in (clients.open_fetcher, clients.open_admin, sink._writer):

@@ -1,7 +1,7 @@
 """Plays Spark's part in one process: the same source, stages and sink, without a JVM, one call after the other.
 
-Steps and order are those of a micro-batch: offset, partitions, tasks, sink, commit. A test may give up an epoch
-anywhere by an exception, run it again by `epoch`, as Spark runs tasks again, or go on with `restart`, as a new driver
+Steps and order are those of a micro-batch: offset, partitions, tasks, sink, commit. A test may abort an epoch anywhere
+with an exception, run it again with `epoch`, as Spark runs tasks again, or continue with `restart`, as a new driver
 does on the files of the old one.
 """
 

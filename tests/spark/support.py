@@ -145,7 +145,7 @@ class SparkRunner:
         self.admin.create_topics([NewTopic(name, count, config=config) for name, count in partitions.items()])
 
     def add_partitions(self, topic: str, total: int) -> None:
-        """Let `topic` have so many partitions, and the runner write to all of them."""
+        """Increase `topic` to `total` partitions, and make the runner write to all of them."""
         self.admin.create_partitions(topic, total)
         self._producer.close()
         self._producer = ConfluentProducer(self._connection)  # the one before knows those that there were, for minutes

@@ -26,7 +26,7 @@ def aligned(builder: StreamsBuilder, **values: object) -> frozenset[str]:
 
 
 def rekeyed_and_joined() -> StreamsBuilder:
-    """`a`, by another key, joined with the table `b`; `c` by itself."""
+    """`a`, by another key, joined with the table `b`; `c` alone."""
     builder = StreamsBuilder()
     rekeyed = builder.stream("a", TEXT).select_key(lambda _, value: value)
     rekeyed.join(builder.table("b", TEXT), lambda one, other: one + other, joined=JOINED).to("out")

@@ -24,7 +24,7 @@ ROCKSDB = {"penstock.state.base": "rocksdb"}
 
 
 class Told(RocksDBConfigSetter):
-    """Notes for which databases it is asked."""
+    """Records which databases it is called for."""
 
     names: set[str] = set()  # noqa: RUF012  # what all that are made have seen
 

@@ -37,7 +37,7 @@ def watch(broker: BrokerProcess, clock: MockClock) -> Iterator[BrokerWatch]:
 
 
 def asked(watch: BrokerWatch, clock: MockClock, seconds: int) -> None:
-    """Let a question be asked after `seconds`, and answered."""
+    """Make a request after `seconds`, with an answer."""
     clock.advance(seconds * 1000)
     watch.look(1)
     assert watch.is_asking
@@ -48,7 +48,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [line.getMessage() for line in caplog.records if line.name == LOGGER]
 
 
-def test_an_absence_is_told_now_and_then_and_its_end(
+def test_an_absence_is_reported_now_and_then_and_its_end(
     broker: BrokerProcess, watch: BrokerWatch, clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     watch.look(1)

@@ -37,7 +37,7 @@ PAIRS = Grouped.with_(key_serde=STRING, value_serde=STRING)
 
 
 def counting(source: str, target: str, *stores: str, only: str = "", extra: int = 0) -> Topology:
-    """Count words in each of `stores`, each in a sub-topology of its own, numbered in this order; the first goes to
+    """Count words in each of `stores`, each in a separate sub-topology, numbered in this order; the first goes to
     `target`. only: words that are counted. extra: nodes before, which do nothing."""
     builder = StreamsBuilder()
     words = builder.stream(source, consumed=TEXT).flat_map_values(lambda line: line.split())
@@ -64,7 +64,7 @@ def removed(config: StreamsConfig) -> set[str]:
 
 
 @pytest.mark.one_broker
-def test_kept_stores_go_on_and_new_ones_begin_empty(
+def test_kept_stores_continue_and_new_ones_start_empty(
     spark_runner: SparkRunner,
     application: str,
     topics: tuple[str, str],
@@ -111,7 +111,7 @@ def test_a_store_is_found_again_in_a_sub_topology_of_another_number(
 
 
 @pytest.mark.one_broker
-def test_a_removed_store_is_kept_and_goes_on_when_it_is_back(
+def test_a_removed_store_is_kept_and_continues_when_it_is_back(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:
     config = spark_runner.config(application, {"penstock.manifests.retained": 2})
@@ -146,7 +146,7 @@ def test_a_task_that_comes_back_to_its_number_keeps_its_segments(
     query.epoch()
     query.change(counting(*topics, "counts"))
     bases = Path(config["state.dir"]) / application / "bases"
-    for _ in range(5):  # until the manifest is cleared away after which the task left
+    for _ in range(5):  # until the manifest after which the task left is deleted
         spark_runner.write(topics[0], lines(["x"]))
         query.run_to_end()
     for file in bases.rglob("data.mdb"):
@@ -256,7 +256,7 @@ def test_rows_on_their_way_are_handed_to_the_next_life(
 
 
 @pytest.mark.one_broker
-def test_rows_on_their_way_to_a_topic_that_is_no_longer_read_are_told(
+def test_rows_on_their_way_to_a_topic_that_is_no_longer_read_are_reported(
     spark_runner: SparkRunner,
     application: str,
     unique_name: Callable[[str], str],
@@ -278,7 +278,7 @@ def test_rows_on_their_way_to_a_topic_that_is_no_longer_read_are_told(
 
 @pytest.mark.parametrize("point", crashpoints.LIFE_POINTS)
 @pytest.mark.one_broker
-def test_a_change_that_falls_at_any_line_has_happened_or_not(
+def test_a_change_that_fails_at_any_line_has_happened_or_not(
     spark_runner: SparkRunner,
     application: str,
     topics: tuple[str, str],
@@ -294,7 +294,7 @@ def test_a_change_that_falls_at_any_line_has_happened_or_not(
     with pytest.raises(KilledError):
         query.change(changed)
     assert installed.struck[point] == 1
-    if point != "life.after":  # the old program can still go on
+    if point != "life.after":  # the old program can still continue
         query.change(counting(*topics, "counts", "other"))
         spark_runner.write(topics[0], lines(["a"]))
         query.run_to_end()

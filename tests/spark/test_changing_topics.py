@@ -115,7 +115,7 @@ def delete_records(spark_runner: SparkRunner, topic: str, before: int) -> None:
         (AutoOffsetReset.none(), None),
     ],
 )
-def test_reading_goes_on_as_the_offset_reset_says_where_retention_deleted_what_was_next(
+def test_reading_continues_as_the_offset_reset_says_where_retention_deleted_what_was_next(
     spark_runner: SparkRunner, application: str, prefix: str, offset_reset: str, expected: list[str] | None
 ) -> None:
     topic = f"{prefix}-in-a"
@@ -154,7 +154,7 @@ def test_what_retention_deletes_of_an_epoch_that_is_planned_is_left_out(
 
 
 @EMBEDDED_ONLY
-def test_changes_of_the_topics_are_told_by_name(spark_runner: SparkRunner, application: str, prefix: str) -> None:
+def test_changes_of_the_topics_are_reported_by_name(spark_runner: SparkRunner, application: str, prefix: str) -> None:
     built = copying(prefix).build(application)
     recipe = InlineQuery(copying(prefix), spark_runner.config(application), spark_runner.admin).recipe
     topics = spark_runner.admin.topics()
@@ -216,7 +216,7 @@ def test_where_a_new_topic_is_begun_is_fixed_before_an_epoch_reads_it(
 
 
 @EMBEDDED_ONLY
-def test_a_topic_of_a_pattern_that_is_made_anew_is_begun_anew(
+def test_a_topic_of_a_pattern_that_is_created_again_is_read_from_its_start(
     spark_runner: SparkRunner, application: str, prefix: str
 ) -> None:
     query = InlineQuery(copying(prefix), spark_runner.config(application), spark_runner.admin)
@@ -241,7 +241,7 @@ def make_anew(spark_runner: SparkRunner, topic: str, *values: str) -> None:
 
 
 @EMBEDDED_ONLY
-def test_a_topic_of_a_pattern_that_is_made_anew_between_two_starts_is_begun_anew_however_long_it_is(
+def test_a_topic_of_a_pattern_that_is_created_again_between_two_starts_is_read_from_its_start_however_long_it_is(
     spark_runner: SparkRunner, application: str, prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     query = InlineQuery(copying(prefix), spark_runner.config(application), spark_runner.admin)
@@ -259,7 +259,7 @@ def test_a_topic_of_a_pattern_that_is_made_anew_between_two_starts_is_begun_anew
 
 
 @EMBEDDED_ONLY
-def test_a_topic_of_a_pattern_that_is_made_anew_meanwhile_is_left_until_the_next_start(
+def test_a_topic_of_a_pattern_that_is_created_again_meanwhile_is_left_until_the_next_start(
     spark_runner: SparkRunner, application: str, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(topic_ends, "_IDS_EVERY_MS", 0)
@@ -277,7 +277,7 @@ def test_a_topic_of_a_pattern_that_is_made_anew_meanwhile_is_left_until_the_next
 
 @EMBEDDED_ONLY
 @pytest.mark.parametrize("runs", [False, True])
-def test_a_topic_that_is_read_by_its_name_must_not_be_made_anew_however_long_it_is(
+def test_a_topic_that_is_read_by_its_name_must_not_be_created_again_however_long_it_is(
     spark_runner: SparkRunner, application: str, prefix: str, monkeypatch: pytest.MonkeyPatch, runs: bool
 ) -> None:
     monkeypatch.setattr(topic_ends, "_IDS_EVERY_MS", 0)
@@ -295,7 +295,7 @@ def test_a_topic_that_is_read_by_its_name_must_not_be_made_anew_however_long_it_
 
 
 @pytest.mark.parametrize("until_end", [False, True])
-def test_nothing_is_read_of_a_topic_that_was_made_anew_a_moment_ago(
+def test_nothing_is_read_of_a_topic_that_was_created_again_a_moment_ago(
     spark_runner: SparkRunner, application: str, prefix: str, until_end: bool
 ) -> None:
     """Its id was compared before, and is compared now and then only where there is nothing to read."""
@@ -313,7 +313,7 @@ def test_nothing_is_read_of_a_topic_that_was_made_anew_a_moment_ago(
 
 
 @pytest.mark.parametrize("pattern", [False, True])
-def test_nothing_is_written_of_a_topic_that_was_made_anew_after_an_epoch_was_planned(
+def test_nothing_is_written_of_a_topic_that_was_created_again_after_an_epoch_was_planned(
     spark_runner: SparkRunner, application: str, prefix: str, pattern: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = f"{prefix}-in-a"
@@ -334,7 +334,7 @@ def test_nothing_is_written_of_a_topic_that_was_made_anew_after_an_epoch_was_pla
 
 
 @EMBEDDED_ONLY
-def test_a_savepoint_goes_on_with_a_copy_of_its_topics(
+def test_a_savepoint_continues_with_a_copy_of_its_topics(
     spark_runner: SparkRunner, application: str, prefix: str, tmp_path: Path
 ) -> None:
     query = InlineQuery(copying(prefix, pattern=False), spark_runner.config(application), spark_runner.admin)
@@ -349,7 +349,7 @@ def test_a_savepoint_goes_on_with_a_copy_of_its_topics(
 
 
 @EMBEDDED_ONLY
-def test_state_stands_in_the_way_of_more_tasks_but_not_of_more_topics(
+def test_state_prevents_more_tasks_but_not_more_topics(
     spark_runner: SparkRunner, application: str, prefix: str
 ) -> None:
     values = {"default.key.serde": STRING, "default.value.serde": STRING}

@@ -1,4 +1,4 @@
-"""Files of the checkpoint: manifests, segments, metadata, generations, and what is cleared away."""
+"""Files of the checkpoint: manifests, segments, metadata, generations, and which of them are deleted."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def write(checkpoint: Checkpoint, epoch: int, tasks: dict[str, TaskEntry], plann
     checkpoint.write_manifest(manifest(epoch, tasks, planned_ms), never)
 
 
-def test_a_driver_that_stood_still_goes_on_with_the_oldest_manifest_that_is_left(
+def test_a_driver_that_stood_still_continues_with_the_oldest_manifest_that_is_left(
     checkpoint: Checkpoint, caplog: pytest.LogCaptureFixture
 ) -> None:
     following = NewManifests(checkpoint, patience_ms=0)

@@ -58,7 +58,7 @@ KafkaStreams(builder.build(), {**config, "default.key.serde": text, "default.val
 
 @contextmanager
 def daemon(log: Path, *arguments: str) -> Iterator[None]:
-    """Run a class of Spark in a process of its own, which writes to `log`."""
+    """Run a class of Spark in its own process, which writes to `log`."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     with log.open("wb") as output:
         process = subprocess.Popen(

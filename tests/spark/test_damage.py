@@ -188,7 +188,9 @@ def trials(files: Sequence[str]) -> Iterator[tuple[list[Damage], bool]]:
 
 @KAFKA_ONLY
 @pytest.mark.timeout(3600 if ALL else 600)
-def test_a_damaged_checkpoint_goes_on_exactly_or_says_which_file_and_what_to_do(half_committed: HalfCommitted) -> None:
+def test_a_damaged_checkpoint_continues_exactly_or_says_which_file_and_what_to_do(
+    half_committed: HalfCommitted,
+) -> None:
     expected = half_committed.run([], False, "")
     assert sum(expected[0].values()) > 0
     assert expected[1] == Counter(" ".join(WORDS).split())

@@ -74,7 +74,7 @@ def test_what_was_removed_comes_back_or_waits(before: Groups, now: Groups, gone:
         assert {holder for holder, _ in holders_of(evolution, before, name)} == set(removed[name].holders(name))
 
 
-def test_what_stays_together_is_not_written_anew() -> None:
+def test_what_stays_together_is_not_rewritten() -> None:
     evolution = evolve(shape([["a", "b"], ["c"]]), shape([["c", "d"], ["a", "b"]]), {})
     assert {task: origin.whole for task, origin in evolution.origins.items()} == {
         "0_0": "1_0",
@@ -93,7 +93,7 @@ def test_a_sub_topology_without_stores_is_known_by_its_topics() -> None:
     }
 
 
-def test_what_stands_in_the_way_is_named_with_what_to_do() -> None:
+def test_conflicts_are_named_with_what_to_do() -> None:
     kept = shape([["a"]])
     assert "penstock savepoint drop FILE a" in evolve(kept, shape([["a"]], layout="window"), {}).refused[0]
     assert "2 partitions (tasks) and would have 3" in evolve(kept, shape([["a"]], partitions=3), {}).refused[0]

@@ -1,5 +1,5 @@
-"""Exactly once under crashes at every named point, played in one process: driver and workers fall, a new driver goes
-on.
+"""Exactly once under crashes at every named point, simulated in one process: driver and workers crash, a new driver
+continues.
 
 The tests with real processes are elsewhere; these are quick, so they try many orders of crashes.
 """
@@ -25,7 +25,7 @@ from tests.support.brokers import RunningBroker
 
 
 @pytest.mark.parametrize(("seed", "uncommitted_bytes"), [*((seed, None) for seed in range(4)), (4, 1024), (5, 1024)])
-def test_counts_are_exact_whatever_falls_when(
+def test_counts_are_exact_whatever_fails_when(
     spark_runner: SparkRunner,
     broker: RunningBroker,
     application: str,
@@ -157,7 +157,7 @@ def failing_in_the_first_level(source_topic: str, target: str) -> Topology:
     return builder.build()
 
 
-def test_an_error_is_told_and_not_that_later_levels_lack_what_the_failed_task_would_have_sent(
+def test_an_error_is_reported_and_not_that_later_levels_lack_what_the_failed_task_would_have_sent(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:
     values = {"default.key.serde": TEXT.key_serde, "default.value.serde": TEXT.key_serde}
@@ -169,7 +169,7 @@ def test_an_error_is_told_and_not_that_later_levels_lack_what_the_failed_task_wo
     assert "ValueError: wrong" in "\n".join(failure.__notes__)
 
 
-def test_an_application_that_is_reset_begins_anew_in_processes_that_knew_it(
+def test_an_application_that_is_reset_starts_over_in_processes_that_knew_it(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:
     config = spark_runner.config(application)

@@ -58,7 +58,7 @@ def test_leaders_that_change_are_waited_for(
 
 
 @EMBEDDED_ONLY
-def test_the_ends_at_which_to_stop_are_asked_for_until_they_are_told(
+def test_the_ends_at_which_to_stop_are_requested_until_a_broker_answers(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str], refusals: list[int]
 ) -> None:
     spark_runner.write(topics[0], lines(["a"]))

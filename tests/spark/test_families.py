@@ -136,7 +136,7 @@ def foreign_key_join(builder: StreamsBuilder, prefix: str) -> None:
 
 
 class _LastOfKey(Processor):
-    """Forwards a value with the one before it of the same key, from a store of its own."""
+    """Forwards a value with the previous one of the same key, from its own store."""
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)

@@ -1,5 +1,4 @@
-"""A checkpoint on a file system that is no local disk: exactly once under crashes, what is old cleared away, bases
-rebuilt.
+"""A checkpoint on a file system that is not a local disk: exactly once under crashes, old files deleted, bases rebuilt.
 
 Spark keeps its own checkpoint where it can, named by `penstock.spark.checkpoint.dir`.
 """

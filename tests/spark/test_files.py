@@ -83,8 +83,7 @@ def test_what_other_programs_wrote_is_brought_to_the_disk(tmp_path: Path, monkey
 
 
 class _LateDirectory:
-    """A file system whose listing does not find a directory that is there a moment later, as another process makes
-    it."""
+    """A file system whose listing misses a directory that exists a moment later, because another process creates it."""
 
     def __init__(self, files: Any) -> None:
         self._files = files
@@ -158,7 +157,7 @@ def test_readers_find_a_file_while_it_is_replaced(files: Files) -> None:
 
 
 class _Interleaved:
-    """Runs functions in threads of which one goes on at a time, from one step to the next, in an order by seed."""
+    """Runs functions in threads, one at a time from one step to the next, in an order by seed."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -167,7 +166,7 @@ class _Interleaved:
         self.errors: list[BaseException] = []
 
     def step(self) -> None:
-        """Wait for the next turn; a thread that is none of the functions' goes on."""
+        """Wait for the next turn; other threads continue."""
         turn = self._turns.get(threading.get_ident())
         if turn is not None:
             self._stopped.put(threading.get_ident())
@@ -233,7 +232,7 @@ class _ReplacingHdfsLike(_HdfsLike):
 
 
 @pytest.mark.parametrize("kind", [_HdfsLike, _ReplacingHdfsLike])
-def test_attempts_that_write_one_segment_at_once_do_not_disturb_one_another(kind: type[_HdfsLike]) -> None:
+def test_attempts_that_write_one_segment_at_the_same_time_do_not_disturb_one_another(kind: type[_HdfsLike]) -> None:
     fsspec.register_implementation(kind.protocol, kind, clobber=True)
     uri = f"fsspec+{kind.protocol}:///checkpoint"
     Checkpoint(uri).write_segment("0_0", "other", b"", lambda: None)
@@ -265,7 +264,7 @@ def test_spark_is_given_the_name_of_hadoop(uri: str, named: str) -> None:
     assert Files(uri).hadoop_uri() == named
 
 
-def test_a_directory_below_has_a_name_of_its_own(tmp_path: Path) -> None:
+def test_a_directory_below_has_its_own_name(tmp_path: Path) -> None:
     assert Files("s3://bucket/a?region=x").below("b").uri == "s3://bucket/a/b?region=x"
     files = Files(str(tmp_path))
     files.below("b").write("one", b"1")
@@ -273,7 +272,7 @@ def test_a_directory_below_has_a_name_of_its_own(tmp_path: Path) -> None:
     assert files.below("b").local_path == str(tmp_path / "b")
 
 
-def test_what_hadoop_does_not_know_is_told(tmp_path: Path) -> None:
+def test_what_hadoop_does_not_know_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"set penstock\.spark\.checkpoint\.dir"):
         Files(f"fsspec+memory://{tmp_path}").hadoop_uri()
     with pytest.raises(ConfigError, match="Cannot store files at nowhere://a"):

@@ -1,4 +1,4 @@
-"""Checkpoints and savepoints of format 2 are read, and go on in the format of today."""
+"""Checkpoints and savepoints of format 2 are read, and continue in the present format."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def stored(spark_runner: SparkRunner, config: StreamsConfig) -> dict[str, str]:
     return {key.decode(): value[8:].decode() for key, value in spark_runner.store(config, "joined").items()}
 
 
-def test_a_checkpoint_goes_on_with_the_epoch_that_sparks_log_has(
+def test_a_checkpoint_continues_with_the_epoch_that_sparks_log_has(
     spark_runner: SparkRunner, config: StreamsConfig
 ) -> None:
     shutil.copytree(DATA / "checkpoint", config.checkpoint_directory())
@@ -76,7 +76,7 @@ def test_a_checkpoint_goes_on_with_the_epoch_that_sparks_log_has(
     assert stored(spark_runner, config) == joined(dict(ORDERS + CHANGED))
 
 
-def test_a_change_to_the_format_that_falls_at_any_file_is_made_at_the_next_start(
+def test_a_change_to_the_format_that_fails_at_any_file_is_made_at_the_next_start(
     spark_runner: SparkRunner, config: StreamsConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(DATA / "checkpoint", config.checkpoint_directory())
@@ -95,7 +95,7 @@ def _fall(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_a_damaged_log_of_spark_is_told(spark_runner: SparkRunner, config: StreamsConfig) -> None:
+def test_a_damaged_log_of_spark_is_reported(spark_runner: SparkRunner, config: StreamsConfig) -> None:
     shutil.copytree(DATA / "checkpoint", config.checkpoint_directory())
     (log,) = Path(config.checkpoint_directory()).glob("spark/*/offsets/1")
     log.write_bytes(log.read_bytes()[:-20])

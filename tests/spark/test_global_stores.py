@@ -175,7 +175,7 @@ def test_a_replay_reads_the_global_table_as_it_was(
 
 
 @EMBEDDED_ONLY
-def test_a_machine_that_falls_while_it_reads_a_global_topic_goes_on_from_its_last_commit(
+def test_a_machine_that_fails_while_it_reads_a_global_topic_continues_from_its_last_commit(
     spark_runner: SparkRunner, application: str, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(global_state, "_COMMIT_BYTES", 1)  # a commit for each batch of a partition
@@ -330,7 +330,7 @@ def test_a_read_only_store_is_kept_from_its_topic_partition_by_partition(
 
 
 @KAFKA_ONLY
-def test_no_record_of_a_global_topic_counts_twice_whatever_falls_when(
+def test_no_record_of_a_global_topic_counts_twice_whatever_fails_when(
     spark_runner: SparkRunner, application: str, prefix: str, crashes: Callable[..., Crashes]
 ) -> None:
     installed = crashes(seed=4, probability=0.06, most=25)
@@ -351,7 +351,7 @@ def test_no_record_of_a_global_topic_counts_twice_whatever_falls_when(
                 break
             except KilledError:
                 fell = True
-                if chosen.random() < 0.3:  # another machine goes on
+                if chosen.random() < 0.3:  # another machine continues
                     shutil.rmtree(base_directory(query.recipe.config), ignore_errors=True)
     assert sum(installed.struck.values()) >= 5
     tallies = [(record.key, int(record.value or b"0")) for record in spark_runner.read(f"{prefix}-named")]
@@ -359,7 +359,7 @@ def test_no_record_of_a_global_topic_counts_twice_whatever_falls_when(
 
 
 @EMBEDDED_ONLY
-def test_the_global_stores_are_made_anew_where_the_program_has_others(
+def test_the_global_stores_are_rebuilt_where_the_program_has_others(
     spark_runner: SparkRunner, application: str, prefix: str
 ) -> None:
     config = spark_runner.config(application)
@@ -374,7 +374,7 @@ def test_the_global_stores_are_made_anew_where_the_program_has_others(
 
 @EMBEDDED_ONLY
 @pytest.mark.parametrize(("more", "restarts"), [(0, False), (2, True), (5, False)])
-def test_the_global_stores_are_made_anew_with_their_topic(
+def test_the_global_stores_are_rebuilt_with_their_topic(
     spark_runner: SparkRunner, application: str, prefix: str, more: int, restarts: bool
 ) -> None:
     query = InlineQuery(enriched(prefix), spark_runner.config(application), spark_runner.admin)

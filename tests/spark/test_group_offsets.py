@@ -1,5 +1,5 @@
-"""The offsets by which Kafka's tools show the lag of an application: nothing waits for them, and the last ones are
-told."""
+"""The offsets with which Kafka's tools show the lag of an application: nothing waits for them, and the last ones are
+committed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SECONDS = 30.0
 
 
 class Coordinator:
-    """An admin client whose commits wait until they may go on, and fail as often as they are to."""
+    """An admin client whose commits wait until they are released, and fail as often as requested."""
 
     def __init__(self) -> None:
         self.told: list[int] = []
@@ -65,7 +65,7 @@ def test_nobody_waits_for_a_coordinator_and_only_the_newest_positions_are_kept(c
     assert coordinator.told == [1, 999]
 
 
-def test_the_last_positions_are_told_though_nothing_more_comes(coordinator: Coordinator) -> None:
+def test_the_last_positions_are_reported_though_nothing_more_comes(coordinator: Coordinator) -> None:
     coordinator.failures = 3
     offsets = GroupOffsets("group", coordinator.open, interval_ms=1)
     offsets.tell({HERE: 7})

@@ -26,7 +26,7 @@ from tests.support.brokers import RunningBroker
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.partitions(2, 1)]
 
 
-def test_runs_until_closed_and_goes_on_where_it_stopped(
+def test_runs_until_closed_and_continues_where_it_stopped(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:
     source, target = topics
@@ -120,7 +120,7 @@ def test_an_error_of_a_user_function_is_one_readable_error_and_nothing_is_writte
     assert spark_runner.read(target) == []
 
 
-def test_goes_on_after_the_cause_of_an_error_is_mended(
+def test_continues_after_the_cause_of_an_error_is_fixed(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:
     source, target = topics
@@ -196,7 +196,7 @@ def test_a_newer_driver_ends_an_older_one(spark_runner: SparkRunner, application
 
 
 @pytest.mark.one_broker
-def test_a_changed_topology_goes_on_and_says_what_changed(
+def test_a_changed_topology_continues_and_says_what_changed(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     config = spark_runner.config(application)

@@ -95,7 +95,7 @@ def topics(spark_runner: SparkRunner, unique_name: Callable[[str], str]) -> tupl
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_join_by_foreign_key_is_exact_whatever_falls_when(
+def test_a_join_by_foreign_key_is_exact_whatever_fails_when(
     spark_runner: SparkRunner,
     application: str,
     topics: tuple[str, str, str],
@@ -124,7 +124,7 @@ def test_a_join_by_foreign_key_is_exact_whatever_falls_when(
 
 @pytest.mark.one_broker
 @pytest.mark.parametrize("grown", [(LEFT + 1, RIGHT), (LEFT, RIGHT + 1), (LEFT + 1, RIGHT + 1)])
-def test_a_join_by_foreign_key_goes_on_with_more_partitions_of_either_side(
+def test_a_join_by_foreign_key_continues_with_more_partitions_of_either_side(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str, str], tmp_path: Path, grown: tuple[int, int]
 ) -> None:
     config = spark_runner.config(application)
@@ -175,7 +175,7 @@ def test_nothing_is_left_of_carried_rows_that_arrived(
     assert seen & there <= named
 
 
-def test_a_damaged_file_of_carried_rows_is_told(
+def test_a_damaged_file_of_carried_rows_is_reported(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str, str]
 ) -> None:
     config = spark_runner.config(application)

@@ -1,5 +1,5 @@
-"""A loss of power at any moment: what was synced is there, nothing else is, and the application goes on as if it had
-not happened."""
+"""A loss of power at any moment: only synced data survives, and the application continues as if nothing had
+happened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Kafka knows to be committed is held against the checkpoint at each start: nothing is written twice unnoticed."""
+"""Each start compares the checkpoint with what Kafka knows to be committed: nothing is written twice unnoticed."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_lost_checkpoint_is_refused_until_the_application_is_reset(word_counti
 
 
 @KAFKA_ONLY
-def test_an_older_copy_is_refused_and_its_savepoint_goes_on(word_counting: Application, tmp_path: Path) -> None:
+def test_an_older_copy_is_refused_and_its_savepoint_continues(word_counting: Application, tmp_path: Path) -> None:
     shutil.copytree(word_counting.directory, tmp_path / "older")
     query = word_counting.start()
     for text in ("e", "f a"):
@@ -105,7 +105,7 @@ def test_an_older_copy_is_refused_and_its_savepoint_goes_on(word_counting: Appli
 
 
 @KAFKA_ONLY
-def test_a_copy_without_generations_goes_on(word_counting: Application) -> None:
+def test_a_copy_without_generations_continues(word_counting: Application) -> None:
     shutil.rmtree(word_counting.directory / "generations")
     query = word_counting.start()
     word_counting.write("a b")
@@ -210,7 +210,7 @@ def test_markers_of_the_group_that_held_them_once_are_found(word_counting: Appli
     assert max(each.offset for each in moved.values()) == 4
 
 
-def test_a_missing_right_to_transactions_is_told_and_lowers_no_guarantee(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_right_to_transactions_is_reported_and_lowers_no_guarantee(monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(*_: object) -> str | None:
         raise TransactionalIdAuthorizationError("not allowed.")
 

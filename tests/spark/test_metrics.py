@@ -252,7 +252,7 @@ def test_an_epoch_that_is_run_again_is_measured_once(
     assert seen(query)["read-total", "lines"] == 1
 
 
-def test_where_several_sinks_may_have_written_no_age_is_told() -> None:
+def test_where_several_sinks_may_have_written_no_age_is_reported() -> None:
     def told(topology: Topology) -> list[str]:
         (spec,) = topology.build("app").subtopologies
         measuring = EpochMeasuring(spec)

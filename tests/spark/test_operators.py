@@ -1,7 +1,7 @@
 """Tables, windows and joins on Spark, over several partitions, epochs and restarts: what they end with is what the test
 driver ends with.
 
-Input is written in rounds, each a life of its own of the application, so that clocks and stores outlive tasks. The
+Input is written in rounds, each in a new run of the application, so that clocks and stores outlive tasks. The
 tables of both hosts are compared, and the results of joins without regard to their order.
 """
 

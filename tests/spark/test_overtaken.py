@@ -158,7 +158,7 @@ def test_a_driver_that_others_overtake_at_each_attempt_to_start_gives_up(
 
 @pytest.mark.parametrize(("begun", "tokens"), [(False, (2, 1)), (True, (1, 2)), (True, (2, 1))])
 @pytest.mark.one_broker
-def test_of_two_drivers_that_start_at_one_moment_one_goes_on_and_the_other_is_told(
+def test_of_two_drivers_that_start_at_one_moment_one_continues_and_the_other_gets_an_error(
     spark_runner: SparkRunner,
     application: str,
     topics: tuple[str, str],

@@ -89,7 +89,7 @@ def held(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
 
 
 def refused(builder: StreamsBuilder, tmp_path: Path, config: StreamsConfig | None = None) -> str:
-    """Return what is said of a program that cannot be sent to workers."""
+    """Return the error for a program that cannot be sent to workers."""
     recipe = recipe_of(builder.build(), tmp_path)
     with pytest.raises(StreamsError) as caught:
         dump_recipe(recipe if config is None else replace(recipe, config=config))

@@ -1,4 +1,4 @@
-"""Where tasks run: levels, numbers of tasks, Spark partitions, and what a checkpoint is held against."""
+"""Where tasks run: levels, numbers of tasks, Spark partitions, and the shape that a checkpoint is compared with."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def counts(*levels: str) -> BuiltTopology:
     return builder.build().build("app")
 
 
-def test_a_stateless_topology_stands_on_level_0() -> None:
+def test_a_stateless_topology_is_on_level_0() -> None:
     placement = place(counts(), {"in": 3, "out": 2}, parallelism=2)
     assert placement.levels == ((TaskId(0, 0), TaskId(0, 1), TaskId(0, 2)),)
     assert placement.partitions == (2,)
@@ -76,7 +76,7 @@ def test_a_user_groups_partitions_into_tasks() -> None:
     assert placement.consumer("app-one-repartition", 3) == TaskId(1, 1)
 
 
-def test_a_checkpoint_is_held_against_the_groups_of_the_user() -> None:
+def test_a_checkpoint_is_compared_with_the_groups_of_the_user() -> None:
     topology = counts()
     before, now = (
         shape(topology, place(topology, {"in": 4, "out": 1}, 2, grouper)) for grouper in (Pairs(), PartitionGrouper())

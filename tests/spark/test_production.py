@@ -59,7 +59,7 @@ def test_a_refused_record_ends_the_query_with_its_topic_and_sink(
     assert "production.exception.handler" in message
 
 
-def test_a_handler_may_go_on_without_the_record(
+def test_a_handler_may_continue_without_the_record(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str, str], broker: RunningBroker
 ) -> None:
     source, target, letters = topics

@@ -72,7 +72,7 @@ class Modules:
         self.forget()
 
     def forget(self) -> None:
-        """Have them loaded anew, as a program does that is started again."""
+        """Load them again, as a restarted program does."""
         importlib.invalidate_caches()
         for name in ("of_words", "of_handling"):
             sys.modules.pop(name, None)
@@ -177,7 +177,7 @@ def test_a_program_is_what_it_was_when_a_module_is_gone(modules: Modules, tmp_pa
     assert topic_of(load_program(stored.data)) == "a-old"
 
 
-def test_modules_that_cannot_be_kept_are_told_by_name(
+def test_modules_that_cannot_be_kept_are_reported_by_name(
     modules: Modules, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     modules.write("-old", WITH_A_LOCK)

@@ -1,5 +1,5 @@
-"""Interactive queries of state that epochs on Spark wrote, read from the checkpoint while it grows and is cleared
-away."""
+"""Interactive queries of state that epochs on Spark wrote, read from the checkpoint while it grows and old files are
+deleted."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def test_a_key_value_store_is_read_as_of_the_newest_commit(
         assert all(len(each) < 4 for each in by_partition)
 
 
-def test_what_cannot_be_read_is_said(spark_runner: SparkRunner, config: StreamsConfig, topics: tuple[str, str]) -> None:
+def test_what_cannot_be_read_is_reported(
+    spark_runner: SparkRunner, config: StreamsConfig, topics: tuple[str, str]
+) -> None:
     topology = word_count(*topics)
     with open_state(topology, config) as state:
         with pytest.raises(InvalidStateStoreError, match="start the application first"):
@@ -99,7 +101,7 @@ class ClearedAway(Checkpoint):
         return data
 
 
-def test_a_reader_that_fell_behind_begins_anew_from_the_newest_manifest(
+def test_a_reader_that_fell_behind_starts_over_from_the_newest_manifest(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:
     values = {"penstock.query.refresh.ms": 0, "penstock.manifests.retained": 2}
@@ -108,7 +110,7 @@ def test_a_reader_that_fell_behind_begins_anew_from_the_newest_manifest(
     query = InlineQuery(topology, config, spark_runner.admin)
 
     def run_ahead() -> None:
-        for number in range(12):  # what the reader's manifest names is merged and cleared away
+        for number in range(12):  # the segments of the reader's manifest are merged and deleted
             spark_runner.write(topics[0], lines([f"a n{number}"]))
             query.run_to_end()
 
@@ -128,7 +130,7 @@ def test_a_reader_that_fell_behind_begins_anew_from_the_newest_manifest(
         assert dict(counts.all()) == {"a": 37, **{f"n{number}": 3 for number in range(12)}}
 
 
-def test_a_segment_that_is_missing_is_said(
+def test_a_segment_that_is_missing_is_reported(
     spark_runner: SparkRunner, config: StreamsConfig, topics: tuple[str, str]
 ) -> None:
     topology = word_count(*topics)

@@ -99,7 +99,7 @@ def test_windows_and_versions_have_times(query: Run) -> None:
         (("counts", "--config", "application.id=another"), "start the application first"),
     ],
 )
-def test_what_cannot_be_shown_is_said(query: Run, arguments: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_shown_is_reported(query: Run, arguments: tuple[str, ...], said: str) -> None:
     ended = query(*arguments)
     assert (ended.code, ended.out) == (1, "")
     assert said in ended.err

@@ -197,7 +197,7 @@ def test_a_process_keeps_the_recipes_of_several_queries(tmp_path: Path) -> None:
     assert [load_recipe(each) for each in recipes] == loaded
 
 
-def test_tasks_that_run_at_once_share_the_record_cache(tmp_path: Path) -> None:
+def test_tasks_that_run_at_the_same_time_share_the_record_cache(tmp_path: Path) -> None:
     recipe = recipe_of(word_count("in", "out"), tmp_path)
     recipe = replace(recipe, config=recipe.config.overridden({"statestore.cache.max.bytes": 1_000}))
     for partitions, each in (((1, 1), 1_000), ((2, 3), 333), ((2_000, 1), 0)):

@@ -33,7 +33,7 @@ AT = TopicPartition("app-counts-changelog", 1)
 
 
 class Listener(StateRestoreListener):
-    """Keeps what it is told."""
+    """Keeps the calls that it receives."""
 
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []
@@ -80,7 +80,7 @@ def files(recipe: Recipe) -> list[Path]:
     return list(directory.iterdir()) if directory.exists() else []
 
 
-def test_a_rebuild_that_takes_long_is_told_until_it_ends(
+def test_a_rebuild_that_takes_long_is_reported_until_it_ends(
     recipe: Recipe, clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     watch = RestoreWatch(Checkpoint(recipe.checkpoint))
@@ -174,7 +174,7 @@ def test_a_rebuild_that_is_given_up_is_suspended(recipe: Recipe, clock: MockCloc
             watch.end(GENERATION, EPOCH - 1)
     assert listener.told[-1] == ("suspended", AT, "counts", 40)
     assert watch.snapshot() == {}
-    assert bool(files(recipe)) == (over == "ended")  # its worker may go on for a while
+    assert bool(files(recipe)) == (over == "ended")  # its worker may keep running for a while
 
 
 @pytest.mark.parametrize(("generation", "epoch"), [(GENERATION - 1, EPOCH), (GENERATION, EPOCH - 1)])
@@ -199,14 +199,14 @@ def test_news_of_another_version_is_void(recipe: Recipe) -> None:
     assert not files(recipe)
 
 
-def test_what_a_newer_driver_is_to_be_told_is_left_to_it(recipe: Recipe, clock: MockClock) -> None:
+def test_reports_for_a_newer_driver_are_left_to_it(recipe: Recipe, clock: MockClock) -> None:
     with rebuild(recipe) as progress:
         progress.restored({"counts": 100})
     RestoreWatch(Checkpoint(recipe.checkpoint), Listener()).look(GENERATION - 1, EPOCH - 1)
     assert len(files(recipe)) == 1
 
 
-def test_a_listener_that_fails_is_told_the_next(
+def test_a_listener_that_fails_receives_the_next_event(
     recipe: Recipe, clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Failing(Listener):
@@ -289,7 +289,7 @@ def test_a_machine_that_begins_with_nothing_restores_tasks_and_global_stores(
 
 
 @pytest.mark.parametrize("base", ["lmdb", "rocksdb"])
-def test_a_restore_of_one_commit_is_told_and_the_usual_way_is_not(
+def test_a_restore_of_one_commit_is_reported_and_the_usual_way_is_not(
     spark_runner: SparkRunner, application: str, unique_name: Callable[[str], str], base: str
 ) -> None:
     source, target = unique_name("in"), unique_name("out")

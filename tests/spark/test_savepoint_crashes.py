@@ -1,5 +1,5 @@
-"""Savepoints that are restored, and stores that are dropped, where something falls at any line: either it has happened
-or not, and what is half done is told and can be done again. Played in one process."""
+"""Restores of savepoints and drops of stores that fail at any line: either the change has happened or not, and a
+half-done one is reported and can be repeated. Played in one process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DROP_POINTS = [point for point in crashpoints.SAVEPOINT_POINTS if point.startswi
 
 
 @pytest.mark.parametrize("point", RESTORE_POINTS)
-def test_a_restore_that_falls_at_any_line_is_told_and_done_again(
+def test_a_restore_that_fails_at_any_line_is_reported_and_can_be_repeated(
     spark_runner: SparkRunner,
     application: str,
     topics: tuple[str, str],
@@ -59,7 +59,7 @@ def test_a_restore_that_falls_at_any_line_is_told_and_done_again(
 
 
 @pytest.mark.parametrize("point", DROP_POINTS)
-def test_a_drop_that_falls_at_any_line_has_happened_or_not(
+def test_a_drop_that_fails_at_any_line_has_happened_or_not(
     spark_runner: SparkRunner,
     application: str,
     topics: tuple[str, str],
@@ -111,7 +111,7 @@ def test_a_program_on_another_machine_is_over_when_a_store_is_dropped(
     assert removed(config) == set()
 
 
-def test_a_checkpoint_whose_metadata_is_gone_is_told(
+def test_a_checkpoint_whose_metadata_is_gone_is_reported(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:
     config = spark_runner.config(application)

@@ -1,5 +1,5 @@
-"""Savepoints: taken, looked at, restored for the same application and another one, with keys divided anew, and what is
-dropped. Played in one process."""
+"""Savepoints: taken, inspected, restored for the same application and another one, with re-partitioned keys, and
+dropped state. Played in one process."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_savepoint_is_taken_listed_inspected_and_restored(
         savepoints.restore(saved, config)
 
     spark_runner.write(topics[0], lines(["a d"]))
-    query.run_to_end()  # goes on, which the savepoint does not see
+    query.run_to_end()  # continues, which the savepoint does not see
     again = spark_runner.config(application, {"penstock.checkpoint.dir": str(tmp_path / "again")})
     savepoints.restore(saved, again)
     restored = InlineQuery(counting(*topics, "counts", "other"), again, spark_runner.admin)
@@ -75,7 +75,7 @@ def test_a_savepoint_is_taken_listed_inspected_and_restored(
     assert counts(spark_runner, again, "counts") == {"a": 2, "b": 2, "c": 1, "d": 1}
 
 
-def test_another_application_goes_on_from_a_savepoint_with_a_changed_program(
+def test_another_application_continues_from_a_savepoint_with_a_changed_program(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str], tmp_path: Path
 ) -> None:
     config = spark_runner.config(application)
@@ -151,8 +151,8 @@ def test_diff_says_what_a_change_means_before_it_runs(
     assert (programs.kept, programs.new) == (("counts",), ("new",))
 
 
-def test_stop_look_edit_go_on(spark_runner: SparkRunner, application: str, topics: tuple[str, str]) -> None:
-    """As the first papers on Kafka Streams describe it: run, stop, look at intermediate values, edit, go on."""
+def test_stop_look_edit_continue(spark_runner: SparkRunner, application: str, topics: tuple[str, str]) -> None:
+    """As the first papers on Kafka Streams describe it: run, stop, look at intermediate values, edit, continue."""
     config = spark_runner.config(application)
     first, second = counting(*topics, "counts"), counting(*topics, "counts", "with-a", only="a")
     spark_runner.write(topics[0], lines(["apple pear", "apple"], partitions=2))
@@ -231,7 +231,7 @@ def test_the_commands_do_the_same(
     assert penstock("savepoint", "drop", new, "other", *again) == (0, "Dropped the state of store other.\n")
 
 
-# ---------- keys divided anew
+# ---------- re-partitioned keys
 
 
 def all_kinds(stream: str, other: str, table: str, rows: str, target: str) -> Topology:
@@ -304,7 +304,7 @@ def contents(spark_runner: SparkRunner, config: StreamsConfig) -> dict[str, dict
 
 
 @pytest.mark.parametrize(("before", "after"), [(2, 5), (4, 3)])
-def test_state_divided_anew_is_that_of_a_run_with_the_other_number_of_tasks(
+def test_state_re_partitioned_is_that_of_a_run_with_the_other_number_of_tasks(
     spark_runner: SparkRunner,
     application: str,
     unique_name: Callable[[str], str],
@@ -331,7 +331,7 @@ def test_state_divided_anew_is_that_of_a_run_with_the_other_number_of_tasks(
         assert found[store] == tasks, store
 
 
-def test_an_application_goes_on_with_more_partitions(
+def test_an_application_continues_with_more_partitions(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str], tmp_path: Path
 ) -> None:
     config = spark_runner.config(application)

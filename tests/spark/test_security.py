@@ -1,5 +1,4 @@
-"""A Kafka that asks who its clients are: ways to log in, logins that are refused, and the rights that an application
-needs."""
+"""A Kafka with logins: ways to log in, refused logins, and the rights that an application needs."""
 
 from __future__ import annotations
 
@@ -228,7 +227,7 @@ def test_a_right_that_is_missing_is_named_with_its_resource(kafka: SecuredKafka)
 
 
 def eventually_raises(call: Callable[[], object], kind: type[KafkaError], said: str) -> None:
-    """Call until the error says `said`: a right that is given takes a moment to arrive everywhere."""
+    """Call until the error says `said`: a granted right takes a moment to arrive everywhere."""
     error: KafkaError | None = None
     for _ in range(20):
         with pytest.raises(KafkaError) as caught:

@@ -50,20 +50,20 @@ def test_a_java_that_is_too_old_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     assert "JAVA_HOME" in str(caught.value)
 
 
-def test_no_java_at_all_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_java_at_all_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(StreamsError, match="there is none on the path"):
         session.check_java()
 
 
-def test_a_java_home_without_java_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_java_home_without_java_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(StreamsError, match=f"there is none at {tmp_path}"):
         session.check_java()
 
 
-def test_a_java_that_does_not_run_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_java_that_does_not_run_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(java_that_says(tmp_path, "broken", code=1)))
     with pytest.raises(StreamsError, match="does not run"):
         session.check_java()
@@ -109,7 +109,7 @@ def test_the_environment_is_as_before_when_the_jvm_has_started(monkeypatch: pyte
 
 
 class RemoteSession:
-    """Stands for the class of Spark Connect, which needs packages of its own."""
+    """Replaces the class of Spark Connect, which needs additional packages."""
 
 
 RemoteSession.__module__ = "pyspark.sql.connect.session"
@@ -143,7 +143,7 @@ def test_spark_connect_is_refused(
         ("local-cluster[2,1,1024]", "/tmp/checkpoint", False),
     ],
 )
-def test_a_checkpoint_that_other_machines_may_not_see_is_told(
+def test_a_checkpoint_that_other_machines_may_not_see_is_reported(
     caplog: pytest.LogCaptureFixture, master: str, path: str | None, told: bool
 ) -> None:
     session.warn_of_local_checkpoint(master, path)
@@ -187,7 +187,7 @@ def test_a_cluster_keeps_the_python_that_the_environment_names(monkeypatch: pyte
 
 
 class FakeSession:
-    """Stands for a session on a JVM of its own."""
+    """Replaces a session on another JVM."""
 
     def __init__(self) -> None:
         self.sparkContext = object()

@@ -75,7 +75,7 @@ def listened(host: SparkHost, *responses: StreamThreadExceptionResponse) -> Iter
         host.close(60_000)
 
 
-def test_an_epoch_that_spark_gives_up_with_an_executor_is_told_from_errors_of_the_program() -> None:
+def test_an_epoch_that_spark_gives_up_with_an_executor_is_distinguished_from_errors_of_the_program() -> None:
     lost = (
         "Job aborted due to stage failure: A shuffle map stage with indeterminate output was failed and retried. "
         "However, Spark cannot rollback the ResultStage 8 to re-process the input data, and has to fail this job."
@@ -101,7 +101,7 @@ def test_an_epoch_that_spark_gives_up_with_an_executor_is_told_from_errors_of_th
         "org.apache.spark.SparkException: Python worker failed to connect back.",
     ],
 )
-def test_a_lost_process_is_told_by_what_the_jvm_met_at_it(cause: str) -> None:
+def test_a_lost_process_is_recognised_by_the_errors_of_the_jvm(cause: str) -> None:
     text = f"terminated with exception\n=== Streaming Query ===\nJVM stacktrace:\n{cause}"
     assert isinstance(failure_of_query("of app", text, f"{cause}\n\nJVM stacktrace:")[0], ProcessLostError)
     job = f"org.apache.spark.SparkException: Job aborted due to stage failure: {cause}"
@@ -126,7 +126,7 @@ def failing_while(marker: Path, source: str, target: str) -> Topology:
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 @pytest.mark.one_broker
-def test_a_failed_query_is_replaced_and_goes_on_from_the_last_commit(
+def test_a_failed_query_is_replaced_and_continues_from_the_last_commit(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str], tmp_path: Path
 ) -> None:
     source, target = topics
@@ -236,7 +236,8 @@ def test_a_start_says_when_the_jvm_has_ended(
 
 @contextmanager
 def counting(spark_runner: SparkRunner, host: SparkHost, topics: tuple[str, str]) -> Iterator[None]:
-    """Run a word count of `topics` on `host`, and what befalls it inside the block; it must go on, and ask nobody."""
+    """Run a word count of `topics` on `host` while the block disturbs it; it must continue without calling the
+    handler."""
     source, target = topics
     with listened(host) as listening:
         spark_runner.write(source, lines(["a"]))
@@ -257,7 +258,7 @@ def killed(kind: str) -> bool:
 
 @dataclass(frozen=True)
 class StoppableClock:
-    """The clock of the machine; who asks for the time waits while there is a file `stop`, and makes `stopped`."""
+    """The clock of the machine; a request for the time waits while the file `stop` exists, and creates `stopped`."""
 
     stop: Path
     stopped: Path

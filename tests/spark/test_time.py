@@ -391,7 +391,7 @@ def ticking(prefix: str, processor: type[Ticking] = Ticking) -> Topology:
 
 
 class TickingFromNow(Ticking):
-    """Does so at once too: what stands in `init` is another time in each epoch."""
+    """Also does so immediately: `init` runs at another time in each epoch."""
 
     def start_ms(self, context: ProcessorContext) -> int | None:
         return context.current_system_time_ms()

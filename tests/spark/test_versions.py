@@ -22,7 +22,7 @@ from tests.spark.test_topologies import final, word_count
 
 @pytest.fixture
 def as_on_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this process do all that Spark 4.0 does not do by itself."""
+    """Make this process do everything that Spark 4.0 does not do itself."""
     oldest = replace(features_of("4.0.0"), checkpoint_package=FEATURES.checkpoint_package)
     for module in (versions, running_query):
         monkeypatch.setattr(module, "FEATURES", oldest)
@@ -131,7 +131,7 @@ def test_rows_come_to_the_partitions_that_they_name(spark_runner: SparkRunner, p
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 @pytest.mark.usefixtures("as_on_the_oldest")
-def test_an_application_runs_to_the_end_and_goes_on_without_what_the_oldest_spark_lacks(
+def test_an_application_runs_to_the_end_and_continues_without_what_the_oldest_spark_lacks(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:
     config = spark_runner.config(application, {"penstock.batch.max.bytes": 1024})

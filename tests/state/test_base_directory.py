@@ -60,7 +60,7 @@ def content(path: Path, owner: str) -> tuple[bytes | None, dict[bytes, bytes]]:
 
 
 def die_with(path: Path) -> None:
-    """Let a process of the run be killed while it has the base open."""
+    """Simulate a process of the run that is killed while it has the base open."""
     killed = subprocess.run([sys.executable, "-c", DIE, str(path)], check=False)
     assert killed.returncode == -signal.SIGKILL
 
@@ -151,7 +151,7 @@ def test_a_damaged_base_is_made_again(tmp_path: Path) -> None:
     assert content(tmp_path, RUN) == (None, {})
 
 
-def test_damage_that_lmdb_notices_is_told(tmp_path: Path) -> None:
+def test_damage_that_lmdb_notices_is_reported(tmp_path: Path) -> None:
     used = fill(tmp_path)
     data = used.database / DATA_FILE
     pages = bytearray(data.read_bytes())
@@ -197,7 +197,7 @@ def test_a_visitor_reads_what_is_whole_and_changes_nothing(tmp_path: Path) -> No
     assert visitor.visit() is None
 
 
-def test_files_of_an_earlier_version_are_cleared_away(tmp_path: Path) -> None:
+def test_files_of_an_earlier_version_are_deleted(tmp_path: Path) -> None:
     for name in ("data.mdb", "lock.mdb"):
         (tmp_path / name).write_bytes(b"")
     fill(tmp_path)

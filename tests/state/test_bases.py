@@ -98,7 +98,7 @@ def test_a_closed_base_is_refused(base: Base) -> None:
     base.close()
 
 
-def test_a_range_goes_on_across_commits(base: Base) -> None:
+def test_a_range_continues_across_commits(base: Base) -> None:
     content: dict[bytes, bytes | None] = {b"%05d" % number: b"x" for number in range(2000)}
     base.apply({"s": content}, b"one")
     for reverse in (False, True):
@@ -201,7 +201,7 @@ def test_another_process_sees_the_commit_and_the_larger_map(tmp_path: Path) -> N
     assert base.view("s").get(b"a") == b"1"
     done = run(GROW, tmp_path, "two")
     assert done.stdout.split() == ["two"], done.stderr
-    assert base.stamp() == b"one"  # what was read here goes on to be what the stamp says
+    assert base.stamp() == b"one"  # what was read here still matches the stamp
     assert base.view("s").approximate_num_entries() == 1
     with pytest.raises(TaskMigratedError, match="Another process has advanced the base"):
         base.apply({"s": {b"a": b"2"}}, b"three")

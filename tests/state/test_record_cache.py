@@ -143,7 +143,7 @@ def test_the_last_update_leaves_with_the_value_before_the_first() -> None:
     assert len(store.flushed) == 2
 
 
-def test_old_values_stay_where_nobody_asks() -> None:
+def test_old_values_stay_if_nobody_asks() -> None:
     store = Layer(send_old_values=False)
     store.put(b"a", None)
     store.put(b"never", None)

@@ -1,4 +1,4 @@
-"""A base is rebuilt from its segments in their order, with the progress told and few files ahead."""
+"""A base is rebuilt from its segments in their order, with progress reports and few files ahead."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.state.segments import SegmentHeader, SegmentInfo, encode
 
 
 def commits(count: int) -> dict[SegmentInfo, bytes]:
-    """Return segments of which each writes a key of its own and one that all write."""
+    """Return segments that each write their own key and a common one."""
     written: dict[SegmentInfo, bytes] = {}
     head: bytes | None = None
     for number in range(count):
@@ -25,7 +25,7 @@ def commits(count: int) -> dict[SegmentInfo, bytes]:
     return written
 
 
-def test_a_base_is_rebuilt_in_order_and_the_progress_told() -> None:
+def test_a_base_is_rebuilt_in_order_and_the_progress_reported() -> None:
     files = commits(20)
     told: list[Mapping[str, int]] = []
     base = MemoryBase()

@@ -72,7 +72,7 @@ def test_iterators_show_the_store_as_it_was_and_do_not_keep_it_open(tmp_path: Pa
 
 
 class Setter(RocksDBConfigSetter):
-    """Notes what it is asked."""
+    """Records its calls."""
 
     calls: list[str]
 

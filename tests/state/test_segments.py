@@ -1,5 +1,5 @@
-"""Segments as bytes: what goes in comes out, ids follow the content, sizes are bounded, and damage is told from other
-formats."""
+"""Segments as bytes: what goes in comes out, ids follow the content, sizes are bounded, and damage is distinguished
+from other formats."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_commit_is_cut_into_parts_of_bounded_size(changes: dict[bytes, bytes |
         assert [item for s in segments for item in s.changes.get(store, {}).items()] == sorted(changes.items())
 
 
-def test_an_entry_above_the_limit_stands_alone() -> None:
+def test_an_entry_above_the_limit_is_in_its_own_segment() -> None:
     changes: dict[bytes, bytes | None] = {b"a": b"1", b"b": bytes(range(256)) * 200, b"c": b"3"}
     parts = encode(SegmentHeader(None, STORES), {"names": changes}, max_bytes=18_000)
     assert [list(decode(part.data).changes["names"]) for part in parts] == [[b"a"], [b"b"], [b"c"]]
@@ -119,7 +119,7 @@ def test_only_neighbours_are_merged() -> None:
 
 
 @given(st.integers(1, 5000), st.integers(0, 60))
-def test_snapshots_go_on_where_they_ended(step: int, count: int) -> None:
+def test_snapshots_continue_where_they_ended(step: int, count: int) -> None:
     entries = [("a", b"%03d" % number, b"v" * number) for number in range(count)] + [("b", b"z", b"last")]
     seen: list[tuple[str, bytes, bytes | None]] = []
     start: StoreKey | None = None
@@ -163,7 +163,7 @@ def test_damage_is_found_at_every_byte() -> None:
             decode(bytes(damaged), encoded.info.id)
 
 
-def test_other_bytes_and_newer_formats_are_told_apart() -> None:
+def test_other_bytes_and_newer_formats_are_distinguished() -> None:
     with pytest.raises(TaskCorruptedError, match="is not a segment of Penstock"):
         decode(b"PAR1" + bytes(100))
     data = bytearray(encode(SegmentHeader(None, STORES), {})[0].data)

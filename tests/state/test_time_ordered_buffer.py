@@ -44,7 +44,7 @@ STEPS = st.lists(PUTS | LEAVES | st.tuples(st.just("commit")), max_size=30)
 
 @given(STEPS, st.sampled_from([1, 2, 4096]))
 def test_updates_leave_in_the_order_of_their_first_time_and_key(steps: list[Any], chunk: int) -> None:
-    with patch.object(time_ordered_buffer, "_CHUNK", chunk):  # however many keys are read at once
+    with patch.object(time_ordered_buffer, "_CHUNK", chunk):  # however many keys one read takes
         follow(steps)
 
 

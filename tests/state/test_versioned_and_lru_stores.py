@@ -53,7 +53,7 @@ class Task:
         )
 
     def restart(self) -> None:
-        """Commit, and build the store anew."""
+        """Commit, and build the store again."""
         self.store.flush()
         self.base.apply({self.builder.name: self.store.changes()}, b"stamp")
         self.build()

@@ -46,7 +46,7 @@ class Task:
         self.restart()
 
     def restart(self) -> None:
-        """Build the store anew over what was committed."""
+        """Build the store again over the committed entries."""
         self.store = build_store(
             self.builder,
             CONFIG,

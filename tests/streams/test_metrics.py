@@ -146,7 +146,7 @@ def test_what_was_measured_has_kafkas_names() -> None:
     }
 
 
-def test_a_port_that_is_taken_is_said() -> None:
+def test_a_port_that_is_taken_is_reported() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

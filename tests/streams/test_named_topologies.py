@@ -93,9 +93,7 @@ def started(streams: KafkaStreamsNamedTopologyWrapper, hosts: Hosts, *names: str
         hosts[name].told().on_running()
 
 
-def test_each_topology_runs_as_an_application_of_its_own(
-    streams: KafkaStreamsNamedTopologyWrapper, hosts: Hosts
-) -> None:
+def test_each_topology_runs_as_a_separate_application(streams: KafkaStreamsNamedTopologyWrapper, hosts: Hosts) -> None:
     started(streams, hosts, "a", "b")
     assert streams.state() is State.RUNNING
     assert sorted(hosts.by_id) == ["app-a", "app-b"]
@@ -227,7 +225,7 @@ def test_checkpoints_are_apart_and_one_can_be_reset(hosts: Hosts) -> None:
     streams.close()
 
 
-def test_a_topology_may_have_configuration_of_its_own(streams: KafkaStreamsNamedTopologyWrapper, hosts: Hosts) -> None:
+def test_a_topology_may_have_its_own_configuration(streams: KafkaStreamsNamedTopologyWrapper, hosts: Hosts) -> None:
     streams.start(named(streams, "a", **{"statestore.cache.max.bytes": 5}))
     assert hosts.configs["app-a"]["statestore.cache.max.bytes"] == 5
     with pytest.raises(ConfigError, match="cannot be set for one topology"):

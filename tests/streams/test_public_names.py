@@ -1,4 +1,4 @@
-"""The package: its public names, and that it loads no more than it is asked for."""
+"""The package: its public names, and that it loads only what is used."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def test_what_must_not_start_is_refused_and_leaves_nothing_open(host: TestHost) 
     assert len(host.closed_with) == 1
 
 
-def test_an_error_ends_the_application_and_is_raised_to_who_waits(host: TestHost) -> None:
+def test_an_error_ends_the_application_and_is_raised_in_await_termination(host: TestHost) -> None:
     streams = KafkaStreams(topology(), CONFIG)
     asked: list[BaseException] = []
 

@@ -1,7 +1,7 @@
 """Fixtures of brokers: the embedded one, a real Kafka, and one parameter for both, so that a test runs on all brokers.
 
-Each is started once a session, when the first test asks for it. Tests share them, so a test takes topics and groups of
-its own: the fixture `unique_name` gives names.
+Each is started once a session, when the first test asks for it. Tests share them, so a test uses its own topics and
+groups: the fixture `unique_name` gives names.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ class Command:
         return found
 
     def nothing_left(self) -> bool:
-        """Tell whether all its processes end, those that end by themselves within the bound too."""
+        """Return whether all its processes end, including those that end on their own within the limit."""
         return until(lambda: not self.processes(), 20)
 
 

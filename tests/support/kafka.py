@@ -71,7 +71,7 @@ def kafka_class_path() -> str:
     directory = cache_directory()
     libraries = directory / "libs"
     directory.mkdir(parents=True, exist_ok=True)
-    # Several test processes may come here at once; one of them downloads.
+    # Several test processes may come here at the same time; one of them downloads.
     with (directory / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not libraries.exists():
@@ -314,7 +314,7 @@ class RealKafka:
 
 def _free_ports(count: int) -> list[int]:
     with ExitStack() as sockets:
-        # All are held at once, so that no port is given twice.
+        # All are held at the same time, so that no port is given twice.
         opened = [sockets.enter_context(socket.socket()) for _ in range(count)]
         for one in opened:
             one.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""A disk of a test of its own: an ext4 image behind a loop device. It can be filled, and lose its power: what the file
+"""A disk for a single test: an ext4 image behind a loop device. It can be filled, and lose its power: what the file
 system had not brought to the image by then is gone.
 
 Needs root and loop devices: `why_not` says what is missing.
@@ -49,7 +49,7 @@ class LoopDisk:
         left = self._image.with_suffix(".left")
         _run("cp", "--sparse=always", str(self._image), str(left))
         kill()
-        _run("umount", "--lazy", str(self.path))  # what was killed a moment ago may still be about to let go of it
+        _run("umount", "--lazy", str(self.path))  # a process that was just killed may still hold it
         left.rename(self._image)
         self._mount()
 

@@ -1,4 +1,4 @@
-"""Another Spark than that of this environment, for tests that run on it in processes of their own.
+"""Another Spark than that of this environment, for tests that run on it in separate processes.
 
 It is installed once, without anything else, into the user's cache directory; `environment` puts it before the packages
 of this environment, so that all else is what requirements.lock pins.
@@ -35,7 +35,7 @@ def installed_spark(version: str) -> Path:
     directory = cache_root() / f"pyspark-{version}-python{sys.version_info.major}.{sys.version_info.minor}"
     packages = directory / "packages"
     directory.mkdir(parents=True, exist_ok=True)
-    # Several test processes may come here at once; one of them installs.
+    # Several test processes may come here at the same time; one of them installs.
     with (directory / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not packages.exists():

@@ -21,7 +21,7 @@ class Disk:
     """Notes what is synced, from when it is made on."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Stand in the place of `files.sync`."""
+        """Replace `files.sync`."""
         self._sync = files.sync
         self._contents: dict[int, bytes] = {}
         self._entries: dict[str, dict[str, int]] = {}

@@ -1,4 +1,4 @@
-"""A real Kafka that asks who its clients are, and allows each what its ACLs say.
+"""A real Kafka with logins, which allows each user what its ACLs grant.
 
 It has a listener for each way to be known: `TLS` (the broker alone has a certificate), `MUTUAL` (clients have one too)
 and `SASL` (over TLS; PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER with tokens that nobody signs). On the
@@ -37,7 +37,7 @@ PASSWORD: Final = "its-password"
 """The password of every user."""
 
 TOKEN_SECONDS: Final = 3
-"""After how long the broker asks who a client of OAUTHBEARER is, again."""
+"""After how long the broker asks an OAUTHBEARER client to log in again."""
 
 _DAY = datetime.timedelta(days=1)
 _SECONDS = 20.0
@@ -106,7 +106,7 @@ class SecuredKafka:
 
     Args:
         directory: for certificates.
-        users: who may log in by PLAIN, with PASSWORD.
+        users: those that may log in by PLAIN, with PASSWORD.
     """
 
     def __init__(self, directory: Path, users: Iterable[str]) -> None:
@@ -193,7 +193,7 @@ class SecuredKafka:
         }
 
     def add_scram_user(self, user: str) -> None:
-        """Let `user` log in by SCRAM, with PASSWORD."""
+        """Allow `user` to log in by SCRAM, with PASSWORD."""
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):  # a request takes a user once
             wanted = UserScramCredentialUpsertion(user, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
             for future in self.admin.alter_user_scram_credentials([wanted], request_timeout=_SECONDS).values():

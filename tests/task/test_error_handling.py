@@ -112,7 +112,7 @@ def test_without_a_handler_of_ones_own_an_error_names_its_record(execution: str)
 
 
 class Judge(ProcessingExceptionHandler):
-    """Remembers what it is asked, and answers as it was told."""
+    """Records its calls, and returns the given answers."""
 
     def __init__(self, answer: Any) -> None:
         self.asked: list[tuple[ErrorHandlerContext, Record[Any, Any] | None, str]] = []
@@ -246,7 +246,7 @@ class Ticking(Processor):
         self.context.forward(record)
 
 
-def test_an_error_in_a_punctuator_is_handled_and_its_schedule_goes_on() -> None:
+def test_an_error_in_a_punctuator_is_handled_and_its_schedule_continues() -> None:
     judge = Judge(Response.resume([ProducerRecord("dead", None, b"tick", 7)]))
     topology = Topology().add_source("source", "in").add_processor("tick", supplier(Ticking), "source")
     topology.add_sink("sink", "out", "tick")
@@ -290,7 +290,7 @@ def test_an_action_at_the_end_of_a_chain_has_dead_letters_too(execution: str) ->
 
 
 class SourceJudge(DeserializationExceptionHandler):
-    """Remembers what could not be read, and goes on."""
+    """Records what could not be read, and continues."""
 
     def __init__(self) -> None:
         self.asked: list[ConsumerRecord] = []
@@ -398,7 +398,7 @@ def test_an_error_of_a_serde_names_node_topic_partition_offset_and_what_to_do(
     assert "ClassCastException" not in said
 
 
-def test_a_windowed_key_that_has_the_default_serde_is_told_which_serde_it_needs() -> None:
+def test_a_windowed_key_that_has_the_default_serde_gets_an_error_with_the_serde_that_it_needs() -> None:
     builder = StreamsBuilder()
     minutes = builder.stream("in").group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(60_000)).count()
     minutes.to_stream().to("out")

@@ -59,7 +59,7 @@ def counting() -> Topology:
     return topology
 
 
-def test_schedules_go_on_from_epoch_to_epoch_and_stay_cancelled() -> None:
+def test_schedules_continue_from_epoch_to_epoch_and_stay_cancelled() -> None:
     first = task_of(ticking(), schedules=EpochSchedules(()))
     first.add_records("in", 0, batch_of(("k", "v", 12)))
     first.process()

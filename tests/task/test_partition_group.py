@@ -27,7 +27,7 @@ def forwarding_topology() -> Topology:
 
 
 def by_heads(lanes: Lanes) -> list[str]:
-    """Take heads one by one, the smallest timestamp first, of equal ones the first queue: the rule, said plainly."""
+    """Take heads one by one, the smallest timestamp first, of equal ones the first queue: the plain rule."""
     queues = {
         lane: [(time, f"{lane[0]}{lane[1]}-{place}") for place, time in enumerate(times)]
         for lane, times in lanes.items()
@@ -87,7 +87,7 @@ def test_what_waits_is_given_up_as_it_came_without_what_was_dropped() -> None:
     assert task.checkpoint().partition_times == {}
 
 
-def test_what_waits_is_kept_whole_where_offsets_of_a_lane_begin_anew() -> None:
+def test_what_waits_is_kept_whole_where_offsets_of_a_lane_start_over() -> None:
     topology = Topology()
     topology.add_source("A", "a", timestamp_extractor=lambda record, _: -1 if record.value == "drop" else 10)
     topology.add_source("B", "b")
@@ -127,7 +127,7 @@ def test_a_topic_without_a_source_is_refused_by_name() -> None:
         task.add_records("elsewhere", 0, batch_of(("k", "v", 1)))
 
 
-def test_a_dropped_record_is_counted_at_its_source_and_the_partition_time_goes_on() -> None:
+def test_a_dropped_record_is_counted_at_its_source_and_the_partition_time_continues() -> None:
     seen: list[int] = []
 
     def extractor(record: ConsumerRecord, partition_time: int) -> int:
@@ -155,7 +155,7 @@ def test_a_negative_timestamp_fails_by_default_and_names_the_record() -> None:
         task.process()
 
 
-def test_the_partition_time_stands_in_for_a_negative_timestamp() -> None:
+def test_the_partition_time_replaces_a_negative_timestamp() -> None:
     topology = Topology()
     topology.add_source("A", "a", timestamp_extractor=use_partition_time_on_invalid_timestamp)
     topology.add_sink("K", "out", "A")

@@ -1,5 +1,5 @@
-"""Operators go on with what the serde of their store reads, also within a batch: it may be something else than they
-wrote, as Kafka Streams shows in the cases of tests/oracle with `marked_string`."""
+"""Operators continue with what the serde of their store reads, also within a batch: it may differ from what they wrote,
+as Kafka Streams shows in the cases of tests/oracle with `marked_string`."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ OPERATORS: dict[str, Callable[[KGroupedStream, bool], KTable]] = {
 def _results(
     execution: str, make: Callable[[KGroupedStream, bool], KTable], cached: bool, together: bool
 ) -> list[tuple[str | None, int]]:
-    """Return what comes out of one key's records, which come in one batch or each in one of its own."""
+    """Return what comes out of one key's records, which come in one batch or in one batch each."""
     builder = StreamsBuilder()
     table = make(builder.stream("in").group_by_key(), cached)
     table.to_stream(lambda key, value: "k").to("out", Produced.with_(key_serde=STRING, value_serde=STRING))
@@ -96,7 +96,7 @@ def _results(
 
 @pytest.mark.parametrize("cached", [True, False])
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_aggregations_go_on_with_what_the_store_reads(operator: str, cached: bool) -> None:
+def test_aggregations_continue_with_what_the_store_reads(operator: str, cached: bool) -> None:
     make = OPERATORS[operator]
     expected = _results("record", make, cached, together=False)
     assert "~+" in str(expected)

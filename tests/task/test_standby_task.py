@@ -164,7 +164,7 @@ def test_stores_know_the_clocks_of_their_task(standby: StandbyTask) -> None:
         assert [value for _, value in windows.all()] == visible, f"a window of 5,000 ms, kept for 10,000, at {clock}"
 
 
-def test_snapshots_stay_while_updates_go_on_until_there_are_too_many(
+def test_snapshots_stay_while_updates_continue_until_there_are_too_many(
     standby: StandbyTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(standby_task, "MOST_SNAPSHOTS", 3)
@@ -197,7 +197,7 @@ def test_what_cannot_be_read_leaves_the_commit_before(standby: StandbyTask) -> N
     assert shown(standby) == {"k": "2"}
 
 
-def test_many_threads_read_while_updates_go_on(standby: StandbyTask) -> None:
+def test_many_threads_read_while_updates_continue(standby: StandbyTask) -> None:
     """Each commit gives all keys one value: no reader may see two."""
     writer = Writer()
     names = [f"k{number:04}" for number in range(1500)]  # several chunks of a cursor

@@ -52,7 +52,7 @@ def test_the_largest_timestamp_drives_the_maximum_policy() -> None:
     assert _values(task) == ["a1@5", "5", "a2@25", "25"]
 
 
-def test_a_task_goes_on_from_the_partition_times_of_its_checkpoint() -> None:
+def test_a_task_continues_from_the_partition_times_of_its_checkpoint() -> None:
     task = _task("min")
     task.add_records("a", 0, batch_of(("k", "a1", 5)))
     task.process()
@@ -63,7 +63,7 @@ def test_a_task_goes_on_from_the_partition_times_of_its_checkpoint() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 50)), max_size=20))
 def test_batches_of_any_size_give_the_same_minimum(rows: list[tuple[str, int]]) -> None:
-    """Records of one partition after the other, all of a partition at once or one by one."""
+    """Records of one partition after the other, all of a partition together or one by one."""
     ordered = sorted(rows)
     one_by_one, at_once = _task("min"), _task("min")
     single: list[str | None] = []

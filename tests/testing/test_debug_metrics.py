@@ -136,7 +136,7 @@ class Calls(Processor):
         for entry in store.reverse_all():
             self.context.forward(record.with_value(entry.value))
         store.prefix_scan("a", STRING).close()
-        store.all()  # which nobody closes is not told of, as in Kafka
+        store.all()  # which nobody closes is not measured, as in Kafka
 
 
 class SessionCalls(Calls):

@@ -112,7 +112,7 @@ def test_records_without_a_time_get_that_of_the_topic_which_advances() -> None:
         source = driver.create_input_topic("in", STRING, STRING, start_timestamp=100, auto_advance_ms=5)
         sink = driver.create_output_topic("out", STRING, STRING)
         source.pipe_input("a", "1")
-        source.pipe_input("a", "2", timestamp=3)  # has a time of its own: the topic's does not advance
+        source.pipe_input("a", "2", timestamp=3)  # has its own time: the topic's does not advance
         source.pipe_input("a", "3")
         source.advance_time(1000)
         source.pipe_input("a", "4")
@@ -239,7 +239,7 @@ def test_stores_are_closed_with_the_driver_which_may_be_closed_twice() -> None:
         store.get("k")
 
 
-def test_the_wall_clock_moves_only_when_told() -> None:
+def test_the_wall_clock_moves_only_by_calls() -> None:
     topology = Topology()
     topology.add_source("S", "in").add_processor("P", Tick, "S").add_sink("K", "out", "P")
     with TopologyTestDriver(topology, DEFAULTS, initial_wall_clock_ms=1000) as driver:

@@ -11,8 +11,8 @@ import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-# mypy's cache is a database: two that open a new one at once find it locked. So may the second of two runs in one
-# process, where the first has not closed it.
+# mypy's cache is a database: two that open a new one at the same time find it locked. So may the second of two runs in
+# one process, where the first has not closed it.
 pytestmark = pytest.mark.xdist_group("mypy")
 PROGRAM = """
 from penstock import Consumed, Serdes, StreamsBuilder

@@ -22,7 +22,8 @@ Drive = Callable[[Case, Topology, Mapping[str, Any]], Expected]
 
 
 def missing(case: Case) -> list[str]:
-    """Return what a case asks for that is not built, sorted; a case for which this is empty can be run."""
+    """Return the features that a case needs and that are not built, sorted; a case for which this is empty can be
+    run."""
     return sorted({*settings.missing(case), *operations.missing(case["topology"])})
 
 

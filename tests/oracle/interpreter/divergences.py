@@ -1,4 +1,4 @@
-"""Cases that Penstock answers otherwise than Kafka Streams on purpose; DIVERGENCES.md says why."""
+"""Cases in which Penstock differs from Kafka Streams on purpose; DIVERGENCES.md gives the reasons."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The fixed vocabulary of user functions: FORMAT.md section 5, in its order.
 
-Each maker takes the arguments of the case and returns the function, which takes (key, value) unless said otherwise.
+Each maker takes the arguments of the case and returns the function, which takes (key, value) unless stated otherwise.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class PunctuateMarker(Processor):
 
 
 class ScheduleCancel(Processor):
-    """A punctuation that cancels itself after `limit` firings; a record with the value "again" schedules it anew."""
+    """A punctuation that cancels itself after `limit` firings; a record with the value "again" schedules it again."""
 
     def __init__(self, type_: str, interval: int, limit: int) -> None:
         self._type, self._interval, self._limit = type_, interval, limit
@@ -106,7 +106,7 @@ class ScheduleCancel(Processor):
             self._scheduled.cancel()
 
     def process(self, record: AnyRecord) -> None:
-        """Schedule anew where the record asks for it, and forward it."""
+        """Schedule again if the record asks for it, and forward it."""
         if record.value == "again":
             self._scheduled.cancel()
             self._schedule()

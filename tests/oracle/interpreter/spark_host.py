@@ -1,8 +1,8 @@
 """Runs cases on the Spark host, many after one another: on a real query of Spark, or with its part played in this
 process (`InlineQuery`), which is the same code of ours without a JVM.
 
-The test driver commits after every record, so where a result depends on commits, each step of a case is an epoch of its
-own; else the input is cut into epochs at random, the same each time. What is compared is what each epoch wrote, topic
+The test driver commits after every record, so if a result depends on commits, each step of a case is a separate epoch;
+otherwise the input is cut into epochs at random, the same each time. What is compared is what each epoch wrote, topic
 by topic, in order where one sink writes the topic, else in any order; stores at the end; errors, and the step that they
 ended. Every topic has one partition, and the clock of the case is the one by which epochs are planned.
 
@@ -281,7 +281,7 @@ class SparkCases:
         return self._runner.admin.end_offsets(list(positions), read_committed=True) == positions
 
     def _take(self, case: Case, epoch: Sequence[int], clock: CaseClock) -> tuple[str, int]:
-        """Let the steps of an epoch happen: write their records, or move the clock; return topic and number of the
+        """Perform the steps of an epoch: write their records, or move the clock; return topic and number of the
         records."""
         topic, records = "", []
         for number in epoch:
@@ -363,7 +363,7 @@ def _after(ends: Ends, topic: str, records: int) -> Ends:
 
 
 def _told(error: Exception) -> Exception:
-    """Return the error that a program is told of, for one that ends the query from inside Spark."""
+    """Return the error that a program receives, for one that ends the query from inside Spark."""
     if isinstance(error, QueryFailedError):
         found = failure_in(str(error))
         assert found is not None
