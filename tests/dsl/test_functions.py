@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -45,3 +46,11 @@ def test_a_function_that_cannot_be_called_as_it_must_be_is_refused() -> None:
 @pytest.mark.parametrize("function", [lambda k, v: v, lambda k, v, extra=1: v, lambda *all: all, max, divmod, dict])
 def test_a_function_that_can_be_called_passes(function: Callable[..., Any]) -> None:
     assert checked(function, "predicate(key, value)") is function
+
+
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="before Python 3.14, such a function cannot be defined")
+def test_annotations_that_exist_for_type_checkers_only_are_not_read() -> None:
+    names: dict[str, Any] = {}
+    exec(compile("def keep(key: Unknown, value: Unknown) -> bool: return True", "user.py", "exec", 0, True), names)
+    assert checked(names["keep"], "predicate(key, value)") is names["keep"]
+    assert takes_key(names["keep"], "mapper")

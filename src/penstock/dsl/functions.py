@@ -8,6 +8,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from penstock.signatures import signature_of
+
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -20,7 +22,7 @@ def checked(function: Callable[..., Any], form: str) -> Callable[..., Any]:
     role, _, arguments = form.partition("(")
     if not callable(function):
         raise TypeError(f"Expected a function {form}, got {function!r}.")
-    signature = _signature(function)
+    signature = signature_of(function)
     if signature is not None:
         try:
             signature.bind(*filter(None, arguments.rstrip(")").split(", ")))
@@ -42,7 +44,7 @@ def takes_key(function: Callable[..., Any], role: str, values: tuple[str, ...] =
     forms = f"{role}({listed}) or {role}(key, {listed})"
     if not callable(function):
         raise TypeError(f"Expected a function {forms}, got {function!r}.")
-    signature = None if isinstance(function, type) else _signature(function)
+    signature = None if isinstance(function, type) else signature_of(function)
     if signature is None:
         return False
     parameters = signature.parameters.values()
@@ -56,13 +58,6 @@ def takes_key(function: Callable[..., Any], role: str, values: tuple[str, ...] =
             f"The {role} must be a function of {what}: write {forms}; {_shown(function, signature)} is neither."
         )
     return required == len(values) + 1
-
-
-def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
-    try:
-        return inspect.signature(function)
-    except (TypeError, ValueError):  # a built-in without one
-        return None
 
 
 def _shown(function: Callable[..., Any], signature: inspect.Signature) -> str:

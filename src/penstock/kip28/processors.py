@@ -7,7 +7,6 @@ processed, or of the punctuation. `init` runs once more when the topology is bui
 from __future__ import annotations
 
 import copy
-import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -19,6 +18,7 @@ from penstock import KeyValue, PunctuationType, Record, Stores
 from penstock.errors import StreamsError
 from penstock.processor.api import ProcessorSupplier
 from penstock.serdes import Serde
+from penstock.signatures import signature_of
 from penstock.state.api import StoreBuilder
 
 
@@ -264,7 +264,8 @@ class _TaskContext:
     def _punctuate(self, stream_time_ms: int) -> None:
         self.template = Record(None, None, stream_time_ms)
         punctuate: Callable[..., None] = self._processor.punctuate
-        punctuate(*(stream_time_ms,) * len(inspect.signature(punctuate).parameters))
+        signature = signature_of(punctuate)
+        punctuate(*(stream_time_ms,) * (0 if signature is None else len(signature.parameters)))
 
     def commit(self) -> None:
         self._context.commit()

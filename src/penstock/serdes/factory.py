@@ -32,6 +32,7 @@ from penstock.serdes.primitive import (
     UUIDSerde,
     VoidSerde,
 )
+from penstock.signatures import signature_of
 
 T = TypeVar("T")
 
@@ -61,10 +62,8 @@ class _Function:
         forms = f"{role}({value}), {role}(topic, {value}) or {role}(topic, {value}, headers)"
         if not callable(function):
             raise TypeError(f"Expected a function {forms}, got {function!r}.")
-        try:
-            parameters = inspect.signature(function).parameters
-        except (TypeError, ValueError):  # a built-in without a signature, such as int
-            parameters = inspect.signature(lambda value: value).parameters
+        signature = signature_of(function) or inspect.signature(lambda value: value)  # a built-in, such as int
+        parameters = signature.parameters
         positional = [each for each in parameters.values() if each.kind in _POSITIONAL and each.name != "headers"]
         required = [each for each in positional if each.default is each.empty]
         rest = any(each.kind is each.VAR_POSITIONAL for each in parameters.values())
