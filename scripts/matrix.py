@@ -41,10 +41,10 @@ CASES: Mapping[str, str] = {
         "tests/spark/test_operators.py::test_tables_and_joins_end_with_what_the_test_driver_ends_with[kafka]"
     ),
     "runs until closed, restart": (
-        "tests/spark/test_life.py::test_runs_until_closed_and_goes_on_where_it_stopped[kafka]"
+        "tests/spark/test_life.py::test_runs_until_closed_and_continues_where_it_stopped[kafka]"
     ),
     "exactly once, killed": (
-        "tests/crash/test_kills.py::test_a_killed_application_goes_on_as_if_nothing_had_happened"
+        "tests/crash/test_kills.py::test_a_killed_application_continues_as_if_nothing_had_happened"
         "[sample-of-worker-and-driver]"
     ),
 }
