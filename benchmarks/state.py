@@ -36,7 +36,6 @@ from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.protocol.messages import TaskControl
 from penstock.host.spark.protocol.placement import place
 from penstock.host.spark.protocol.recipe import Recipe
-from penstock.host.spark.protocol.rows import TaskInput
 from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.host.spark.worker.bases import task_directory
 from penstock.host.spark.worker.printing import PrintBuffer
@@ -44,7 +43,7 @@ from penstock.host.spark.worker.stage import prepare_worker
 from penstock.host.spark.worker.task_epoch import TaskEpoch
 from penstock.host.spark.worker.task_state import TaskState
 from penstock.plan.subtopology import TaskId
-from penstock.record import RecordBatch
+from penstock.record import PartitionBatch, RecordBatch
 from penstock.state.segment_log import log_from_json, path
 
 BASES: Final = ("lmdb", "rocksdb")
@@ -142,12 +141,12 @@ class _Task:
         return TaskControl(self._epoch, self._epoch, self._entry)
 
 
-def _inputs(numbers: range, keys: int) -> Iterator[TaskInput]:
+def _inputs(numbers: range, keys: int) -> Iterator[PartitionBatch]:
     for start in range(numbers.start, numbers.stop, _BATCH):
         part = range(start, min(start + _BATCH, numbers.stop))
         offsets = np.arange(part.start, part.stop, dtype=np.int64)
         names: list[bytes | None] = [b"key%012d" % (number * _PRIME % keys) for number in part]
-        yield TaskInput(0, "in", 0, RecordBatch(names, [value_of(number) for number in part], offsets, offsets))
+        yield PartitionBatch("in", 0, RecordBatch(names, [value_of(number) for number in part], offsets, offsets))
 
 
 @dataclass

@@ -78,7 +78,7 @@ def _epoch(tasks: _Tasks, epoch: int, lines: list[list[bytes]]) -> list[RecordBa
     moved: dict[int, list[tuple[str, int, RecordBatch, int]]] = {partition: [] for partition in range(PARTITIONS)}
     for partition, own in enumerate(lines):
         inputs = [(INPUT, partition, batch, 0) for batch in _batches(own, epoch * len(own))]
-        for topic, target, batch in tasks.run(TaskId(0, partition), inputs, epoch).output:
+        for topic, target, batch, _ in tasks.run(TaskId(0, partition), inputs, epoch).output:
             moved[target].append((topic, target, batch, partition))
     return [
         output.batch

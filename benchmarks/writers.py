@@ -15,18 +15,17 @@ import uuid
 from penstock.client.api import NewTopic
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.at_least_once import AtLeastOnceWriter
-from penstock.client.confluent.refusals import PartitionOutput
 from penstock.client.confluent.sending import EpochWriter
 from penstock.client.confluent.transactions import TransactionalWriter
 from penstock.config import StreamsConfig
 from penstock.config.keys import AT_LEAST_ONCE, EXACTLY_ONCE_V2
-from penstock.record import RecordBatch, TopicPartition
+from penstock.record import PartitionBatch, RecordBatch, TopicPartition
 
 
 def measure(writer: EpochWriter, topic: str, records: int, epochs: int) -> tuple[float, float]:
     """Return wall time and CPU time (ms) of an epoch of `records`, the mean of `epochs` after a first."""
     rows = [(b"key-%d" % number, b"v" * 60, 1_000 + number, number, ()) for number in range(records)]
-    output = [PartitionOutput(topic, 0, RecordBatch.of(rows))]
+    output = [PartitionBatch(topic, 0, RecordBatch.of(rows))]
     owner = f"benchmark-{records}"
     writer.write(1, owner, output)
     wall, cpu = time.perf_counter(), time.process_time()

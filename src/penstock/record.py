@@ -372,3 +372,16 @@ class RecordBatch:
             np.concatenate([batch.offsets for batch in batches]),
             headers,
         )
+
+
+class PartitionBatch(NamedTuple):
+    """Records of one topic partition, as bytes: what a task is given, what it sends, what the sink writes.
+
+    lane: of a repartition topic, which of the tasks that write to the partition sent them; each lane has offsets of
+    its own. 0 elsewhere.
+    """
+
+    topic: str
+    partition: int
+    batch: RecordBatch
+    lane: int = 0

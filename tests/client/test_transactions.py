@@ -17,14 +17,14 @@ from penstock.client.confluent import transactions
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.at_least_once import AtLeastOnceWriter
 from penstock.client.confluent.consumer import ConfluentFetcher
-from penstock.client.confluent.refusals import PartitionOutput, RefusedRecord
+from penstock.client.confluent.refusals import RefusedRecord
 from penstock.client.confluent.transactions import (
     TransactionalWriter,
     transactions_refused,
 )
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError, RecordTooLargeError, TaskCorruptedError, TaskMigratedError
-from penstock.record import RecordBatch, TopicPartition
+from penstock.record import PartitionBatch, RecordBatch, TopicPartition
 from tests.support.brokers import RunningBroker
 from tests.support.commands import until
 
@@ -84,9 +84,9 @@ class Place:
             fetcher.close()
             admin.close()
 
-    def output(self, *values: str) -> list[PartitionOutput]:
+    def output(self, *values: str) -> list[PartitionBatch]:
         rows = [(None, value.encode(), 1_000 + number, number, ()) for number, value in enumerate(values)]
-        return [PartitionOutput(self.topic, 0, RecordBatch.of(rows))]
+        return [PartitionBatch(self.topic, 0, RecordBatch.of(rows))]
 
 
 def _last_stable_is_last(admin: ConfluentAdmin, partition: TopicPartition) -> bool:
@@ -131,7 +131,7 @@ def test_records_are_written_as_they_are(place: Place) -> None:
         [(b"k", b"v", 5, 0, (("h", b"1"), ("h", None))), (None, b"w", 3, 1, ()), (b"k", None, 9, 2, (("i", b""),))]
     )
     plain = RecordBatch.of([(b"p", None, 7, 0, ()), (None, b"q", 8, 1, ())])
-    output = [PartitionOutput(place.topic, 0, each) for each in (with_headers, plain)]
+    output = [PartitionBatch(place.topic, 0, each) for each in (with_headers, plain)]
     writer = place.writer() if place.transactional else AtLeastOnceWriter(place.config)
     writer.write(1, "q", output)
     writer.close()
@@ -146,7 +146,7 @@ def test_without_transactions_a_record_that_is_refused_is_an_error(place: Place)
     writer = AtLeastOnceWriter(place.config, timeout_ms=5_000)
     rows = [(None, b"x", 1, 0, ())]
     with pytest.raises(KafkaError, match="writing epoch 1"):
-        writer.write(1, "q", [PartitionOutput(place.topic, 99, RecordBatch.of(rows))])
+        writer.write(1, "q", [PartitionBatch(place.topic, 99, RecordBatch.of(rows))])
 
 
 def test_an_epoch_is_written_once_by_whomever(kafka_place: Place) -> None:
@@ -226,12 +226,12 @@ def test_what_a_topic_refuses_can_be_dropped_or_replaced(place: Place) -> None:
     writer = place.writer() if place.transactional else AtLeastOnceWriter(place.config)
     refused: list[RefusedRecord] = []
 
-    def instead(record: RefusedRecord) -> list[PartitionOutput]:
+    def instead(record: RefusedRecord) -> list[PartitionBatch]:
         refused.append(record)
         return place.output("letter")
 
     (one,) = place.output("a", "x" * 5_000, LARGE, "b")
-    output = [PartitionOutput(small, 0, one.batch)]
+    output = [PartitionBatch(small, 0, one.batch)]
     assert writer.write(1, "q", output, instead)
     assert {record.topic for record in refused} == {small}
     assert sorted(len(record.value or b"") for record in refused) == [5_000, 3_000_000]
@@ -247,14 +247,14 @@ def test_what_shares_a_batch_with_a_refused_record_is_not_overtaken(place: Place
     config = StreamsConfig({**place.config.given(), "producer.batch.num.messages": 7})
     refused: list[bytes | None] = []
 
-    def drop(record: RefusedRecord) -> list[PartitionOutput]:
+    def drop(record: RefusedRecord) -> list[PartitionBatch]:
         refused.append(record.value)
         return []
 
     bad = {30: "x" * 5_000, 33: "y" * 5_000, 120: LARGE, 150: "z" * 5_000}
     (one,) = place.output(*(bad.get(number, f"{number}") for number in range(200)))
     writer = AtLeastOnceWriter(config)
-    assert writer.write(1, "q", [PartitionOutput(small, 0, one.batch), *place.output("elsewhere")], drop)
+    assert writer.write(1, "q", [PartitionBatch(small, 0, one.batch), *place.output("elsewhere")], drop)
     writer.close()
     assert place.read_topic(small) == [b"%d" % number for number in range(200) if number not in bad]
     assert sorted(len(value or b"") for value in refused) == [5_000, 5_000, 5_000, 3_000_000]

@@ -29,8 +29,7 @@ from penstock.host.spark.worker import sink
 from penstock.host.spark.worker.measuring import EpochMeasuring
 from penstock.metrics import Metric, MetricName, RecordingLevel
 from penstock.metrics.host_metrics import client_statistics, streams_metrics
-from penstock.record import RecordBatch
-from penstock.task.record_collector import OutputBatch
+from penstock.record import PartitionBatch, RecordBatch
 from penstock.task.stream_task import TaskCommit
 from penstock.task.task_checkpoint import TaskCheckpoint
 from tests.spark.inline import InlineQuery
@@ -256,7 +255,7 @@ def test_where_several_sinks_may_have_written_no_age_is_reported() -> None:
     def told(topology: Topology) -> list[str]:
         (spec,) = topology.build("app").subtopologies
         measuring = EpochMeasuring(spec)
-        output = [OutputBatch(topic, 0, RecordBatch.of([(b"k", b"v", 1_000, 0, ())])) for topic in ("one", "both")]
+        output = [PartitionBatch(topic, 0, RecordBatch.of([(b"k", b"v", 1_000, 0, ())])) for topic in ("one", "both")]
         measuring.take(TaskCommit({}, TaskCheckpoint(), output, {}, None, {}, []))
         return list(measuring.measured())
 

@@ -54,10 +54,10 @@ def rows_of(batch: RecordBatch) -> list[object]:
 def test_a_batch_goes_through_rows_of_bounded_size_unchanged(rows: list[Any], max_bytes: int) -> None:
     blobs = encode_batch("topic", 3, RecordBatch.of(rows), max_bytes)
     decoded = [decode_batch(blob) for blob in blobs]
-    assert all((topic, partition) == ("topic", 3) for topic, partition, _ in decoded)
-    assert [row for _, _, batch in decoded for row in rows_of(batch)] == rows_of(RecordBatch.of(rows))
-    assert sum(size_of(batch) for _, _, batch in decoded) == sum(len(part or b"") for row in rows for part in row[:2])
-    assert all(len(blob) <= max_bytes or len(batch) == 1 for blob, (_, _, batch) in zip(blobs, decoded, strict=True))
+    assert all((topic, partition) == ("topic", 3) for topic, partition, _, _ in decoded)
+    assert [row for _, _, batch, _ in decoded for row in rows_of(batch)] == rows_of(RecordBatch.of(rows))
+    assert sum(size_of(each.batch) for each in decoded) == sum(len(part or b"") for row in rows for part in row[:2])
+    assert all(len(blob) <= max_bytes or len(batch) == 1 for blob, (_, _, batch, _) in zip(blobs, decoded, strict=True))
 
 
 @given(st.lists(st.integers(0, 3), min_size=8, max_size=400), st.integers(0, 50), st.booleans())
@@ -69,7 +69,7 @@ def test_a_dictionary_of_few_keys_goes_through_rows_unchanged(
     times, offsets = np.full(count, 7, np.int64), np.arange(first_offset, first_offset + count, dtype=np.int64)
     values = [b"%d" % row for row in range(count)] if with_values else keys
     batch = RecordBatch(keys, values, times, offsets)
-    decoded = [decode_batch(blob)[2] for blob in encode_batch("topic", 3, batch, 600)]
+    decoded = [decode_batch(blob).batch for blob in encode_batch("topic", 3, batch, 600)]
     assert [row for each in decoded for row in rows_of(each)] == rows_of(batch)
     assert size_of(batch) == sum(len(part or b"") for column in (batch.keys, batch.values) for part in column)
     assert all((each.values is each.keys) == (not with_values) for each in decoded)

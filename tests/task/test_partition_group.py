@@ -62,8 +62,8 @@ def test_records_come_in_the_same_order_where_a_task_waits_for_partitions_that_l
     for topic, (_, cut) in topics.items():
         task.add_records(topic, 0, batch_of(*rows[topic][:cut]))
     task.process(InputWait(tuple(lagging), lagging))
-    for partition, lane, batch in task.give_up_buffered()[0]:
-        task.add_records(*partition, batch, lane)
+    for given_up in task.give_up_buffered()[0]:
+        task.add_records(*given_up)
     for topic, (_, cut) in topics.items():
         task.add_records(topic, 0, batch_of(*rows[topic][cut:], first_offset=cut))
     task.process()
@@ -78,8 +78,8 @@ def test_what_waits_is_given_up_as_it_came_without_what_was_dropped() -> None:
     task = task_of(topology)
     task.add_records("a", 0, batch_of(("k", "x", 1), ("k", "drop", 2), ("k", "y", 3), ("k", "drop", 4)))
     task.process(InputWait((), frozenset([TopicPartition("b", 0)])))
-    ((partition, lane, batch),), again = task.give_up_buffered()
-    assert (partition, lane, again) == (TopicPartition("a", 0), 0, None)
+    ((topic, partition, batch, lane),), again = task.give_up_buffered()
+    assert (topic, partition, lane, again) == ("a", 0, 0, None)
     assert batch.values == [b"x", b"y"]
     assert batch.timestamps.tolist() == [1, 3]
     assert batch.offsets.tolist() == [0, 2]
@@ -96,7 +96,7 @@ def test_what_waits_is_kept_whole_where_offsets_of_a_lane_start_over() -> None:
     task.add_records("a", 0, batch_of(("k", "u", 1), ("k", "drop", 1), ("k", "v", 2), first_offset=7), 3)
     task.add_records("a", 0, batch_of(("k", "x", 3), ("k", "drop", 4), ("k", "y", 5)), 3)
     task.process(InputWait((), frozenset([TopicPartition("b", 0)])))
-    ((_, _, batch),), _ = task.give_up_buffered()
+    ((_, _, batch, _),), _ = task.give_up_buffered()
     assert batch.values == [b"u", b"v", b"x", b"y"]
     assert batch.offsets.tolist() == [7, 9, 0, 2]
 
@@ -109,7 +109,7 @@ def test_a_task_waits_for_an_empty_partition_as_long_as_it_may_idle() -> None:
     task.add_records("a", 0, batch_of(("k", "x", 5), ("k", "y", 9)))
     task.add_records("b", 0, batch_of(("k", "z", 7)))
     assert task.process(wait) == 2
-    ((_, _, held),), again = task.give_up_buffered()
+    ((_, _, held, _),), again = task.give_up_buffered()
     assert again == 1_100
     assert task.checkpoint().idle_deadlines == {b: 1_100}
     task.add_records("a", 0, held)

@@ -115,7 +115,7 @@ class OrderReplay:
         task.committed(done.changes, name.encode())
         task.close()
         self._checkpoints[traced.task] = done.checkpoint
-        for topic, partition, batch in done.output:
+        for topic, partition, batch, _ in done.output:
             to = TopicPartition(topic, partition)
             if topic in self._topology.repartition_topics:
                 self._lanes.setdefault((to, traced.lane), []).append(batch)

@@ -22,7 +22,15 @@ from penstock.processor.timestamps import (
     fail_on_invalid_timestamp,
     wallclock_timestamp_extractor,
 )
-from penstock.record import NO_TIMESTAMP, ConsumerRecord, Int64Array, RecordBatch, TopicPartition, running_maximum
+from penstock.record import (
+    NO_TIMESTAMP,
+    ConsumerRecord,
+    Int64Array,
+    PartitionBatch,
+    RecordBatch,
+    TopicPartition,
+    running_maximum,
+)
 from penstock.task.processor_topology import SourceNode
 
 
@@ -120,10 +128,13 @@ class PartitionGroup:
         """Return the partitions of which records are buffered."""
         return {lane.partition for lane in self._queues}
 
-    def give_up(self) -> list[tuple[TopicPartition, int, RecordBatch]]:
-        """Give up what is buffered, as it came: partition, lane and records."""
+    def give_up(self) -> list[PartitionBatch]:
+        """Give up what is buffered, as it came."""
         queues, self._queues = self._queues, {}
-        return [(*lane, RecordBatch.concat(batches)) for lane, batches in sorted(queues.items())]
+        return [
+            PartitionBatch(*lane.partition, RecordBatch.concat(batches), lane.lane)
+            for lane, batches in sorted(queues.items())
+        ]
 
     def take(self, awaited: Set[TopicPartition] = frozenset()) -> Iterator[Run | MixedRun]:
         """Give up what is buffered, in the order in which it is to be processed, to before the first record that may

@@ -14,16 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.record import Headers, Int64Array, RecordBatch, TopicPartition
-
-
-class OutputBatch(NamedTuple):
-    """Records for one partition, as bytes. Offsets count from 0 over the task's life for a repartition topic and within
-    the batch for any other."""
-
-    topic: str
-    partition: int
-    batch: RecordBatch
+from penstock.record import Headers, Int64Array, PartitionBatch, RecordBatch, TopicPartition
 
 
 class SentRecord(NamedTuple):
@@ -98,10 +89,10 @@ class RecordCollector:
             len(r.batch) for rows in self._rows.values() for r in rows
         )
 
-    def drain(self, repartition_topics: Set[str], lane_offsets: dict[TopicPartition, int]) -> list[OutputBatch]:
-        """Give up everything, by partition; advances `lane_offsets`, the next offset of each partition of a repartition
-        topic."""
-        output: list[OutputBatch] = []
+    def drain(self, repartition_topics: Set[str], lane_offsets: dict[TopicPartition, int]) -> list[PartitionBatch]:
+        """Give up everything, by partition, offsets from 0 in each batch; of a repartition topic they count on from
+        `lane_offsets`, which are advanced."""
+        output: list[PartitionBatch] = []
         for topic in sorted({*self._open, *self._rows}):
             rows = self._take(topic)
             for partition, batch in _by_partition(rows):
@@ -111,7 +102,7 @@ class RecordCollector:
                     first = lane_offsets.get(lane, 0)
                     lane_offsets[lane] = first + len(batch)
                 batch.offsets = np.arange(first, first + len(batch), dtype=np.int64)
-                output.append(OutputBatch(topic, partition, batch))
+                output.append(PartitionBatch(topic, partition, batch))
         return output
 
     def drain_in_order(self) -> Iterator[SentRecord]:

@@ -22,7 +22,7 @@ from penstock.metrics.measurements import NOTHING, Measurement, Recorder
 from penstock.plan.subtopology import SinkSpec, SourceSpec, SubtopologySpec, TaskId
 from penstock.processor.api import HeldResults, PunctuationType
 from penstock.processor.timestamps import fail_on_invalid_timestamp
-from penstock.record import NO_METADATA, Int64Array, Record, RecordBatch, TopicPartition
+from penstock.record import NO_METADATA, Int64Array, PartitionBatch, Record, RecordBatch, TopicPartition
 from penstock.state.api import Base, Changes, RecordContext, StateStore
 from penstock.state.change_logging_store import ChangeLog
 from penstock.state.measured_cache import MeasuredRecordCache
@@ -38,7 +38,7 @@ from penstock.task.partition_group import MixedRun, PartitionGroup, Run
 from penstock.task.processor_state_manager import ProcessorStateManager
 from penstock.task.processor_topology import NodeFactory, ProcessorTopology
 from penstock.task.punctuation import LivingSchedules, Schedule, Schedules
-from penstock.task.record_collector import OutputBatch, RecordCollector, SentRecord
+from penstock.task.record_collector import RecordCollector, SentRecord
 from penstock.task.record_sender import DeadLetterSink, RecordSender
 from penstock.task.stream_time import MAXIMUM, MaximumStreamTime, MinimumStreamTime, StreamTime, partitions_ahead
 from penstock.task.task_checkpoint import TaskCheckpoint
@@ -56,7 +56,7 @@ class TaskCommit:
 
     changes: Changes
     checkpoint: TaskCheckpoint
-    output: list[OutputBatch]
+    output: list[PartitionBatch]
     dropped_records: Mapping[str, int]
     order: TracedCommit | None
     measured: Mapping[str, Measurement]
@@ -210,8 +210,8 @@ class StreamTask:
             self._idling.found_empty(awaited - wait.lagging - self._group.buffered(), now + wait.idle_ms)
         return taken
 
-    def give_up_buffered(self) -> tuple[list[tuple[TopicPartition, int, RecordBatch]], int | None]:
-        """Give up the records that had to wait, as they came (partition, lane and records); return with them when to
+    def give_up_buffered(self) -> tuple[list[PartitionBatch], int | None]:
+        """Give up the records that had to wait, as they came; return with them when to
         look again if nothing arrives (wall clock in ms), None for never."""
         records = self._group.give_up()
         return records, self._idling.next_deadline(self._context.wall_clock) if records else None

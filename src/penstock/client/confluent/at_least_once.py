@@ -13,7 +13,6 @@ from penstock.client.confluent.refusals import (
     GAPLESS,
     ONE_BY_ONE,
     OnRefused,
-    PartitionOutput,
     RefusedError,
     Reports,
     fail_on_refused,
@@ -25,6 +24,7 @@ from penstock.client.confluent.refusals import (
 from penstock.client.confluent.sending import send_output
 from penstock.client.settings import PRODUCER, client_settings
 from penstock.config import StreamsConfig
+from penstock.record import PartitionBatch
 
 
 class _GaplessProducer(Producer):
@@ -83,14 +83,14 @@ class AtLeastOnceWriter:
         self,
         epoch: int,
         owner: str,
-        output: Sequence[PartitionOutput],
+        output: Sequence[PartitionBatch],
         on_refused: OnRefused = fail_on_refused,
         note: str = "",
     ) -> bool:
         """Write `output` and return True when the brokers have it; raises KafkaError if they do not take it, and what
         `on_refused` raises for a record that they refuse. owner, note: nothing says to brokers what was written."""
         self._before_write()
-        instead: list[PartitionOutput] = []
+        instead: list[PartitionBatch] = []
         left = list(output)
         while True:
             unwritten = self._send(epoch, left, one_by_one=False)
@@ -105,7 +105,7 @@ class AtLeastOnceWriter:
             replaced(instead, refused, fail_on_refused)
         return True
 
-    def _send(self, epoch: int, output: Sequence[PartitionOutput], one_by_one: bool) -> _Unwritten:
+    def _send(self, epoch: int, output: Sequence[PartitionBatch], one_by_one: bool) -> _Unwritten:
         """Send `output` and return what of it was not written."""
         connection, producer = self._ready(one_by_one)
         doing = f"writing epoch {epoch}"

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError as Code
 from confluent_kafka import Message
 
 from penstock.errors import KafkaError, RecordTooLargeError
-from penstock.record import Headers, RecordBatch, TopicPartition
+from penstock.record import Headers, PartitionBatch, TopicPartition
 
 _REFUSED = frozenset(
     (
@@ -43,14 +43,6 @@ MOST_REFUSED = 100
 """Records that may be refused in one write; each costs another attempt to write all."""
 
 
-class PartitionOutput(NamedTuple):
-    """Records, as bytes, for one partition of a topic."""
-
-    topic: str
-    partition: int
-    batch: RecordBatch
-
-
 class RefusedRecord(NamedTuple):
     """A record that brokers refuse, and why. part: which part of the output it was in. timestamp: ms."""
 
@@ -64,11 +56,11 @@ class RefusedRecord(NamedTuple):
     error: KafkaError
 
 
-OnRefused = Callable[[RefusedRecord], Sequence[PartitionOutput]]
+OnRefused = Callable[[RefusedRecord], Sequence[PartitionBatch]]
 """Returns what is to be written in place of a record that is refused, nothing to drop it; raises to write nothing."""
 
 
-def fail_on_refused(record: RefusedRecord) -> Sequence[PartitionOutput]:
+def fail_on_refused(record: RefusedRecord) -> Sequence[PartitionBatch]:
     """Raise the error of a record that is refused."""
     raise record.error
 
@@ -122,15 +114,15 @@ class Reports:
         failed = ((code, m) for code, m in self._failed if not (is_refusal(code) or is_held_back(code)))
         return next(((code, TopicPartition(m.topic() or "", m.partition() or 0)) for code, m in failed), None)
 
-    def refused(self, output: Sequence[PartitionOutput]) -> list[RefusedError]:
+    def refused(self, output: Sequence[PartitionBatch]) -> list[RefusedError]:
         """Return the row of `output` of each record that was refused."""
         return self._rows(output, is_refusal)
 
-    def held_back(self, output: Sequence[PartitionOutput]) -> list[RefusedError]:
+    def held_back(self, output: Sequence[PartitionBatch]) -> list[RefusedError]:
         """Return the row of `output` of each record that was not sent, since one before it was refused."""
         return self._rows(output, is_held_back)
 
-    def _rows(self, output: Sequence[PartitionOutput], reported: Callable[[Code], bool]) -> list[RefusedError]:
+    def _rows(self, output: Sequence[PartitionBatch], reported: Callable[[Code], bool]) -> list[RefusedError]:
         """Return the rows whose report is such an error, found by key and value: a report has nothing else."""
         wanted: dict[_Place, list[Code]] = {}
         for code, message in self._failed:
@@ -138,7 +130,7 @@ class Reports:
                 place = (message.topic(), message.partition(), message.key(), message.value())
                 wanted.setdefault(place, []).append(code)
         found: list[RefusedError] = []
-        for part, (topic, partition, batch) in enumerate(output if wanted else ()):
+        for part, (topic, partition, batch, _) in enumerate(output if wanted else ()):
             for row, (key, value) in enumerate(zip(batch.keys, batch.values, strict=True)):
                 codes = wanted.get((topic, partition, key, value))
                 if codes:
@@ -149,23 +141,23 @@ class Reports:
         return found
 
 
-def only(output: Sequence[PartitionOutput], refused: Sequence[RefusedError]) -> list[PartitionOutput]:
+def only(output: Sequence[PartitionBatch], refused: Sequence[RefusedError]) -> list[PartitionBatch]:
     """Return the rows of `output` that `refused` names, each in its part, in their order."""
     return [
-        PartitionOutput(topic, partition, batch.take(np.array(_rows(index, refused), np.int64)))
-        for index, (topic, partition, batch) in enumerate(output)
+        PartitionBatch(topic, partition, batch.take(np.array(_rows(index, refused), np.int64)))
+        for index, (topic, partition, batch, _) in enumerate(output)
     ]
 
 
 def replaced(
-    output: Sequence[PartitionOutput], refused: Sequence[RefusedError], on_refused: OnRefused
-) -> list[PartitionOutput]:
+    output: Sequence[PartitionBatch], refused: Sequence[RefusedError], on_refused: OnRefused
+) -> list[PartitionBatch]:
     """Return `output` without the rows of `refused`, each part in its place, and behind it what `on_refused` gives for
     them; raises what it raises."""
     result = list(output)
-    instead: list[PartitionOutput] = []
+    instead: list[PartitionBatch] = []
     for each in sorted(refused, key=lambda each: (each.part, each.row)):
-        topic, partition, batch = output[each.part]
+        topic, partition, batch, _ = output[each.part]
         record = RefusedRecord(
             each.part,
             topic,
@@ -178,9 +170,9 @@ def replaced(
         )
         instead.extend(on_refused(record))
     for part in {each.part for each in refused}:
-        topic, partition, batch = output[part]
+        topic, partition, batch, _ = output[part]
         kept = np.setdiff1d(np.arange(len(batch)), _rows(part, refused))
-        result[part] = PartitionOutput(topic, partition, batch.take(kept))
+        result[part] = PartitionBatch(topic, partition, batch.take(kept))
     return [*result, *instead]
 
 

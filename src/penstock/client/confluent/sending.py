@@ -11,14 +11,8 @@ from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException, Producer
 
 from penstock.client.confluent.connection import Connection
-from penstock.client.confluent.refusals import (
-    OnRefused,
-    PartitionOutput,
-    RefusedError,
-    fail_on_refused,
-    is_refusal,
-    raise_refused,
-)
+from penstock.client.confluent.refusals import OnRefused, RefusedError, fail_on_refused, is_refusal, raise_refused
+from penstock.record import PartitionBatch
 
 _POLL_EVERY = 4096
 
@@ -30,7 +24,7 @@ class EpochWriter(Protocol):
         self,
         epoch: int,
         owner: str,
-        output: Sequence[PartitionOutput],
+        output: Sequence[PartitionBatch],
         on_refused: OnRefused = fail_on_refused,
         note: str = "",
     ) -> bool:
@@ -46,7 +40,7 @@ class EpochWriter(Protocol):
 def send_output(
     connection: Connection,
     producer: Producer,
-    output: Iterable[PartitionOutput],
+    output: Iterable[PartitionBatch],
     on_refused: Callable[[RefusedError], object] = raise_refused,
     refuses: Callable[[Code], bool] = is_refusal,
 ) -> None:
@@ -70,9 +64,9 @@ def send_output(
                 poll(0)
 
 
-def _produce_arguments(output: PartitionOutput) -> Iterator[tuple[Any, ...]]:
+def _produce_arguments(output: PartitionBatch) -> Iterator[tuple[Any, ...]]:
     """Return the arguments of `produce` for each record, by position: by name a call costs half as much again."""
-    topic, partition, batch = output
+    topic, partition, batch, _ = output
     columns = [
         repeat(topic),
         batch.values,

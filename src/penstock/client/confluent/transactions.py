@@ -40,7 +40,6 @@ from penstock.client.confluent.refusals import (
     MOST_REFUSED,
     ONE_BY_ONE,
     OnRefused,
-    PartitionOutput,
     RefusedError,
     Reports,
     fail_on_refused,
@@ -54,7 +53,7 @@ from penstock.errors import (
     TaskCorruptedError,
     TaskMigratedError,
 )
-from penstock.record import TopicPartition
+from penstock.record import PartitionBatch, TopicPartition
 
 _log = logging.getLogger(__name__)
 
@@ -159,7 +158,7 @@ class TransactionalWriter:
         self,
         epoch: int,
         owner: str,
-        output: Sequence[PartitionOutput],
+        output: Sequence[PartitionBatch],
         on_refused: OnRefused = fail_on_refused,
         note: str = "",
     ) -> bool:
@@ -239,7 +238,7 @@ class TransactionalWriter:
         reported = self._reports.first_failure()
         return reported[0] if reported is not None and is_forbidden(reported[0]) else error
 
-    def _topic_right(self, error: Code, output: Sequence[PartitionOutput]) -> Right:
+    def _topic_right(self, error: Code, output: Sequence[PartitionBatch]) -> Right:
         """Return the missing right on a topic if a transaction fails with `error`: to write to one, or to commit an
         offset for the commits topic."""
         reported = self._reports.first_failure()
@@ -345,7 +344,7 @@ class TransactionalWriter:
         return self._reader
 
     def _transaction(
-        self, connection: Connection, producer: Producer, epoch: int, metadata: str, output: Sequence[PartitionOutput]
+        self, connection: Connection, producer: Producer, epoch: int, metadata: str, output: Sequence[PartitionBatch]
     ) -> None:
         marker = Position(self._marker.topic, self._marker.partition, epoch, metadata)
         producer.begin_transaction()

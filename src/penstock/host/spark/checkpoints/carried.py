@@ -21,10 +21,10 @@ import numpy as np
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
 from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.protocol.placement import Placement
-from penstock.host.spark.protocol.rows import TaskInput, decode_batch, decoded_numbers, encode_batch
+from penstock.host.spark.protocol.rows import decode_batch, decoded_numbers, encode_batch
 from penstock.host.spark.protocol.task_entry import CarriedRange
 from penstock.plan.subtopology import TaskId
-from penstock.record import RecordBatch, column_of
+from penstock.record import PartitionBatch, RecordBatch, column_of
 
 _FRAME = struct.Struct("<iI")
 _ID_BYTES = 16
@@ -33,7 +33,7 @@ _MARSHAL_TUPLE = b"("
 
 
 def encode_carried(
-    epoch: int, held: Iterable[TaskInput], sent: Iterable[TaskInput], row_max_bytes: int
+    epoch: int, held: Iterable[PartitionBatch], sent: Iterable[PartitionBatch], row_max_bytes: int
 ) -> tuple[dict[str, Any], bytes] | None:
     """Return what the manifest says of a file of carried rows, and the file; None where there is nothing to carry.
 
@@ -63,10 +63,12 @@ def encode_carried(
     return {"id": digest.hexdigest(), "places": places, "held": held_bytes, "sends": sends}, data
 
 
-def _add_frames(frames: dict[tuple[str, int], list[bytes]], inputs: Iterable[TaskInput], row_max_bytes: int) -> bool:
+def _add_frames(
+    frames: dict[tuple[str, int], list[bytes]], inputs: Iterable[PartitionBatch], row_max_bytes: int
+) -> bool:
     """Add `inputs` to the frames of each partition; return whether there were any."""
     found = False
-    for lane, topic, partition, batch in inputs:
+    for topic, partition, batch, lane in inputs:
         found = True
         section = frames.setdefault((topic, partition), [])
         for blob in encode_batch(topic, partition, batch, row_max_bytes):
@@ -100,7 +102,7 @@ def file_bytes(carried: Mapping[str, Any]) -> int:
     return sum(length for places in carried["places"].values() for _, _, length, _ in places)
 
 
-def read_carried(checkpoint: Checkpoint, ranges: Iterable[CarriedRange]) -> Iterator[TaskInput]:
+def read_carried(checkpoint: Checkpoint, ranges: Iterable[CarriedRange]) -> Iterator[PartitionBatch]:
     """Yield the rows of `ranges`, in order; raises TaskCorruptedError where a file is missing or damaged."""
     for each in ranges:
         data = checkpoint.read_segment_range(each.task, each.file, each.offset, each.length)
@@ -114,16 +116,16 @@ def read_carried(checkpoint: Checkpoint, ranges: Iterable[CarriedRange]) -> Iter
         while at < len(view):
             lane, length = _FRAME.unpack_from(view, at)
             at += _FRAME.size
-            yield TaskInput(lane, *_decoded(view[at : at + length]))
+            yield _decoded(view[at : at + length])._replace(lane=lane)
             at += length
 
 
-def _decoded(blob: memoryview) -> tuple[str, int, RecordBatch]:
+def _decoded(blob: memoryview) -> PartitionBatch:
     """Return topic, partition and records of a blob."""
     return _decoded_marshal(blob) if blob[:1] == _MARSHAL_TUPLE else decode_batch(blob)
 
 
-def _decoded_marshal(blob: memoryview) -> tuple[str, int, RecordBatch]:
+def _decoded_marshal(blob: memoryview) -> PartitionBatch:
     """Return the same of a blob as checkpoints have it that were written before batches had a version."""
     topic, partition, keys, values, timestamps, offsets, headers = marshal.loads(blob)
 
@@ -136,4 +138,5 @@ def _decoded_marshal(blob: memoryview) -> tuple[str, int, RecordBatch]:
     decoded = column(keys)
     rows = len(decoded)
     numbers = decoded_numbers(timestamps, rows), decoded_numbers(offsets, rows)
-    return topic, partition, RecordBatch(decoded, decoded if values is None else column(values), *numbers, headers)
+    batch = RecordBatch(decoded, decoded if values is None else column(values), *numbers, headers)
+    return PartitionBatch(topic, partition, batch)

@@ -25,11 +25,10 @@ from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
 from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.checkpoints.evolution import Evolution, Origin
 from penstock.host.spark.protocol.recipe import Recipe
-from penstock.host.spark.protocol.rows import TaskInput
 from penstock.host.spark.protocol.task_entry import CarriedRange, TaskEntry
 from penstock.plan.partitioning import partition_column
 from penstock.plan.subtopology import TaskId
-from penstock.record import TopicPartition
+from penstock.record import PartitionBatch, TopicPartition
 from penstock.state.api import BaseView, Changes, Entries
 from penstock.state.lmdb import LmdbBase
 from penstock.state.memory import MemoryBase
@@ -116,7 +115,7 @@ def hand_on_carried(source: Checkpoint, target: Checkpoint, last: Manifest, rows
     """Write the rows that the manifest `last` of `source` carried to the next epoch into `target`, each beside the task
     that reads them now; return what the entries say of them. Rows of topics that the program no longer reads are
     discarded, with a warning."""
-    found: dict[str, list[TaskInput]] = {}
+    found: dict[str, list[PartitionBatch]] = {}
     left_behind: Counter[str] = Counter()
     for _, row in sorted(_carried_rows(source, last), key=lambda each: not each[0]):
         if row.topic not in rows.now:
@@ -140,7 +139,7 @@ def hand_on_carried(source: Checkpoint, target: Checkpoint, last: Manifest, rows
     return written
 
 
-def _partitioned(row: TaskInput, rows: Rows) -> Iterator[TaskInput]:
+def _partitioned(row: PartitionBatch, rows: Rows) -> Iterator[PartitionBatch]:
     """Yield `row` for the partitions that its topic has now: by the keys of its records, where that is another number
     than before; nothing where the topic is no longer read."""
     count = rows.now.get(row.topic)
@@ -152,7 +151,7 @@ def _partitioned(row: TaskInput, rows: Rows) -> Iterator[TaskInput]:
         yield row._replace(partition=partition, batch=row.batch.take(np.flatnonzero(partitions == partition)))
 
 
-def _carried_rows(checkpoint: Checkpoint, last: Manifest) -> Iterator[tuple[bool, TaskInput]]:
+def _carried_rows(checkpoint: Checkpoint, last: Manifest) -> Iterator[tuple[bool, PartitionBatch]]:
     """Yield all carried rows, each with whether its own task held it back: those are the older ones of a lane."""
     for task, entry in sorted(last.tasks.items()):
         if entry.carried is None:

@@ -35,7 +35,6 @@ from pyspark.sql.types import BinaryType, StringType
 from penstock.background import in_background
 from penstock.client.api import Admin, NewTopic
 from penstock.client.confluent.at_least_once import AtLeastOnceWriter
-from penstock.client.confluent.refusals import PartitionOutput
 from penstock.client.confluent.sending import EpochWriter
 from penstock.client.confluent.transactions import TransactionalWriter
 from penstock.config import StreamsConfig
@@ -51,7 +50,7 @@ from penstock.host.spark.versions import repartition_by_id, stream_reader
 from penstock.plan.internal_topics import RECORDS_STAY
 from penstock.plan.partitioning import murmur2_column
 from penstock.plan.subtopology import BuiltTopology, DataFrameSink, DataFrameSource
-from penstock.record import RecordBatch, TopicPartition
+from penstock.record import PartitionBatch, RecordBatch, TopicPartition
 
 _log = logging.getLogger(__name__)
 
@@ -364,7 +363,7 @@ def _write_rows(
     written = 0
     for partition, group in groupby(rows, key=lambda row: int(row["partition"])):
         own = list(group)
-        output = [PartitionOutput(target.topic, partition, _batch(own))]
+        output = [PartitionBatch(target.topic, partition, _batch(own))]
         try:
             if _writer(target, partition).write(batch, owner, output, note=digest):
                 written += len(own)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import IncompatibleCheckpointError
-from penstock.record import DictionaryColumn, Int64Array, RecordBatch, column_of, rows_of
+from penstock.record import DictionaryColumn, Int64Array, PartitionBatch, RecordBatch, column_of, rows_of
 
 SCHEMA_DDL = "dst int, kind int, level int, task int, lane int, sequence int, batch binary"
 """The schema of a row as Spark reads it."""
@@ -41,15 +41,6 @@ _ENCODER = msgspec.msgpack.Encoder()
 _BATCH_DECODER = msgspec.msgpack.Decoder(tuple[str, int, _Column, _Column | None, _Numbers, _Numbers, _Headers | None])
 
 _FRAME_BYTES = 8 * 1024 * 1024
-
-
-class TaskInput(NamedTuple):
-    """Records of one lane of one partition, as bytes: what a task is given."""
-
-    lane: int
-    topic: str
-    partition: int
-    batch: RecordBatch
 
 
 class Row(NamedTuple):
@@ -90,7 +81,7 @@ def encode_batch(topic: str, partition: int, batch: RecordBatch, max_bytes: int)
     ]
 
 
-def decode_batch(blob: bytes | memoryview) -> tuple[str, int, RecordBatch]:
+def decode_batch(blob: bytes | memoryview) -> PartitionBatch:
     """Return topic, partition and records of a blob that `encode_batch` made.
 
     Raises IncompatibleCheckpointError for a blob of another version.
@@ -105,7 +96,8 @@ def decode_batch(blob: bytes | memoryview) -> tuple[str, int, RecordBatch]:
     decoded_values = decoded_keys if values is None else _decoded_column(values)
     rows = len(decoded_keys)
     times, positions = decoded_numbers(timestamps, rows), decoded_numbers(offsets, rows)
-    return topic, partition, RecordBatch(decoded_keys, decoded_values, times, positions, headers)
+    batch = RecordBatch(decoded_keys, decoded_values, times, positions, headers)
+    return PartitionBatch(topic, partition, batch)
 
 
 def _encoded_column(column: Sequence[bytes | None]) -> _Column:

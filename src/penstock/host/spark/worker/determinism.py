@@ -17,10 +17,9 @@ from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.protocol.messages import TaskReport
 from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.plan.subtopology import ProcessorSpec, SubtopologySpec
-from penstock.record import Headers
+from penstock.record import Headers, PartitionBatch
 from penstock.state.segment_log import log_from_json
 from penstock.state.segments import decode
-from penstock.task.record_collector import OutputBatch
 
 _SHOWN = 60  # characters of a key or value in a message
 
@@ -28,7 +27,7 @@ _SHOWN = 60  # characters of a key or value in a message
 class TaskResult(NamedTuple):
     """What a task gave in an epoch."""
 
-    output: Sequence[OutputBatch]
+    output: Sequence[PartitionBatch]
     report: TaskReport
 
 
@@ -78,9 +77,9 @@ def _different_output(spec: SubtopologySpec, first: TaskResult, second: TaskResu
     return None
 
 
-def _by_partition(output: Sequence[OutputBatch]) -> dict[tuple[str, int], list[_Sent]]:
+def _by_partition(output: Sequence[PartitionBatch]) -> dict[tuple[str, int], list[_Sent]]:
     found: dict[tuple[str, int], list[_Sent]] = {}
-    for topic, partition, batch in output:
+    for topic, partition, batch, _ in output:
         rows = zip(batch.keys, batch.values, batch.timestamps.tolist(), strict=True)
         found.setdefault((topic, partition), []).extend(
             _Sent(key, value, timestamp, batch.headers_at(row)) for row, (key, value, timestamp) in enumerate(rows)

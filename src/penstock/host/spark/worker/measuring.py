@@ -12,7 +12,7 @@ from penstock.metrics import SensorMetric, SensorReport
 from penstock.metrics.host_metrics import NODE_ID, PROCESS, RECORD_E2E_LATENCY, Operation, operation_of, state_id
 from penstock.metrics.measurements import NOTHING, Measurement
 from penstock.plan.subtopology import SinkSpec, SubtopologySpec
-from penstock.task.record_collector import OutputBatch
+from penstock.record import PartitionBatch
 from penstock.task.stream_task import TaskCommit
 
 
@@ -74,7 +74,7 @@ def _sinks_by_topic(spec: SubtopologySpec) -> Mapping[str | None, str]:
     return {} if None in writers else {node.topic: node.name for node in sinks if writers[node.topic] == 1}
 
 
-def _latency(output: OutputBatch, now: int) -> Measurement:
+def _latency(output: PartitionBatch, now: int) -> Measurement:
     ages = now - output.batch.timestamps
     return Measurement(len(ages), float(ages.sum()), float(ages.min()), float(ages.max()))
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from functools import lru_cache
 
-from penstock.client.confluent.refusals import PartitionOutput, RefusedRecord
+from penstock.client.confluent.refusals import RefusedRecord
 from penstock.errors import StreamsError
 from penstock.exception_handlers import (
     ErrorHandlerContext,
@@ -23,7 +23,7 @@ from penstock.host.spark.protocol.recipe import RECIPES_AT_HAND, Recipe
 from penstock.host.spark.worker.target_topics import target_topics
 from penstock.log_limits import limit_rate
 from penstock.plan.subtopology import TaskId
-from penstock.record import NO_METADATA, RecordBatch
+from penstock.record import NO_METADATA, PartitionBatch, RecordBatch
 from penstock.task.record_collector import RecordCollector
 from penstock.task.record_sender import RecordSender
 
@@ -42,7 +42,7 @@ class RefusedRecords:
         self._recipe = recipe
         self._lanes = lanes
 
-    def __call__(self, refused: RefusedRecord) -> list[PartitionOutput]:
+    def __call__(self, refused: RefusedRecord) -> list[PartitionBatch]:
         """Return the dead letters to be written in place of a record; raises ProductionFailedError where the query is
         to end."""
         if refused.part >= len(self._lanes):
@@ -68,10 +68,10 @@ class RefusedRecords:
         _log.warning("A record for topic %s of task %s is dropped: %s", refused.topic, task, refused.error)
         return self._dead_letters(task, response)
 
-    def _dead_letters(self, task: TaskId, response: Response) -> list[PartitionOutput]:
+    def _dead_letters(self, task: TaskId, response: Response) -> list[PartitionBatch]:
         sender = RecordSender(RecordCollector(), target_topics(self._recipe), task, lambda: NO_METADATA.offset)
         return [
-            PartitionOutput(
+            PartitionBatch(
                 letter.topic,
                 sender.partition_of(letter, NO_METADATA.offset),
                 RecordBatch.of([(letter.key, letter.value, letter.timestamp, 0, letter.headers)]),

@@ -16,7 +16,6 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCom
 from pyspark.sql.types import StructType
 
 from penstock.client.confluent.at_least_once import AtLeastOnceWriter
-from penstock.client.confluent.refusals import PartitionOutput
 from penstock.client.confluent.sending import EpochWriter
 from penstock.clock import SystemClock
 from penstock.errors import (
@@ -129,7 +128,7 @@ def _write(recipe: Recipe, rows: list[Row]) -> PartitionCommit:
         raise TaskCorruptedError("Output arrived in a sink partition without its control row; the shuffle lost rows.")
     offset = SinkControl.decode(result.control).offset
     epoch = offset.epoch
-    batches = [PartitionOutput(*decode_batch(row.batch)) for row in output]
+    batches = [decode_batch(row.batch) for row in output]
     crash_point("transaction.before", epoch)
     began = SystemClock().nanoseconds()
     refused = RefusedRecords(recipe, [row.lane for row in output])

@@ -23,12 +23,13 @@ from penstock.host.spark.planner.epoch_planner import EpochPartition, EpochPlann
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure
 from penstock.host.spark.protocol.recipe import Recipe, load_recipe
-from penstock.host.spark.protocol.rows import CONTROL, DATA, SCHEMA_DDL, Row, TaskInput, encode_batch, write_rows
+from penstock.host.spark.protocol.rows import CONTROL, DATA, SCHEMA_DDL, Row, encode_batch, write_rows
 from penstock.host.spark.versions import StreamReader, stream_reader
 from penstock.host.spark.worker.global_state import global_stores
 from penstock.host.spark.worker.reading import check_topics, read_range
 from penstock.host.spark.worker.stage import ended_by_failure, prepare_worker, run_task
 from penstock.plan.subtopology import TaskId
+from penstock.record import PartitionBatch
 
 FORMAT = "penstock-source"
 
@@ -145,13 +146,13 @@ def _partition_rows(recipe: Recipe, partition: EpochPartition) -> Iterator[Row]:
     check_topics(recipe, {each.partition.topic for each in partition.ranges})
 
 
-def _fetched(recipe: Recipe, ranges: list[Range], planned_ms: int) -> Iterator[TaskInput]:
+def _fetched(recipe: Recipe, ranges: list[Range], planned_ms: int) -> Iterator[PartitionBatch]:
     for each in ranges:
         for batch in read_range(recipe, each.partition, each.start, each.end, planned_ms):
-            yield TaskInput(0, *each.partition, batch)
+            yield PartitionBatch(*each.partition, batch)
 
 
-def _passed_on(recipe: Recipe, level: int, number: int, inputs: Iterator[TaskInput]) -> Iterator[Row]:
+def _passed_on(recipe: Recipe, level: int, number: int, inputs: Iterator[PartitionBatch]) -> Iterator[Row]:
     """Yield the records of topics that feed a later level; a partition of a topic has the one lane 0."""
     sequence = 0
     for each in inputs:

@@ -32,7 +32,6 @@ from penstock.host.spark.protocol.rows import (
     HEAD,
     OUTPUT,
     Row,
-    TaskInput,
     decode_batch,
     encode_batch,
     read_rows,
@@ -43,8 +42,8 @@ from penstock.host.spark.worker.global_state import global_stores
 from penstock.host.spark.worker.printing import captured_print
 from penstock.host.spark.worker.task_epoch import TaskEpoch
 from penstock.plan.subtopology import TaskId
+from penstock.record import PartitionBatch
 from penstock.state.api import StateStore
-from penstock.task.record_collector import OutputBatch
 
 
 @lru_cache(maxsize=1)
@@ -104,7 +103,7 @@ def _run_tasks(
     with global_stores(recipe, open_checkpoint(recipe.checkpoint), epoch) as stores:
         for number in sorted(controls):
             own = sorted(data.pop(number, ()), key=lambda row: (row.lane, row.sequence))
-            inputs = (TaskInput(row.lane, *decode_batch(row.batch)) for row in own)
+            inputs = (decode_batch(row.batch)._replace(lane=row.lane) for row in own)
             yield from run_task(recipe, recipe.placement.levels[level][number], controls[number], inputs, stores)
 
 
@@ -112,7 +111,7 @@ def run_task(
     recipe: Recipe,
     task: TaskId,
     control: TaskControl,
-    inputs: Iterable[TaskInput],
+    inputs: Iterable[PartitionBatch],
     global_stores: Mapping[str, StateStore],
 ) -> Iterator[Row]:
     """Run one task for one epoch, with the global stores to read by name; yield its output as rows, then its report."""
@@ -120,7 +119,7 @@ def run_task(
     lane = placement.places[task].lane
     sequence = sent = 0
     output, report = _run(recipe, task, control, inputs, global_stores)
-    for topic, partition, batch in output:
+    for topic, partition, batch, _ in output:
         if topic in recipe.topology.repartition_topics:
             consumer = placement.places[placement.consumer(topic, partition)]
             kind, level, target = DATA, consumer.level, consumer.number
@@ -138,9 +137,9 @@ def _run(
     recipe: Recipe,
     task: TaskId,
     control: TaskControl,
-    inputs: Iterable[TaskInput],
+    inputs: Iterable[PartitionBatch],
     global_stores: Mapping[str, StateStore],
-) -> tuple[list[OutputBatch], TaskReport]:
+) -> tuple[list[PartitionBatch], TaskReport]:
     with captured_print() as printed:
         try:
             checkpoint = open_checkpoint(recipe.checkpoint)

@@ -17,7 +17,7 @@ from penstock.host.spark.checkpoints.carried import encode_carried, read_carried
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.protocol.messages import TaskControl, TaskReport
 from penstock.host.spark.protocol.recipe import Recipe
-from penstock.host.spark.protocol.rows import TaskInput, size_of
+from penstock.host.spark.protocol.rows import size_of
 from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.host.spark.worker.bases import keep_base
 from penstock.host.spark.worker.measuring import EpochMeasuring
@@ -26,11 +26,10 @@ from penstock.host.spark.worker.target_topics import target_topics
 from penstock.host.spark.worker.task_state import TaskState
 from penstock.plan.subtopology import TaskId
 from penstock.private_files import private_directory
-from penstock.record import RecordBatch, TopicPartition
+from penstock.record import PartitionBatch, RecordBatch, TopicPartition
 from penstock.state.api import StateStore
 from penstock.task.idling import InputWait
 from penstock.task.punctuation import EpochSchedules
-from penstock.task.record_collector import OutputBatch
 from penstock.task.stream_task import StreamTask, TaskCommit
 
 
@@ -52,13 +51,13 @@ class TaskEpoch:
         self._control = control
         self._global_stores = global_stores
         self._input: dict[str, tuple[int, int]] = {}
-        self._held: list[TaskInput] = []
+        self._held: list[PartitionBatch] = []
         self._processed = 0
         self._measuring = EpochMeasuring(recipe.subtopologies[task.subtopology])
         self._look_again_ms: int | None = None
         self._ahead: tuple[TopicPartition, ...] = ()
 
-    def run(self, inputs: Iterable[TaskInput], printed: PrintBuffer) -> tuple[list[OutputBatch], TaskReport]:
+    def run(self, inputs: Iterable[PartitionBatch], printed: PrintBuffer) -> tuple[list[PartitionBatch], TaskReport]:
         """Return output and report; raises StreamsError if the task fails, with nothing done that counts."""
         control = self._control
         new = iter(inputs)
@@ -84,7 +83,7 @@ class TaskEpoch:
         self._write_order(commit)
         return sent, self._report(entry, printed.text(), sum(commit.dropped_records.values()))
 
-    def _process(self, state: TaskState, inputs: Iterable[TaskInput]) -> TaskCommit:
+    def _process(self, state: TaskState, inputs: Iterable[PartitionBatch]) -> TaskCommit:
         recipe, control = self._recipe, self._control
         task = StreamTask(
             recipe.subtopologies[self._task.subtopology],
@@ -101,10 +100,10 @@ class TaskEpoch:
             nanoseconds=self._measuring.nanoseconds,
             cache_bytes=recipe.cache_bytes,
         )
-        for lane, topic, partition, batch in read_carried(self._checkpoint, control.carried):
+        for topic, partition, batch, lane in read_carried(self._checkpoint, control.carried):
             self._processed += len(batch)
             task.add_records(topic, partition, batch, lane)
-        for lane, topic, partition, batch in inputs:
+        for topic, partition, batch, lane in inputs:
             self._processed += len(batch)
             self._count(topic, batch)
             task.add_records(topic, partition, batch, lane)
@@ -113,9 +112,8 @@ class TaskEpoch:
         partitions = recipe.placement.awaitable[self._task]
         wait = InputWait(partitions, frozenset(control.lagging), control.idle_ms)
         self._measuring.process(lambda: task.process(wait))
-        held, self._look_again_ms = task.give_up_buffered()
+        self._held, self._look_again_ms = task.give_up_buffered()
         self._ahead = tuple(sorted(task.partitions_to_pause()))
-        self._held = [TaskInput(lane, *partition, batch) for partition, lane, batch in held]
         self._processed -= sum(len(each.batch) for each in self._held)
         task.advance_wall_clock(control.planned_ms)
         task.emit_held_results()
@@ -124,24 +122,24 @@ class TaskEpoch:
         task.close()
         return commit
 
-    def _apart(self, output: list[OutputBatch]) -> tuple[list[OutputBatch], list[TaskInput]]:
+    def _apart(self, output: list[PartitionBatch]) -> tuple[list[PartitionBatch], list[PartitionBatch]]:
         """Return the output that moves on in this epoch, and that for tasks that have run in it already, or run beside
         this one."""
         places = self._recipe.placement.places
         level, _, lane = places[self._task]
-        sent: list[OutputBatch] = []
-        carried: list[TaskInput] = []
+        sent: list[PartitionBatch] = []
+        carried: list[PartitionBatch] = []
         for each in output:
             if (
                 each.topic in self._recipe.topology.repartition_topics
                 and places[self._recipe.placement.consumer(each.topic, each.partition)].level <= level
             ):
-                carried.append(TaskInput(lane, *each))
+                carried.append(each._replace(lane=lane))
             else:
                 sent.append(each)
         return sent, carried
 
-    def _write_carried(self, sent: list[TaskInput]) -> Mapping[str, Any] | None:
+    def _write_carried(self, sent: list[PartitionBatch]) -> Mapping[str, Any] | None:
         """Write what waits and `sent` for the next epoch, if there is any; return what the manifest says of it."""
         epoch = self._control.epoch
         encoded = encode_carried(epoch, self._held, sent, self._recipe.config["penstock.row.max.bytes"])
