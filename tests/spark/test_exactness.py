@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock import Materialized, StreamsBuilder, Topology
+from penstock import Consumed, Materialized, Produced, Serdes, StreamsBuilder, Topology
 from penstock.errors import StreamsError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.driver.resetting import reset_application
@@ -167,6 +167,44 @@ def test_an_error_is_reported_and_not_that_later_levels_lack_what_the_failed_tas
     query = InlineQuery(failing_in_the_first_level(*topics), config, spark_runner.admin)
     failure = failure_of(query.run_to_end)
     assert "ValueError: wrong" in "\n".join(failure.__notes__)
+
+
+def reading(builder: StreamsBuilder, source: str, target: str) -> None:
+    builder.stream(source, Consumed.with_(Serdes.string(), Serdes.long(), name="read")).to(target)
+
+
+def writing(builder: StreamsBuilder, source: str, target: str) -> None:
+    numbers = builder.stream(source, TEXT).map_values(lambda value: 7 if value == "bad" else value)
+    numbers.to(target, Produced.with_(value_serde=Serdes.string(), name="write"))
+
+
+@pytest.mark.one_broker
+@pytest.mark.parametrize(
+    ("program", "what"),
+    [
+        (reading, "Source read cannot read the value, with LongSerde, of the record"),
+        (
+            writing,
+            "Sink write cannot write the value to topic {target}: StringSerde was given int 7, for the input record",
+        ),
+    ],
+    ids=["reading", "writing"],
+)
+def test_a_record_that_a_serde_cannot_read_or_write_is_named_to_the_program(
+    spark_runner: SparkRunner,
+    application: str,
+    topics: tuple[str, str],
+    program: Callable[[StreamsBuilder, str, str], None],
+    what: str,
+) -> None:
+    source, target = topics
+    spark_runner.write(source, [InputRecord(None, each, 1_000, 1) for each in (b"12345678", b"87654321", b"bad")])
+    builder = StreamsBuilder()
+    program(builder, source, target)
+    query = InlineQuery(builder.build(), spark_runner.config(application), spark_runner.admin)
+    failure = failure_of(query.run_to_end)
+    told = "\n".join([str(failure), *failure.__notes__])
+    assert f"{what.format(target=target)} at topic {source}, partition 1, offset 2" in told
 
 
 def test_an_application_that_is_reset_starts_over_in_processes_that_knew_it(
