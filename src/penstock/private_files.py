@@ -82,7 +82,7 @@ def open_private(path: Path, mode: str) -> IO[bytes]:
 
 def _opened(path: str, flags: int) -> int:
     if os.path.islink(path):
-        raise ProcessorStateError(f"The file {path} is a link, and Penstock follows no links: delete it.")
+        raise ProcessorStateError(f"The file {path} is a link, and Penstock does not follow links: delete it.")
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
     owner = os.fstat(descriptor).st_uid
     if owner != os.geteuid():

@@ -441,7 +441,7 @@ def test_a_missing_serde_is_named_with_its_node_its_topic_and_the_line_of_the_pr
     program.stream.map_values(len).to("lengths")  # without one
     told = missing(program.builder)
     assert "KSTREAM-SINK-0000000009, which writes to topic lengths" in told
-    assert f"(made at {line_of('# without' + ' one')})" in told
+    assert f"(created at {line_of('# without' + ' one')})" in told
     assert "Produced.with_(value_serde=Serdes.string()), or set default.value.serde" in told
 
 
@@ -450,7 +450,7 @@ def test_a_missing_serde_of_a_store_is_named_with_its_node_and_the_line_of_the_p
     program.grouped.aggregate(lambda: 0, unannotated, named="sums", materialized=kept())  # store without
     told = missing(program.builder)
     assert "Store 's' has no value serde" in told
-    assert f"belongs to sums (made at {line_of('# store' + ' without')})" in told
+    assert f"belongs to sums (created at {line_of('# store' + ' without')})" in told
 
 
 def test_a_missing_serde_of_a_topology_by_hand_is_named_with_the_line_of_its_source() -> None:
@@ -458,7 +458,7 @@ def test_a_missing_serde_of_a_topology_by_hand_is_named_with_the_line_of_its_sou
     topology.add_source("read", "in")  # by hand
     with pytest.raises(StreamsError) as refused:
         TopologyTestDriver(topology)
-    assert f"read, which reads topic in (made at {line_of('# by' + ' hand')})" in refused.value.__notes__[0]
+    assert f"read, which reads topic in (created at {line_of('# by' + ' hand')})" in refused.value.__notes__[0]
 
 
 def test_lines_of_the_program_do_not_make_it_another_one() -> None:

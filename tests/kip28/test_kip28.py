@@ -224,7 +224,7 @@ def test_a_processor_that_cannot_be_copied_is_refused() -> None:
         def process(self, key: str, value: str) -> None:
             pass
 
-    with pytest.raises(StreamsError, match=r"Holding cannot be copied for each task.*make in init"):
+    with pytest.raises(StreamsError, match=r"Holding cannot be copied for each task.*create in init"):
         KStreamBuilder().from_("in").process(Holding())
 
 

@@ -110,10 +110,10 @@ def test_a_variable_that_a_function_captures_is_named_with_node_and_line(held: A
     builder = StreamsBuilder()
     builder.stream("in", Consumed.with_(S, S)).map_values(mapper, named="ask").to("out")
     said = refused(builder, tmp_path)
-    assert said.startswith(f"Node ask (made at {__file__}:")
+    assert said.startswith(f"Node ask (created at {__file__}:")
     assert f"mapper ({made_at(mapper)}) refers to `held`, which is of type" in said
     assert type(held).__name__ in said
-    assert "must be made in `init` of a processor, or when it is first used" in said
+    assert "in `init` of a processor or at their first use" in said
 
 
 def test_an_attribute_of_what_a_function_captures_is_named(held: Any, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_an_attribute_of_what_a_function_captures_is_named(held: Any, tmp_path: 
     builder = StreamsBuilder()
     builder.stream("in", Consumed.with_(S, S)).process(ask, named="ask").to("out")
     said = refused(builder, tmp_path)
-    assert said.startswith("Node ask (made at ")
+    assert said.startswith("Node ask (created at ")
     assert f"<lambda> ({made_at(ask)}) refers to `client.held`" in said
 
 
@@ -146,7 +146,7 @@ def test_a_serde_of_a_store_and_a_value_of_the_configuration_are_named(held: Any
     builder = StreamsBuilder()
     builder.stream("in", Consumed.with_(S, S)).group_by_key().count(Materialized.as_("s").with_key_serde(own))
     said = refused(builder, tmp_path)
-    assert said.startswith("Store s (made at ")
+    assert said.startswith("Store s (created at ")
     assert "refers to `held`" in said
     builder = StreamsBuilder()
     builder.stream("in")

@@ -108,7 +108,7 @@ class Cursor:
         end = self.position + size
         if size < 0 or end > len(self.view):
             left = len(self.view) - self.position
-            raise MalformedRequestError(f"a length of {size} bytes is claimed where {left} bytes are left")
+            raise MalformedRequestError(f"a length of {size} bytes is claimed, but {left} bytes are left")
         taken = self.view[self.position : end]
         self.position = end
         return taken
@@ -126,7 +126,7 @@ class Cursor:
         length: int = self.varint() - 1 if compact else self.number(prefix)
         if length > len(self.view) - self.position:
             left = len(self.view) - self.position
-            raise MalformedRequestError(f"{length} elements or bytes are claimed where {left} bytes are left")
+            raise MalformedRequestError(f"{length} elements or bytes are claimed, but {left} bytes are left")
         return length
 
     def skip_tagged_fields(self) -> None:

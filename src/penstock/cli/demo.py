@@ -110,8 +110,8 @@ def _own(directory: Path) -> Iterator[None]:
         free = shutil.disk_usage(directory).free
         if free < _MIN_FREE_BYTES:
             raise StreamsError(
-                f"The demo needs {_MIN_FREE_BYTES >> 20} MiB free at {directory}, and there are {free >> 20} MiB; "
-                "make room, or name another disk with --data-dir."
+                f"The demo needs {_MIN_FREE_BYTES >> 20} MiB free at {directory}, but has {free >> 20} MiB; free some "
+                "space, or name another disk with --data-dir."
             )
         yield
 

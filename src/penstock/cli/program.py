@@ -72,4 +72,4 @@ def _place(error: BaseException, path: Path) -> str:
         trace = trace.tb_next
     if isinstance(error, SyntaxError):
         line = error.lineno
-    return f"line {line}" if line is not None else "outside of its own lines"
+    return f"line {line}" if line is not None else "outside its own lines"

@@ -84,7 +84,7 @@ _ALIASES: Mapping[str, str] = {"linger.ms": "queue.buffering.max.ms"}
 """Keys with a default above that librdkafka also takes under a second name: where the user gives that, it stands."""
 
 _ASSIGNMENT = "Spark assigns tasks to its executors, and each of them can build the state of a task from the checkpoint"
-_SERDES = "serdes are given where topics are read and written, or as default.key.serde and default.value.serde"
+_SERDES = "operators that read and write topics take serdes, or set default.key.serde and default.value.serde"
 _JAVA_CLASS = "it names a Java class"
 _PARTITIONER = "librdkafka has one partitioner for all records; see sticky.partitioning.linger.ms"
 _COMPRESSION = "librdkafka has one key for all codecs; set compression.level"
@@ -125,7 +125,7 @@ _WITHOUT_EFFECT: Mapping[str, str] = {
     "num.stream.threads": "the cores of Spark run tasks; set penstock.spark.master and penstock.spark.partitions",
     "partitioner.adaptive.partitioning.enable": _PARTITIONER,
     "partitioner.availability.timeout.ms": _PARTITIONER,
-    "partitioner.class": f"{_JAVA_CLASS}; give Produced a StreamPartitioner",
+    "partitioner.class": f"{_JAVA_CLASS}; pass a StreamPartitioner to Produced",
     "partitioner.ignore.keys": _PARTITIONER,
     "poll.ms": "set penstock.poll.ms",
     "probing.rebalance.interval.ms": _ASSIGNMENT,
@@ -140,7 +140,7 @@ _WITHOUT_EFFECT: Mapping[str, str] = {
     "transaction.two.phase.commit.enable": "transactions end with their epoch",
     "value.deserializer": _SERDES,
     "value.serializer": _SERDES,
-    "zookeeper.connect": "brokers alone are asked; set bootstrap.servers",
+    "zookeeper.connect": "Penstock only contacts brokers; set bootstrap.servers",
     "window.size.ms": "pass it to WindowedSerdes.time_windowed",
     "windowed.inner.class.serde": "pass it to WindowedSerdes.time_windowed",
     "windowstore.changelog.additional.retention.ms": "state on Spark has no changelog topics",

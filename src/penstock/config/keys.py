@@ -67,7 +67,7 @@ KEYS: Mapping[str, ConfigKey] = {
             text,
             str(default_directory()),
             "high",
-            "Directory of the bases of the state stores; not set: where the platform keeps state of this user.",
+            "Directory of the bases of the state stores; not set: the platform's directory for the state of this user.",
         ),
         ConfigKey(
             "processing.guarantee",
@@ -90,7 +90,7 @@ KEYS: Mapping[str, ConfigKey] = {
             whole(0),
             10 * 1024 * 1024,
             "medium",
-            "Bytes of the record caches of all tasks that run at once; 0 switches caching off.",
+            "Bytes of the record caches of all tasks that run at the same time; 0 turns caching off.",
         ),
         ConfigKey(
             "deserialization.exception.handler",

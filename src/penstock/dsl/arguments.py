@@ -97,7 +97,7 @@ def check_fits(where: str, part: str, named: Serde | None, known: Serde | None) 
     raise TypeError(
         f"{where}{'' if line is None else f' ({line})'}: the {part}s are of type {given.__name__}, but "
         f"{type(named).__name__} writes {writes.__name__}. Name a serde of {given.__name__}, or convert the {part}s "
-        "before."
+        "first."
     )
 
 

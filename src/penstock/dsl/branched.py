@@ -48,8 +48,8 @@ class Branched:
 
 
 class BranchedKStream(Generic[K, V]):
-    """A stream that is being split: a record goes to the first branch whose predicate holds (Kafka class:
-    BranchedKStream); made by `KStream.split`.
+    """A stream that is being split: a record goes to the first branch with a matching predicate (Kafka class:
+    BranchedKStream); created by `KStream.split`.
     """
 
     def __init__(self, graph: Graph, id: NodeId, split: Split, stream: Callable[[NodeId], KStream[K, V]]) -> None:

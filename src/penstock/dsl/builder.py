@@ -1,4 +1,4 @@
-"""StreamsBuilder: where a program begins and where its Topology comes from."""
+"""StreamsBuilder: the start of a program, which builds its Topology."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from penstock.state.suppliers import VersionedBytesStoreSupplier
 
 
 class StreamsBuilder:
-    """Makes streams, tables and stores, and the Topology of all that was made of them (Kafka class: StreamsBuilder)."""
+    """Creates streams, tables and stores, and builds their Topology (Kafka class: StreamsBuilder)."""
 
     def __init__(self, topology_config: TopologyConfig | None = None) -> None:
-        """Start with an empty program; topology_config: what of the configuration must be known while it is built."""
+        """Start with an empty program; topology_config: the configuration that must be known while it is built."""
         self._topology_config = topology_config
         self._graph = Graph(
             Shells(stream=KStream, table=KTable, grouped_stream=KGroupedStream, grouped_table=KGroupedTable)
@@ -52,7 +52,7 @@ class StreamsBuilder:
 
         Raises:
             TopologyError: the name of a topic is a regular expression.
-            TypeError: a topic is no text.
+            TypeError: a topic is not a string.
         """
         options: Consumed[K, V] = option(consumed, Consumed())
         pattern = topic if isinstance(topic, re.Pattern) else None
@@ -75,18 +75,17 @@ class StreamsBuilder:
     def stream_from(
         self, data_frame: Any, consumed: Consumed[K, V] | None = None, partitions: int | None = None
     ) -> KStream[K, V]:
-        """Return the stream of the rows of a streaming DataFrame of Spark, each of them once.
+        """Return the stream of the rows of a streaming DataFrame of Spark, each row once.
 
-        The host writes them to the topic `<application.id>-<name>-source`, and the topology reads that. Columns are
-        those that Spark's own sink for Kafka takes: `value` (string or binary), and where they are there `key` (string
-        or binary), `timestamp` (the time of the row; else that of Spark's batch), `headers` and `partition`. Rows
-        without a partition go where Kafka's default partitioner sends their key.
+        The host writes them to the topic `<application.id>-<name>-source`, and the topology reads it. Columns are those
+        of Spark's own Kafka sink: `value` (string or binary), and optionally `key` (string or binary), `timestamp` (the
+        time of the row; by default that of Spark's batch), `headers` and `partition`. Kafka's default partitioner
+        chooses the partition of rows without one.
 
         Args:
-            data_frame: the DataFrame, such as `spark.readStream.parquet(...)` gives.
-            consumed: serdes, timestamp extractor, name of the node and with it of the topic; a name keeps both when the
-                program changes.
-            partitions: of the topic when it is made; None for as many as Spark has cores.
+            data_frame: the DataFrame, such as `spark.readStream.parquet(...)` returns.
+            consumed: serdes, timestamp extractor, name of the node and thus of the topic; a name keeps both when the
+                program changes. partitions: of a new topic; None for as many as Spark has cores.
 
         Raises:
             ValueError: `partitions` is below 1.
@@ -114,7 +113,7 @@ class StreamsBuilder:
         consumed: Consumed[K, V] | Materialized | None = None,
         materialized: Materialized | None = None,
     ) -> KTable[K, V]:
-        """Return the table that the records of a topic are the updates of: the last value of each key, None deletes.
+        """Return the table whose updates the records of a topic are: the last value of each key, None deletes.
 
         Args:
             topic: the topic.
@@ -182,7 +181,7 @@ class StreamsBuilder:
             store_builder: describes the store; it gets no changelog, because the topic is one.
             topic: the topic, which nothing else in the program reads.
             consumed: serdes and name of the node; None for the defaults.
-            supplier: makes the processor that writes each record to the store; it forwards nothing.
+            supplier: creates the processor that writes each record to the store; it forwards nothing.
 
         Returns this builder.
         """
@@ -207,15 +206,15 @@ class StreamsBuilder:
         self._graph.add(node)
 
     def add_state_store(self, store_builder: StoreBuilder) -> StreamsBuilder:
-        """Add a store, to be connected to processors by its name; returns this builder."""
+        """Add a store that processors connect to by its name; returns this builder."""
         self._graph.add(nodes.AddStateStore(name=store_builder.name, store=store_builder))
         return self
 
     def build(self, config: Mapping[str, Any] | None = None) -> Topology:
-        """Return the topology of all that was made so far, optimised as `topology.optimization` of `config` says.
+        """Return the topology built so far, optimised as `topology.optimization` of `config` requires.
 
-        Raises TopologyError where it cannot be one, or has generated names that the TopologyConfig forbids, ConfigError
-        for optimisations that do not exist.
+        Raises TopologyError if it is invalid, or has generated names that the TopologyConfig forbids, and ConfigError
+        for unknown optimisations.
         """
         plan = self._graph.plan()
         topology = lower(optimize(plan, optimizations(config or {})), self._topology_config)
@@ -237,7 +236,7 @@ def _in_order(
 
 
 def _check_topic(topic: object) -> None:
-    """Raise an error where `topic`, one of those of a stream, is not the name of one."""
+    """Raise an error unless `topic`, one of those of a stream, is the name of a topic."""
     if isinstance(topic, re.Pattern):
         raise TypeError(f"Expected the names of topics, got {topic!r} among them: a pattern must be the only argument.")
     if not isinstance(topic, str):

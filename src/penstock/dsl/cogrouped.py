@@ -2,8 +2,8 @@
 method adds nodes; nothing runs.
 
 Each stream becomes a separate aggregation on the store; a node below merges their updates. All streams must have
-the same keys and equal numbers of partitions. Wherever `named` is taken, it is the beginning of the names of all these
-nodes: a text, or `Named.as_("x")`; TopologyError if it is not legal.
+the same keys and equal numbers of partitions. The parameter `named` is the prefix of the names of all these nodes: a
+string or `Named.as_("x")`; TopologyError if it is not legal.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class _CogroupedStreams:
         return self.graph.table(self.graph.add(merge), key_serde, store.value_serde, queryable)
 
     def _add_parent(self, stream: GroupedStreamAggregateBuilder, store_name: str) -> None:
-        """Note the node that the aggregation of `stream` hangs on: a repartition, made once, if one is needed."""
+        """Record the parent of the aggregation of `stream`: a repartition, created once, if one is needed."""
         if not stream.repartition_required:
             self._parents[stream] = stream.id
             return
@@ -93,17 +93,17 @@ class _CogroupedStreams:
 
 
 class CogroupedKStream(Generic[K, VR]):
-    """Streams grouped by the same keys, to be aggregated together (Kafka class: CogroupedKStream); records without key
+    """Streams grouped by the same keys, for a common aggregation (Kafka class: CogroupedKStream); records without key
     or value are dropped."""
 
     def __init__(self, graph: Graph) -> None:
-        """Begin without streams; users call `KGroupedStream.cogroup` instead."""
+        """Start without streams; users call `KGroupedStream.cogroup` instead."""
         self._streams = _CogroupedStreams(graph)
 
     def cogroup(
         self, grouped_stream: KGroupedStream[K, V], aggregator: Callable[[K, V, VR], VR]
     ) -> CogroupedKStream[K, VR]:
-        """Add a grouped stream, whose records change the aggregate by `aggregator(key, value, aggregate)`; returns
+        """Add a grouped stream, whose records update the aggregate with `aggregator(key, value, aggregate)`; returns
         this."""
         checked(aggregator, "aggregator(key, value, aggregate)")
         self._streams.add(grouped_stream.aggregate_builder, aggregator)
@@ -118,7 +118,7 @@ class CogroupedKStream(Generic[K, VR]):
         """Return the table of an aggregate of each key: `initializer()`, then the aggregator of each record's stream;
         None deletes the key.
 
-        The serde of the keys comes from `materialized`, else from the streams; that of the aggregate as of
+        The serde of the keys comes from `materialized`, else from the streams; that of the aggregate is chosen as in
         `KGroupedStream.aggregate`.
         """
         checked(initializer, "initializer()")
@@ -141,7 +141,7 @@ class CogroupedKStream(Generic[K, VR]):
     def windowed_by(
         self, windows: Windows | SlidingWindows | SessionWindows
     ) -> TimeWindowedCogroupedKStream[K, VR] | SessionWindowedCogroupedKStream[K, VR]:
-        """Return the streams grouped by key and window; null values are treated as by `KGroupedStream.windowed_by`."""
+        """Return the streams grouped by key and window; null values are treated as in `KGroupedStream.windowed_by`."""
         check_windows(windows)
         if isinstance(windows, SessionWindows):
             return SessionWindowedCogroupedKStream(self._streams, windows)
@@ -149,7 +149,7 @@ class CogroupedKStream(Generic[K, VR]):
 
 
 class TimeWindowedCogroupedKStream(Generic[K, VR]):
-    """Streams grouped by key and time window, to be aggregated together (Kafka class: TimeWindowedCogroupedKStream);
+    """Streams grouped by key and time window, for a common aggregation (Kafka class: TimeWindowedCogroupedKStream);
     results are emitted at each update."""
 
     def __init__(self, streams: _CogroupedStreams, windows: Windows | SlidingWindows) -> None:
@@ -180,7 +180,7 @@ class TimeWindowedCogroupedKStream(Generic[K, VR]):
 
 
 class SessionWindowedCogroupedKStream(Generic[K, VR]):
-    """Streams grouped by key and session, to be aggregated together (Kafka class: SessionWindowedCogroupedKStream);
+    """Streams grouped by key and session, for a common aggregation (Kafka class: SessionWindowedCogroupedKStream);
     results are emitted at each update."""
 
     def __init__(self, streams: _CogroupedStreams, windows: SessionWindows) -> None:
@@ -196,7 +196,7 @@ class SessionWindowedCogroupedKStream(Generic[K, VR]):
         named: Named | str | None = None,
     ) -> KTable[Windowed[K], VR]:
         """Return the table of an aggregate of each key and session, as `CogroupedKStream.aggregate` does;
-        `merger(key, one, other)` makes one of the aggregates of two sessions.
+        `merger(key, one, other)` merges the aggregates of two sessions.
 
         Raises ValueError if `materialized` keeps sessions for less time than they are open.
         """

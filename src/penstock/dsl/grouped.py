@@ -29,8 +29,8 @@ class KGroupedStream(Generic[K, V]):
     """Records grouped by key (Kafka class: KGroupedStream); records without key or without value are dropped by every
     aggregation.
 
-    Wherever `named` is taken, it names the node of the operator: a text, or `Named.as_("x")`; TopologyError if it is
-    not legal. `materialized` says how the store of the table is kept; a store that it names can be queried.
+    The parameter `named` names the node of an operator: a string or `Named.as_("x")`; TopologyError if it is not legal.
+    `materialized` configures the store of the table; a store with a name can be queried.
     """
 
     def __init__(
@@ -115,8 +115,8 @@ class KGroupedStream(Generic[K, V]):
         return TimeWindowedKStream(self.aggregate_builder, windows)
 
     def cogroup(self, aggregator: Callable[[K, V, VR], VR]) -> CogroupedKStream[K, VR]:
-        """Return these records, to be aggregated by `aggregator(key, value, aggregate)` together with those of other
-        groupings."""
+        """Return a cogroup that aggregates these records with `aggregator(key, value, aggregate)`; add other groupings
+        to it."""
         cogrouped: CogroupedKStream[K, VR] = CogroupedKStream(self.aggregate_builder.graph)
         return cogrouped.cogroup(self, aggregator)
 

@@ -36,9 +36,9 @@ class _Place:
 class KGroupedTable(Generic[K, V]):
     """The entries of a table grouped by another key (Kafka class: KGroupedTable); made by `KTable.group_by`.
 
-    When an entry changes, its old value is taken from the aggregate of its group and the new one is added. Wherever
-    `named` is taken, it names the node of the operator: a text, or `Named.as_("x")`; TopologyError if it is not legal.
-    `materialized` says how the store of the table is kept; a store that it names can be queried.
+    When an entry changes, its old value is taken from the aggregate of its group and the new one is added. The
+    parameter `named` names the node of an operator: a string or `Named.as_("x")`; TopologyError if it is not legal.
+    `materialized` configures the store of the table; a store with a name can be queried.
     """
 
     def __init__(self, graph: Graph, id: nodes.NodeId, grouped: Grouped) -> None:

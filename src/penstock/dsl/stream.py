@@ -1,8 +1,8 @@
-"""KStream: what can be done with a stream of records. Every method adds a node and returns what holds its records;
+"""KStream: the operators of a stream of records. Every method adds a node and returns an object for its records;
 nothing runs.
 
 Rules: an operator that may change keys marks its stream, so that the next operator by key repartitions it; serdes are
-inherited where keys and values are; a function whose annotation says what it returns gives its result a serde where the
+inherited where keys and values are; the return annotation of a function chooses the serde of its result if the
 configuration has no default.
 """
 
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 
 class KStream(StreamJoins[K, V]):
-    """A stream of records (Kafka class: KStream); made by `StreamsBuilder.stream` and by operators.
+    """A stream of records (Kafka class: KStream); created by `StreamsBuilder.stream` and by operators.
 
-    Wherever `named` is taken, it names the node of the operator: a text, or `Named.as_("x")`; TopologyError if it is
-    not legal. A TypeError says that a function cannot be called as it must be.
+    The parameter `named` names the node of an operator: a string or `Named.as_("x")`; TopologyError if it is not legal.
+    A function with the wrong parameters raises TypeError.
     """
 
     def __init__(
@@ -57,13 +57,13 @@ class KStream(StreamJoins[K, V]):
 
     @property
     def key_serde(self) -> Serde | None:
-        """Serde of the keys that operators take over, None where the default of the configuration holds (Kafka class:
+        """Serde of the keys that operators inherit, None if the default of the configuration applies (Kafka class:
         AbstractStream)."""
         return self._key_serde
 
     @property
     def value_serde(self) -> Serde | None:
-        """Serde of the values that operators take over, None where the default of the configuration holds."""
+        """Serde of the values that operators inherit, None if the default of the configuration applies."""
         return self._value_serde
 
     # ---------------------------------------- operators that keep the key
@@ -122,7 +122,7 @@ class KStream(StreamJoins[K, V]):
         self._graph.add(nodes.Foreach(name=self._name(named, names.STREAM_FOREACH), parents=(self._id,), action=action))
 
     def print(self, printed: Printed) -> None:
-        """Show each record as `printed` says; nothing can follow."""
+        """Print each record with the options `printed`; nothing can follow."""
         if not isinstance(printed, Printed):
             raise TypeError(f"Expected Printed, got {printed!r}: write Printed.to_sys_out().")
         name = self._name(printed.name, names.STREAM_PRINTER)
@@ -218,7 +218,7 @@ class KStream(StreamJoins[K, V]):
         return self._graph.stream(id, key_serde, value_serde, repartition_required=required)
 
     def split(self, named: Named | str | None = None) -> BranchedKStream[K, V]:
-        """Return the stream ready to be split: call `branch` for each branch, then `default_branch` or
+        """Split the stream: call `branch` for each branch, then `default_branch` or
         `no_default_branch`; `named` is the prefix of their names.
         """
         name = self._name(named, names.STREAM_BRANCH)
@@ -233,7 +233,7 @@ class KStream(StreamJoins[K, V]):
 
     def repartition(self, repartitioned: Repartitioned | None = None) -> KStream[K, V]:
         """Return the records after a write to and a read from an internal topic, which puts them on the partition of
-        their key; those without key are dropped.
+        their key; records without a key are dropped.
         """
         options = inherited("repartition", option(repartitioned, Repartitioned()), self._key_serde, self._value_serde)
         prefix = options.name
@@ -273,7 +273,7 @@ class KStream(StreamJoins[K, V]):
         )
 
     def to_table(self, named: Named | str | None = None, materialized: Materialized | None = None) -> KTable[K, V]:
-        """Return the table that the records are the updates of: the last value of each key, None deletes; repartitioned
+        """Return the table whose updates the records are: the last value of each key, None deletes; repartitioned
         first if an operator before may have changed keys.
 
         `materialized` is the store of the table; without a name, the table gets a store only if an operator needs it.
@@ -309,7 +309,7 @@ class KStream(StreamJoins[K, V]):
 
         Args:
             topic: the topic, or a function of key, value and RecordMetadata that names it for each record.
-            produced: serdes, where they are not those of the stream; partitioner; name of the node.
+            produced: serdes, if they differ from those of the stream; partitioner; name of the node.
         """
         if not isinstance(topic, str):
             checked(topic, "topic(key, value, metadata)")
@@ -330,19 +330,19 @@ class KStream(StreamJoins[K, V]):
     def to_spark(
         self, function: Callable[[Any, int], None], produced: Produced | None = None, partitions: int | None = None
     ) -> None:
-        """Hand the records to Spark as DataFrames, batch by batch.
+        """Pass the records to Spark as DataFrames, batch by batch.
 
         The topology writes them to the topic `<application.id>-<name>-sink`, a query of Spark reads that and calls
-        `function(data_frame, epoch)` in the program, as `foreachBatch` does: a batch that is run again after a failure
-        has its number and its rows again, so a function that replaces what it wrote under that number writes exactly
-        once. Columns are those of Spark's own source for Kafka: `key` and `value` (binary), `topic`, `partition`,
-        `offset`, `timestamp`, `timestampType` and `headers`.
+        `function(data_frame, epoch)` in the program, as `foreachBatch` does: a batch that runs again after a failure
+        has the same number and the same rows, so a function that replaces what it wrote under that number writes
+        exactly once. Columns are those of Spark's own source for Kafka: `key` and `value` (binary), `topic`,
+        `partition`, `offset`, `timestamp`, `timestampType` and `headers`.
 
         Args:
             function: takes a DataFrame and its number.
-            produced: serdes, where they are not those of the stream; partitioner; name of the node and with it of the
-                topic; a name keeps both when the program changes.
-            partitions: of the topic when it is made; None for as many as Spark has cores.
+            produced: serdes, if they differ from those of the stream; partitioner; name of the node and thus of the
+                topic; a name keeps both when the program changes. partitions: of a new topic; None for as many as Spark
+                has cores.
 
         Raises:
             ValueError: `partitions` is below 1.

@@ -1,4 +1,4 @@
-"""The joins of KStream: with a stream within windows, with a table by key, with a global table by a key of choice.
+"""The joins of KStream: with a stream within windows, with a table by key, with a global table by a selected key.
 
 Only nodes are added; a side whose keys may have changed is repartitioned first.
 """
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 
 class StreamJoins(Generic[K, V]):
-    """What KStream has of joins.
+    """The joins of KStream.
 
     A `joiner` is a function of the two values, or of key and the two values if it requires three arguments; the left
-    value is that of this stream. Records without key or value have no result, except where a method says so.
+    value is that of this stream. Records without key or value have no result, unless a method states otherwise.
     """
 
     _graph: Graph
@@ -97,15 +97,14 @@ class StreamJoins(Generic[K, V]):
     ) -> KStream[K, VR]: ...
 
     def join(self, other: Any, joiner: Callable[..., Any], windows: JoinWindows | None = None, **options: Any) -> Any:
-        """Return the results of records of this stream that meet one of `other`.
+        """Return the results of records of this stream that match a record of `other`.
 
         Args:
             other: a stream, a table, or a global table.
-            joiner: makes the result of the two values.
-            windows: how far apart in time records of two streams may be.
+            joiner: returns the result for the two values. windows: how far apart in time records of two streams may be.
             stream_joined: with a stream: serdes, names and stores.
             joined: with a table: serdes, name, grace period.
-            key_selector: with a global table: `key_selector(key, value)` gives the key to look up.
+            key_selector: with a global table: `key_selector(key, value)` returns the key to look up.
             named: with a global table: name of the node.
         """
         return self._join(JoinType.INNER, other, joiner, windows, **options)
@@ -163,8 +162,8 @@ class StreamJoins(Generic[K, V]):
     def left_join(
         self, other: Any, joiner: Callable[..., Any], windows: JoinWindows | None = None, **options: Any
     ) -> Any:
-        """As `join`; each record of this stream that meets none of `other` has a result with None as the other value,
-        even if it has no key. Within windows it comes when the window is over.
+        """As `join`; each record of this stream without a match in `other` has a result with None as the other value,
+        even if it has no key. With windows, this result comes when the window is over.
         """
         return self._join(JoinType.LEFT, other, joiner, windows, **options)
 
@@ -196,7 +195,7 @@ class StreamJoins(Generic[K, V]):
         *,
         stream_joined: StreamJoined | None = None,
     ) -> KStream[K, VR]:
-        """As `left_join` with a stream; each record of `other` that meets none of this stream has a result, too, with
+        """As `left_join` with a stream; each record of `other` without a match in this stream also has a result, with
         None as this stream's value.
         """
         if not isinstance(other, StreamJoins):

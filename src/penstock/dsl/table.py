@@ -1,4 +1,4 @@
-"""KTable: what can be done with a table: updates by key. Every method adds nodes; nothing runs."""
+"""KTable: the operators of a table, a stream of updates by key. Every method adds nodes; nothing runs."""
 
 from __future__ import annotations
 
@@ -31,9 +31,8 @@ if TYPE_CHECKING:
 class KTable(TableJoins[K, V]):
     """A table: the latest value of each key, as a stream of updates (Kafka class: KTable).
 
-    Wherever `named` is taken, it names the node of the operator: a text, or `Named.as_("x")`; TopologyError if it is
-    not legal. `materialized` gives the table a store if it names one, which then can be queried; without a name it only
-    says serdes.
+    The parameter `named` names the node of an operator: a string or `Named.as_("x")`; TopologyError if it is not legal.
+    `materialized` gives the table a store that can be queried if it names one; without a name it only sets serdes.
     """
 
     def __init__(
@@ -159,8 +158,8 @@ class KTable(TableJoins[K, V]):
         return self._table(node, options)
 
     def suppress(self, suppressed: Suppressed) -> KTable[K, V]:
-        """Return the table with fewer updates: held back until a time limit passes, or until their windows close, as
-        `suppressed` says.
+        """Return the table with fewer updates: held back until a time limit passes, or until their windows close, by
+        the options `suppressed`.
 
         Raises TopologyError for a versioned table, and for `until_window_closes` on a table without windows.
         """
@@ -214,7 +213,7 @@ class KTable(TableJoins[K, V]):
         self, mapper: Callable[[K, V], tuple[KR, VR] | None], grouped: Grouped | None = None
     ) -> KGroupedTable[KR, VR]:
         """Return the entries grouped by the key of `mapper(key, value)`, which returns (key, value), repartitioned by
-        that key; an entry is left out where it returns None, or None in the pair.
+        that key; an entry is left out if it returns None or a pair with None.
 
         Serdes that `grouped` does not name are the defaults of the configuration, else those of the annotation.
         """

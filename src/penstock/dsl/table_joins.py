@@ -28,7 +28,7 @@ _TOPIC = "-topic"
 
 
 class TableJoins(Generic[K, V]):
-    """What KTable has of joins.
+    """The joins of KTable.
 
     A `joiner` is a function `joiner(value, other_value)`; what it returns is the value of the result, None deletes it.
     """
@@ -75,12 +75,12 @@ class TableJoins(Generic[K, V]):
 
         Args:
             other: the other table.
-            joiner: makes the value of the result of the values of both tables.
-            foreign_key_extractor: `extractor(value)`, or `extractor(key, value)` if it requires two arguments, gives
-                the key of `other` that a row of this table belongs to (KIP-213); without it both tables are joined by
+            joiner: returns the value of the result for the values of both tables.
+            foreign_key_extractor: `extractor(value)`, or `extractor(key, value)` if it requires two arguments, returns
+                the key of `other` to which a row of this table belongs (KIP-213); without it, both tables are joined by
                 their keys.
             named: name of the nodes of a join by key.
-            table_joined: names and partitioners of a join by foreign key.
+            table_joined: names and partitioners of a foreign-key join.
             materialized: the store of the result.
         """
         return self._join(JoinType.INNER, other, joiner, **options)
@@ -118,7 +118,7 @@ class TableJoins(Generic[K, V]):
     ) -> KTable[K, VR]: ...
 
     def left_join(self, other: KTable[Any, VO], joiner: Callable[..., VR], **options: Any) -> KTable[K, VR]:
-        """As `join`, with all keys of this table: where `other` has no value, the joiner is called with None."""
+        """As `join`, with all keys of this table: if `other` has no value, the joiner is called with None."""
         return self._join(JoinType.LEFT, other, joiner, **options)
 
     def outer_join(
@@ -129,7 +129,7 @@ class TableJoins(Generic[K, V]):
         named: Named | str | None = None,
         materialized: Materialized | None = None,
     ) -> KTable[K, VR]:
-        """As `join` by key, with the keys of either table: where one has no value, the joiner is called with None."""
+        """As `join` by key, with the keys of either table: if one has no value, the joiner is called with None."""
         return self._join(JoinType.OUTER, other, joiner, named=named, materialized=materialized)
 
     # ---------------------------------------- by key
@@ -179,7 +179,7 @@ class TableJoins(Generic[K, V]):
         return self._graph.table(self._graph.add(join), options.key_serde, options.value_serde, options.user_store_name)
 
     def _result_store(self, options: Materialized, prefix: str) -> StoreBuilder:
-        """Return the store of a join's result; it takes a number of the counter if the user did not name it."""
+        """Return the store of a join's result; its name takes a number from the counter if the user did not name it."""
         name = options.user_store_name or self._graph.names.new_store_name(prefix)
         return options.store_builder(name, None, None)
 
@@ -251,7 +251,7 @@ class TableJoins(Generic[K, V]):
 
 
 def _foreign_key_names(provider: names.InternalNameProvider, name: str | None) -> nodes.ForeignKeyNames:
-    """Return the names of a join by foreign key, each beginning with `name` or, if it is None, generated; generated
+    """Return the names of a foreign-key join, each with the prefix `name` or, if it is None, generated; generated
     names take their numbers from the counter in this order.
     """
 

@@ -1,9 +1,9 @@
 """TimeWindowedKStream and SessionWindowedKStream: aggregations of records by key and window, each into a table with a
 store. Every method adds nodes; nothing runs.
 
-The keys of the tables are Windowed. Wherever `named` is taken, it names the node of the operator: a text, or
-`Named.as_("x")`; TopologyError if it is not legal. `materialized` says how the store of the table is kept; ValueError
-if it keeps results for less time than windows are open.
+The keys of the tables are Windowed. The parameter `named` names the node of an operator: a string or `Named.as_("x")`;
+TopologyError if it is not legal. `materialized` configures the store of the table; ValueError if it keeps results for
+less time than windows are open.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 class TimeWindowedKStream(Generic[K, V]):
     """Records grouped by key and time window: tumbling, hopping, sliding, unlimited (Kafka class: TimeWindowedKStream).
 
-    A record without a key is dropped; by sliding windows one without a value, too.
+    Records without a key are dropped; sliding windows also drop records without a value.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class SessionWindowedKStream(Generic[K, V]):
         named: Named | str | None = None,
     ) -> KTable[Windowed[K], VR]:
         """Return the table of an aggregate of each key and session: `initializer()`, then
-        `aggregator(key, value, aggregate)`; `merger(key, one, other)` makes one of the aggregates of two sessions. None
+        `aggregator(key, value, aggregate)`; `merger(key, one, other)` merges the aggregates of two sessions. None
         deletes the session.
 
         The serde of the aggregate comes from `materialized`, else from `default.value.serde`, else from the annotation

@@ -348,6 +348,6 @@ def _copied(processor: Processor) -> Processor:
         return copy.deepcopy(processor)
     except TypeError as error:
         raise StreamsError(
-            f"{type(processor).__name__} cannot be copied for each task: {error}. Give a function that makes one "
-            "instead, or make in init what cannot be copied."
+            f"{type(processor).__name__} cannot be copied for each task: {error}. Pass a function that creates one "
+            "instead, or create in init what cannot be copied."
         ) from error

@@ -82,4 +82,4 @@ def _does(node: SourceSpec | SinkSpec) -> str:
 
 def _made_at(name: str, lines: Mapping[str, str] | None) -> str:
     line = None if lines is None else lines.get(name)
-    return "" if line is None else f" (made at {line})"
+    return "" if line is None else f" (created at {line})"

@@ -83,7 +83,7 @@ class InternalTopologyBuilder:
         _log.debug("%s %s is added%s.", type(node).__name__.removesuffix("Spec"), node.name, below)
 
     def at_line(self, line: str | None) -> None:
-        """Add what follows as made at `line` of the user's program; None for the line of each call."""
+        """Add what follows as created at `line` of the user's program; None for the line of each call."""
         self._line = line
 
     def _note_line(self, lines: dict[str, str], name: str) -> None:
@@ -246,7 +246,7 @@ class InternalTopologyBuilder:
             _log.debug("Sub-topology %d has the nodes %s.", id, ", ".join(names))
         for id, nodes in global_stores.items():
             _log.debug(
-                "Group %d makes no tasks, for it is that of a global store: %s.", id, ", ".join(n.name for n in nodes)
+                "Group %d has no tasks, because it belongs to a global store: %s.", id, ", ".join(n.name for n in nodes)
             )
         built = build_topology(
             application_id,

@@ -150,7 +150,7 @@ def _all(iterator: Any) -> list[tuple[Any, Any]]:
 
 def _equal(found: Any, expected: Any, what: str) -> None:
     if found != expected:
-        raise AssertionError(f"Expected {what} to give {expected!r}, got {found!r}.")
+        raise AssertionError(f"Expected {what} to return {expected!r}, got {found!r}.")
 
 
 def _expect(condition: bool, what: str) -> None:

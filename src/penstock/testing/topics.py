@@ -222,7 +222,7 @@ def _read(serde: Serde, topic: str, data: bytes | None, headers: Headers) -> Any
         return None if data is None else serde.deserialize(topic, data, headers)
     except Exception as error:
         error.add_note(
-            f"Output topic {topic!r} has {data!r:.100}, which {type(serde).__name__} cannot read: give "
-            "create_output_topic the serde that the topology writes it with."
+            f"Output topic {topic!r} has {data!r:.100}, which {type(serde).__name__} cannot read: pass the serde with "
+            "which the topology writes it to create_output_topic."
         )
         raise

@@ -120,7 +120,7 @@ class Recipe:
 
 
 def _made_at(line: str | None) -> str:
-    return "" if line is None else f" (made at {line})"
+    return "" if line is None else f" (created at {line})"
 
 
 def dump_recipe(recipe: Recipe) -> bytes:
@@ -144,9 +144,8 @@ def dump_for_workers(value: Any, parts: Iterable[tuple[str, Any]] = ()) -> bytes
     except Exception as error:  # whatever an object's own pickling raises
         name, part = next(((name, part) for name, part in parts if not can_go(part)), ("The topology", value))
         raise StreamsError(
-            f"{name} cannot be sent to Spark's workers: {what_cannot_go(part)} ({error}). What belongs to this "
-            "process, such as a connection, a lock or a file, must be made in `init` of a processor, or when "
-            "it is first used."
+            f"{name} cannot be sent to Spark's workers: {what_cannot_go(part)} ({error}). Create objects that belong "
+            "to this process, such as a connection, a lock or a file, in `init` of a processor or at their first use."
         ) from error
 
 
