@@ -230,7 +230,7 @@ def _plain_producer(bootstrap: str) -> Iterator[Callable[[], int]]:
 
 
 def _write_until_fatal(bootstrap: str, over: threading.Event, committed: list[int]) -> None:
-    """Write with one producer until it is `over`; raises KafkaException where another one is needed."""
+    """Write with one producer until it is `over`; raises KafkaException if another one is needed."""
     settings = {"bootstrap.servers": bootstrap, "transactional.id": _PLAIN_ID, "linger.ms": 0, "log_level": 0}
     producer = Producer(settings)
     producer.init_transactions(30)

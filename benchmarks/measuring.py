@@ -80,7 +80,7 @@ def watch(progress: Callable[[], int], total: int, roots: Callable[[], list[int]
     """Sample `progress` until it is `total` and return the window; `roots` gives the processes that count with all
     their descendants.
 
-    Raises StalledError where nothing moves for a few minutes.
+    Raises StalledError if nothing moves for a few minutes.
     """
     opened: tuple[int, float, float | None] | None = None
     last = -1
@@ -105,7 +105,7 @@ def watch(progress: Callable[[], int], total: int, roots: Callable[[], list[int]
 
 
 def cpu_seconds_of(roots: list[int]) -> float | None:
-    """Return the CPU time of these processes and their descendants, ended ones too; None where there is no /proc."""
+    """Return the CPU time of these processes and their descendants, ended ones too; None if there is no /proc."""
     if not Path("/proc/self/stat").exists():
         return None
     processes = _processes()

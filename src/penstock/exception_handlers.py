@@ -90,7 +90,7 @@ class ErrorHandlerContext:
     """Where an error happened (Kafka class: ErrorHandlerContext).
 
     topic, partition, offset: of the source record; None, -1 and -1 in punctuators. headers, timestamp (ms): of the
-    record being processed. source_raw_key, source_raw_value: bytes of the source record, None where it is not at hand:
+    record being processed. source_raw_key, source_raw_value: bytes of the source record, None if it is not at hand:
     in punctuators, and for what a buffer held back over a commit.
     """
 
@@ -115,7 +115,7 @@ class ExceptionHandler:
         self._dead_letter_queue_topic = config.get(DEAD_LETTER_QUEUE_TOPIC)
 
     def dead_letter_queue_records(self, context: ErrorHandlerContext, error: Exception) -> tuple[ProducerRecord, ...]:
-        """Return the source record of `context` for the dead letter queue, with `error` in its headers; nothing where
+        """Return the source record of `context` for the dead letter queue, with `error` in its headers; nothing if
         the configuration names no topic for it."""
         topic = self._dead_letter_queue_topic
         if topic is None:

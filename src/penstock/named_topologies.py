@@ -86,7 +86,7 @@ class AddNamedTopologyResult(_Change):
     """How an addition went (Kafka class: AddNamedTopologyResult)."""
 
     def exception_now(self) -> BaseException | None:
-        """Return the error that the addition failed with, None where it did not."""
+        """Return the error that the addition failed with, None if it did not."""
         return self._future.exception()
 
 
@@ -193,7 +193,7 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         return NamedTopologyBuilder(topology_name, TopologyConfig(self._config, topology_overrides))
 
     def get_topology_by_name(self, name: str) -> NamedTopology | None:
-        """Return the topology `name`, None where there is none."""
+        """Return the topology `name`, None if there is none."""
         return self._topologies.get(name)
 
     def get_all_topologies(self) -> list[NamedTopology]:

@@ -67,7 +67,7 @@ def list_savepoints(directory: str) -> list[SavepointDescription]:
 
 
 def inspect(directory: str) -> SavepointDescription:
-    """Return what the savepoint in `directory` holds; raises StreamsError where there is none."""
+    """Return what the savepoint in `directory` holds; raises StreamsError if there is none."""
     return savepoint.inspect(Checkpoint(directory))
 
 

@@ -309,11 +309,11 @@ class JoinWindows:
         return JoinWindows(time_difference, time_difference, milliseconds(grace_ms, "grace"))
 
     def before(self, time_difference_ms: Duration) -> JoinWindows:
-        """Return these windows with another span before a record; raises ValueError where nothing is left of them."""
+        """Return these windows with another span before a record; raises ValueError if nothing is left of them."""
         return replace(self, before_ms=milliseconds(time_difference_ms, "time_difference"))
 
     def after(self, time_difference_ms: Duration) -> JoinWindows:
-        """Return these windows with another span after a record; raises ValueError where nothing is left of them."""
+        """Return these windows with another span after a record; raises ValueError if nothing is left of them."""
         return replace(self, after_ms=milliseconds(time_difference_ms, "time_difference"))
 
     @property

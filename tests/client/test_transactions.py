@@ -76,7 +76,7 @@ class Place:
         admin, fetcher = ConfluentAdmin(self.config), ConfluentFetcher(self.config)
         partition = TopicPartition(topic, 0)
         try:
-            if read_committed:  # a broker answers the end of a transaction before its marker stands in every partition
+            if read_committed:  # a broker answers the end of a transaction before its marker is in every partition
                 assert until(lambda: _last_stable_is_last(admin, partition)), "a transaction stayed open"
             end = admin.end_offsets([partition], read_committed=read_committed)[partition]
             return list(fetcher.fetch(partition, 0, end, read_committed))

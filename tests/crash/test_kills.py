@@ -105,7 +105,7 @@ def number(record: OutputRecord) -> int:
 
 
 def assert_strictly_growing(records: list[OutputRecord]) -> None:
-    """Each word stands in one partition, and each of its counts is larger than the one before: none is there twice."""
+    """Each word is in one partition, and each of its counts is larger than the one before: none is there twice."""
     last: dict[bytes | None, tuple[int, int]] = {}
     for record in records:
         partition, before = last.get(record.key, (record.partition, 0))

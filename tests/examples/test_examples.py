@@ -74,7 +74,7 @@ def test_click_stream_enrichment() -> None:
         views.pipe_input(1, {"page": "collections/mens-wetsuits"}, 1500)
         views.pipe_input(
             2, {"page": "product/long-board"}, 1600
-        )  # of a user without a profile, who has searched nothing
+        )  # of a user without a profile, who has searched for nothing
         views.pipe_input(1, {"page": "about"}, 5000)
         driver.advance_wall_clock_time(2000)  # results without a search are checked once a second
         searches.pipe_input(1, {"terms": "later"}, 9000)

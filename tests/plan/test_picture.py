@@ -1,4 +1,4 @@
-"""Pictures of topologies: what stands in them, and that nothing lies on top of anything else."""
+"""Pictures of topologies: what is in them, and that nothing lies on top of anything else."""
 
 from __future__ import annotations
 

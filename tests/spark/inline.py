@@ -85,7 +85,7 @@ class InlineQuery:
         self._planned: dict[str, Any] | None = None
 
     def epoch(self) -> bool:
-        """Run the next epoch, or the one that was planned and not committed; return False where nothing is due."""
+        """Run the next epoch, or the one that was planned and not committed; return False if nothing is due."""
         if self._planned is None:
             end = self._reader.next_offset(self._committed)
             if end == self._committed:

@@ -194,7 +194,7 @@ class SparkRunner:
     def read(self, topic: str) -> list[OutputRecord]:
         """Return the committed records of `topic`, partition by partition."""
         partitions = [TopicPartition(topic, p) for p in range(self.admin.topics()[topic])]
-        # a broker answers the end of a transaction before its marker stands in every partition
+        # a broker answers the end of a transaction before its marker is in every partition
         wait_for(lambda: self._is_stable(partitions), seconds=30)
         ends = self.admin.end_offsets(partitions, read_committed=True)
         return [record for tp, end in sorted(ends.items()) for record in self.fetch(tp, 0, end)]

@@ -136,7 +136,7 @@ class HalfCommitted:
         return written, self._store()
 
     def _store(self) -> dict[str, int] | None:
-        """Return what is in the store, None where a segment is damaged which no task had to read."""
+        """Return what is in the store, None if a segment is damaged which no task had to read."""
         try:
             return counts(self.runner, self.config, "counts")
         except (TaskCorruptedError, AssertionError):

@@ -198,7 +198,7 @@ def test_equal_programs_have_equal_digests(modules: Modules, tmp_path: Path) -> 
 
 
 class PassesForModule:
-    """As objects of cffi do, which stand in sys.modules and cannot be referred to weakly."""
+    """As objects of cffi do, which are in sys.modules and cannot be referred to weakly."""
 
     __slots__ = ()
 

@@ -60,7 +60,7 @@ class Task:
 
 
 class Versions:
-    """Versions by key and time; None where the value ends."""
+    """Versions by key and time; None if the value ends."""
 
     def __init__(self, history: int) -> None:
         self.history = history

@@ -31,7 +31,7 @@ def mypy(path: Path) -> str:
 
 
 def pyright(path: Path) -> str:
-    """Return what pyright says of the file `path`; nothing where it finds no error."""
+    """Return what pyright says of the file `path`; nothing if it finds no error."""
     said = _said("basedpyright", "--level", "error", "--pythonpath", sys.executable, str(path))
     return "" if said.startswith("0 errors") else said
 

@@ -103,7 +103,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
     """Starts, watches, pauses and closes what runs under one application.id; see the module."""
 
     def __init__(self, config: StreamsConfig | Mapping[str, Any]) -> None:
-        """Be CREATED; nothing runs yet. Raises ConfigError where a key of `config` is missing or has a value that
+        """Be CREATED; nothing runs yet. Raises ConfigError if a key of `config` is missing or has a value that
         cannot be."""
         self._config = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
         self._application_id: str = self._config.required("application.id")
@@ -375,7 +375,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
             self._move(State.NOT_RUNNING)
 
     def _serve_metrics(self) -> None:
-        """Show the metrics to Prometheus if the configuration asks for it; raises ConfigError where the port is
+        """Show the metrics to Prometheus if the configuration asks for it; raises ConfigError if the port is
         taken."""
         port: int | None = self._config["penstock.metrics.prometheus.port"]
         if port is not None:

@@ -43,7 +43,7 @@ class RunningTopology(ABC):
 
     @abstractmethod
     def _topology_host(self) -> Host:
-        """Return the host of the topology; raises StreamsNotStartedError where there is none yet."""
+        """Return the host of the topology; raises StreamsNotStartedError if there is none yet."""
 
     # ---------------------------------------- metrics
 
@@ -74,7 +74,7 @@ class RunningTopology(ABC):
 
         Returns:
             What the type makes: a ReadOnlyKeyValueStore, ReadOnlyWindowStore or ReadOnlySessionStore; reads raise
-            InvalidStateStoreError where the store is of another type, or has no such partition.
+            InvalidStateStoreError if the store is of another type, or has no such partition.
 
         Raises:
             StreamsNotStartedError: the application was not started yet.

@@ -1,4 +1,4 @@
-"""Record batches of Kafka's message format 2, as they stand in requests and in the log.
+"""Record batches of Kafka's message format 2, as they are in requests and in the log.
 
 Here live the header of a batch, its validation, the patching of what the broker decides (offset and leader epoch), and
 the reading of single records where a search by time needs it. Not here: files (segment.py) and offsets

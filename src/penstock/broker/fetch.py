@@ -28,7 +28,7 @@ class _FetchedPartition:
     """One partition of a Fetch and its part of the answer, which is read again when the log has grown.
 
     Args:
-        partition: the partition; None where there is none of that name or number.
+        partition: the partition; None if there is none of that name or number.
         wanted: what the request says about it.
         error: why there is none.
     """

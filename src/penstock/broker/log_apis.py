@@ -31,7 +31,7 @@ class _Time(IntEnum):
 
 
 def produce(state: BrokerState, request: Request) -> Message | None:
-    """Answer Produce; None where the client asks for no answer (acks=0)."""
+    """Answer Produce; None if the client asks for no answer (acks=0)."""
     acks: int = request.body["acks"]
     refusal = None
     if acks not in (-1, 0, 1):

@@ -22,7 +22,7 @@ from penstock.broker.producer_state import ProducerState
 from penstock.broker.segment import Segment
 
 LEADER_EPOCH: Final = 0
-"""The epoch of every partition's leader; it never changes, for there is one broker."""
+"""The epoch of every partition's leader; it never changes, because there is one broker."""
 
 _log = logging.getLogger(__name__)
 

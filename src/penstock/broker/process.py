@@ -66,7 +66,7 @@ class BrokerProcess:
 
     @property
     def pid(self) -> int | None:
-        """The id of the process, or None where it does not run."""
+        """The id of the process, or None if it does not run."""
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     def __enter__(self) -> Self:

@@ -46,7 +46,7 @@ class ProducerState:
         self._producers: OrderedDict[int, _Producer] = OrderedDict()
 
     def find_duplicate(self, header: BatchHeader) -> int | None:
-        """Return the base offset of an equal batch that was appended before, or None where the batch is the next.
+        """Return the base offset of an equal batch that was appended before, or None if the batch is the next.
 
         Args:
             header: the batch that a producer sent.

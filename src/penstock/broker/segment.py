@@ -166,7 +166,7 @@ class Segment:
             max_bytes: the most bytes to return; the first batch is returned even if it is larger.
 
         Returns:
-            The batches as they stand in the log; empty where the offset lies behind the last one.
+            The batches as they are in the log; empty if the offset is after the last one.
         """
         start = self._position_of(offset)
         end = self.size

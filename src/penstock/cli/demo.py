@@ -87,7 +87,7 @@ def _examples() -> Path:
 
 @contextmanager
 def _own(directory: Path) -> Iterator[None]:
-    """Hold `directory`, emptied, for the time of the block; raises LockError where another demo holds it."""
+    """Hold `directory`, emptied, for the time of the block; raises LockError if another demo holds it."""
     try:
         private_directory(directory)
         lock = open_private(directory.parent / f"{directory.name}.lock", "ab")

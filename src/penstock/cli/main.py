@@ -54,7 +54,7 @@ class _Commands(TyperGroup):
         return list(_COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:
-        """Return the command `cmd_name`, None where there is none."""
+        """Return the command `cmd_name`, None if there is none."""
         return _UnloadedCommand(cmd_name, _COMMANDS[cmd_name]) if cmd_name in _COMMANDS else None
 
 

@@ -25,7 +25,7 @@ class ProgramError(StreamsError):
 
 @dataclass(frozen=True)
 class Program:
-    """What a program file defines: the topology, and the keys of the configuration as they stand in the file."""
+    """What a program file defines: the topology, and the keys of the configuration as they are in the file."""
 
     path: Path
     topology: Topology

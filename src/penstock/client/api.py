@@ -60,7 +60,7 @@ class Admin(Protocol):
     """Asks about and changes topics and offsets (Kafka class: Admin)."""
 
     def cluster_id(self) -> str | None:
-        """Return the id of the cluster, None where brokers give none (Kafka class: DescribeClusterResult)."""
+        """Return the id of the cluster, None if brokers give none (Kafka class: DescribeClusterResult)."""
         ...
 
     def topics(self) -> dict[str, int]:
@@ -109,7 +109,7 @@ class Admin(Protocol):
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return what consumer group `group` has committed; partitions without are left out.
 
-        stable: raise UnstableOffsetCommitError where an open transaction is about to commit others (KIP-447); else
+        stable: raise UnstableOffsetCommitError if an open transaction is about to commit others (KIP-447); else
         return the last that are committed.
         """
         ...
@@ -142,7 +142,7 @@ class Fetcher(Protocol):
 
         Offsets may have gaps: compaction, aborted transactions (left out with `read_committed`) and control records.
         `end_offset` must not lie behind the end of the partition (see `Admin.end_offsets`). Raises
-        OffsetOutOfRangeError where records from `start_offset` on have been deleted, KafkaError if none arrive in time.
+        OffsetOutOfRangeError if records from `start_offset` on have been deleted, KafkaError if none arrive in time.
         """
         ...
 

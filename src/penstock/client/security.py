@@ -1,7 +1,7 @@
 """Kafka's security keys, as its Java clients have them, in those of librdkafka.
 
 Rules: what librdkafka cannot do is refused with the key that does the same, or with what to do; a restriction is never
-left out in silence. Values never stand in a message, for they may be secrets.
+left out in silence. Messages never contain values, because they may be secrets.
 """
 
 from __future__ import annotations

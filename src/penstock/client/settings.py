@@ -4,7 +4,7 @@ Pure functions; nothing here connects. Rules, in rising order of precedence: Pen
 without a prefix, for every client; keys with the prefix of the role (`consumer.`, `producer.`, `admin.`), for it alone;
 what the role forces. Keys of Kafka's Java clients that librdkafka has under another name are translated, those that
 have no meaning to it are left out and named once in the log. References to secrets are looked up here, at the last
-moment. Values of keys never stand in a message.
+moment. Messages never contain values of keys.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ Options = TypeVar("Options")
 
 
 class _NamesSerdes(Protocol):
-    """A dataclass of options that names serdes, None where the user named none."""
+    """A dataclass of options that names serdes, None if the user named none."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -46,7 +46,7 @@ _AS_TEXT: Mapping[str, str] = {
 
 
 def option(given: Options | None, otherwise: Options) -> Options:
-    """Return `given`, or `otherwise` where it is None; raises TypeError where they are not of the same class."""
+    """Return `given`, or `otherwise` where it is None; raises TypeError if they are not of the same class."""
     if given is None:
         return otherwise
     kind = type(otherwise)
@@ -63,7 +63,7 @@ def option(given: Options | None, otherwise: Options) -> Options:
 
 
 def first(*serdes: Serde | None) -> Serde | None:
-    """Return the first of `serdes` that is not None; None where none is known."""
+    """Return the first of `serdes` that is not None; None if none is known."""
     return next((serde for serde in serdes if serde is not None), None)
 
 
@@ -79,7 +79,7 @@ def inheriting(options: Inheriting, key_serde: Serde | None, value_serde: Serde 
 def inherited(where: str, options: Inheriting, key_serde: Serde | None, value_serde: Serde | None) -> Inheriting:
     """Return a copy of `options` with the serdes of the keys and values that it is for, where it names none.
 
-    Raises TypeError where it names one that cannot write what the other reads. where: the operator, for the message.
+    Raises TypeError if it names one that cannot write what the other reads. where: the operator, for the message.
     """
     check_fits(where, "key", options.key_serde, key_serde)
     check_fits(where, "value", options.value_serde, value_serde)
@@ -87,7 +87,7 @@ def inherited(where: str, options: Inheriting, key_serde: Serde | None, value_se
 
 
 def check_fits(where: str, part: str, named: Serde | None, known: Serde | None) -> None:
-    """Raise TypeError where the serde `named` cannot write the keys or values (`part`) that `known` reads."""
+    """Raise TypeError if the serde `named` cannot write the keys or values (`part`) that `known` reads."""
     if named is None or known is None:
         return
     writes, given = written_type(named), read_type(known)
@@ -129,7 +129,7 @@ def check_serdes(options: object, *names: str) -> None:
 
 
 def check_windows(windows: object) -> None:
-    """Raise TypeError where `windows` is nothing that records can be grouped by."""
+    """Raise TypeError if `windows` is nothing that records can be grouped by."""
     if not isinstance(windows, Windows | SlidingWindows | SessionWindows):
         raise TypeError(
             f"Expected TimeWindows, SlidingWindows, SessionWindows, UnlimitedWindows or your own Windows, got "

@@ -401,7 +401,7 @@ class Materialized:
         self, supplier: StoreSupplier, key_serde: Serde | None, value_serde: Serde | None, *, timestamped: bool
     ) -> StoreBuilder:
         """Return the store of `supplier` with these options; serdes that the options have go before those given. Raises
-        TypeError where one cannot write what the given one reads."""
+        TypeError if one cannot write what the given one reads."""
         check_fits(f"Store {supplier.name}", "key", self.key_serde, key_serde)
         check_fits(f"Store {supplier.name}", "value", self.value_serde, value_serde)
         return StoreBuilder(

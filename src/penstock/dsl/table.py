@@ -198,7 +198,7 @@ class KTable(TableJoins[K, V]):
     def to_stream(
         self, mapper: Callable[[K, V], KR] | None = None, named: Named | str | None = None
     ) -> KStream[Any, V]:
-        """Return the updates as records: the new value under its key, None where the key was deleted.
+        """Return the updates as records: the new value under its key, None if the key was deleted.
 
         Args:
             mapper: gives each record another key, `mapper(key, value)`.

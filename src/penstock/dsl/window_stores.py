@@ -86,10 +86,10 @@ def session_store(
 
 
 def window_table_serde(store: StoreBuilder, windows: Windows | SlidingWindows) -> Serde | None:
-    """Return the serde of the keys of the table that `store` has; None where the keys within have none."""
+    """Return the serde of the keys of the table that `store` has; None if the keys within have none."""
     return None if store.key_serde is None else TimeWindowedSerde(store.key_serde, window_size(windows))
 
 
 def session_table_serde(store: StoreBuilder) -> Serde | None:
-    """Return the serde of the keys of the table that `store` has; None where the keys within have none."""
+    """Return the serde of the keys of the table that `store` has; None if the keys within have none."""
     return None if store.key_serde is None else SessionWindowedSerde(store.key_serde)

@@ -109,7 +109,7 @@ class StateQueries(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
     def staleness(self) -> Staleness:
-        """Return as of when queries are answered now; raises StateStoreNotAvailableError where nothing can be read."""
+        """Return as of when queries are answered now; raises StateStoreNotAvailableError if nothing can be read."""
         ...
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ class HostLife(Protocol):
 
     def clean_up(self) -> None:
         """Delete the files on this machine that can be rebuilt from the durable ones; only while nothing runs. Raises
-        LockError where another program runs."""
+        LockError if another program runs."""
         ...
 
     def close(self, timeout_ms: int) -> bool:
@@ -161,7 +161,7 @@ class Host(HostLife, Protocol):
 
     def reset(self) -> None:
         """Forget all positions and all state, so that the next start is a first one; only while nothing runs. Raises
-        LockError where another program runs."""
+        LockError if another program runs."""
         ...
 
     def measured(self) -> Measured:

@@ -7,7 +7,7 @@ above it, which is the executor where there are executors, `:driver` the program
 group: of a worker that is the Python daemon with all its workers. With `:stop` nobody dies: the process that reaches
 the point stands still (SIGSTOP), until it gets SIGCONT. `PENSTOCK_CRASH_DIRECTORY` must be given too: the process that
 makes the file `<order>` there is the one that is struck, so an order strikes once however many processes and restarts
-come past its point. Both variables are read once a process and must stand in the environment from which the JVM is
+come past its point. Both variables are read once a process and must be in the environment from which the JVM is
 started. Ancestors are looked up in /proc: Linux only.
 
 The points, in the order in which an epoch meets them:

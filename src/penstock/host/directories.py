@@ -18,7 +18,7 @@ def application_path(config: StreamsConfig) -> Path:
 
 
 def application_directory(config: StreamsConfig) -> Path:
-    """Return <state.dir>/<application.id>, made for this user alone; raises ProcessorStateError where it is another
+    """Return <state.dir>/<application.id>, made for this user alone; raises ProcessorStateError if it is another
     user's."""
     path = application_path(config)
     if path.parent in (default_directory(), temporary_directory()):

@@ -248,7 +248,7 @@ class InlineHost:
             self._commit()
 
     def _process_next(self) -> str | None:
-        """Process the record with the smallest timestamp; return its topic, None where none can be taken now."""
+        """Process the record with the smallest timestamp; return its topic, None if none can be taken now."""
         if not self._may_take() or (queue := self._by_time.poll()) is None:
             return None
         row = queue.rows.popleft()

@@ -55,7 +55,7 @@ class NamedHosts:
         return stopped
 
     def find(self, name: str) -> Host | None:
-        """Return the host `name`, None where there is none."""
+        """Return the host `name`, None if there is none."""
         with self._lock:
             return self._hosts.get(name)
 
@@ -77,7 +77,7 @@ class NamedHosts:
     # ---------------------------------------- all topologies
 
     def start(self, listener: HostListener) -> None:
-        """Start all hosts; raises StreamsError where one must not start."""
+        """Start all hosts; raises StreamsError if one must not start."""
         with self._lock:
             self._listener = listener
             hosts = dict(self._hosts)

@@ -38,7 +38,7 @@ class TracedTask(NamedTuple):
 
 
 def read_trace(directory: Path) -> list[TracedTask]:
-    """Return the tasks of a trace by lane; raises StreamsError where `directory` has none."""
+    """Return the tasks of a trace by lane; raises StreamsError if `directory` has none."""
     found = []
     for folder in directory.iterdir() if directory.is_dir() else ():
         commits = {path.name: path for path in folder.iterdir() if path.name not in (LANE_FILE, CACHE_FILE)}
@@ -67,7 +67,7 @@ class OrderReplay:
 
         records: gives the records of the topics that the topology reads from a broker. partitions: the number of
         partitions of each topic that it writes to; those of repartition topics follow from the trace. Raises
-        StreamsError where there is no trace.
+        StreamsError if there is no trace.
         """
         self._topology = topology
         self._config = config

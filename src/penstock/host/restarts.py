@@ -25,7 +25,7 @@ class Restarts:
         self._epoch: int | None = None
 
     def next_wait_ms(self, epoch: int) -> int | None:
-        """Return how long (ms) to wait before the restart after an error, None where the limit is reached.
+        """Return how long (ms) to wait before the restart after an error, None if the limit is reached.
 
         epoch: the last that was committed; a larger one than at the last restart begins a new row.
         """

@@ -57,7 +57,7 @@ def until(windows: W, retention_ms: int = DAY_MS) -> W:
     """Return `windows` for aggregations with the retention that `Windows.until` gave: what is older is late. Kafka
     Streams of today says the same by a grace period.
 
-    Raises ValueError where the retention is shorter than a window.
+    Raises ValueError if the retention is shorter than a window.
     """
     span_ms = windows.inactivity_gap_ms if isinstance(windows, SessionWindows) else windows.size_ms
     if retention_ms < span_ms:

@@ -12,7 +12,7 @@ from penstock.errors import TopologyError
 
 
 def check_copartitioned(groups: Iterable[frozenset[str]], fixed: Mapping[str, int]) -> None:
-    """Raise TopologyError where all topics of a group are repartition topics whose numbers of partitions the user fixed
+    """Raise TopologyError if all topics of a group are repartition topics whose numbers of partitions the user fixed
     and that differ (Kafka: InternalTopologyBuilder.validateCopartition).
 
     Args:
@@ -37,7 +37,7 @@ def enforce_copartitioning(
         fixed: those that the user fixed.
         external: those of the topics of the user's own.
 
-    Raises TopologyError where they cannot be alike.
+    Raises TopologyError if they cannot be alike.
     """
     own = {topic: external[topic] for topic in sorted(group) if topic not in partitions}
     internal = sorted(topic for topic in group if topic in partitions)

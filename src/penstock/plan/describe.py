@@ -1,5 +1,5 @@
 """The description of a topology: its sub-topologies and nodes as plain data, the text that Kafka prints for them, and
-what stands in a picture of them.
+what is in a picture of them.
 
 Rules: nodes of a sub-topology stand by the size of what lies below them, largest first, then by name; names of
 internal topics have no prefix.

@@ -94,7 +94,7 @@ def merged(by_position: Options, **by_keyword: object) -> Options:
 
 
 def _taken_serdes(left: list[Any]) -> Options:
-    """Take two serdes off the beginning of `left`, of which one may be None; nothing where there are none."""
+    """Take two serdes off the beginning of `left`, of which one may be None; nothing if there are none."""
     first = left[:2]
     if len(first) < 2 or not all(each is None or isinstance(each, Serde) for each in first) or first == [None, None]:
         return {}

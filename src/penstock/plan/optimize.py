@@ -43,7 +43,7 @@ def optimizations(config: Mapping[str, Any]) -> frozenset[str]:
 
 
 def optimize(plan: n.Plan, chosen: frozenset[str]) -> n.Plan:
-    """Return `plan` with its duplicate sources merged and the optimisations `chosen` done; raises TopologyError where
+    """Return `plan` with its duplicate sources merged and the optimisations `chosen` done; raises TopologyError if
     sources cannot be merged.
     """
     merged = merge_duplicate_sources(plan)

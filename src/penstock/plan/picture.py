@@ -35,7 +35,7 @@ class Shape(Enum):
 
 @dataclass(frozen=True)
 class Node:
-    """A box with its text; group: the title of the group that it stands in, None for a loose node."""
+    """A box with its text; group: the title of the group that it is in, None for a loose node."""
 
     label: str
     shape: Shape

@@ -18,7 +18,7 @@ _PARTS: Final = ("key", "value")
 
 
 def check_serdes(built: BuiltTopology, config: StreamsConfig) -> None:
-    """Raise StreamsError where a source or a sink of `built` has no serde, ConfigError where a store has none."""
+    """Raise StreamsError if a source or a sink of `built` has no serde, ConfigError where a store has none."""
     config = config.overridden(built.config_overrides)
     parts = built.subtopologies if built.global_topology is None else (*built.subtopologies, built.global_topology)
     for subtopology in parts:
@@ -32,7 +32,7 @@ def check_serdes(built: BuiltTopology, config: StreamsConfig) -> None:
 def node_serde(
     node: SourceSpec | SinkSpec, part: str, config: StreamsConfig, lines: Mapping[str, str] | None = None
 ) -> Serde:
-    """Return the serde of `node` for its keys or values; raises StreamsError where there is none.
+    """Return the serde of `node` for its keys or values; raises StreamsError if there is none.
 
     Args:
         node: a source or a sink.

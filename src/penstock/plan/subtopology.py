@@ -25,7 +25,7 @@ class TaskId(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> TaskId:
-        """Return the id whose `str` is `text` (Kafka: TaskId.parse); raises ValueError where it is none."""
+        """Return the id whose `str` is `text` (Kafka: TaskId.parse); raises ValueError if it is none."""
         subtopology, _, partition = text.partition("_")
         return TaskId(int(subtopology), int(partition))
 
@@ -132,7 +132,7 @@ class SubtopologySpec:
 
 @dataclass(frozen=True)
 class InternalTopic:
-    """A repartition or changelog topic. partitions: None where it follows from the topology."""
+    """A repartition or changelog topic. partitions: None if it follows from the topology."""
 
     name: str
     config: Mapping[str, str]

@@ -167,7 +167,7 @@ class InternalTopologyBuilder:
     # ---------------------------------------- what lowering adds besides nodes
 
     def add_internal_topic(self, topic: str, partitions: int | None = None) -> None:
-        """Declare `topic` (no prefix) a repartition topic; `partitions` is the number that the user fixed, None where
+        """Declare `topic` (no prefix) a repartition topic; `partitions` is the number that the user fixed, None if
         it follows from the topology.
         """
         self._internal_topics[topic] = partitions
@@ -186,7 +186,7 @@ class InternalTopologyBuilder:
         _log.debug("The topics of %s must have equal numbers of partitions.", ", ".join(sorted(sources)))
 
     def check_copartitioned(self) -> None:
-        """Raise TopologyError where repartition topics that must have equal numbers of partitions were given others."""
+        """Raise TopologyError if repartition topics that must have equal numbers of partitions were given others."""
         topics = {node.name: node.topics for node in self._nodes.values() if isinstance(node, SourceSpec)}
         check_copartitioned(
             (frozenset(topic for name in names for topic in topics[name]) for names in self._copartitioned_sources),
@@ -509,7 +509,7 @@ def _check_given(**arguments: object) -> None:
 
 
 def check_no_pattern(topic: str, written: str) -> None:
-    """Raise TopologyError where `topic` is a regular expression: no topic can have such a name.
+    """Raise TopologyError if `topic` is a regular expression: no topic can have such a name.
 
     Args:
         topic: the argument instead of the name of a topic. written: how a pattern is written there, as a format string

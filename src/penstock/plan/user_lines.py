@@ -8,7 +8,7 @@ _OWN = __name__.partition(".")[0]
 
 
 def calling_line() -> str | None:
-    """Return the file and the line of the innermost call from outside this package, as `program.py:12`; None where
+    """Return the file and the line of the innermost call from outside this package, as `program.py:12`; None if
     there is none."""
     frame = sys._getframe(1)
     while frame.f_globals.get("__name__", "").partition(".")[0] == _OWN:

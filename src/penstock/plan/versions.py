@@ -18,7 +18,7 @@ def is_versioned_store(store: StoreBuilder | None) -> bool:
 
 
 def own_versions(node: n.GraphNode) -> bool | None:
-    """Return whether the updates of `node` carry versions, None where that follows from its parents."""
+    """Return whether the updates of `node` carry versions, None if that follows from its parents."""
     match node:
         case n.TableFilter() | n.TableMapValues() | n.TableTransformValues():
             return node.versioned

@@ -69,12 +69,12 @@ class ProcessorContext(Protocol):
 
     @property
     def record_metadata(self) -> RecordMetadata | None:
-        """Topic, partition and offset of the input record; None where no record is being processed (in `init`)."""
+        """Topic, partition and offset of the input record; None if no record is being processed (in `init`)."""
         ...
 
     @property
     def topic(self) -> str | None:
-        """The topic of the input record; None where no record is being processed (KIP-28)."""
+        """The topic of the input record; None if no record is being processed (KIP-28)."""
         ...
 
     @property
@@ -210,7 +210,7 @@ class EngineContext(ProcessorContext, Protocol):
         ...
 
     def counter(self, operation: str) -> Callable[[int], None] | None:
-        """Return what adds to the count of an operation of this node, such as SUPPRESSION_EMIT; None where
+        """Return what adds to the count of an operation of this node, such as SUPPRESSION_EMIT; None if
         `metrics.recording.level` asks for no such counts."""
         ...
 
@@ -270,7 +270,7 @@ class BatchProcessor(Processor):
         """Process all rows of `batch`.
 
         Returns the rows to hand to every child, and for each of them the row of `batch` that it came from (int64 array,
-        ascending), or None where row i came from row i. A user function's exception for row i is given to
+        ascending), or None if row i came from row i. A user function's exception for row i is given to
         `failures(i, error)`, which raises, or returns to drop that row.
         """
         raise NotImplementedError

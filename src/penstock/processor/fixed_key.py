@@ -113,7 +113,7 @@ class FixedKeyProcessorContext:
 
     @property
     def topic(self) -> str | None:
-        """The topic of the input record; None where no record is being processed (KIP-28)."""
+        """The topic of the input record; None if no record is being processed (KIP-28)."""
         return self._context.topic
 
     @property

@@ -56,6 +56,6 @@ class EmissionInterval:
         return True
 
     def take_held(self) -> tuple[Record[Any, Any], RecordMetadata | None] | None:
-        """Return the last record after which the interval was not over, with its metadata, once; None where none is."""
+        """Return the last record after which the interval was not over, with its metadata, once; None if none is."""
         held, self._held = self._held, None
         return held

@@ -112,7 +112,7 @@ class _SlidingAggregation(WindowedAggregation[SlidingWindows, EngineWindowStore]
         return close_time
 
     def _update_windows(self, record: Record[Any, Any], windows: _Windows, close_time: int) -> _Found | None:
-        """Add the record to the windows that hold it, the latest first; returns None where no new window is needed
+        """Add the record to the windows that hold it, the latest first; returns None if no new window is needed
         because there was a record at this time before."""
         found, time = _Found(), record.timestamp
         for start, stored in windows.backward_fetch(max(0, time - 2 * self._difference), time + 1):

@@ -299,7 +299,7 @@ class MaterializedTableSource(TableSource):
 class TableValues(Processor):
     """Gives the updates of a table other values (Kafka classes: KTableFilter, KTableMapValues, KTableTransformValues).
 
-    skip_absent: forward nothing where there is no value before and after.
+    skip_absent: forward nothing if there is no value before and after.
     """
 
     def __init__(self, computation: Callable[[], ValueComputation], send_old_values: bool, skip_absent: bool) -> None:

@@ -42,7 +42,7 @@ class ValueTransformerWithKey:
 
     @abstractmethod
     def transform(self, key: Any, value: Any) -> Any:
-        """Return the new value of the entry; `value` is None where it was deleted, and None deletes it."""
+        """Return the new value of the entry; `value` is None if it was deleted, and None deletes it."""
         raise NotImplementedError(f"{type(self).__name__} must define transform(self, key, value).")
 
     def close(self) -> None:

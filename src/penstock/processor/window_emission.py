@@ -119,7 +119,7 @@ class _EmitOnClose:
 
     @abstractmethod
     def _bounds(self, last_close_time: int, close_time: int) -> tuple[int, int] | None:
-        """Return the inclusive bounds of what is looked up in the store, None where no window can have been closed."""
+        """Return the inclusive bounds of what is looked up in the store, None if no window can have been closed."""
         raise NotImplementedError
 
     @abstractmethod

@@ -26,8 +26,8 @@ class Serde(Generic[T]):
     """Writes objects of one type as bytes and reads them back; None represents null and is never passed in (Kafka
     class: Serde).
 
-    A serde of your own overrides `serialize` and `deserialize`; the column forms are there to be made faster, and must
-    give the same row by row. In them `headers` has those of each row, or is None where no row has any. For what they
+    Your own serde overrides `serialize` and `deserialize`; the column forms are there to be made faster, and must
+    give the same row by row. In them `headers` has those of each row, or is None if no row has any. For what they
     cannot write or read all raise TypeError, where the value is of another type, or SerializationError.
     """
 
@@ -98,14 +98,14 @@ class Serde(Generic[T]):
         ]
 
     def is_readable_column(self, data: Sequence[bytes | None]) -> bool:
-        """Return whether each of `data` can be read; False where that is not known.
+        """Return whether each of `data` can be read; False if that is not known.
 
         The task may then leave out to read what nobody looks at.
         """
         return False
 
     def is_canonical_column(self, data: Sequence[bytes | None]) -> bool:
-        """Return whether each of `data` can be read and, read and written again, would be the same bytes; False where
+        """Return whether each of `data` can be read and, read and written again, would be the same bytes; False if
         that is not known.
 
         The task may then leave out to read what is only counted or stored again.

@@ -49,12 +49,12 @@ _TYPES: dict[type[Serde], type] = {
 
 
 def written_type(serde: Serde) -> type | None:
-    """Return the type outside which `serde` writes nothing, None where that is not known."""
+    """Return the type outside which `serde` writes nothing, None if that is not known."""
     return serde.type if isinstance(serde, PydanticSerde) else _TYPES.get(type(serde))
 
 
 def read_type(serde: Serde) -> type | None:
-    """Return the type of what `serde` reads, None where that is not known; of an annotation the type that it names, but
+    """Return the type of what `serde` reads, None if that is not known; of an annotation the type that it names, but
     none where it says float, which stands for whole numbers too."""
     if isinstance(serde, AnnotatedSerde):
         annotated = read_type(serde.with_defaults(None, None))
@@ -65,7 +65,7 @@ def read_type(serde: Serde) -> type | None:
 
 
 def are_alike(one: Serde | None, other: Serde | None) -> bool:
-    """Return whether two serdes write and read the same objects in the same way; False where that is not known."""
+    """Return whether two serdes write and read the same objects in the same way; False if that is not known."""
     if one is None or other is None or type(one) is not type(other):
         return False
     if one is other:
@@ -83,7 +83,7 @@ def _sizes(serde: Serde) -> int | None:
 
 
 def format_of(serde: Serde | None) -> str | None:
-    """Return the format of what `serde` writes, None where that is not known: of no serde, or a user's own."""
+    """Return the format of what `serde` writes, None if that is not known: of no serde, or a user's own."""
     match serde:
         case TimeWindowedSerde() | SessionWindowedSerde():
             inner = format_of(serde.inner)

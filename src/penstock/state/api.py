@@ -312,7 +312,7 @@ class RecordContext(NamedTuple):
     of a write is kept beside a cached entry, given back when it is flushed (Kafka classes: RecordContext,
     ProcessorRecordContext).
 
-    timestamp: in ms. metadata: where the input record came from; None where no record is being processed.
+    timestamp: in ms. metadata: where the input record came from; None if no record is being processed.
     """
 
     timestamp: int
@@ -321,7 +321,7 @@ class RecordContext(NamedTuple):
 
     @property
     def topic(self) -> str | None:
-        """The topic of the input record, None where there is none."""
+        """The topic of the input record, None if there is none."""
         return (self.metadata or NO_METADATA).topic
 
     @property
@@ -410,14 +410,14 @@ class EngineStore(StateStore, Protocol):
 
     def deserialize_keys(self, keys: list[bytes], headers: Sequence[Headers] | None = None) -> list[Any]:
         """Return the key that each of `keys` stands for, as FlushedEntries have them: a Windowed for stores of windows
-        and sessions. headers: what the serde is shown for each, None where no record has any."""
+        and sessions. headers: those that the serde receives for each, None if no record has any."""
         ...
 
     def deserialize_columns(
         self, values: list[bytes | None], headers: Sequence[Headers] | None = None
     ) -> tuple[list[Any], Int64Array]:
         """Return the values that `values` stand for, without their timestamps, and these (ms), NO_TIMESTAMP where the
-        store keeps none. headers: what the serde is shown for each, None where no record has any."""
+        store keeps none. headers: those that the serde receives for each, None if no record has any."""
         ...
 
 
@@ -477,7 +477,7 @@ class BytesStore(Protocol):
         ...
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the value of each of `keys`, None where there is none."""
+        """Return the value of each of `keys`, None if there is none."""
         ...
 
     def put(self, key: bytes, value: bytes | None) -> None:

@@ -85,7 +85,7 @@ class BaseDirectory:
         return self.database
 
     def visit(self) -> Path | None:
-        """Read the base of another program from now on, until `leave`; return the directory of the database, None where
+        """Read the base of another program from now on, until `leave`; return the directory of the database, None if
         there is none, or it is not what its seal says."""
         if not self.database.exists():
             return None
@@ -242,7 +242,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _lock_of(path: Path) -> IO[bytes] | None:
-    """Return the lock of the directory `path`, which this process holds now; None where that directory is deleted."""
+    """Return the lock of the directory `path`, which this process holds now; None if that directory is deleted."""
     with suppress(FileNotFoundError):
         lock = open_private(path / _LOCK, "ab")
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -3,7 +3,7 @@ record stands for, byte for byte.
 
 A change is key and value as the layers of a store have them, and the context of the record that caused it. Most of the
 differences are small: the segment before a key of a window or session is ours alone; a timestamp and the headers that
-are kept with a value stand in the record, not in its value; a buffer says in the value of its records when they are
+are kept with a value belong to the record, not to its value; a buffer says in the value of its records when they are
 due. No I/O, no serdes. `change_logging_store` collects the changes; `build.restore_store` applies the entries.
 """
 
@@ -67,7 +67,7 @@ class ChangelogFormat(Protocol):
 
 @dataclass(frozen=True)
 class ChangelogValues:
-    """What the values of a store begin with, which stands in the record besides its value.
+    """What the values of a store begin with, but which belongs to the record.
 
     timestamped: a timestamp (ms). with_headers: headers, before all. logs_headers: the headers of the record that
     causes a change are written, though the store does not keep them.

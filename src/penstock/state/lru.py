@@ -48,7 +48,7 @@ class LruStore:
         return data[TIMESTAMP_SIZE:]
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the value of each of `keys` and count them as used, None where there is none."""
+        """Return the value of each of `keys` and count them as used, None if there is none."""
         return [self.get(key) for key in keys]
 
     def put(self, key: bytes, value: bytes | None) -> None:

@@ -44,7 +44,7 @@ class MeasuredNamedCache(NamedCache):
         return entry
 
     def peek_many(self, keys: Sequence[bytes]) -> list[CacheEntry | None]:
-        """Return the entry of each of `keys`, None where there is none, without counting it as used."""
+        """Return the entry of each of `keys`, None if there is none, without counting it as used."""
         entries = super().peek_many(keys)
         self._read(len(entries), len(entries) - entries.count(None))
         return entries

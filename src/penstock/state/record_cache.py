@@ -120,7 +120,7 @@ class NamedCache:
         return entry
 
     def peek_many(self, keys: Sequence[bytes]) -> list[CacheEntry | None]:
-        """Return the entry of each of `keys`, None where there is none, without counting it as used."""
+        """Return the entry of each of `keys`, None if there is none, without counting it as used."""
         return list(map(self._entries.get, keys))
 
     def put(self, key: bytes, value: bytes | None, context: RecordContext) -> None:

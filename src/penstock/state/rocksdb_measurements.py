@@ -36,7 +36,7 @@ assert _RATIOS.keys() == names.ROCKSDB_RATIOS.keys()
 
 
 def properties(read: Callable[[str], int | None]) -> Iterator[tuple[str, Measurement]]:
-    """Yield the properties of a database; read: returns one by its name, None where there is none."""
+    """Yield the properties of a database; read: returns one by its name, None if there is none."""
     for name in names.ROCKSDB_PROPERTIES:
         value = read(f"rocksdb.{name}")
         if value is not None:

@@ -158,7 +158,7 @@ class SegmentedStore:
         return None if self._time(key) < self._oldest_visible else self._buffer.get(key)
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the value of each of `keys`, None where there is none or it has expired."""
+        """Return the value of each of `keys`, None if there is none or it has expired."""
         if not keys or min(keys)[:SEGMENT_SIZE] > self._visible_segment:
             return self._buffer.multi_get(keys)
         visible = times_of(keys, self.suffix_size) >= self._oldest_visible

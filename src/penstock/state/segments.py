@@ -106,7 +106,7 @@ class EncodedSegment(NamedTuple):
 
 @dataclass(frozen=True)
 class Segment:
-    """A segment that was read. checkpoint: None where it does not end a commit. carried: records carried over,
+    """A segment that was read. checkpoint: None if it does not end a commit. carried: records carried over,
     opaque."""
 
     kind: SegmentKind
@@ -146,7 +146,7 @@ def merge(segments: Sequence[Segment]) -> EncodedSegment:
     """Return the changes of adjacent deltas and merged segments, oldest first, as one segment: the later change of a
     key wins, deletes are kept.
 
-    Raises ValueError where one does not follow the other. Checkpoints and carried records are left out: only those of
+    Raises ValueError if one does not follow the other. Checkpoints and carried records are left out: only those of
     the last commit count, which is never merged.
     """
     if not segments:

@@ -350,7 +350,7 @@ def _without_headers(values: list[bytes | None]) -> list[bytes | None]:
 
 
 def _kept_headers(serde: Serde, values: list[bytes | None]) -> list[Headers] | None:
-    """Return the headers that each of `values` is kept with, None where `serde` does not use them."""
+    """Return the headers that each of `values` is kept with, None if `serde` does not use them."""
     if not serde.uses_headers:
         return None
     return [() if value is None else unpack_headers(value)[0] for value in values]

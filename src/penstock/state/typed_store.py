@@ -197,7 +197,7 @@ class TypedStore:
             self._refuse()
 
     def _refuse(self, refusal: str = KEY_IS_NULL) -> NoReturn:
-        """Raise InvalidStateStoreError where the store is closed, else TypeError with Kafka's text for a null
+        """Raise InvalidStateStoreError if the store is closed, else TypeError with Kafka's text for a null
         argument."""
         if not self._open:
             raise InvalidStateStoreError(

@@ -38,7 +38,7 @@ class UncommittedStore:
         return self._view.get(key)
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the value of each of `keys`, None where there is none."""
+        """Return the value of each of `keys`, None if there is none."""
         writes = self._writes
         if not writes:
             return self._view.multi_get(keys)

@@ -68,7 +68,7 @@ class TypedWindowStore(TypedStore):
     # ---------- what users call
 
     def put(self, key: Any, value: Any, window_start: int) -> None:
-        """Store `value` for the window of `key` that starts at `window_start` (ms); None deletes, or does nothing where
+        """Store `value` for the window of `key` that starts at `window_start` (ms); None deletes, or does nothing if
         duplicates are kept. Raises TypeError for a None key."""
         serialized = self._serialize_key(key)
         data = self._serdes.serialize_value(value)

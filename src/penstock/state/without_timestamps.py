@@ -22,7 +22,7 @@ class WithoutTimestamps(WrappedBytesStore):
         return self._with_unknown(self._below.get(key))
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the value of each of `keys`, None where there is none."""
+        """Return the value of each of `keys`, None if there is none."""
         return list(map(self._with_unknown, self._below.multi_get(keys)))
 
     def put(self, key: bytes, value: bytes | None) -> None:

@@ -19,7 +19,7 @@ class WrappedBytesStore:
         return self._below.get(key)
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the value of each of `keys`, None where there is none."""
+        """Return the value of each of `keys`, None if there is none."""
         return self._below.multi_get(keys)
 
     def put(self, key: bytes, value: bytes | None) -> None:

@@ -141,12 +141,12 @@ class NodeContext:
 
     @property
     def record_metadata(self) -> RecordMetadata | None:
-        """Topic, partition and offset of the input record; None where no record is being processed."""
+        """Topic, partition and offset of the input record; None if no record is being processed."""
         return self._task.metadata
 
     @property
     def topic(self) -> str | None:
-        """The topic of the input record; None where no record is being processed (KIP-28)."""
+        """The topic of the input record; None if no record is being processed (KIP-28)."""
         return (self._task.metadata or NO_METADATA).topic
 
     @property
@@ -292,7 +292,7 @@ class NodeContext:
         self._task.dropped_records[self._node.name] += records
 
     def counter(self, operation: str) -> Callable[[int], None] | None:
-        """Return what adds to the count of an operation of this node, None where nothing takes it."""
+        """Return what adds to the count of an operation of this node, None if nothing takes it."""
         recorder = self._task.recorder
         return None if recorder is None else partial(recorder.count, operation_of(operation, NODE_ID, self._node.name))
 

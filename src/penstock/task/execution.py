@@ -54,7 +54,7 @@ _STREAM_TIME = PunctuationType.STREAM_TIME
 
 
 class Input(NamedTuple):
-    """A batch on its way in. stream_times: the stream time (ms) at each row; None where time stands still, in a
+    """A batch on its way in. stream_times: the stream time (ms) at each row; None if time stands still, in a
     flush."""
 
     partition: TopicPartition
@@ -63,7 +63,7 @@ class Input(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Rows on one edge from `parent`; positions is None where the plan needs none."""
+    """Rows on one edge from `parent`; positions is None if the plan needs none."""
 
     parent: Entry
     batch: RecordBatch

@@ -58,7 +58,7 @@ class Schedules(Protocol):
     """The schedules of one task."""
 
     def add(self, schedule: Schedule, initializing: bool) -> None:
-        """Take a schedule, made in `init` or later; raises StreamsError where it may not be made."""
+        """Take a schedule, made in `init` or later; raises StreamsError if it may not be made."""
         ...
 
     def take_due(self, kind: PunctuationType, now: int) -> Schedule | None:
@@ -106,7 +106,7 @@ class LivingSchedules:
             self._schedules[schedule.type].offer(schedule)
 
     def next_time(self, kind: PunctuationType) -> int | None:
-        """Return the smallest time of the schedules, among them those cancelled that have not fallen due."""
+        """Return the smallest time of the schedules, among them those cancelled that have not become due."""
         first = self._schedules[kind].peek()
         return None if first is None else first.next_time
 

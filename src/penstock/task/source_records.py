@@ -23,7 +23,7 @@ class SourceRecords:
             self._kept[partition] = [batch, *others]
 
     def find(self, metadata: RecordMetadata) -> tuple[bytes | None, bytes | None]:
-        """Return key and value of the record that `metadata` names, None where it is not kept."""
+        """Return key and value of the record that `metadata` names, None if it is not kept."""
         for batch in self._kept.get(TopicPartition(metadata.topic or "", metadata.partition), ()):
             row = int(np.searchsorted(batch.offsets, metadata.offset))
             if row < len(batch) and int(batch.offsets[row]) == metadata.offset:

@@ -424,7 +424,7 @@ class StreamTask:
 
 
 def _recorder(config: StreamsConfig, nanoseconds: Callable[[], int] | None) -> Recorder | None:
-    """Return what takes all that is measured from `metrics.recording.level` DEBUG on; None where nothing is."""
+    """Return what takes all that is measured from `metrics.recording.level` DEBUG on; None if nothing is."""
     level = RecordingLevel[config["metrics.recording.level"]]
     return None if nanoseconds is None or level < RecordingLevel.DEBUG else Recorder(nanoseconds)
 

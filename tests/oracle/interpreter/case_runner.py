@@ -37,7 +37,7 @@ class BuildError(Exception):
 
 
 def build(case: Case, config: Mapping[str, Any]) -> Topology:
-    """Return the topology of a case; raises BuildError where it cannot be built."""
+    """Return the topology of a case; raises BuildError if it cannot be built."""
     at = 0
     entries = case["topology"]
     try:

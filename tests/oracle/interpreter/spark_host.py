@@ -93,7 +93,7 @@ class CaseClock:
     """A clock that stands still between steps, read from a file: other processes plan by it."""
 
     def __init__(self, path: Path) -> None:
-        """Show what stands in the file at `path`."""
+        """Show what is in the file at `path`."""
         self._path = path
 
     def set(self, milliseconds: int) -> None:

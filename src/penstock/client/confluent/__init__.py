@@ -1,6 +1,6 @@
 """The clients over confluent-kafka (librdkafka), and the only package that imports it.
 
-What they promise stands in client/api.py, how they are set up in client/settings.py.
+What they promise is in client/api.py, how they are set up in client/settings.py.
 """
 
 from penstock.client.confluent.admin import ConfluentAdmin

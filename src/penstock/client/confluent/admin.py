@@ -66,7 +66,7 @@ class ConfluentAdmin:
         self._renew()
 
     def cluster_id(self) -> str | None:
-        """Return the id of the cluster, None where brokers give none."""
+        """Return the id of the cluster, None if brokers give none."""
 
         def ask(client: AdminClient, seconds: float) -> str | None:
             found: str | None = _result(client.describe_cluster(request_timeout=seconds), seconds).cluster_id
@@ -170,7 +170,7 @@ class ConfluentAdmin:
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return what consumer group `group` has committed; partitions without are left out.
 
-        stable: raise UnstableOffsetCommitError where an open transaction is about to commit others; else return the
+        stable: raise UnstableOffsetCommitError if an open transaction is about to commit others; else return the
         last that are committed.
         """
         if not partitions:
@@ -239,7 +239,7 @@ class ConfluentAdmin:
             self._call(f"deleting the groups {', '.join(groups)}", ask, Right("DELETE", "group", " ".join(groups)))
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> None:
-        """Delete the records before these offsets; raises KafkaError where the brokers cannot or may not."""
+        """Delete the records before these offsets; raises KafkaError if the brokers cannot or may not."""
         if before:
             positions = [Position(*partition, offset) for partition, offset in before.items()]
             self._change(
@@ -310,8 +310,8 @@ class ConfluentAdmin:
         ask: Callable[[AdminClient], Mapping[Any, Future[Any]]],
         needs: Callable[[Any], Right],
     ) -> None:
-        """Ask for changes once, for they may be made though no answer comes; waits for each before the first error is
-        raised. doing: what is done to each of them. needs: the right for one."""
+        """Request changes once, because they may happen without an answer; waits for each before the first error
+        is raised. doing: what is done to each of them. needs: the right for one."""
         client = self._open(doing)
         failed: tuple[KafkaException | TimeoutError, Any] | None = None
         for key, future in ask(client).items():

@@ -105,7 +105,7 @@ rootLogger.appenderRef.console.ref = console
 
 
 def check_classic(session: object, config: StreamsConfig) -> None:
-    """Raise ConfigError where the application would run on Spark Connect.
+    """Raise ConfigError if the application would run on Spark Connect.
 
     session: the session that the user gave, None for none.
     """
@@ -126,7 +126,7 @@ def check_classic(session: object, config: StreamsConfig) -> None:
 
 
 def check_python(session: SparkSession) -> None:
-    """Raise ConfigError where Spark would run another Python than this, and that has no Penstock or is of another
+    """Raise ConfigError if Spark would run another Python than this, and that has no Penstock or is of another
     version: so it is with a session of the user's, while PYSPARK_PYTHON is not set."""
     chosen = str(session.sparkContext.pythonExec)
     found = shutil.which(chosen) or ""
@@ -158,7 +158,7 @@ def is_local(master: str) -> bool:
 def warn_of_local_checkpoint(master: str, local_path: str | None) -> None:
     """Say in the log where a checkpoint on this machine's file system is to be read by other machines.
 
-    local_path: the directory of the checkpoint, None where it is elsewhere.
+    local_path: the directory of the checkpoint, None if it is elsewhere.
     """
     if local_path is not None and not is_local(master):
         _log.warning(
@@ -280,7 +280,7 @@ def open_for_calls(session: SparkSession) -> None:
     py4j waits for such calls with select(), in a thread that ends where its file descriptor is too large: it logs that,
     and Spark would wait for an answer for ever.
 
-    Raises StreamsError where this process had too many files and connections open when that was started.
+    Raises StreamsError if this process had too many files and connections open when that was started.
     """
     gateway = session.sparkContext._gateway
     assert gateway is not None
@@ -358,7 +358,7 @@ def _environment(master: str) -> Iterator[None]:
 
 
 def _home_without_zip() -> Mapping[str, str]:
-    """Return the SPARK_HOME of a home of Spark that is the installed pyspark without its pyspark.zip; nothing where it
+    """Return the SPARK_HOME of a home of Spark that is the installed pyspark without its pyspark.zip; nothing if it
     cannot be made, or pyspark is no package that brings Spark with it.
 
     Spark puts that archive before all else on the path of each Python process that it starts, and Python compiles

@@ -21,7 +21,7 @@ from penstock.plan.topology_config import TopologyConfig
 
 
 def lower(plan: n.Plan, topology_config: TopologyConfig | None = None) -> Topology:
-    """Return the topology that `plan` describes, made with `topology_config`; raises TopologyError where the plan
+    """Return the topology that `plan` describes, made with `topology_config`; raises TopologyError if the plan
     cannot be one."""
     lowering = Lowering(plan, topology_config)
     for id in build_order(plan):

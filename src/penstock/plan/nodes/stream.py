@@ -145,7 +145,7 @@ class Repartition(BaseNode):
     """A write to and a read from an internal topic, by which records get to the task of their key; the node's name is
     that of its source.
 
-    movable: whether an optimisation may put it further up. partitions: the number that the user fixed, None where it
+    movable: whether an optimisation may put it further up. partitions: the number that the user fixed, None if it
         follows from the topology (Kafka class:
         BaseRepartitionNode).
     """

@@ -76,7 +76,7 @@ class _CompositeStore:
 
     def __init__(self, store_name: str, stores: Callable[[], Iterable[Shown]]) -> None:
         """Read the store `store_name`; `stores` gives those of the partitions as they are now, and raises
-        InvalidStateStoreError where they cannot be read."""
+        InvalidStateStoreError if they cannot be read."""
         self._name = store_name
         self._stores = stores
 

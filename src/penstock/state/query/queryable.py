@@ -31,7 +31,7 @@ class StateStoreProvider(Protocol):
     """Has the stores of the partitions (Kafka class: StateStoreProvider)."""
 
     def stores(self, store_name: str, store_type: QueryableStoreType) -> Sequence[StateStore]:
-        """Return the stores of that name, one a partition, all as of one commit; raises InvalidStateStoreError where
+        """Return the stores of that name, one a partition, all as of one commit; raises InvalidStateStoreError if
         they cannot be read or `store_type` does not accept them."""
         ...
 

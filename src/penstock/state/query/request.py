@@ -80,7 +80,7 @@ class QueryResult:
 
     @property
     def result(self) -> Any:
-        """The answer; raises ValueError where there is none."""
+        """The answer; raises ValueError if there is none."""
         if self.failure_reason is not None:
             raise ValueError(
                 f"Cannot get result for failed query. Failure is {self.failure_reason.name}: {self.failure_message}"

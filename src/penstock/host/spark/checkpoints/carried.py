@@ -35,7 +35,7 @@ _MARSHAL_TUPLE = b"("
 def encode_carried(
     epoch: int, held: Iterable[PartitionBatch], sent: Iterable[PartitionBatch], row_max_bytes: int
 ) -> tuple[dict[str, Any], bytes] | None:
-    """Return what the manifest says of a file of carried rows, and the file; None where there is nothing to carry.
+    """Return the manifest's entry for a file of carried rows, and the file; None if there is nothing to carry.
 
     Args:
         epoch: the epoch that writes them.
@@ -103,7 +103,7 @@ def file_bytes(carried: Mapping[str, Any]) -> int:
 
 
 def read_carried(checkpoint: Checkpoint, ranges: Iterable[CarriedRange]) -> Iterator[PartitionBatch]:
-    """Yield the rows of `ranges`, in order; raises TaskCorruptedError where a file is missing or damaged."""
+    """Yield the rows of `ranges`, in order; raises TaskCorruptedError if a file is missing or damaged."""
     for each in ranges:
         data = checkpoint.read_segment_range(each.task, each.file, each.offset, each.length)
         name = checkpoint.segment_name(each.task, each.file)

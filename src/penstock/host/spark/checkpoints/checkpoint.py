@@ -214,7 +214,7 @@ class Checkpoint:
     # ---------------------------------------- metadata and generation
 
     def read_metadata(self) -> Metadata | None:
-        """Return the metadata, None where there is no checkpoint yet.
+        """Return the metadata, None if there is no checkpoint yet.
 
         Raises IncompatibleCheckpointError for another format, TaskCorruptedError where the file is damaged.
         """
@@ -244,7 +244,7 @@ class Checkpoint:
         self._files.write("metadata", sealed(orjson.dumps(fields, option=orjson.OPT_INDENT_2)))
 
     def read_plan(self, metadata: Metadata) -> bytes | None:
-        """Return the program of the life of `metadata`, None if it is not there; raises TaskCorruptedError where it is
+        """Return the program of the life of `metadata`, None if it is not there; raises TaskCorruptedError if it is
         damaged."""
         path = f"plans/{metadata.plan}"
         data = self._files.read(path)
@@ -256,7 +256,7 @@ class Checkpoint:
 
     def _document(self, path: str) -> tuple[bytes, bool] | None:
         """Return the content of a small file and whether it is of format 2, which has no digests; None if it is not
-        there; raises TaskCorruptedError where it is damaged."""
+        there; raises TaskCorruptedError if it is damaged."""
         data = self._files.read(path)
         if data is None or not is_sealed(data):
             return None if data is None else (data, True)
@@ -325,7 +325,7 @@ class Checkpoint:
 
     def read_savepoint(self) -> dict[str, Any] | None:
         """Return the description of the savepoint that this is, None if it is none or not whole; raises
-        TaskCorruptedError where the file is damaged."""
+        TaskCorruptedError if the file is damaged."""
         found = self._document("savepoint")
         return None if found is None else parsed(found[0], self._name("savepoint"))
 
@@ -396,7 +396,7 @@ class Checkpoint:
     def read_offset(self, epoch: int) -> dict[str, Any] | None:
         """Return what the newest driver that planned `epoch` logged, None if no driver did; lists a directory.
 
-        Raises TaskCorruptedError where the file is damaged.
+        Raises TaskCorruptedError if the file is damaged.
         """
         generations = [generation for planned, generation in self._offsets() if planned == epoch]
         if not generations:
@@ -437,7 +437,7 @@ class Checkpoint:
 
     def offset_of_format_2(self, query_id: str) -> dict[str, Any] | None:
         """Return the newest offset in Spark's log of the life `query_id` of a checkpoint of format 2, None if there is
-        none; raises TaskCorruptedError where it is damaged."""
+        none; raises TaskCorruptedError if it is damaged."""
         offsets = f"{query_id}/offsets"
         planned = [int(each.name) for each in self._spark.find(offsets) if each.name.isdigit()]
         logged = self._spark.read(f"{offsets}/{max(planned)}") if planned else None

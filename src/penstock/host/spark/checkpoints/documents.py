@@ -39,7 +39,7 @@ def is_sealed(data: bytes) -> bool:
 
 
 def parsed(content: bytes, name: str) -> dict[str, Any]:
-    """Return the JSON object that is the content of the file `name`; raises TaskCorruptedError where there is none."""
+    """Return the JSON object that is the content of the file `name`; raises TaskCorruptedError if there is none."""
     try:
         fields = orjson.loads(content)
     except orjson.JSONDecodeError as error:

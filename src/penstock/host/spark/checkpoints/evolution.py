@@ -178,7 +178,7 @@ def _refusals(before: Shape, now: Shape, removed: Mapping[str, RemovedStore]) ->
 
 
 def _other_formats(before: Shape, now: Shape) -> Iterator[str]:
-    """Yield what stands in the way of stores whose serdes write other bytes now, as far as both are known."""
+    """Yield a reason for each store whose serdes now write other bytes, as far as both are known."""
     known = before.get("formats", {})
     for name, formats in now.get("formats", {}).items():
         for what, old, new in zip(("keys", "values"), known.get(name, (None, None)), formats, strict=True):

@@ -54,7 +54,7 @@ _HADOOP_SCHEMES = {
 
 
 class FoundFile(NamedTuple):
-    """A file or a directory; modified_ms: when it was written, None where the file system does not say."""
+    """A file or a directory; modified_ms: when it was written, None if the file system does not know."""
 
     name: str
     modified_ms: int | None
@@ -87,7 +87,7 @@ class Files:
         return self._root if self._is_local else None
 
     def hadoop_uri(self) -> str:
-        """Return the directory as Hadoop, and so Spark, names it; raises ConfigError where it cannot."""
+        """Return the directory as Hadoop, and so Spark, names it; raises ConfigError if it cannot."""
         if self._is_local:
             return f"file://{self._root}" if "://" in self.uri else self._root
         parts = urlsplit(self.uri)
@@ -181,7 +181,7 @@ class Files:
         target = self._path(path)
         temporary = self._write_beside(target, data, before_rename)
         for attempt in range(1, _MOVES + 1):
-            if self._files.get_file_info(target).size == len(data):  # None where there is none
+            if self._files.get_file_info(target).size == len(data):  # None if there is none
                 self._delete(temporary)
                 return
             try:

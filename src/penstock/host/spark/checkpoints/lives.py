@@ -95,7 +95,7 @@ def first_life(
     begin: Mapping[str, list[int]],
     program: StoredProgram,
 ) -> Metadata:
-    """Make the checkpoint of a program that begins at `begin`; raises TaskMigratedError where a newer driver has come
+    """Make the checkpoint of a program that begins at `begin`; raises TaskMigratedError if a newer driver has come
     meanwhile, as do the others here."""
     checkpoint.write_plan(program.digest, program.data)
     metadata = Metadata(

@@ -63,7 +63,7 @@ def existing_metadata(checkpoint: Checkpoint, missing: type[StreamsError]) -> Me
 
 
 def last_manifest(checkpoint: Checkpoint, metadata: Metadata) -> Manifest:
-    """Return the last manifest of the life of `metadata`; raises TaskCorruptedError where files are missing that must
+    """Return the last manifest of the life of `metadata`; raises TaskCorruptedError if files are missing that must
     be there."""
     newest = checkpoint.last_epoch()
     manifest = manifest_of_life(checkpoint, metadata, newest)

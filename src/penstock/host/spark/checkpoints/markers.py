@@ -118,7 +118,7 @@ def _marker(partition: TopicPartition, found: OffsetAndMetadata) -> Marker:
 
 
 def check_new_checkpoint(checkpoint: Checkpoint, application_id: str, markers: Sequence[Marker]) -> None:
-    """Raise IncompatibleCheckpointError where an application that is to begin on an empty checkpoint has written
+    """Raise IncompatibleCheckpointError if an application that is to begin on an empty checkpoint has written
     before."""
     if markers:
         newest = max(markers, key=lambda each: each.epoch)

@@ -123,7 +123,7 @@ def _warn_of_modules(why: str) -> None:
 def load_program(data: bytes) -> Recipe:
     """Return what `dump_program` wrote; `of_run` makes it complete.
 
-    Raises StreamsError where modules have changed that are not kept, and whatever the unpickling of a user's object
+    Raises StreamsError if modules have changed that are not kept, and whatever the unpickling of a user's object
     raises.
     """
     path: list[str]

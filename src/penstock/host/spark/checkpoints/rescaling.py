@@ -41,7 +41,7 @@ _PARTITION_SIZE = 4
 def wanted_counts(shape: Mapping[str, Any], partitions: int | Mapping[str, int]) -> dict[str, int]:
     """Return the new number of tasks of each sub-topology that is to have another one.
 
-    Raises StreamsError where a store is not there, or two stores of one sub-topology are to differ.
+    Raises StreamsError if a store is not there, or two stores of one sub-topology are to differ.
     """
     subtopology_of = {name: sub for sub, layouts in shape["stores"].items() for name in layouts}
     by_store = dict.fromkeys(subtopology_of, partitions) if isinstance(partitions, int) else dict(partitions)
@@ -104,7 +104,7 @@ class Rescaling:
     def tasks(self, subtopology: str, before: list[str], count: int) -> dict[str, TaskEntry]:
         """Write the state of the tasks `before` of a sub-topology as that of `count` tasks; return their entries.
 
-        Raises StreamsError where the partition of a key is not known.
+        Raises StreamsError if the partition of a key is not known.
         """
         spec = self._program.subtopologies[int(subtopology)]
         self._check(spec)
@@ -198,7 +198,7 @@ class Rescaling:
         return rewritten
 
     def _check(self, spec: SubtopologySpec) -> None:
-        """Raise StreamsError where a function of the program chooses the partitions of what the sub-topology reads."""
+        """Raise StreamsError if a function of the program chooses the partitions of what the sub-topology reads."""
         if "partitions of tasks" in self._shape:
             raise StreamsError(
                 "partition.grouper defines the tasks of this program; keys can only be re-partitioned if task n reads "

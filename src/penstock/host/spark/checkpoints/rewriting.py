@@ -141,7 +141,7 @@ def hand_on_carried(source: Checkpoint, target: Checkpoint, last: Manifest, rows
 
 def _partitioned(row: PartitionBatch, rows: Rows) -> Iterator[PartitionBatch]:
     """Yield `row` for the partitions that its topic has now: by the keys of its records, where that is another number
-    than before; nothing where the topic is no longer read."""
+    than before; nothing if the topic is no longer read."""
     count = rows.now.get(row.topic)
     if count is None or count == rows.before.get(row.topic):
         yield from () if count is None else (row,)

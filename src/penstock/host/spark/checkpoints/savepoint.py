@@ -104,7 +104,7 @@ def take(checkpoint: Checkpoint, target: Checkpoint) -> SavepointDescription:
 
 
 def inspect(savepoint: Checkpoint) -> SavepointDescription:
-    """Return what a savepoint holds; raises StreamsError where there is none, or one that is not whole."""
+    """Return what a savepoint holds; raises StreamsError if there is none, or one that is not whole."""
     described, metadata, manifest = _opened(savepoint)
     stores = [
         StoreFigures(name, layout, len(tasks_of(metadata.shape, subtopology)), True)

@@ -35,7 +35,7 @@ _NEVER_STALE = py_compile.PycInvalidationMode.UNCHECKED_HASH
 def send_code(context: SparkContext, modules: Iterable[object]) -> Path | None:
     """Send the code to the executors of `context`, and return its archive; None if all of Spark is on this machine.
 
-    modules: those that the program has loaded. Raises StreamsError where they are more than MAXIMUM_BYTES.
+    modules: those that the program has loaded. Raises StreamsError if they are more than MAXIMUM_BYTES.
     """
     if is_local(str(context.master)):
         return None

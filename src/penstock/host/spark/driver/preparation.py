@@ -242,7 +242,7 @@ def internal_topics(topology: BuiltTopology, application_id: str) -> frozenset[s
 
 
 def _life_there(checkpoint: Checkpoint) -> Metadata | None:
-    """Return the life of the checkpoint, None where it is new; raises StreamsError where it was not made to its end."""
+    """Return the life of the checkpoint, None if it is new; raises StreamsError if it is incomplete."""
     metadata = checkpoint.read_metadata()
     if metadata is None and checkpoint.has_remains():
         raise StreamsError(
@@ -297,7 +297,7 @@ def _topic_ids(
     metadata: Metadata | None, topology: BuiltTopology, admin: Admin, topics: Set[str]
 ) -> tuple[dict[str, str], frozenset[str]]:
     """Return the ids of those of `topics` that are or were read, and the topics that have been created again since:
-    those have no position. Raises StreamsError where one of them is read by its name."""
+    those have no position. Raises StreamsError if one of them is read by its name."""
     before = {} if metadata is None else metadata.topic_ids
     known = () if metadata is None else metadata.begin
     read = {topic for spec in topology.subtopologies for topic in spec.source_topics}

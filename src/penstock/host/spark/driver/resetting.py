@@ -27,7 +27,7 @@ from penstock.plan.subtopology import BuiltTopology
 class ApplicationReset:
     """What a reset deletes.
 
-    checkpoint: its URI. epoch: the last that is committed there, None where there is no checkpoint. state_directory: on
+    checkpoint: its URI. epoch: the last that is committed there, None if there is no checkpoint. state_directory: on
     this machine. groups: consumer groups. topics: internal topics.
     """
 

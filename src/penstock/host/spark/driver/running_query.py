@@ -122,7 +122,7 @@ class RunningQuery:
         (self._control / epoch_planner.PAUSE_FILE).unlink(missing_ok=True)
 
     def finish_epoch(self, is_over: Callable[[], bool]) -> bool:
-        """Ask for no more epochs, and wait until the running one is committed; return False where it `is_over`
+        """Ask for no more epochs, and wait until the running one is committed; return False if it `is_over`
         before."""
         (self._control / epoch_planner.STOP_FILE).touch()
         while self.is_active and not (self._control / epoch_planner.STOPPED_FILE).exists():
@@ -136,6 +136,6 @@ class RunningQuery:
         self._query.stop()
 
     def failure(self) -> tuple[StreamsError, str] | None:
-        """Return the error that ended it and what was printed before it, None where it ended without."""
+        """Return the error that ended it and what was printed before it, None if it ended without."""
         exception: StreamingQueryException | None = self._query.exception()
         return None if exception is None else failure_of_exception(f"of {self.recipe.application_id}", exception)

@@ -92,7 +92,7 @@ class SessionUse:
 
     def open(self) -> SparkSession:
         """Return the session in use; make one, or join the one that other hosts use, where there is none. Raises
-        StreamsError where there is no Java for it."""
+        StreamsError if there is no Java for it."""
         if self._of_user is not None:
             return self._of_user
         if self._own is None:

@@ -169,7 +169,7 @@ class SparkHost:
 
     def clean_up(self) -> None:
         """Delete the bases of stores and the logs on this machine; the checkpoint stays, and the bases are rebuilt from
-        it. Raises LockError where a program runs on the checkpoint."""
+        it. Raises LockError if a program runs on the checkpoint."""
         self._lock.acquire()
         try:
             directory = self._directory.absolute()
@@ -183,7 +183,7 @@ class SparkHost:
 
     def reset(self) -> None:
         """Delete checkpoint, copies of state, markers and internal topics, so that the next start is a first one; see
-        `resetting`. Raises LockError where a program runs on the checkpoint, KafkaError where the brokers do not do
+        `resetting`. Raises LockError if a program runs on the checkpoint, KafkaError where the brokers do not do
         it."""
         admin = ConfluentAdmin(self._config)
         try:
@@ -294,7 +294,7 @@ class SparkHost:
 
     def _new_location(self) -> str:
         """Return where Spark keeps its checkpoint of the next query: an empty directory of this machine. What an
-        application rests on stands in its own checkpoint."""
+        application rests on is in its own checkpoint."""
         directory = self._directory.absolute() / "spark"
         shutil.rmtree(directory, ignore_errors=True)
         return (directory / str(self._runs)).as_uri()
@@ -363,7 +363,7 @@ class SparkHost:
         return self._waits_for_restart(error)
 
     def _waits_for_restart(self, error: Exception) -> bool:
-        """Wait before the restart after `error`; return False where too many brought nothing, or the host is
+        """Wait before the restart after `error`; return False if too many brought nothing, or the host is
         closed."""
         wait = self._restarts.next_wait_ms(self._figures.epoch)
         if wait is None:
@@ -462,7 +462,7 @@ class SparkHost:
             raise
 
     def _stop_query(self, is_over: Callable[[], bool]) -> bool:
-        """Stop the running query after its epoch; return False where that epoch was given up since it `is_over`."""
+        """Stop the running query after its epoch; return False if that epoch was given up since it `is_over`."""
         query = self._query
         with suppress(*JVM_IS_GONE):
             if query is not None and query.is_active:

@@ -104,7 +104,7 @@ class DataFrameQueries:
         self._running: dict[str, StreamingQuery] = {}
 
     def session(self) -> SparkSession | None:
-        """Return the session of the DataFrames, None where there are none; raises StreamsError for a DataFrame that is
+        """Return the session of the DataFrames, None if there are none; raises StreamsError for a DataFrame that is
         not a streaming one of Spark."""
         found: SparkSession | None = None
         for topic, source in self._sources.items():
@@ -187,7 +187,7 @@ class DataFrameQueries:
         self.check()
 
     def check(self) -> None:
-        """Raise StreamsError where a query has failed."""
+        """Raise StreamsError if a query has failed."""
         for topic, query in self._running.items():
             exception = None if query.isActive else query.exception()
             if exception is not None:

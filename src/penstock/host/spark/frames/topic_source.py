@@ -3,7 +3,7 @@
 Options and columns are those of Spark's own source for Kafka, which is a separate package: `kafka.bootstrap.servers`
 and other keys `kafka.…` of the client, `subscribe` (topics, separated by commas), `startingOffsets` (earliest or
 latest). The offset that Spark logs is how far each partition was read, so a batch that is run again has the same
-records. Which topics of an application lead to DataFrames, and their queries, stand in `data_frames`.
+records. Which topics of an application lead to DataFrames, and their queries, are in `data_frames`.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class TopicStreamReader(StreamReader):
         return self._topics.read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: positions stand in Spark's checkpoint."""
+        """Do nothing: positions are in Spark's checkpoint."""
 
     def stop(self) -> None:
         """Do nothing: clients end with the process."""

@@ -45,7 +45,7 @@ class EpochOffset:
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> EpochOffset:
-        """Return the offset that `to_json` gave `fields` for; raises TypeError where they are others."""
+        """Return the offset that `to_json` gave `fields` for; raises TypeError if they are others."""
         return EpochOffset(**fields)
 
     def digest(self) -> str:

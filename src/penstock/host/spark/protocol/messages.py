@@ -1,7 +1,7 @@
 """What travels between planner, tasks, sink and driver in one epoch: control rows and reports. Plain values, no
 behaviour.
 
-Whatever a task may know of its epoch stands in the offset, which the checkpoint logs before the epoch runs, or in the
+Whatever a task may know of its epoch is in the offset, which the checkpoint logs before the epoch runs, or in the
 manifest of the epoch before; so a replay of an epoch sees the same.
 """
 

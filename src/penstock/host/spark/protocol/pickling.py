@@ -28,7 +28,7 @@ _SAID_BY_CODE = (
     "co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_name", "co_flags", "co_argcount",
     "co_posonlyargcount", "co_kwonlyargcount", "co_exceptiontable",
 )  # fmt: skip
-"""What a function does, without where it stands in its file."""
+"""What a function does, without its place in its file."""
 
 _KEPT_BY_MSGSPEC = "__msgspec_cache__"
 """What msgspec keeps in a dataclass, NamedTuple or TypedDict that it has read: it cannot be pickled, and each process

@@ -124,7 +124,7 @@ def _made_at(line: str | None) -> str:
 
 
 def dump_recipe(recipe: Recipe) -> bytes:
-    """Return `recipe` as bytes for `load_recipe`; raises StreamsError where something of the user's cannot be
+    """Return `recipe` as bytes for `load_recipe`; raises StreamsError if something of the user's cannot be
     pickled, naming the node, the store or the key of the configuration that it belongs to."""
     return dump_for_workers(recipe, recipe.parts())
 
@@ -137,7 +137,7 @@ def load_recipe(data: bytes) -> Recipe:
 
 
 def dump_for_workers(value: Any, parts: Iterable[tuple[str, Any]] = ()) -> bytes:
-    """Return `value` as bytes for `load_in_worker`; raises StreamsError where something of the user's cannot be
+    """Return `value` as bytes for `load_in_worker`; raises StreamsError if something of the user's cannot be
     pickled. parts: those of `value` with their names, one of which the error names."""
     try:
         return dump((module_path(), dump(value)))

@@ -40,7 +40,7 @@ class GlobalStateReader:
         self._directory = BaseDirectory(global_directory(config), "", DATA_FILE)
 
     def store(self, name: str) -> StateStore:
-        """Return the store `name` as it is now; raises StateStoreNotAvailableError where this machine has none yet."""
+        """Return the store `name` as it is now; raises StateStoreNotAvailableError if this machine has none yet."""
         with self._lock:
             if self._base is None:
                 self._base = self._open()

@@ -183,7 +183,7 @@ class CheckpointQueries:
 
     def streams_metadata(self) -> StreamsMetadata:
         """Return what the application has: its stores, and the partitions that it reads; raises
-        StateStoreNotAvailableError where there is no checkpoint."""
+        StateStoreNotAvailableError if there is no checkpoint."""
         offsets = self._reader.newest().offsets
         return StreamsMetadata(
             HostInfo.build_from_endpoint(self._config["application.server"]),
@@ -209,7 +209,7 @@ class CheckpointQueries:
             return self._settled_offsets
 
     def staleness(self) -> Staleness:
-        """Return as of when queries are answered now; raises StateStoreNotAvailableError where there is no
+        """Return as of when queries are answered now; raises StateStoreNotAvailableError if there is no
         checkpoint."""
         manifest = self._reader.newest()
         age = max(self._clock.milliseconds() - manifest.committed_ms, 0) if manifest.epoch else None

@@ -87,7 +87,7 @@ class StoredTasks:
 
 
 def stored_tasks(checkpoint: Checkpoint) -> StoredTasks:
-    """Return which tasks `checkpoint` has; raises StateStoreNotAvailableError where none was made yet."""
+    """Return which tasks `checkpoint` has; raises StateStoreNotAvailableError if none was made yet."""
     metadata = existing_metadata(checkpoint, StateStoreNotAvailableError)
     shape: Mapping[str, Any] = metadata.shape
     tasks = tuple(TaskId.parse(name) for level in shape["tasks of each level"] for name in level)

@@ -179,7 +179,7 @@ class _Updating:
         return dict(stamp.positions) == dict(self._control.positions) and stamp.topic_ids == ids
 
     def _usable_stamp(self) -> _Stamp | None:
-        """Return the stamp of the base, None where it is empty or must begin empty; raises TaskMigratedError for a
+        """Return the stamp of the base, None if it is empty or must begin empty; raises TaskMigratedError for a
         zombie."""
         recipe, control = self._recipe, self._control
         data = self._base.stamp()

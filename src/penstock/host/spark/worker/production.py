@@ -43,7 +43,7 @@ class RefusedRecords:
         self._lanes = lanes
 
     def __call__(self, refused: RefusedRecord) -> list[PartitionBatch]:
-        """Return the dead letters to be written in place of a record; raises ProductionFailedError where the query is
+        """Return the dead letters to be written in place of a record; raises ProductionFailedError if the query is
         to end."""
         if refused.part >= len(self._lanes):
             raise ProductionFailedError(f"A dead letter cannot be written: {refused.error}") from refused.error

@@ -28,7 +28,7 @@ def read_range(
 ) -> Iterator[RecordBatch]:
     """Yield the committed records of `partition` from `start` to before `end`, as far as there are any left.
 
-    planned_ms: the clock of the epoch. Raises KafkaError where they cannot be read now, and StreamsError where records
+    planned_ms: the clock of the epoch. Raises KafkaError if they cannot be read now, and StreamsError where records
     have been deleted and the offset reset is `none`.
     """
     reached = start
@@ -56,7 +56,7 @@ def read_range(
 
 def check_topics(recipe: Recipe, topics: Collection[str]) -> None:
     """Raise StreamsError if one of `topics` was deleted and created again since the application started: what was
-    read of it may be of the new one. Called when all is read of them and nothing is written. Raises KafkaError where
+    read of it may be of the new one. Called when all is read of them and nothing is written. Raises KafkaError if
     brokers do not say."""
     known = {topic: recipe.topic_ids[topic] for topic in topics if topic in recipe.topic_ids}
     ids = open_admin(recipe).topic_ids(known) if known else {}

@@ -1,4 +1,4 @@
-"""A stage of the query: the tasks of one level that stand in one Spark partition, for one epoch. Runs in a worker.
+"""A stage of the query: the tasks of one level that are in one Spark partition, for one epoch. Runs in a worker.
 
 `run_level` is the whole of a level above 0, by `mapInArrow`; level 0 runs inside the source (`source.py`), where its
 records are fetched. Rows for later levels pass through. Imports nothing of the DSL or of the lowering: what runs comes

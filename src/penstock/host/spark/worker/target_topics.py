@@ -31,7 +31,7 @@ class TargetTopics(dict[str, int]):
         self._missing: dict[str, float] = {}
 
     def __missing__(self, topic: str) -> int:
-        """Return the partitions of a topic that was made since; raises KeyError where there is none, KafkaError where
+        """Return the partitions of a topic that was made since; raises KeyError if there is none, KafkaError where
         brokers do not say."""
         asked = time.monotonic()
         missing_since = self._missing.get(topic)
