@@ -41,7 +41,8 @@ class InvalidStateStoreError(StreamsError):
 
 
 class StreamsNotStartedError(InvalidStateStoreError):
-    """State was requested before the application was started (Kafka class: StreamsNotStartedException)."""
+    """The application has not been started, so it has no state to read and no end to wait for (Kafka class:
+    StreamsNotStartedException)."""
 
 
 class StreamsRebalancingError(InvalidStateStoreError):

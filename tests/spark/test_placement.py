@@ -10,7 +10,7 @@ import pytest
 from penstock import Serdes, StreamsBuilder, Topology
 from penstock.dsl.options import Consumed, Grouped
 from penstock.errors import MissingSourceTopicError, TopologyError
-from penstock.host.spark.protocol.placement import differences, place, resolve_patterns, shape
+from penstock.host.spark.protocol.placement import check_source_topics, differences, place, resolve_patterns, shape
 from penstock.plan.partition_grouper import PartitionGrouper
 from penstock.plan.subtopology import BuiltTopology, InternalTopic, SourceSpec, SubtopologySpec, TaskId
 from penstock.record import TopicPartition
@@ -87,9 +87,32 @@ def test_a_checkpoint_is_compared_with_the_groups_of_the_user() -> None:
 
 def test_missing_topics_are_named_with_the_command() -> None:
     with pytest.raises(
-        MissingSourceTopicError, match=r"Source topics that do not exist: in\. .*penstock topics create in"
-    ):
-        place(counts(), {"out": 1}, parallelism=2)
+        MissingSourceTopicError,
+        match=r"Source topics that do not exist: in\. .*penstock topics create in --bootstrap-servers kafka:9092",
+    ) as refused:
+        check_source_topics(counts(), {"out": 1}, "kafka:9092")
+    [note] = refused.value.__notes__
+    assert re.fullmatch(r"KSTREAM-SOURCE-0000000000 reads in \(.*test_placement\.py.*\)\.", note)
+
+
+def test_a_topic_of_a_global_store_that_is_missing_is_named_with_its_source() -> None:
+    builder = StreamsBuilder()
+    builder.global_table("rates")
+    with pytest.raises(MissingSourceTopicError) as refused:
+        check_source_topics(builder.build().build("app"), {}, "kafka:9092")
+    assert "KTABLE-SOURCE" in refused.value.__notes__[0] or "KSTREAM-SOURCE" in refused.value.__notes__[0]
+    assert "reads rates" in refused.value.__notes__[0]
+
+
+def test_topics_of_a_join_with_different_numbers_are_named_with_their_sources_and_what_to_do() -> None:
+    builder = StreamsBuilder()
+    builder.stream("a").join(builder.table("b"), lambda left, right: left)
+    with pytest.raises(TopologyError, match="not co-partitioned") as refused:
+        place(builder.build().build("app"), {"a": 1, "b": 3}, parallelism=2)
+    one, other, remedy = refused.value.__notes__
+    assert one.startswith("KSTREAM-SOURCE-0000000000 reads a (")
+    assert "reads b (" in other
+    assert "repartition" in remedy
 
 
 def test_patterns_are_resolved_against_the_topics_that_are_there() -> None:
@@ -101,7 +124,7 @@ def test_patterns_are_resolved_against_the_topics_that_are_there() -> None:
     assert resolved.subtopologies[0].source_topics == ("in-a", "in-b")
     assert len(place(resolved, topics, 2).tasks) == 2
     with pytest.raises(MissingSourceTopicError, match=r"no topic matches the pattern 'in-\.\*'"):
-        place(resolve_patterns(built, {"other": 1}, frozenset()), {"other": 1}, 2)
+        check_source_topics(resolve_patterns(built, {"other": 1}, frozenset()), {"other": 1}, "kafka:9092")
 
 
 def two_sources(group: frozenset[str], fixed: int | None = None) -> BuiltTopology:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock import Serdes, StreamsBuilder, StreamsConfig
+from penstock import RocksDBConfigSetter, Serdes, StreamsBuilder, StreamsConfig
 from penstock.dsl.options import Consumed
 from penstock.errors import MissingSourceTopicError, StreamsError
+from penstock.host.spark.checkpoints.program_shape import program_shape
 from penstock.host.spark.driver.preparation import prepare
+from penstock.host.spark.driver.session_use import SessionUse
+from penstock.streams import KafkaStreams
+from tests.support.brokers import RunningBroker
 
 TEXT = Serdes.string()
 
@@ -26,8 +31,20 @@ class NoTopics:
         return {}
 
 
+class Untouched(RocksDBConfigSetter):
+    """Leaves the options of RocksDB as they are."""
+
+    def set_config(self, name: str, options: Any, config: StreamsConfig) -> None:
+        pass
+
+    def close(self, name: str, options: Any) -> None:
+        pass
+
+
 def test_keys_that_change_nothing_on_spark_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
-    config = StreamsConfig({"application.id": "app", "rocksdb.config.setter": object(), "penstock.execution": "record"})
+    config = StreamsConfig(
+        {"application.id": "app", "rocksdb.config.setter": Untouched(), "penstock.execution": "record"}
+    )
     builder = StreamsBuilder()
     builder.stream("t", Consumed.with_(key_serde=TEXT, value_serde=TEXT))
     admin: Any = NoTopics()
@@ -36,7 +53,7 @@ def test_keys_that_change_nothing_on_spark_are_named_once(caplog: pytest.LogCapt
         for _ in range(2):
             with pytest.raises(MissingSourceTopicError):
                 prepare(builder.build().build("app"), config, untouched, admin, 1, "")
-    assert [record.args for record in caplog.records] == [("rocksdb.config.setter",)]
+    assert [record.getMessage().split()[2] for record in caplog.records] == ["rocksdb.config.setter"]
 
 
 def test_the_topic_of_a_global_table_must_exist() -> None:
@@ -55,3 +72,26 @@ def test_a_missing_serde_ends_the_start() -> None:
     with pytest.raises(StreamsError, match="value serdes for sink node KSTREAM-SINK-0000000002") as refused:
         prepare(builder.build().build("app"), StreamsConfig({"application.id": "app"}), nobody, nobody, 1, "")
     assert "which writes to topic out" in refused.value.__notes__[0]
+
+
+@pytest.mark.one_broker
+def test_no_session_is_opened_for_a_program_whose_topics_are_missing(
+    broker: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[SessionUse] = []
+    monkeypatch.setattr(SessionUse, "open", opened.append)
+    builder = StreamsBuilder()
+    builder.stream("no-such-topic", Consumed.with_(key_serde=TEXT, value_serde=TEXT))
+    config = {"application.id": "app", "bootstrap.servers": broker.bootstrap_servers, "state.dir": str(tmp_path)}
+    with pytest.raises(MissingSourceTopicError, match=f"create no-such-topic .* {broker.bootstrap_servers}"):
+        KafkaStreams(builder.build(), config).start()
+    assert opened == []
+
+
+def test_the_shape_of_a_program_needs_no_topics() -> None:
+    builder = StreamsBuilder()
+    text = Consumed.with_(key_serde=TEXT, value_serde=TEXT)
+    builder.global_table("rates", text)
+    builder.stream("sales", text)
+    config = StreamsConfig({"application.id": "app"})
+    assert program_shape(builder.build().build("app"), config, {})

@@ -219,6 +219,11 @@ def test_without_a_handler_the_error_is_logged(host: TestHost, caplog: pytest.Lo
     assert "app ends: gone" in caplog.text
 
 
+def test_nothing_ends_that_was_not_started(host: TestHost) -> None:
+    with pytest.raises(StreamsNotStartedError, match=r"app has not been started.* start\(\)"):
+        KafkaStreams(topology(), CONFIG).await_termination(10)
+
+
 def test_waiting_has_a_bound(host: TestHost) -> None:
     streams = running(host)
     assert not streams.await_termination(timeout_ms=1)

@@ -17,6 +17,7 @@ from penstock import (
     KStream,
     KTable,
     Materialized,
+    Named,
     Produced,
     Repartitioned,
     Serdes,
@@ -25,7 +26,7 @@ from penstock import (
     Suppressed,
     TimeWindows,
 )
-from penstock.errors import SerializationError, StreamsError
+from penstock.errors import ProcessorStateError, SerializationError, StreamsError
 from penstock.exception_handlers import (
     DeserializationExceptionHandler,
     ErrorHandlerContext,
@@ -419,6 +420,16 @@ def test_a_buffer_that_cannot_write_names_processor_and_store() -> None:
     assert "Processor hold was given a key or value that the serdes of its store do not write" in said
     assert "Store 'hold-store' cannot write" in said
     assert "ClassCastException" not in said
+
+
+def test_an_error_behind_a_cache_names_the_processor_that_failed() -> None:
+    builder = StreamsBuilder()
+    counts = builder.stream("in").group_by_key().count()
+    counts.to_stream().map_values(lambda count: 1 // 0, named=Named.as_("divide")).to("out")
+    driver = TopologyTestDriver(builder.build(), {"default.key.serde": S, "default.value.serde": S})
+    with driver, pytest.raises(ProcessorStateError, match="Failed to flush cache") as caught:
+        driver.pipe_bytes("in", b"k", b"v", 0)
+    assert caught.value.__notes__ == ["Processor divide failed on an update that the cache forwarded to it."]
 
 
 def test_an_error_in_the_processor_of_a_global_store_names_node_and_record() -> None:

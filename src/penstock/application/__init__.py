@@ -241,8 +241,14 @@ class ApplicationLife(ABC, Generic[_HostType]):
             True if it has ended, False if `timeout_ms` passed first.
 
         Raises:
+            StreamsNotStartedError: the application has not been started, so there is no end to wait for.
             BaseException: the error that ended it.
         """
+        if self.state() is State.CREATED:
+            raise StreamsNotStartedError(
+                f"{self._application_id} has not been started, so there is no end to wait for: call start() first, or "
+                "use `with KafkaStreams(...) as streams`, which starts it."
+            )
         limit = None if timeout_ms is None else milliseconds(timeout_ms, "time-out")
         with terminating():
             try:

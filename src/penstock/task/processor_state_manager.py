@@ -72,7 +72,10 @@ class ProcessorStateManager:
                 raise
             except Exception as error:
                 failed = error.error if isinstance(error, ProcessingError) else error
-                raise ProcessorStateError(f"{self._log_prefix}Failed to flush cache of store {name}") from failed
+                failure = ProcessorStateError(f"{self._log_prefix}Failed to flush cache of store {name}")
+                if isinstance(error, ProcessingError):
+                    failure.add_note(f"Processor {error.node} failed on an update that the cache forwarded to it.")
+                raise failure from failed
 
     def evict(self) -> None:
         """Evict from the record cache what is over its bound, after a batch that was put without eviction; then spill

@@ -32,6 +32,8 @@ from penstock.host.spark.checkpoints.markers import Marker, check_markers, check
 from penstock.host.spark.checkpoints.programs import StoredProgram, dump_program
 from penstock.host.spark.protocol.placement import (
     Placement,
+    check_source_topics,
+    create_command,
     external_sink_topics,
     pattern_topics,
     place,
@@ -67,6 +69,19 @@ class Prepared:
     last: Manifest
     ends: Mapping[TopicPartition, int]
     finishes: bool = False
+
+
+def check(built: BuiltTopology, config: StreamsConfig, admin: Admin) -> None:
+    """Check what needs no Spark, before a session is opened for nothing; `prepare` checks it again.
+
+    Raises:
+        MissingSourceTopicError, TopologyError, TopicAuthorizationError: as `prepare`.
+        StreamsError: a source, a sink or a store has no serde, or a topic that a sink writes to does not exist.
+    """
+    check_serdes(built, config)
+    topics = admin.topics()
+    if topics.keys() >= set(built.data_frame_topics):  # the first start creates these, in the session
+        _placed(built, config, admin, topics, parallelism=1)
 
 
 def prepare(
@@ -214,6 +229,7 @@ def _placed(
     topology = resolve_patterns(built, topics, internal).without_data_frames()
     wanted = {*source_topics(topology), *_written_topics(topology, config)}
     admin.topic_ids(wanted - topics.keys())  # brokers do not list topics that this user may not see
+    check_source_topics(topology, topics, str(config["bootstrap.servers"]))
     placement = place(topology, topics, parallelism, configured_grouper(config))
     _check_sink_topics(topology, topics, config)
     return topology, placement
@@ -327,7 +343,7 @@ def _check_sink_topics(topology: BuiltTopology, topics: Mapping[str, int], confi
     if missing:
         raise StreamsError(
             f"Topics that sinks write to do not exist: {', '.join(missing)}. Create them first, for example with: "
-            f"penstock topics create {' '.join(missing)}"
+            + create_command(missing, str(config["bootstrap.servers"]))
         )
 
 

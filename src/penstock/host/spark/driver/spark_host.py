@@ -122,6 +122,7 @@ class SparkHost:
         self._session.take(self._given_session or self._data_frames.session())
         self._lock.acquire()
         try:
+            self._check()
             opened = self._open_session()
             session.check_python(opened)
             warn_of_temporary_state(self._config)
@@ -262,6 +263,13 @@ class SparkHost:
             self._query = start_query(recipe, spark, self._new_location(), self._until_end, paused)
         if not self._until_end:
             self._data_frames.start_sinks(spark)
+
+    def _check(self) -> None:
+        admin = ConfluentAdmin(self._config)
+        try:
+            preparation.check(self._built, self._config, admin)
+        finally:
+            admin.close()
 
     def _prepare(self) -> preparation.Prepared:
         self._runs += 1

@@ -10,7 +10,7 @@ task is its number over all levels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -117,7 +117,7 @@ def resolve_patterns(topology: BuiltTopology, topics: Mapping[str, int], interna
 def place(
     topology: BuiltTopology, topics: Mapping[str, int], parallelism: int, grouper: PartitionGrouper = BY_NUMBER
 ) -> Placement:
-    """Place all tasks of `topology`.
+    """Place all tasks of `topology`; its source topics exist, see `check_source_topics`.
 
     Args:
         topology: with all patterns resolved.
@@ -126,10 +126,8 @@ def place(
         grouper: says which partitions make one task.
 
     Raises:
-        MissingSourceTopicError: a source topic does not exist.
         TopologyError: co-partitioned topics differ in their partitions, or the grouper leaves partitions out.
     """
-    check_source_topics(topology, topics)
     source_partitions = {t: topics[t] for spec in topology.subtopologies for t in spec.source_topics if t in topics}
     source_partitions.update(_repartition_counts(topology, topics))
     level_of = _levels(topology)
@@ -157,22 +155,41 @@ def source_topics(topology: BuiltTopology) -> frozenset[str]:
     return frozenset([*read, *(() if topology.global_topology is None else topology.global_topology.source_topics)])
 
 
-def check_source_topics(topology: BuiltTopology, topics: Mapping[str, int]) -> None:
-    """Raise MissingSourceTopicError for source topics that are not among `topics`."""
+def check_source_topics(topology: BuiltTopology, topics: Mapping[str, int], brokers: str) -> None:
+    """Raise MissingSourceTopicError for source topics that are not among `topics`, the topics of `brokers`."""
     missing = sorted(source_topics(topology) - topics.keys())
     if missing:
-        names = " ".join(missing)
-        raise MissingSourceTopicError(
-            f"Source topics that do not exist: {', '.join(missing)}. Create them first, for example with: penstock "
-            f"topics create {names}"
+        error = MissingSourceTopicError(
+            f"Source topics that do not exist: {', '.join(missing)}. Create them first, for example with: "
+            + create_command(missing, brokers)
         )
-    for spec in topology.subtopologies:
-        for node in spec.nodes:
-            if isinstance(node, SourceSpec) and node.pattern is not None and not node.topics:
-                raise MissingSourceTopicError(
-                    f"Source {node.name}: no topic matches the pattern {node.pattern.pattern!r}. Create one first, for "
-                    "example with: penstock topics create"
-                )
+        for node in _sources(topology):
+            if topic := next((topic for topic in node.topics if topic in missing), None):
+                error.add_note(f"{node.name} reads {topic}{_made_at(topology, node)}.")
+        raise error
+    for node in _sources(topology):
+        if node.pattern is not None and not node.topics:
+            raise MissingSourceTopicError(
+                f"Source {node.name}: no topic matches the pattern {node.pattern.pattern!r}. Create one first, for "
+                f"example with: {create_command(['TOPIC'], brokers)}"
+            )
+
+
+def create_command(topics: Iterable[str], brokers: str) -> str:
+    """Return the command that creates `topics` on `brokers`, an address as in bootstrap.servers."""
+    return f"penstock topics create {' '.join(topics)} --bootstrap-servers {brokers}"
+
+
+def _sources(topology: BuiltTopology) -> Iterator[SourceSpec]:
+    """Yield the sources of all sub-topologies and of all global stores."""
+    parts = topology.subtopologies
+    for spec in parts if topology.global_topology is None else (*parts, topology.global_topology):
+        yield from (node for node in spec.nodes if isinstance(node, SourceSpec))
+
+
+def _made_at(topology: BuiltTopology, node: NodeSpec) -> str:
+    line = topology.node_lines.get(node.name)
+    return "" if line is None else f" ({line})"
 
 
 def pattern_topics(topology: BuiltTopology) -> frozenset[str]:
@@ -219,8 +236,24 @@ def _repartition_counts(topology: BuiltTopology, topics: Mapping[str, int]) -> d
         for name in ready:
             known[name] = max(filter(None, upstream[name]))
     for group in topology.copartition_groups:
-        known.update(enforce_copartitioning(group, known, fixed, topics))
+        try:
+            known.update(enforce_copartitioning(group, known, fixed, topics))
+        except TopologyError as error:
+            _explain_copartitioning(error, topology, group)
+            raise
     return known
+
+
+def _explain_copartitioning(error: TopologyError, topology: BuiltTopology, group: frozenset[str]) -> None:
+    """Add to `error`, whose text is Kafka's, which sources read the topics of `group`, and what to do."""
+    for node in _sources(topology):
+        if read := [topic for topic in node.topics if topic in group]:
+            error.add_note(f"{node.name} reads {', '.join(read)}{_made_at(topology, node)}.")
+    error.add_note(
+        "Records with equal keys meet in one task, so these topics need the same number of partitions: create them "
+        "with the same number, or repartition a stream or table first, such as "
+        "stream.repartition(Repartitioned.number_of_partitions(...))."
+    )
 
 
 def _counts_upstream(name: str, topology: BuiltTopology, known: Mapping[str, int]) -> list[int | None]:
