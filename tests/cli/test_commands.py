@@ -34,6 +34,9 @@ def test_topics_from_their_creation_to_their_end(run: Run, unique_name: Callable
     assert name in again.err
     assert "Traceback" not in again.err
     assert run("topics", "delete", name).code == 0
+    run("topics", "create", name)
+    assert f"{name}: 1 partition; configuration: the defaults of the broker" in run("topics", "describe", name).out
+    assert run("topics", "delete", name).code == 0
     assert run("topics", "delete", name).code == 1
 
 
@@ -77,6 +80,19 @@ def test_text_that_is_no_value_is_one_line_of_error(run: Run, unique_name: Calla
     without_key = run("produce", name, "--key-separator", "|", standard_input="x\n")
     assert without_key.code == 1
     assert "Line 1 has no key" in without_key.err
+
+
+def test_bytes_that_are_no_value_are_named_with_their_record_and_the_option(
+    run: Run, unique_name: Callable[[str], str]
+) -> None:
+    name = unique_name("t")
+    run("topics", "create", name)
+    run("produce", name, standard_input="five\n")
+    refused = run("consume", name, "--from-beginning", "--value-serde", "long", "--max-messages", "1")
+    assert refused.code == 1
+    told = " ".join(refused.err.split())
+    assert f"Cannot read the value b'five' of the record at topic {name}, partition 0, offset 0 as long" in told
+    assert "--value-serde" in told
 
 
 def test_consume_waits_for_records_that_come(

@@ -14,7 +14,7 @@ from penstock.cli.common import INTERRUPTED, Settings, err, interruptible
 from penstock.cli.serdes import NULL, SerdeName, from_text, to_text
 from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, ConfluentProducer
 from penstock.config import StreamsConfig
-from penstock.errors import StreamsError, UnknownTopicOrPartitionError
+from penstock.errors import SerializationError, StreamsError, UnknownTopicOrPartitionError
 from penstock.record import RecordBatch, TopicPartition
 
 _POLL_MS = 200
@@ -104,8 +104,8 @@ def consume(
             while max_messages is None or shown < max_messages:
                 most = _POLL_RECORDS if max_messages is None else min(_POLL_RECORDS, max_messages - shown)
                 arrived = consumer.poll(_POLL_MS, most)
-                for _, batch in arrived:
-                    _show(topic, batch, key_serde, value_serde, separator)
+                for partition, batch in arrived:
+                    _show(partition, batch, key_serde, value_serde, separator)
                     shown += len(batch)
                 if interrupted():
                     raise typer.Exit(INTERRUPTED)
@@ -131,7 +131,21 @@ def _positions(config: StreamsConfig, topic: str, from_beginning: bool) -> dict[
     return admin.beginning_offsets(partitions) if from_beginning else admin.end_offsets(partitions)
 
 
-def _show(topic: str, batch: RecordBatch, key_serde: SerdeName, value_serde: SerdeName, separator: str) -> None:
-    for key, value in zip(batch.keys, batch.values, strict=True):
-        sys.stdout.write(f"{to_text(key_serde, topic, key)}{separator}{to_text(value_serde, topic, value)}\n")
+def _show(
+    partition: TopicPartition, batch: RecordBatch, key_serde: SerdeName, value_serde: SerdeName, separator: str
+) -> None:
+    for key, value, offset in zip(batch.keys, batch.values, batch.offsets, strict=True):
+        where = f"topic {partition.topic}, partition {partition.partition}, offset {offset}"
+        key_text = _text("key", key_serde, partition.topic, key, where)
+        sys.stdout.write(f"{key_text}{separator}{_text('value', value_serde, partition.topic, value, where)}\n")
     sys.stdout.flush()
+
+
+def _text(part: str, serde: SerdeName, topic: str, data: bytes | None, where: str) -> str:
+    try:
+        return to_text(serde, topic, data)
+    except SerializationError as error:
+        raise SerializationError(
+            f"Cannot read the {part} {data!r:.100} of the record at {where} as {serde.value} "
+            f"({str(error).rstrip('.')}). Name the serde that wrote it with --{part}-serde."
+        ) from error

@@ -36,7 +36,7 @@ def create(
     admin = ConfluentAdmin(client_config(servers, config), TIMEOUT_MS)
     admin.create_topics([NewTopic(name, partitions, replication_factor, pairs) for name in topics])
     for name in topics:
-        out.print(f"Created topic {name} with {partitions} partition{'s' if partitions > 1 else ''}.")
+        out.print(f"Created topic {name} with {_counted(partitions)}.")
 
 
 @app.command("list")
@@ -66,7 +66,7 @@ def describe(topics: Names, servers: Servers = None, config: Settings = None) ->
         partitions = [TopicPartition(name, each.partition) for each in found.partitions]
         first, last = admin.beginning_offsets(partitions), admin.end_offsets(partitions)
         overrides = ", ".join(f"{key}={found.config[key]}" for key in sorted(found.overrides & set(found.config)))
-        out.print(f"{name}: {len(partitions)} partitions; configuration: {overrides or 'the defaults of the broker'}")
+        out.print(f"{name}: {_counted(len(partitions))}; configuration: {overrides or 'the defaults of the broker'}")
         table = Table("partition", "leader", "replicas", "in sync", "first", "end", box=None, pad_edge=False)
         for info, partition in zip(found.partitions, partitions, strict=True):
             replicas, in_sync = (",".join(map(str, brokers)) for brokers in (info.replicas, info.isr))
@@ -82,3 +82,7 @@ def delete(topics: Names, servers: Servers = None, config: Settings = None) -> N
     ConfluentAdmin(client_config(servers, config), TIMEOUT_MS).delete_topics(topics)
     for name in topics:
         out.print(f"Deleted topic {name}.")
+
+
+def _counted(partitions: int) -> str:
+    return f"{partitions} partition{'' if partitions == 1 else 's'}"

@@ -275,7 +275,8 @@ def _check_droppable(checkpoint: Checkpoint, store: str) -> Metadata:
         in_program = any(store in stores for stores in metadata.shape["stores"].values())
         kept = ", ".join(metadata.removed) or "none"
         raise StreamsError(
-            f"The program still has the store {store}; run one without it first, then drop it."
+            f"The program that last ran on the checkpoint {checkpoint.uri} still has the store {store}: run one "
+            "without it first, then drop it."
             if in_program
             else f"The checkpoint {checkpoint.uri} has no state of a removed store {store}; it has state of: {kept}."
         )
