@@ -383,7 +383,7 @@ def as_text(value: float) -> str:
         (lambda p: p.grouped.windowed_by(MINUTE).reduce(unannotated, kept().with_value_serde(S)), "Store s"),
         (
             lambda p: p.grouped.windowed_by(MINUTE).count().to_stream().to("out", Produced.with_(key_serde=S)),
-            "keys are of type Windowed, but StringSerde writes str",
+            "writes str. Name a serde of Windowed, such as WindowedSerdes.time_windowed(Serdes.string(), size_ms), or",
         ),
         (lambda p: p.table.filter(unannotated, materialized=Materialized.with_(D)), "keys are of type str"),
         (
@@ -442,7 +442,7 @@ def test_a_missing_serde_is_named_with_its_node_its_topic_and_the_line_of_the_pr
     told = missing(program.builder)
     assert "KSTREAM-SINK-0000000009, which writes to topic lengths" in told
     assert f"(created at {line_of('# without' + ' one')})" in told
-    assert "Produced.with_(value_serde=Serdes.string()), or set default.value.serde" in told
+    assert "value_serde=Serdes.string() in Produced, or set default.value.serde" in told
 
 
 def test_a_missing_serde_of_a_store_is_named_with_its_node_and_the_line_of_the_program() -> None:
@@ -451,6 +451,13 @@ def test_a_missing_serde_of_a_store_is_named_with_its_node_and_the_line_of_the_p
     told = missing(program.builder)
     assert "Store 's' has no value serde" in told
     assert f"belongs to sums (created at {line_of('# store' + ' without')})" in told
+
+
+def test_a_missing_serde_of_a_repartition_names_the_options_of_the_grouping() -> None:
+    program = Program()
+    program.stream.select_key(unannotated).group_by_key().count()
+    told = missing(program.builder)
+    assert "such as key_serde=Serdes.string() in Grouped, Joined, StreamJoined or Repartitioned" in told
 
 
 def test_a_missing_serde_of_a_topology_by_hand_is_named_with_the_line_of_its_source() -> None:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from penstock.plan.user_lines import calling_line
 from penstock.serdes import Serde
 from penstock.serdes.format import read_type, written_type
-from penstock.windows import SessionWindows, SlidingWindows, Windows
+from penstock.windows import SessionWindows, SlidingWindows, Windowed, Windows
 
 Options = TypeVar("Options")
 
@@ -94,10 +94,11 @@ def check_fits(where: str, part: str, named: Serde | None, known: Serde | None) 
     if writes is None or given is None or issubclass(given, writes):
         return
     line = calling_line()
+    example = ", such as WindowedSerdes.time_windowed(Serdes.string(), size_ms)" if given is Windowed else ""
     raise TypeError(
         f"{where}{'' if line is None else f' ({line})'}: the {part}s are of type {given.__name__}, but "
-        f"{type(named).__name__} writes {writes.__name__}. Name a serde of {given.__name__}, or convert the {part}s "
-        "first."
+        f"{type(named).__name__} writes {writes.__name__}. Name a serde of {given.__name__}{example}, or convert the "
+        f"{part}s first."
     )
 
 

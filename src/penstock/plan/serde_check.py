@@ -49,10 +49,9 @@ def node_serde(
         return serde.with_defaults(config["default.key.serde"], config["default.value.serde"])
     except ConfigError as missing:
         failure = StreamsError(f"Failed to initialize {part} serdes for {kind} node {node.name}")
-        option = "Consumed" if isinstance(node, SourceSpec) else "Produced"
         failure.add_note(
             f"{node.name}, which {_does(node)}{_made_at(node.name, lines)}, has no serde for {part}s: name one there, "
-            f"such as {option}.with_({part}_serde=Serdes.string()), or set default.{part}.serde."
+            f"such as {part}_serde=Serdes.string() in {_options(node)}, or set default.{part}.serde."
         )
         raise failure from missing
 
@@ -70,6 +69,13 @@ def _check_stores(subtopology: SubtopologySpec, config: StreamsConfig, lines: Ma
                 )
                 error.add_note(f"Store {name!r} belongs to {users}{_made_at(name, lines)}.")
                 raise
+
+
+def _options(node: SourceSpec | SinkSpec) -> str:
+    """Return the classes of options that may name the serdes of `node`."""
+    if node.repartition:
+        return "Grouped, Joined, StreamJoined or Repartitioned"
+    return "Consumed" if isinstance(node, SourceSpec) else "Produced"
 
 
 def _does(node: SourceSpec | SinkSpec) -> str:
