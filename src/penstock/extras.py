@@ -49,6 +49,9 @@ def what_is_missing(error: ModuleNotFoundError, extra: str | None = None) -> str
     package = missing.partition(".")[0]
     extra = _EXTRA_OF.get(package) if extra is None else extra
     wanted = package if extra is None else f"penstock[{extra}]"
-    if package in sys.modules:
+    installed = sys.modules.get(package)
+    if installed is not None and installed.__file__ is None:  # a namespace, such as google, which others share
+        return f"the package {missing}, which is not installed: pip install '{wanted}'."
+    if installed is not None:
         return f"{missing}, which the installed {package} is too old to have: pip install --upgrade '{wanted}'."
     return f"the package {package}, which is not installed: pip install '{wanted}'."

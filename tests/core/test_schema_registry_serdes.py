@@ -125,6 +125,6 @@ import penstock.serdes.{extra}
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     *_, told = ran.stderr.splitlines()
     assert told == (
-        f"ModuleNotFoundError: penstock.serdes.{extra} needs the package {package.partition('.')[0]}, "
+        f"ModuleNotFoundError: penstock.serdes.{extra} needs the package {package}, "
         f"which is not installed: pip install 'penstock[{extra}]'."
     )
