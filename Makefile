@@ -40,7 +40,7 @@ benchmarks: bootstrap ## measure, and print the figures of benchmarks/README.md
 coverage: bootstrap ## write docs/coverage.md: what of Kafka Streams' API is there
 	@exec $(BIN)/python scripts/coverage.py
 
-lock: ## resolve the dependencies anew into requirements.lock (needs uv)
+lock: ## resolve the dependencies again into requirements.lock (needs uv)
 	uv pip compile --quiet --universal --generate-hashes --extra dev --python-version 3.11 --no-emit-index-url \
 	  --custom-compile-command "make lock" --upgrade pyproject.toml -o requirements.lock
 

@@ -140,7 +140,7 @@ def main() -> int:
         print(f"penstock: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\npenstock: interrupted; run it again to go on.", file=sys.stderr)
+        print("\npenstock: interrupted; run it again to continue.", file=sys.stderr)
         return 130
     return 0
 

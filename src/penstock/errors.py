@@ -122,7 +122,7 @@ class IncompatibleCheckpointError(StreamsError):
 
 
 class KafkaError(StreamsError):
-    """A broker refused a request, or a client failed; the message names the topic and says why (Kafka class:
+    """A broker refused a request, or a client failed; the message names the topic and the reason (Kafka class:
     KafkaException)."""
 
 

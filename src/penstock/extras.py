@@ -1,4 +1,4 @@
-"""What to say where a package is missing that only an extra of Penstock brings. It imports nothing of Penstock but
+"""The messages for a missing package that only an extra of Penstock installs. It imports nothing of Penstock but
 errors."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def load(module: str, needed_for: str) -> ModuleType:
         needed_for: what it is needed for, as the subject of the message.
 
     Raises:
-        ConfigError: a package is missing; it says which extra brings it.
+        ConfigError: a package is missing; the message names the extra that installs it.
     """
     try:
         return import_module(module)

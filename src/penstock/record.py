@@ -377,8 +377,8 @@ class RecordBatch:
 class PartitionBatch(NamedTuple):
     """Records of one topic partition, as bytes: what a task is given, what it sends, what the sink writes.
 
-    lane: of a repartition topic, which of the tasks that write to the partition sent them; each lane has offsets of
-    its own. 0 elsewhere.
+    lane: of a repartition topic, the task that sent them, of those that write to the partition; each lane has its own
+        offsets. 0 elsewhere.
     """
 
     topic: str

@@ -1,7 +1,7 @@
 """Savepoints and changes of a program, from Python: what the commands `penstock savepoint` and `penstock diff` do.
 
-An application is named by its configuration, which says where its checkpoint is, or by the directory of the
-checkpoint. A savepoint is named by its directory: a path, or a URI of a file system that pyarrow knows.
+An application is named by its configuration, which locates its checkpoint, or by the directory of the checkpoint. A
+savepoint is named by its directory: a path, or a URI of a file system that pyarrow knows.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ StateListener = Callable[[State, State], None]
 
 
 StreamsUncaughtExceptionHandler = Callable[[BaseException], StreamThreadExceptionResponse]
-"""Called with an error that has stopped all tasks, from any thread; says what follows (Kafka class:
+"""Called with an error that has stopped all tasks, from any thread; returns what follows (Kafka class:
 StreamsUncaughtExceptionHandler)."""
 
 
@@ -84,7 +84,7 @@ class CloseOptions:
 
     @staticmethod
     def group_membership_operation(operation: GroupMembershipOperation) -> CloseOptions:
-        """Return options that say whether the group is left."""
+        """Return options that set whether the application leaves its group."""
         return CloseOptions(operation=operation)
 
     def with_timeout(self, timeout_ms: Duration | None) -> CloseOptions:

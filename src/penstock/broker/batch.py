@@ -50,7 +50,7 @@ _CONTROL_BIT: Final = 0x20
 
 
 class InvalidBatchError(ApiError):
-    """A record batch is not whole, not of format 2, or not what its checksum says."""
+    """A record batch is incomplete, not of format 2, or does not match its checksum."""
 
 
 class BatchHeader(NamedTuple):
@@ -82,7 +82,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record; it wraps after 2^31 - 1 as the protocol says."""
+        """Sequence number of the last record; it wraps after 2^31 - 1 as the protocol requires."""
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
 
     @property

@@ -235,7 +235,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is None or self._transport.is_closing():
             return
         sink = Sink()
-        # ApiVersions keeps the old response header in all versions, for a client does not know yet what is served.
+        # ApiVersions keeps the old response header in all versions, because a client does not know yet what is served.
         has_tagged_header = key != API_VERSIONS and is_flexible(key, version)
         if has_tagged_header:
             sink.varint(0)

@@ -29,8 +29,7 @@ class _FetchedPartition:
 
     Args:
         partition: the partition; None if there is none of that name or number.
-        wanted: what the request says about it.
-        error: why there is none.
+        wanted: the request for it. error: why there is none.
     """
 
     __slots__ = ("_wanted", "answer", "partition")

@@ -6,8 +6,8 @@ an offset belongs to and when a new one begins (partition.py).
 Rules:
 - A file is named after its first offset, in 20 digits, as Kafka names it, and holds whole batches only. A failed write
   is removed immediately; a write that a crash interrupted is removed at the next start.
-- A process that dies loses nothing that was answered, for the bytes are the operating system's by then. As in Kafka
-  nothing is forced to disk, so a power failure may cut the end of the log.
+- A process that dies loses nothing that was acknowledged, because the operating system has the bytes by then. As in
+  Kafka nothing is forced to disk, so a power failure may cut the end of the log.
 - The index has an entry for a batch at least every INDEX_INTERVAL bytes and is rebuilt from the batches' headers at
   start; there is no index file that could disagree with the log.
 """

@@ -31,7 +31,7 @@ from penstock.errors import ProcessorStateError
 from penstock.private_files import FILE_MODE, private_directory
 
 READY_LINE: Final = "Kafka broker is ready: bootstrap.servers="
-"""How the line begins that says the broker serves; the address follows."""
+"""The beginning of the line that the broker prints when it is ready; the address follows."""
 
 _log = logging.getLogger(__name__)
 

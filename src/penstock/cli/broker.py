@@ -22,7 +22,7 @@ DataDir = Annotated[
 
 
 def default_data_directory(config: StreamsConfig) -> Path:
-    """Return where the embedded broker keeps its data if nobody says where: <state.dir>/broker."""
+    """Return the default data directory of the embedded broker: <state.dir>/broker."""
     return Path(config["state.dir"]) / "broker"
 
 

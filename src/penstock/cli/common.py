@@ -1,6 +1,6 @@
 """What the commands share: consoles, options, and how a command ends.
 
-Exit codes: 0 done, 1 it failed and one line says why and what to do, 2 wrong usage, 130 Ctrl-C, 143 SIGTERM.
+Exit codes: 0 done, 1 it failed and one line gives the reason and the remedy, 2 wrong usage, 130 Ctrl-C, 143 SIGTERM.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def set_verbose(verbose: bool) -> None:
     """Show logs and, when a command fails, its traceback, if `verbose`; else warnings of Penstock alone."""
     global _verbose
     _verbose = verbose
-    # What other packages log while they are interrupted helps nobody: the command says what happened.
+    # What other packages log while they are interrupted helps nobody: the command reports what happened.
     level = logging.INFO if verbose else logging.CRITICAL + 1
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s", force=True)
     logging.getLogger("penstock").setLevel(logging.DEBUG if verbose else logging.WARNING)

@@ -46,7 +46,7 @@ _MIN_FREE_BYTES: Final = 512 * 1024 * 1024
 _POLL_MS: Final = 100
 _POLL_RECORDS: Final = 20_000
 _QUIET_SECONDS: Final = 10.0
-"""How long the output may say nothing once the word count has ended."""
+"""How long the output may be silent once the word count has ended."""
 
 
 def demo(

@@ -20,7 +20,7 @@ from penstock.plan.topology import Topology
 
 
 class ProgramError(StreamsError):
-    """A program file cannot be used; the message says why and what to do."""
+    """A program file cannot be used; the message gives the reason and the remedy."""
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ def reset(
 ) -> None:
     """Delete positions, state, markers and internal topics of an application that is not running.
 
-    Its next start reads its input from where auto.offset.reset says, and writes its output again. The topics that it
-    reads and writes stay as they are.
+    Its next start reads its input from the position that auto.offset.reset gives, and writes its output again. The
+    topics that it reads and writes stay as they are.
     """
     program = load_program(file)
     configured = program.configured(parsed_settings(config))

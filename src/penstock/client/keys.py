@@ -38,7 +38,7 @@ OF_LIBRDKAFKA = (
     "sticky.partitioning.linger.ms", "topic.metadata.propagation.max.ms", "topic.metadata.refresh.interval.ms",
     "topic.metadata.refresh.sparse", "transaction.timeout.ms",
 )  # fmt: skip
-"""Keys of librdkafka. It may have others: which it takes, it alone says."""
+"""Keys of librdkafka. It may have others, which only librdkafka knows."""
 
 
 def check_client_keys(config: StreamsConfig) -> None:

@@ -202,7 +202,7 @@ def _identity(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _store_type(kind: object, location: object) -> str:
-    """Return the type of a store; where nobody says it, what its name says, and then Java's default."""
+    """Return the type of a store: the configured one, or else that of its file name, or else Java's default."""
     if kind is not None:
         return str(kind).upper()
     ending = str(location).rpartition(".")[2].lower()

@@ -98,5 +98,5 @@ class Graph:
         return self._shells.grouped_stream(self, id, key_serde, value_serde, repartition_name, repartition_required)
 
     def grouped_table(self, id: NodeId, grouped: Grouped) -> KGroupedTable:
-        """Return the entries of node `id`, which have their new keys, as `grouped` says."""
+        """Return the entries of node `id`, which have their new keys, with the options `grouped`."""
         return self._shells.grouped_table(self, id, grouped)

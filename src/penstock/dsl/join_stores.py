@@ -18,7 +18,7 @@ class StreamJoinStores:
     """Describes the stores of one join (Kafka classes: StreamJoinedStoreFactory, OuterStreamJoinStoreFactory)."""
 
     def __init__(self, options: StreamJoined, windows: JoinWindows) -> None:
-        """Describe stores as `options` and `windows` say; raises StreamsError when two stores have one name."""
+        """Describe stores for `options` and `windows`; raises StreamsError when two stores have one name."""
         this, other = options.this_store_supplier, options.other_store_supplier
         if this is not None and other is not None and this.name == other.name:
             raise StreamsError("Both StoreSuppliers have the same name.  StoreSuppliers must provide unique names")

@@ -1,7 +1,7 @@
 """The option objects of the DSL: how an operator is named, which serdes it uses, how its store is kept. Immutable:
 `with_...` returns a changed copy.
 
-What an option leaves None is inherited from the stream, or is the default of the configuration, as each operator says.
+An option that is None is inherited from the stream, or is the default of the configuration, as each operator documents.
 """
 
 from __future__ import annotations
@@ -382,7 +382,7 @@ class Materialized:
 
     @property
     def in_memory(self) -> bool | None:
-        """Whether the store is in memory; None for what `dsl.store.suppliers.class` says."""
+        """Whether the store is in memory; None for the value of `dsl.store.suppliers.class`."""
         return None if self.store_type is None else self.store_type == "in_memory"
 
     def supplier_of(self, kinds: type[_S] | tuple[type[_S], ...]) -> _S | None:

@@ -287,7 +287,7 @@ def _global_task(topology: BuiltTopology, config: StreamsConfig, clock: Clock) -
         topology.global_topology,
         config,
         MemoryBase(),
-        LogAndContinueExceptionHandler(),  # as Kafka's driver does, whatever the configuration says
+        LogAndContinueExceptionHandler(),  # as Kafka's driver does, whatever is configured
         clock.milliseconds(),
     )
     task.initialize()

@@ -1,5 +1,5 @@
-"""Where a partition is read that has no position, or whose position is no longer there: as `auto.offset.reset` or the
-reset of its source says (Kafka: StreamThread.resetOffsets)."""
+"""Where to read a partition that has no position, or whose position no longer exists: by `auto.offset.reset` or the
+reset of its source (Kafka: StreamThread.resetOffsets)."""
 
 from __future__ import annotations
 

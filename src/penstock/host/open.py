@@ -52,7 +52,7 @@ def open_state(topology: Topology, config: StreamsConfig | Mapping[str, Any]) ->
     newest commit at each read, whether the application runs or not. Close it at the end, or use it in a `with`.
 
     Args:
-        topology: that of the application; it says which stores there are and by which serdes they are read.
+        topology: that of the application; it defines the stores and their serdes.
         config: its configuration; application.id, state.dir and penstock.checkpoint.dir say where the checkpoint is.
             This does not contact brokers.
 

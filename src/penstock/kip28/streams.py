@@ -54,8 +54,8 @@ W = TypeVar("W", bound=TimeWindows | SessionWindows)
 
 
 def until(windows: W, retention_ms: int = DAY_MS) -> W:
-    """Return `windows` for aggregations with the retention that `Windows.until` gave: what is older is late. Kafka
-    Streams of today says the same by a grace period.
+    """Return `windows` for aggregations with the retention that `Windows.until` gave: what is older is late.
+    Present-day Kafka Streams expresses this with a grace period.
 
     Raises ValueError if the retention is shorter than a window.
     """

@@ -26,7 +26,7 @@ class RecordingLevel(IntEnum):
 
 
 class MeasurableStat(Enum):
-    """What a metric says of the values that a sensor recorded (Kafka class: MeasurableStat, each by the name of its
+    """What a metric shows of the values that a sensor recorded (Kafka class: MeasurableStat, each by the name of its
     class). Windowed ones are of the last `metrics.num.samples` windows of `metrics.sample.window.ms`."""
 
     AVG = "Avg"
@@ -85,7 +85,7 @@ class Metric:
 
 
 class SensorMetric(NamedTuple):
-    """A metric of a sensor: its name, and what it says."""
+    """A metric of a sensor: its name, and what it shows."""
 
     metric_name: MetricName
     stat: MeasurableStat

@@ -166,7 +166,8 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     (_TOPIC, "records-produced-total"): "The number of records that were written to the topic",
     (_TOPIC, "bytes-produced-total"): "The bytes of the keys and values that were written to the topic",
 }
-"""What each metric says, by group and name. Totals begin with the start of the application, and grow with commits."""
+"""The description of each metric, by group and name. Totals begin with the start of the application, and grow with
+commits."""
 
 _TOTAL: Final = ("-total", MeasurableStat.CUMULATIVE_COUNT)
 _RATE: Final = ("-rate", MeasurableStat.COUNT_RATE)
@@ -198,7 +199,7 @@ _STATS: Final[Mapping[tuple[str, str], tuple[tuple[str, MeasurableStat], ...]]] 
     **{(group, name): _LEVEL for group in (_CONSUMER, _PRODUCER) for name in (REQUEST_LATENCY, BUFFERED_BYTES)},
     **{(group, name): _SUM for group in (_CONSUMER, _PRODUCER) for name in (OUTGOING_BYTE, INCOMING_BYTE)},
 }
-"""What is shown of each operation that is measured, by group: the end of the name, and what it says."""
+"""What is shown of each operation that is measured, by group: the end of the name, and its description."""
 
 NODE_ID: Final = "processor-node-id"
 """The tag of what is measured of a node."""
@@ -252,7 +253,7 @@ class HostMeasurements:
     """What a host measures, added up; any number of calls, one at a time."""
 
     def __init__(self, samples: int, window_ms: int) -> None:
-        """Keep what `metrics.num.samples` and `metrics.sample.window.ms` say."""
+        """Keep the values of `metrics.num.samples` and `metrics.sample.window.ms`."""
         self._operations: SampledMeasurements[Operation] = SampledMeasurements(samples, window_ms)
         self._sensors: SampledMeasurements[tuple[SensorMetric, ...]] = SampledMeasurements(samples, window_ms)
         self._gauges: dict[Operation, float] = {}

@@ -1,7 +1,7 @@
 """Which stores and internal topics of a program have generated names, for users who want none (KIP-1111): a generated
 name changes when an operator is inserted before it, and its state is lost.
 
-What counts is what the program says, before it is optimised: a table's store also where it turns out not to be needed,
+What counts is the program before its optimisation: a table's store also where it turns out not to be needed,
 the topics and the subscription store of a foreign-key join not, since they are named after the join.
 """
 

@@ -1,4 +1,4 @@
-"""When the windows of a table close, as its plan says."""
+"""When the windows of a table close, by its plan."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ W = TypeVar("W")
 class _CachedEntries(Generic[S, E, Id, W]):
     """Entries by key; a look-up reads those of one row's key; row: the index of the row.
 
-    S is the store, E what is held of one key, Id and W identify a write and say what is written.
+    S is the store, E what is held of one key, Id and W identify a write and describe what is written.
     """
 
     def __init__(self, store: S, batch: RecordBatch) -> None:

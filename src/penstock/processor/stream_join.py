@@ -75,7 +75,7 @@ class StreamStreamInnerJoin(Processor):
     """One side of an inner join (Kafka class: KStreamKStreamJoin)."""
 
     def __init__(self, side: JoinSide) -> None:
-        """Join as `side` says."""
+        """Join by the rules of `side`."""
         self._side = side
         self._before, self._after = side.before_ms, side.after_ms
         self._joiner = keyed_joiner(side.joiner, side.with_key, reverse=not side.left)
@@ -104,7 +104,7 @@ class StreamStreamOuterJoin(Processor):
     """One side of a left or outer join (Kafka class: KStreamKStreamJoin)."""
 
     def __init__(self, side: JoinSide) -> None:
-        """Join as `side` says."""
+        """Join by the rules of `side`."""
         self._side = side
         self._before, self._after = side.before_ms, side.after_ms
         self._left, self._keeps_this, self._keeps_other = side.left, side.keeps_this, side.keeps_other

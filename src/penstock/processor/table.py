@@ -2,7 +2,7 @@
 and how other nodes read a table.
 
 Between the nodes of tables flow records whose value is a Change; its old value is None unless the node sends old
-values. A table with a store forwards as `TimestampedTupleForwarder` says; one without computes its values from its
+values. A table with a store forwards like `TimestampedTupleForwarder`; one without computes its values from its
 parent's.
 """
 

@@ -29,7 +29,7 @@ class WindowColumns(NamedTuple):
 
 
 def window_columns(windows: Windows, timestamps: Int64Array) -> WindowColumns:
-    """Return the windows of rows with `timestamps` (ms): what `windows.windows_for` says of each of them."""
+    """Return the windows of rows with `timestamps` (ms): the result of `windows.windows_for` for each of them."""
     match windows:
         case TimeWindows():
             return _time_windows(windows, timestamps)

@@ -164,7 +164,7 @@ class StoreBuilder:
 
     @property
     def in_memory(self) -> bool | None:
-        """Whether the base is in memory; None for what `dsl.store.suppliers.class` says."""
+        """Whether the base is in memory; None for the value of `dsl.store.suppliers.class`."""
         return self.supplier.in_memory
 
     @property

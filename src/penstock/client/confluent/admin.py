@@ -175,8 +175,8 @@ class ConfluentAdmin:
         """
         if not partitions:
             return {}
-        # A consumer asks, for an admin client of librdkafka ends the process where the coordinator moves meanwhile: it
-        # looks for the group that consumers alone have (rd_kafka_handle_OffsetFetch).
+        # A consumer asks, because an admin client of librdkafka ends the process if the coordinator moves meanwhile: it
+        # looks for the group that only consumers have (rd_kafka_handle_OffsetFetch).
         forced = {"group.id": group, "isolation.level": "read_committed" if stable else "read_uncommitted"}
         settings = client_settings(self._config, CONSUMER, forced, HURRIED)
         connection = Connection(settings, self._connection.timeout_ms)
@@ -278,7 +278,9 @@ class ConfluentAdmin:
         try:
             return self._call(f"asking for the offsets of {', '.join(map(str, partitions[:3]))}", ask)
         except UnknownTopicOrPartitionError:
-            self.topic_ids({tp.topic for tp in partitions})  # librdkafka says the same of what this user may not see
+            self.topic_ids(
+                {tp.topic for tp in partitions}
+            )  # librdkafka answers the same for topics that this user may not see
             raise
 
     def _id(self, topic: str, future: Future[Any], seconds: float) -> str | None:

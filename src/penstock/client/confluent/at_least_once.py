@@ -28,7 +28,8 @@ from penstock.record import PartitionBatch
 
 
 class _GaplessProducer(Producer):
-    """A producer that ends where a batch is refused; its reports say so of each record, and no call raises it."""
+    """A producer that ends when a batch is refused; its delivery reports show it for each record, and no call raises
+    it."""
 
     def poll(self, timeout: float = -1) -> int:
         """Serve reports for up to `timeout` seconds."""
@@ -48,7 +49,7 @@ class _GaplessProducer(Producer):
 
 
 def _raise_unreported(error: KafkaException) -> None:
-    """Raise `error` unless it says that the producer has ended at a refused batch, as the reports of its records do."""
+    """Raise `error` unless it means that the producer has ended at a refused batch, as its delivery reports do."""
     if error.args[0].code() != Code._GAPLESS_GUARANTEE:
         raise error
 
@@ -88,7 +89,8 @@ class AtLeastOnceWriter:
         note: str = "",
     ) -> bool:
         """Write `output` and return True when the brokers have it; raises KafkaError if they do not take it, and what
-        `on_refused` raises for a record that they refuse. owner, note: nothing says to brokers what was written."""
+        `on_refused` raises for a record that they refuse. owner, note: unused, because brokers do not learn which epoch
+        was written."""
         self._before_write()
         instead: list[PartitionBatch] = []
         left = list(output)

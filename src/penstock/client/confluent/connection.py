@@ -57,7 +57,7 @@ RETRY_SECONDS = 0.05
 
 _NO_LOGIN = frozenset((Code._AUTHENTICATION, Code._SSL, Code.SASL_AUTHENTICATION_FAILED))
 _NO_LOGIN_TEXTS = ("SSL handshake failed", "SSL routines")
-"""What librdkafka says, with the code of a broken connection, where one side does not accept the other over TLS."""
+"""The text of librdkafka, with the code of a broken connection, if one side does not accept the other over TLS."""
 
 _UNREACHABLE = _NO_LOGIN | {Code._TIMED_OUT, Code._TRANSPORT, Code._ALL_BROKERS_DOWN, Code._RESOLVE}
 
@@ -118,11 +118,11 @@ _PASSING = frozenset(
         Code.THROTTLING_QUOTA_EXCEEDED,
     )
 )
-"""Codes of what may be served a moment later; librdkafka says so itself in transactions alone (Kafka class:
+"""Codes of requests that may succeed a moment later; librdkafka marks them itself only in transactions (Kafka class:
 RetriableException)."""
 
 UNKNOWN_TOPIC = frozenset((Code.UNKNOWN_TOPIC_OR_PART, Code._UNKNOWN_TOPIC, Code._UNKNOWN_PARTITION, Code._NOENT))
-"""Codes that say that a topic or a partition is not there."""
+"""Codes for a missing topic or partition."""
 
 
 class Background:

@@ -214,7 +214,7 @@ def _sorted_out(messages: list[Message], end_offset: int) -> _Arrived:
 
 
 def _fails(error: Code) -> bool:
-    """Return whether an event says that a partition cannot be read on; the others pass, and end no read."""
+    """Return whether an event means that a partition cannot be read any further; the others pass, and end no read."""
     if error.code() in (Code._PARTITION_EOF, Code.GROUP_AUTHORIZATION_FAILED):
         return False  # librdkafka asks for the coordinator of the group, which is not needed to assign partitions
     if is_no_login(error):
@@ -224,8 +224,8 @@ def _fails(error: Code) -> bool:
 
 def _ask_for_leader(consumer: Consumer, topic: str) -> Code | None:
     """Make `consumer` look up the current leaders of `topic`; return the error if it cannot. librdkafka looks once when
-    a connection is lost, and usually finds the old leader; then it asks that one for minutes. Of a topic that this user
-    may not see it says nothing at all."""
+    a connection is lost, and usually finds the old leader; then it asks that one for minutes. It reports nothing at all
+    about a topic that this user may not see."""
     try:
         error: Code | None = consumer.list_topics(topic, _LOOK_SECONDS).topics[topic].error
     except KafkaException:

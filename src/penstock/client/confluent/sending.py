@@ -29,7 +29,8 @@ class EpochWriter(Protocol):
         note: str = "",
     ) -> bool:
         """Write `output` as that of `epoch` of `owner`; return False if it was there already. on_refused: decides about
-        records that brokers refuse. note: says what the epoch is made of. Raises KafkaError if it cannot be written."""
+        records that brokers refuse. note: identifies the input of the epoch. Raises KafkaError if it cannot be
+        written."""
         ...
 
     def close(self) -> None:

@@ -203,7 +203,8 @@ def cores() -> int:
 
 
 def make_session(config: StreamsConfig, directory: Path) -> SparkSession:
-    """Return a new session for the application, local unless `penstock.spark.master` or spark-submit says otherwise.
+    """Return a new session for the application, local unless `penstock.spark.master` or spark-submit sets another
+    master.
 
     directory: where the log of the JVM goes (`spark.log`). `spark.` keys of the configuration are settings of the
     session.

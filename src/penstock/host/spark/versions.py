@@ -122,7 +122,7 @@ if FEATURES.admission_control:
     from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
     class _AdmittedReader(_Reader, SupportsTriggerAvailableNow):
-        """The reader for a Spark that says after which offset the next is to be."""
+        """The reader for a Spark that passes the offset after which the next one starts."""
 
         def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
             self._reader.fix_end()

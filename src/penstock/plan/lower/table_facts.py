@@ -102,7 +102,7 @@ class TableFacts:
                 raise self._no_table(id)
 
     def is_versioned(self, id: n.NodeId) -> bool:
-        """Return whether the updates of the table `id` are those of a versioned table: so its store says, or else all
+        """Return whether the updates of the table `id` are those of a versioned table: its store decides, or else all
         its parents."""
         node = self._plan[id]
         own = own_versions(node)

@@ -1,4 +1,4 @@
-"""GraphNode: what the user's program says, one frozen dataclass per logical operation. Plain data; `lower` gives it
+"""GraphNode: the user's program, one frozen dataclass per logical operation. Plain data; `lower` gives it
 its meaning.
 
 A plan is a mapping from id to node, in the order in which nodes are to be added to the topology; `parents` are ids. A

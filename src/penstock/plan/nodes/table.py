@@ -2,8 +2,8 @@
 Plain data.
 
 `store` is the store that a table has, or would have: a source gets it only where the user named it or another node
-needs it (`penstock.plan.lower.table_facts` decides), all others have it or None. `versioned` says whether updates carry
-versions, None that it follows from the parent.
+needs it (`penstock.plan.lower.table_facts` decides), all others have it or None. `versioned`: whether updates carry
+versions, None if that follows from the parent.
 """
 
 from __future__ import annotations

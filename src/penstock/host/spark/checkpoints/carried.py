@@ -98,7 +98,7 @@ def carried_bytes(manifest: Manifest) -> int:
 
 
 def file_bytes(carried: Mapping[str, Any]) -> int:
-    """Return the size of a file of carried rows, given what the manifest says of it."""
+    """Return the size of a file of carried rows, given its entry in the manifest."""
     return sum(length for places in carried["places"].values() for _, _, length, _ in places)
 
 

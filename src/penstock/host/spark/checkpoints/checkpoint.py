@@ -16,11 +16,11 @@
 A new life begins where the topology or the placement of its tasks changes: epochs are numbered on, and the first
 manifest of a life has what it took over from the life before. The change takes effect when `metadata` is replaced.
 
-Every file appears whole or not at all, and is durable before anything that rests on it is written (`files`): segments
-and carried rows before the manifest that names them, the offset of an epoch before its transactions, its manifest
-before the offset of the next. The small files carry a digest of their content (`documents`). A segment in no retained
-manifest is garbage. Nothing here knows what is in a segment, or of Spark: each query of Spark has its own checkpoint in
-a temporary directory, and nothing depends on it.
+Every file appears completely or not at all, and is durable before anything that depends on it is written (`files`):
+segments and carried rows before the manifest that names them, the offset of an epoch before its transactions, its
+manifest before the offset of the next. The small files carry a digest of their content (`documents`). A segment in no
+retained manifest is garbage. Nothing here knows what is in a segment, or of Spark: each query of Spark has its own
+checkpoint in a temporary directory, and nothing depends on it.
 
 Checkpoints of format 2 are read too. They have no digests, and Spark's log stands in for the offsets: below
 `spark/<query id>` or `penstock.spark.checkpoint.dir` (`Checkpoint.offset_of_format_2`).
@@ -284,9 +284,9 @@ class Checkpoint:
     def take_generation(self, at_least: int = 0, before_write: Callable[[], None] = lambda: None) -> int:
         """Become the newest driver: return a number larger than every one before, which no other driver has.
 
-        Of drivers that begin at one moment, on whatever machines, the one with the larger number stays; the others find
-        its file here or with their next check. No file is ever replaced, so a late one changes nothing for a newer one.
-        A driver that was overtaken stays overtaken: it takes no second number here, whatever made it start again.
+        If drivers start at the same moment, on whatever machines, the one with the largest number stays; the others
+        find its file here or at their next check. No file is ever replaced, so a late one changes nothing for a newer
+        one. A driver that was overtaken stays overtaken: it takes no second number here, whatever made it start again.
 
         Args:
             at_least: the generation of the last manifest: a copy of a checkpoint may lack the files of generations.
@@ -478,7 +478,7 @@ class Checkpoint:
 
     def list_segments(self, task: str) -> list[tuple[str, int]]:
         """Return (id, time of writing in ms) of all files of `task`, torn ones under their temporary names; a time in
-        the far future where the file system does not say; lists a directory."""
+        the far future if the file system does not know it; lists a directory."""
         found = [each for each in self._files.find(f"state/{task}") if not each.is_directory]
         return [(each.name, _NEVER if each.modified_ms is None else each.modified_ms) for each in found]
 

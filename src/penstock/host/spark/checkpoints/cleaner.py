@@ -114,7 +114,7 @@ class Cleaner:
 
     def _sweep(self, task: str, oldest: Manifest | None, newest: Manifest | None, most: int) -> int:
         if oldest is None or newest is None or newest.planned_ms < oldest.planned_ms:
-            return 0  # where the clock went back in between, times do not say what is older
+            return 0  # if the clock went back in between, times do not show what is older
         named = {segment for owner, segment in oldest.segments() | newest.segments() if owner == task}
         old = oldest.planned_ms - _MARGIN_MS
         orphans = [

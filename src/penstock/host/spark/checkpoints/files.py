@@ -6,8 +6,8 @@ How a file is written depends on what the file system can do:
 - anywhere else (HDFS, file systems of fsspec or of a user): under a temporary name, then renamed; an existing file is
   replaced in two steps, and in between readers find the new one next to it.
 
-A file whose name tells its content may be written by several processes at one moment (`write_once`): attempts of one
-task, of which one is late. One that is replaced has one writer at a time.
+A file that is named after its content may be written by several processes at the same time (`write_once`): attempts of
+one task, of which one is late. One that is replaced has one writer at a time.
 
 A file is durable when `write` or `write_once` returns, as far as its file system promises that:
 - on a local disk it survives a loss of power: content, name and the directories above it are synced to the disk;
@@ -173,8 +173,8 @@ class Files:
             self._replace(temporary, target)
 
     def write_once(self, path: str, data: bytes, before_rename: Callable[[], None] | None = None) -> None:
-        """Write a file that has the same content whoever writes it, as any number of processes may at one moment; once
-        it is there it stays. before_rename: as for `write`."""
+        """Write a file whose content is the same whichever process writes it, as any number of processes may do at the
+        same time; once it exists it stays. before_rename: as for `write`."""
         if self._is_local or self._is_object_store:
             self.write(path, data, before_rename)
             return

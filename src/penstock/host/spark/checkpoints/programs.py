@@ -40,7 +40,7 @@ _OF_THE_RUN = (
     "penstock.spark.partitions",
     "state.dir",
 )
-"""Keys that say where and how fast an application runs, not what it does."""
+"""Keys that set where and how fast an application runs, not what it does."""
 
 
 @dataclass(frozen=True)

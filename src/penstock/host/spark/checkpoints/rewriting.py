@@ -113,7 +113,7 @@ class Rows(NamedTuple):
 
 def hand_on_carried(source: Checkpoint, target: Checkpoint, last: Manifest, rows: Rows) -> dict[str, Mapping[str, Any]]:
     """Write the rows that the manifest `last` of `source` carried to the next epoch into `target`, each beside the task
-    that reads them now; return what the entries say of them. Rows of topics that the program no longer reads are
+    that reads them now; return their entries. Rows of topics that the program no longer reads are
     discarded, with a warning."""
     found: dict[str, list[PartitionBatch]] = {}
     left_behind: Counter[str] = Counter()

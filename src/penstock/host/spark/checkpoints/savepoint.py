@@ -239,7 +239,7 @@ def drop(checkpoint: Checkpoint, store: str) -> None:
     Raises:
         StreamsError: there is no such state, or it is that of a store which the program still has.
         IncompatibleCheckpointError: an epoch is not finished.
-        TaskMigratedError: a program has been started meanwhile.
+        TaskMigratedError: a program has started in the meantime.
     """
     _check_droppable(checkpoint, store)
     generation = checkpoint.take_generation()  # from here on no program elsewhere can commit

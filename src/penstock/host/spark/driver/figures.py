@@ -130,7 +130,7 @@ def _add(totals: dict[str, tuple[int, int]], figures: Mapping[str, TopicFigures]
 
 
 def _duration_ms(manifest: Manifest) -> int:
-    """Return how long an epoch took (ms), 0 where the clock went back meanwhile."""
+    """Return how long an epoch took (ms), 0 if the clock went back in the meantime."""
     return max(manifest.committed_ms - manifest.planned_ms, 0)
 
 

@@ -243,7 +243,7 @@ def _new_life(
     begin: Mapping[str, list[int]],
     program: StoredProgram,
 ) -> Metadata:
-    """Make the checkpoint, or go over to the next life of it, and say what that means."""
+    """Create the checkpoint, or start its next life, and log what that means."""
     now = shape(recipe.topology, recipe.placement)
     if metadata is None or evolution is None:
         return lives.first_life(checkpoint, recipe, now, begin, program)

@@ -71,8 +71,8 @@ class SessionUse:
         """Use none yet.
 
         Args:
-            config: of the application; it says what session is made where there is none.
-            directory: where the log of a JVM goes that is made.
+            config: of the application; it configures a session that is created. directory: for the log of a JVM that is
+                started.
         """
         self._config = config
         self._directory = directory

@@ -301,8 +301,8 @@ class SparkHost:
         self._follow_query()
 
     def _new_location(self) -> str:
-        """Return where Spark keeps its checkpoint of the next query: an empty directory of this machine. What an
-        application rests on is in its own checkpoint."""
+        """Return where Spark keeps its checkpoint of the next query: an empty directory of this machine. Everything
+        that an application depends on is in its own checkpoint."""
         directory = self._directory.absolute() / "spark"
         shutil.rmtree(directory, ignore_errors=True)
         return (directory / str(self._runs)).as_uri()
@@ -388,7 +388,7 @@ class SparkHost:
         """Run `step` and return the error that it ended with."""
         try:
             step()
-        except Py4JJavaError as raised:  # the JVM is there, and says what went wrong
+        except Py4JJavaError as raised:  # the JVM runs, and reports what went wrong
             error, _ = failure_of_query(f"of {self._application_id}", str(raised), raised.java_exception.toString())
             error.__cause__ = raised
             return error

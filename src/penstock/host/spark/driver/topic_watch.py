@@ -38,7 +38,7 @@ class TopicWatch:
             finally:
                 admin.close()
         except KafkaError:
-            return None  # whoever reads or writes waits for the brokers, and says so
+            return None  # the code that reads or writes waits for the brokers, and reports it
         return "; ".join(topic_changes(self._built, recipe, topics, ids)) or None
 
 

@@ -40,8 +40,8 @@ _LOST_PROCESS = (
 them: which one depends on what the JVM was about. The last is that of a process that was not up within Spark's 10 s."""
 
 _LOST_EXECUTOR = ("with indeterminate output", "indeterminate rollback", "checksum mismatch")
-"""What Spark says where it cannot run again what an executor took with it, since part of the epoch is written already,
-and does not know that this is harmless."""
+"""The message of Spark if it cannot repeat the work of a lost executor, because part of the epoch is already written
+and Spark does not know that this is harmless."""
 
 
 class ProcessLostError(StreamsError):
@@ -116,7 +116,7 @@ def failure_of_query(query: str, text: str, cause: str = "") -> tuple[StreamsErr
 
     Args:
         query: which one, for the message: "of my-application".
-        text: what Spark says of how it ended.
+        text: Spark's message about its end.
         cause: the exception of the JVM behind it, its class first; empty where there is none.
     """
     carried = failure_in(text)

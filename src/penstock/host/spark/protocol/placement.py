@@ -123,7 +123,7 @@ def place(
         topology: with all patterns resolved.
         topics: partitions of each topic of the brokers.
         parallelism: Spark partitions of a level and of the sink, where there is that much to do.
-        grouper: says which partitions make one task.
+        grouper: assigns partitions to tasks.
 
     Raises:
         TopologyError: co-partitioned topics differ in their partitions, or the grouper leaves partitions out.

@@ -1,10 +1,11 @@
 """The rows that flow between the stages of the query: one row is a record batch of up to `penstock.row.max.bytes`, or a
 message of the protocol.
 
-Schema: (dst, kind, level, task, lane, sequence, batch). level and task say where a row is going: the number of a task
-in its level, or a sink partition at the level behind the last. dst is the Spark partition of the next shuffle only:
-task modulo the partitions of the next level, which for a row of that level is the partition of its task. A shuffle
-promises no order, so (lane, sequence) restores it: lane is the number of the task that wrote the row, over all levels.
+Schema: (dst, kind, level, task, lane, sequence, batch). level and task are the destination of a row: the number of a
+task in its level, or a sink partition at the level behind the last. dst is the Spark partition of the next shuffle
+only: task modulo the partitions of the next level, which for a row of that level is the partition of its task. A
+shuffle promises no order, so (lane, sequence) restores it: lane is the number of the task that wrote the row, over all
+levels.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Interactive queries of an application on Spark: answered from its checkpoint, by the driver and by any other process
 that reads it.
 
-Which stores there are says the program; what is in them, the manifests and segments (`state_reader`).
+The program defines the stores; the manifests and segments have their content (`state_reader`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class CheckpointQueries:
         clock: Clock | None = None,
     ) -> None:
         """Answer for the topology `built`, from the checkpoint that `config` names unless one is given; nothing is
-        opened before the first query. is_active: says whether this process runs the application at this time."""
+        opened before the first query. is_active: returns whether this process runs the application now."""
         self._built = built
         self._is_active = is_active
         self._clock = clock or SystemClock()

@@ -2,7 +2,7 @@
 
 <state.dir>/<application.id>/
   bases/<task>             LMDB; any worker may have it open
-  bases-rocksdb/<task>     RocksDB, if `penstock.state.base` says so; one worker at a time
+  bases-rocksdb/<task>     RocksDB, if `penstock.state.base` is rocksdb; one worker at a time
   global                   LMDB, of the global stores (`global_state`)
   uncommitted/<task>/      what outgrows the memory of an attempt, until it ends
 

@@ -1,10 +1,10 @@
 """The global stores on one machine: one base, filled from all partitions of the global topics, which every task there
 reads.
 
-The offset of an epoch says up to where the global topics are read in it. The first worker of a machine that takes part
-in the epoch brings the base to exactly those positions, under a lock of the file system, while the others wait; then
-all read it in transactions at those positions. An epoch is planned when the one before is committed, so a replay finds
-the base where it was, or rebuilds it from the topics.
+The offset of an epoch holds the positions up to which it reads the global topics. The first worker of a machine that
+takes part in the epoch brings the base to exactly those positions, under a lock of the file system, while the others
+wait; then all read it in transactions at those positions. An epoch is planned when the one before is committed, so a
+replay finds the base where it was, or rebuilds it from the topics.
 
 The stamp of the base has the positions, and the clocks of the stores with them. A base of another checkpoint of the
 application, of other global stores, or ahead of the epoch (the checkpoint was restored from a copy, or a topic was
@@ -116,7 +116,7 @@ def global_stores(recipe: Recipe, checkpoint: Checkpoint, control: GlobalControl
 
 
 def _is_about(error: BaseException | None, database: Path) -> bool:
-    """Return whether `error`, or one that led to it, says that the base in the directory `database` is damaged."""
+    """Return whether `error`, or one that led to it, means that the base in the directory `database` is damaged."""
     while error is not None:
         if isinstance(error, CorruptedBaseError):
             return error.path == str(database)

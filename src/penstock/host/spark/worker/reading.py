@@ -1,7 +1,7 @@
 """Reads the ranges of topics that an epoch was planned to read, though topics change meanwhile. Runs in workers.
 
-A range that was planned must be readable for ever, or no later epoch ever runs. So what retention has deleted of it is
-left out, as the offset reset of its source says, and a topic that a pattern had matched and that is deleted has no more
+A range that was planned must be readable for ever, or no later epoch ever runs. So records that retention has deleted
+are left out, by the offset reset of the source, and a topic that a pattern had matched and that is deleted has no more
 records. Everything else that is missing is an error.
 """
 
@@ -57,7 +57,7 @@ def read_range(
 def check_topics(recipe: Recipe, topics: Collection[str]) -> None:
     """Raise StreamsError if one of `topics` was deleted and created again since the application started: what was
     read of it may be of the new one. Called when all is read of them and nothing is written. Raises KafkaError if
-    brokers do not say."""
+    brokers do not answer."""
     known = {topic: recipe.topic_ids[topic] for topic in topics if topic in recipe.topic_ids}
     ids = open_admin(recipe).topic_ids(known) if known else {}
     made_anew = sorted(topic for topic, topic_id in ids.items() if topic_id != known[topic])

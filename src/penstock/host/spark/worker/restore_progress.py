@@ -70,7 +70,7 @@ class RestoreState(NamedTuple):
 
 
 class RestoreProgress(ABC):
-    """What one worker says of one restore; the restore is done at the end of the `with` block."""
+    """The report of one worker about one restore; the restore is done at the end of the `with` block."""
 
     def __init__(self, recipe: Recipe, checkpoint: Checkpoint, task: str, epoch: int, is_restore: bool) -> None:
         """Report how the stores of `task` advance to `epoch`. Nothing is reported before `begin`, and listeners only

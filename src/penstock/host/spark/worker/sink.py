@@ -163,8 +163,8 @@ def _check_generation(checkpoint: str, generation: int) -> None:
 
 
 def _is_in_manifest(checkpoint: str, query_id: str, epoch: int) -> bool:
-    """Return whether an epoch is committed whole, by its manifest: where its markers have expired with the committed
-    offsets that they are, nothing else says that its output is there."""
+    """Return whether an epoch is completely committed, by its manifest: markers are committed offsets, and once they
+    have expired, only the manifest shows that the output exists."""
     manifest = open_checkpoint(checkpoint).read_manifest(epoch, query_id)
     return manifest is not None and manifest.query_id == query_id
 

@@ -157,7 +157,7 @@ def _run(
 
 
 class _TaskFailedError(StreamsError):
-    """A task failed (the cause says why) after its functions had printed something."""
+    """A task failed (for the reason in the cause) after its functions had printed something."""
 
     def __init__(self, printed: str) -> None:
         super().__init__("a task failed")

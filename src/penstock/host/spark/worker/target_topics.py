@@ -31,8 +31,8 @@ class TargetTopics(dict[str, int]):
         self._missing: dict[str, float] = {}
 
     def __missing__(self, topic: str) -> int:
-        """Return the partitions of a topic that was made since; raises KeyError if there is none, KafkaError where
-        brokers do not say."""
+        """Return the partitions of a topic that was made since; raises KeyError if there is none, KafkaError if brokers
+        do not answer."""
         asked = time.monotonic()
         missing_since = self._missing.get(topic)
         if missing_since is None or asked - missing_since >= _MISSING_SECONDS:

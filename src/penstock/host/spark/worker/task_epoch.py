@@ -140,7 +140,7 @@ class TaskEpoch:
         return sent, carried
 
     def _write_carried(self, sent: list[PartitionBatch]) -> Mapping[str, Any] | None:
-        """Write what waits and `sent` for the next epoch, if there is any; return what the manifest says of it."""
+        """Write what waits and `sent` for the next epoch, if there is any; return its entry for the manifest."""
         epoch = self._control.epoch
         encoded = encode_carried(epoch, self._held, sent, self._recipe.config["penstock.row.max.bytes"])
         if encoded is None:
