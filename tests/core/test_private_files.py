@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.config import StreamsConfig
-from penstock.errors import ProcessorStateError
+from penstock.errors import ConfigError, ProcessorStateError
 from penstock.host.directories import application_directory, own_checkpoint_directory, warn_of_temporary_state
 from penstock.private_files import default_directory, open_private, private_directory, temporary_directory
 
@@ -78,6 +78,14 @@ def test_who_came_first_to_the_default_directory_gets_no_state(tmp_path: Path, m
     assert not any(victim.iterdir())
     directory.unlink()
     assert mode(application_directory(config).parent) == 0o700
+
+
+@pytest.mark.parametrize("application_id", ["../elsewhere", "a/b", "..", "."])
+def test_an_application_id_is_one_directory_in_the_state_directory(tmp_path: Path, application_id: str) -> None:
+    config = StreamsConfig({"application.id": application_id, "state.dir": str(tmp_path / "state")}, environment={})
+    with pytest.raises(ConfigError, match=r"for configuration application\.id: it names a directory"):
+        application_directory(config)
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_checkpoint_that_everybody_may_write_to_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

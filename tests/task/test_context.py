@@ -3,6 +3,7 @@ record comes from."""
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -109,3 +110,14 @@ def test_clear_removes_what_is_committed_and_what_is_not(caching: bool) -> None:
     task.process()
     task.flush()
     assert task.changes() == {"store": {b"a": None, b"b": None, b"c": None, b"d": b"4"}}
+
+
+def test_a_store_that_is_not_connected_is_named_with_the_call_that_connects_it() -> None:
+    topology = _topology(lambda context, record: context.get_state_store("last").get("k"))
+    task = task_of(topology)
+    task.add_records("in", 0, batch_of(("k", "v", 5)))
+    with pytest.raises(StreamsError) as caught:
+        task.process()
+    told = "".join(traceback.format_exception(caught.value))
+    assert "call is connected to: none" in told
+    assert "Topology.connect_processor_and_state_stores('call', 'last')" in told

@@ -159,8 +159,9 @@ def test_output_is_read_in_each_form_and_only_once() -> None:
 def test_reading_an_empty_topic_is_an_error() -> None:
     with TopologyTestDriver(copy(), DEFAULTS) as driver:
         source, sink = topics(driver)
-        with pytest.raises(LookupError, match="Uninitialized topic: out"):
+        with pytest.raises(LookupError, match="Uninitialized topic: out") as caught:
             sink.read_value()
+        assert caught.value.__notes__ == ["Nothing was written to it; written were: no topics."]
         source.pipe_input("k", "v")
         sink.read_value()
         with pytest.raises(LookupError, match="Empty topic: out"):
@@ -176,8 +177,12 @@ def test_a_null_key_cannot_stand_in_a_map() -> None:
 
 
 def test_a_topic_that_nobody_reads_is_unknown() -> None:
-    with TopologyTestDriver(copy(), DEFAULTS) as driver, pytest.raises(ValueError, match="Unknown topic: nowhere"):
+    with (
+        TopologyTestDriver(copy(), DEFAULTS) as driver,
+        pytest.raises(ValueError, match="Unknown topic: nowhere") as refused,
+    ):
         driver.create_input_topic("nowhere", STRING, STRING).pipe_input("k", "v")
+    assert refused.value.__notes__ == ["The topology reads: in."]
 
 
 @pytest.mark.parametrize("topic", [None, "in"])

@@ -303,10 +303,15 @@ class StreamJoins(Generic[K, V]):
         type: JoinType,
         table: GlobalKTable,
         joiner: Callable[..., Any],
-        key_selector: Callable[[Any, Any], Any],
+        key_selector: Callable[[Any, Any], Any] | None = None,
         named: Named | str | None = None,
     ) -> KStream:
         with_key = takes_key(joiner, "joiner", ("value", "table_value"))
+        if key_selector is None:
+            raise TypeError(
+                "A join with a global table needs the key to look up for each record of the stream: give it with "
+                "key_selector, such as key_selector=lambda key, value: key."
+            )
         checked(key_selector, "key_selector(key, value)")
         join = nodes.StreamGlobalTableJoin(
             name=self._graph.names.processor_name(name_of(named), names.STREAM_LEFT_JOIN),

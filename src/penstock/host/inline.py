@@ -149,7 +149,9 @@ class InlineHost:
         Raises ValueError for a topic that the topology does not read, StreamsError when a node fails.
         """
         if not self._accept(topic, (key, value, timestamp, headers)):
-            raise ValueError(f"Unknown topic: {topic}")
+            error = ValueError(f"Unknown topic: {topic}")
+            error.add_note(f"The topology reads: {', '.join(self._read()) or 'no topic'}.")
+            raise error
         self._process_queues()
 
     def punctuate_wall_clock(self) -> None:
@@ -196,6 +198,12 @@ class InlineHost:
             finally:
                 if self._global_task is not None:
                     self._global_task.close()
+
+    def _read(self) -> list[str]:
+        """Return the topics and patterns that the topology reads."""
+        patterns = [node.pattern.pattern for node in self._sources if node.pattern is not None]
+        named = {topic for node in self._sources for topic in node.topics}
+        return sorted(named.union(() if self._global_task is None else self._global_task.topics, patterns))
 
     def _accept(self, topic: str, record: _Record) -> bool:
         """Take a record that was piped in or sent: to the queue of its source, or directly to the global store of its

@@ -193,7 +193,7 @@ class _NumberSerde(Serde[N], Generic[N]):
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return the number big-endian; raises TypeError for another type, SerializationError if it is out of range."""
         if not isinstance(value, self._python_type) or isinstance(value, bool):
-            raise TypeError(_wrong_type(topic, f"a {self._python_type.__name__}", value))
+            raise TypeError(_wrong_type(topic, self._python_type.__name__, value))
         try:
             return self._format.pack(value)
         except (struct.error, OverflowError) as error:

@@ -177,7 +177,7 @@ class NodeContext:
         if name in self._task.global_stores:
             return self._task.global_stores[name]
         if name not in self._node.stores:
-            raise StreamsError(
+            error = StreamsError(
                 f"Processor {self._node.name} has no access to StateStore {name} as the store is not connected to "
                 "the processor. If you add stores manually "
                 "via '.addStateStore()' make sure to connect the added store to the processor by providing the "
@@ -189,6 +189,13 @@ class NodeContext:
                 "on the Supplier itself. If you do not add stores manually, please file a bug report at "
                 "https://issues.apache.org/jira/projects/KAFKA."
             )
+            connected = ", ".join(self._node.stores) or "none"
+            error.add_note(
+                f"{self._node.name} is connected to: {connected}. In Python, name the store where the processor is "
+                f"added, as in stream.process(supplier, {name!r}), or connect them with "
+                f"Topology.connect_processor_and_state_stores({self._node.name!r}, {name!r})."
+            )
+            raise error
         return self._task.stores[name].exposed()
 
     def forward(self, record: Record[Any, Any], child_name: str | None = None) -> None:

@@ -125,7 +125,11 @@ class TopologyTestDriver:
     def read_bytes(self, topic: str) -> ProducedRecord:
         """Return the next record of `topic` as bytes; raises LookupError when there is none."""
         if topic not in self._queues:
-            raise LookupError(f"Uninitialized topic: {topic}")
+            error = LookupError(f"Uninitialized topic: {topic}")
+            error.add_note(
+                f"Nothing was written to it; written were: {', '.join(sorted(self._queues)) or 'no topics'}."
+            )
+            raise error
         if not self._queues[topic]:
             raise LookupError(f"Empty topic: {topic}")
         return self._queues[topic].popleft()
