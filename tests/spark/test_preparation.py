@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from penstock import RocksDBConfigSetter, Serdes, StreamsBuilder, StreamsConfig
-from penstock.dsl.options import Consumed
+from penstock.dsl.options import Consumed, Produced
 from penstock.errors import MissingSourceTopicError, StreamsError
 from penstock.host.spark.checkpoints.program_shape import program_shape
-from penstock.host.spark.driver.preparation import prepare
+from penstock.host.spark.driver.preparation import check, prepare
 from penstock.host.spark.driver.session_use import SessionUse
 from penstock.streams import KafkaStreams
 from tests.support.brokers import RunningBroker
@@ -86,6 +86,25 @@ def test_no_session_is_opened_for_a_program_whose_topics_are_missing(
     with pytest.raises(MissingSourceTopicError, match=f"create no-such-topic .* {broker.bootstrap_servers}"):
         KafkaStreams(builder.build(), config).start()
     assert opened == []
+
+
+class HasTopics(NoTopics):
+    """Brokers with some topics."""
+
+    def __init__(self, *topics: str) -> None:
+        self._topics = dict.fromkeys(topics, 2)
+
+    def topics(self) -> dict[str, int]:
+        return self._topics
+
+
+@pytest.mark.parametrize("there", [(), ("app-rows-source",), ("app-rows-source", "app-counts-sink")])
+def test_the_topics_of_data_frames_need_not_exist_before_the_session(there: tuple[str, ...]) -> None:
+    builder = StreamsBuilder()
+    rows = builder.stream_from("a frame", consumed=Consumed.with_(TEXT, TEXT).with_name("rows"))
+    rows.to_spark(print, produced=Produced.with_(TEXT, TEXT).with_name("counts"))
+    admin: Any = HasTopics(*there)
+    check(builder.build().build("app"), StreamsConfig({"application.id": "app"}), admin)
 
 
 def test_the_shape_of_a_program_needs_no_topics() -> None:
