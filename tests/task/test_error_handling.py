@@ -422,6 +422,25 @@ def test_a_buffer_that_cannot_write_names_processor_and_store() -> None:
     assert "ClassCastException" not in said
 
 
+@pytest.mark.parametrize("execution", ["auto", "record"])
+@pytest.mark.parametrize(
+    "mapped",
+    [
+        lambda stream: stream.map(lambda key, value: value),
+        lambda stream: stream.flat_map(lambda key, value: [value]),
+    ],
+)
+def test_a_mapper_that_returns_no_pair_is_told_what_it_returned(
+    mapped: Callable[[KStream[Any, Any]], KStream[Any, Any]], execution: str
+) -> None:
+    builder = StreamsBuilder()
+    mapped(builder.stream("in")).to("out")
+    config = {"default.key.serde": S, "default.value.serde": S, "penstock.execution": execution}
+    with TopologyTestDriver(builder.build(), config) as driver, pytest.raises(StreamsError) as caught:
+        driver.pipe_bytes("in", b"k", b"alone", 0)
+    assert str(caught.value.__cause__) == "The mapper returned 'alone' where a pair (key, value) was expected."
+
+
 def test_an_error_behind_a_cache_names_the_processor_that_failed() -> None:
     builder = StreamsBuilder()
     counts = builder.stream("in").group_by_key().count()

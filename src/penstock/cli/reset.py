@@ -31,7 +31,7 @@ def reset(
     if as_json:
         out.print(orjson.dumps({**asdict(plan), "dry_run": dry_run}).decode(), markup=False)
         return
-    epoch = "there is none" if plan.epoch is None else f"with what {plan.epoch} epochs committed"
+    epoch = "there is none" if plan.epoch is None else f"as of epoch {plan.epoch}"
     out.print(f"{'Would delete' if dry_run else 'Deleted'} of {plan.application_id}:", markup=False)
     for what, names in {
         "checkpoint": [f"{plan.checkpoint} ({epoch})"],

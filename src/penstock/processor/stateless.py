@@ -89,7 +89,7 @@ class StreamMap(BatchProcessor):
         pair = self._mapper(record.key, record.value)
         if pair is None:
             raise TypeError(NULL_NOT_ALLOWED)
-        key, value = pair
+        key, value = _as_pair(pair)
         self.context.forward(Record(key, value, record.timestamp, record.headers))
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
@@ -163,7 +163,7 @@ class StreamFlatMap(BatchProcessor):
         pairs = self._mapper(record.key, record.value)
         if pairs is None:
             raise TypeError(NULL_NOT_ALLOWED)
-        for key, value in pairs:
+        for key, value in map(_as_pair, pairs):
             self.context.forward(Record(key, value, record.timestamp, record.headers))
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
@@ -221,12 +221,19 @@ def _of_rows(failures: FailureHandler, kept: Int64Array | None) -> FailureHandle
 
 
 def _as_pair(pair: Any) -> tuple[Any, Any]:
-    key, value = pair
+    try:
+        key, value = pair
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"The mapper returned {pair!r:.100} where a pair (key, value) was expected.") from error
     return key, value
 
 
 def _as_pairs(pairs: Iterable[Any]) -> list[tuple[Any, Any]]:
-    return [(key, value) for key, value in pairs]
+    listed = list(pairs)
+    try:
+        return [(key, value) for key, value in listed]
+    except (TypeError, ValueError):  # something that is no pair: the careful way says what it is
+        return [_as_pair(pair) for pair in listed]
 
 
 def _repeat(
