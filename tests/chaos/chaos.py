@@ -23,7 +23,7 @@ from penstock.record import TopicPartition
 from tests.chaos import deeds, program, records
 from tests.chaos.rescaling import SavepointCommands
 from tests.crash.processes import END_SECONDS, MarkedProcesses, Process, kill, spark_home, start_program, victims
-from tests.spark.support import InputRecord, SparkRunner, wait_for
+from tests.host.spark.support import InputRecord, SparkRunner, wait_for
 from tests.support.loop_disk import LoopDisk
 
 STANDSTILL_SECONDS = 300.0

@@ -26,7 +26,7 @@ from penstock.record import TopicPartition
 from penstock.testing import TopologyTestDriver
 from tests.chaos import deeds, program, records
 from tests.chaos.chaos import Broker, Chaos
-from tests.spark.support import SparkRunner
+from tests.host.spark.support import SparkRunner
 from tests.support.chaos_brokers import EmbeddedBroker, KafkaBrokers
 from tests.support.kafka import kafka_is_at_hand
 from tests.support.loop_disk import LoopDisk, why_not

@@ -20,7 +20,7 @@ from penstock.host.crashpoints import LIFE_POINTS
 from tests.crash import program
 from tests.crash.kills import LAYOUTS, SEEN, VICTIMS_AT_POINTS, Kill, Life
 from tests.crash.processes import END_SECONDS, MarkedProcesses, kill, spark_home, start_program, victims
-from tests.spark.support import InputRecord, OutputRecord, SparkRunner, lines, wait_for
+from tests.host.spark.support import InputRecord, OutputRecord, SparkRunner, lines, wait_for
 
 OUTPUT_PARTITIONS = 3
 STANDSTILL_SECONDS = 400.0

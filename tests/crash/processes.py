@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pyspark
 
-from tests.spark.support import wait_for
+from tests.host.spark.support import wait_for
 
 _MARK = "PENSTOCK_CRASH_RUN"
 END_SECONDS = 30.0

@@ -18,7 +18,7 @@ from penstock.testing import TopologyTestDriver
 from tests.crash import program
 from tests.crash.application import Application, count
 from tests.crash.kills import LIVES, Life, sample
-from tests.spark.support import InputRecord, OutputRecord, SparkRunner
+from tests.host.spark.support import InputRecord, OutputRecord, SparkRunner
 from tests.support.brokers import ON_KAFKA
 from tests.support.kafka import kafka_is_at_hand
 

@@ -21,7 +21,7 @@ from tests.crash import replaced
 from tests.crash.application import JAVA_OPTIONS
 from tests.crash.processes import END_SECONDS, MarkedProcesses, Process, spark_home, start_program
 from tests.crash.test_kills import ALL, assert_strictly_growing, final_counts
-from tests.spark.support import TIMEOUT_SECONDS, SparkRunner, lines, wait_for
+from tests.host.spark.support import TIMEOUT_SECONDS, SparkRunner, lines, wait_for
 from tests.support.brokers import ON_KAFKA
 from tests.support.kafka import RealKafka
 

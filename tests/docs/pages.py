@@ -26,7 +26,7 @@ BLOCKS: Mapping[str, int] = {
     "docs/topics-on-spark.md": 1,
     "docs/topologies.md": 6,
 }
-"""How many Python blocks each page has; the tests of tests/docs and tests/spark/test_pages.py run all of them."""
+"""How many Python blocks each page has; the tests of tests/docs and tests/host/spark/test_pages.py run all of them."""
 
 
 def blocks(page: str) -> list[str]:

@@ -1,5 +1,5 @@
 """The Python blocks of README.md and docs run, and give what the pages show. Blocks that need Spark run in
-tests/spark/test_pages.py."""
+tests/host/spark/test_pages.py."""
 
 from __future__ import annotations
 

@@ -40,14 +40,14 @@ from penstock.state.build import build_store
 from penstock.state.lmdb import LmdbBase
 from penstock.state.memory import MemoryBase
 from penstock.state.record_cache import RecordCache
+from tests.host.spark.inline import InlineQuery
+from tests.host.spark.support import Listening, SparkRunner, wait_for
 from tests.oracle.interpreter import case_runner, divergences, errors
 from tests.oracle.interpreter.comparison import differences
 from tests.oracle.interpreter.epoch_driver import EpochTestDriver
 from tests.oracle.interpreter.settings import APPLICATION_ID, configuration
 from tests.oracle.interpreter.store_content import content
 from tests.oracle.interpreter.values import headers_from_json
-from tests.spark.inline import InlineQuery
-from tests.spark.support import Listening, SparkRunner, wait_for
 from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch
 

@@ -1,0 +1,106 @@
+"""`penstock query` on a checkpoint: what it lists, shows and refuses."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.program import load_program
+from tests.host.spark.inline import InlineQuery
+from tests.host.spark.support import InputRecord, SparkRunner
+from tests.support.commands import Run
+
+pytestmark = pytest.mark.one_broker
+
+PROGRAM = """
+from penstock import Grouped, Materialized, Serdes, Stores, StreamsBuilder, TimeWindows
+config = {settings!r}
+config["default.key.serde"] = config["default.value.serde"] = Serdes.string()
+builder = StreamsBuilder()
+stream = builder.stream({source!r})
+stream.group_by_key().count(materialized=Materialized.as_("counts"))
+minute = TimeWindows.of_size_with_no_grace(60_000)
+stream.group_by_key().windowed_by(minute).count(materialized=Materialized.as_("windows").with_retention(600_000))
+stream.to_table(materialized=Materialized.as_(Stores.persistent_versioned_key_value_store("versions", 600_000)))
+numbers = stream.group_by(lambda _, value: int(value), grouped=Grouped.with_(key_serde=Serdes.long()))
+numbers.count(materialized=Materialized.as_("numbers"))
+topology = builder.build()
+"""
+
+
+@pytest.fixture
+def program(
+    spark_runner: SparkRunner,
+    application: str,
+    unique_name: Callable[[str], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Path:
+    monkeypatch.setattr(sys, "path", list(sys.path))  # to which programs add their directory
+    monkeypatch.setenv("PYTHONPATH", "")
+    source, path = unique_name("in"), tmp_path / "program.py"
+    spark_runner.create_topics({source: 2})
+    path.write_text(PROGRAM.format(settings=dict(spark_runner.config(application).given()), source=source))
+    loaded = load_program(path)
+    for key, value, timestamp in (("a", "1", 1_000), ("a", "2", 61_000), ("b", "1", 2_000)):
+        spark_runner.write(source, [InputRecord(key.encode(), value.encode(), timestamp)])
+    InlineQuery(loaded.topology, loaded.configured({}), spark_runner.admin).run_to_end()
+    return path
+
+
+@pytest.fixture
+def query(program: Path, penstock_here: Run) -> Run:
+    """Runs `penstock query` in this process."""
+    return partial(penstock_here, "query", str(program))
+
+
+def test_stores_are_listed_and_shown(query: Run) -> None:
+    stores = query()
+    assert (stores.code, stores.err.startswith("As of epoch 1 (committed ")) == (0, True)
+    assert [line.split(maxsplit=1)[0] for line in stores.out.splitlines()[1:]] == [
+        "counts",
+        "numbers",
+        "versions",
+        "windows",
+    ]
+    assert query("counts").out == "a\t2\nb\t1\n"
+    assert query("counts", "a").out == "a\t2\n"
+    assert query("counts", "z").out == "z\tnull\n"
+    assert query("counts", "-p", "1").out == ""
+    assert query("numbers", "1").out == "1\t2\n", "a key that is a number"
+    few = query("counts", "--limit", "1")
+    assert (few.out, "more than 1 entries" in few.err) == ("a\t2\n", True)
+
+
+def test_windows_and_versions_have_times(query: Run) -> None:
+    assert query("windows", "a").out == "a\t0\t1\na\t60000\t1\n"
+    assert query("windows", "--from-time", "60000").out == "a\t60000\t120000\t1\n"
+    assert query("versions", "a").out == "a\t2\na\t61000\t1\n"
+    assert query("versions", "a", "--to-time", "60000").out == "a\t61000\t1\n"
+    rows = [json.loads(line) for line in query("versions", "a", "--json").out.splitlines()]
+    assert rows == [
+        {"key": "a", "value": "2", "timestamp": 61_000},
+        {"key": "a", "value": "1", "timestamp": 1_000, "valid_to": 61_000},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("count",), "Cannot get state store count"),
+        (("counts", "-p", "7"), "partition 7 for store counts does not exist"),
+        (("versions",), "name a key"),
+        (("numbers", "many"), "Cannot read 'many' as a long of store numbers"),
+        (("counts", "--config", "application.id=another"), "start the application first"),
+    ],
+)
+def test_what_cannot_be_shown_is_reported(query: Run, arguments: tuple[str, ...], said: str) -> None:
+    ended = query(*arguments)
+    assert (ended.code, ended.out) == (1, "")
+    assert said in ended.err
+    assert "Traceback" not in ended.err

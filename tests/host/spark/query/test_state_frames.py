@@ -1,0 +1,151 @@
+"""State as DataFrames: stores of several kinds, manifests and segments, in a session of Spark; and what the columns
+are, without one."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from penstock import (
+    KafkaStreams,
+    KeyQuery,
+    LagInfo,
+    Position,
+    QueryableStoreTypes,
+    Serdes,
+    StateQueryRequest,
+    StoreQueryParameters,
+    Stores,
+    ValueAndTimestamp,
+    open_state,
+)
+from penstock.config import StreamsConfig
+from penstock.errors import InvalidStateStoreError, StateStoreNotAvailableError
+from penstock.host.spark.query.queries import CheckpointQueries
+from penstock.host.spark.query.state_columns import StateColumns
+from penstock.state.build import build_store
+from penstock.state.memory import MemoryBase
+from penstock.state.record_cache import RecordCache
+from penstock.task.standby_task import empty_store
+from tests.host.spark.inline import InlineQuery
+from tests.host.spark.query.test_state_queries import RECORDS, config, every_kind, source
+from tests.host.spark.support import InputRecord, SparkRunner, wait_for
+
+pytestmark = [pytest.mark.one_broker, pytest.mark.xdist_group("spark")]
+
+__all__ = ["config", "source"]  # fixtures
+
+
+@pytest.mark.spark
+def test_stores_manifests_and_segments_are_data_frames(
+    spark_runner: SparkRunner, source: str, config: StreamsConfig
+) -> None:
+    query = InlineQuery(every_kind(source), config, spark_runner.admin)
+    for k, v, t in RECORDS:
+        spark_runner.write(source, [InputRecord(k.encode(), v.encode(), t, int(k == "b"))])
+        query.run_to_end()
+    session = spark_runner.session
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    with open_state(every_kind(source), config) as state:
+        assert isinstance(state, CheckpointQueries)
+        counts = state.table("counts", session)
+        assert counts.dtypes == [
+            ("partition", "int"),
+            ("key", "string"),
+            ("value", "bigint"),
+            ("timestamp", "timestamp"),
+        ]
+        spark_runner.write(source, [InputRecord(b"a", b"7", 300_000)])
+        query.run_to_end()
+        rows = [
+            tuple(row) for row in counts.selectExpr("partition", "key", "value", "unix_millis(timestamp)").collect()
+        ]
+        assert sorted(rows) == [(0, "a", 3, 63_000), (0, "c", 1, 62_000), (1, "b", 2, 200_000)], "as of its manifest"
+        windows = state.table("windows", session).where("key = 'a'")
+        shown = windows.selectExpr("unix_millis(window_start)", "unix_millis(window_end)", "value").collect()
+        assert sorted(map(tuple, shown)) == [(0, 60_000, 1), (60_000, 120_000, 2), (300_000, 360_000, 1)]
+        assert state.table("sessions", session).where("key = 'a'").count() == 3
+        assert sorted(map(tuple, state.table("versions", session).select("key", "value").collect())) == [
+            ("a", "7"),
+            ("b", "6"),
+            ("c", "4"),
+        ]
+        manifests = state.manifests(session).orderBy("epoch").collect()
+        newest = spark_runner.manifest(config)
+        assert [row["epoch"] for row in manifests] == list(range(1, newest.epoch + 1))
+        assert sum(row["records_in"] for row in manifests) == 7
+        assert manifests[-1]["offsets"] == dict(newest.offsets)
+        segments = state.segments(session).collect()
+        named = {(task, segment) for task, segment in newest.segments()}
+        assert {(row["task"], row["segment"]) for row in segments} == named
+        for task, segment in named:
+            state._checkpoint.delete_segment(task, segment)
+        with pytest.raises(Exception, match=StateStoreNotAvailableError.__name__):
+            state.table("counts", session).collect()
+
+
+def columns(key_serde: Any, value_serde: Any, entries: dict[Any, Any]) -> tuple[str, list[dict[str, Any]]]:
+    """Return the schema of a timestamped store and its rows."""
+    builder = Stores.timestamped_key_value_store_builder(
+        Stores.persistent_timestamped_key_value_store("store"), key_serde, value_serde
+    )
+    config = StreamsConfig({"application.id": "app"})
+    view = MemoryBase().view("store")
+    store: Any = build_store(builder, config, view, RecordCache(0), lambda: None, {})  # type: ignore[arg-type, return-value]  # nobody asks
+    for key, value in entries.items():
+        store.put(key, ValueAndTimestamp(value, 5_000))
+    found = StateColumns(empty_store(builder, config))
+    return found.ddl, [row for batch in found.batches(3, store) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("serde", "value", "type", "shown"),
+    [
+        (Serdes.string(), "x", "string", "x"),
+        (Serdes.long(), -7, "bigint", -7),
+        (Serdes.integer(), 7, "int", 7),
+        (Serdes.short(), 7, "smallint", 7),
+        (Serdes.double(), 0.5, "double", 0.5),
+        (Serdes.float(), 0.5, "float", 0.5),
+        (Serdes.boolean(), True, "boolean", True),
+        (Serdes.bytes(), b"x", "binary", b"x"),
+        (Serdes.uuid(), uuid.UUID(int=1), "string", "00000000-0000-0000-0000-000000000001"),
+        (Serdes.json(), {"a": [1]}, "string", '{"a":[1]}'),
+        (Serdes.list(Serdes.long()), [1], "binary", Serdes.list(Serdes.long()).serialize("", [1])),
+    ],
+)
+def test_columns_have_the_types_of_the_serdes(serde: Any, value: Any, type: str, shown: Any) -> None:
+    ddl, rows = columns(Serdes.string(), serde, {"k": value})
+    assert ddl == f"partition int, key string, value {type}, timestamp timestamp"
+    (row,) = rows
+    assert (row["partition"], row["key"], row["value"]) == (3, "k", shown)
+    assert row["timestamp"].timestamp() == 5
+
+
+def test_a_store_that_is_no_table_is_refused() -> None:
+    with pytest.raises(InvalidStateStoreError, match="object cannot be read as a table"):
+        StateColumns(object())
+
+
+@pytest.mark.spark
+def test_a_running_application_answers_about_its_state(
+    spark_runner: SparkRunner, source: str, config: StreamsConfig
+) -> None:
+    counts = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
+    request = StateQueryRequest.in_store("counts").with_query(KeyQuery.with_key("a")).require_active()
+    with KafkaStreams(every_kind(source), config, spark=spark_runner.session) as streams:
+        store = streams.store(counts)
+        spark_runner.write(source, [InputRecord(b"a", b"1", 1_000), InputRecord(b"a", b"2", 2_000)])
+        wait_for(lambda: store.get("a") == 2)
+        answer = streams.query(request).only_partition_result
+        assert answer is not None
+        assert (answer.result, answer.position) == (2, Position.from_map({source: {0: 1}}))
+        assert [tuple(row) for row in streams.table("counts").select("key", "value").collect()] == [("a", 2)]
+        assert streams.all_local_store_partition_lags()["counts"][0] == LagInfo(2, 2)
+        assert streams.staleness().epoch >= 1
+    with pytest.raises(RuntimeError, match="not running"):
+        streams.store(counts)
+    with pytest.raises(InvalidStateStoreError, match="closed"):
+        store.get("a")

@@ -1,0 +1,69 @@
+"""Named topologies on Spark: one comes, one pauses, one goes and comes back, while another runs on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from penstock import KafkaStreamsNamedTopologyWrapper, Materialized, NamedTopology, State
+from penstock.metrics import Metric, MetricName
+from tests.host.spark.support import SparkRunner, lines, wait_for
+from tests.host.spark.test_topologies import TEXT, final
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+
+def counting(streams: KafkaStreamsNamedTopologyWrapper, name: str, source: str, target: str) -> NamedTopology:
+    builder = streams.new_named_topology_builder(name)
+    words = builder.stream(source, consumed=TEXT).group_by(lambda _, value: value)
+    words.count(materialized=Materialized.as_("counts")).to_stream().to(target)
+    return builder.build()
+
+
+def committed(metrics: Mapping[MetricName, Metric]) -> bool:
+    """Return whether commits, times and ages are measured."""
+    found = {name.name: metric.metric_value for name, metric in metrics.items()}
+    names = ("commit-total", "commit-latency-avg", "process-latency-avg", "record-e2e-latency-avg")
+    return all(name in found and float(found[name]) > 0 for name in names)
+
+
+def test_topologies_come_pause_and_go_while_others_run(
+    spark_runner: SparkRunner, application: str, unique_name: Callable[[str], str]
+) -> None:
+    source, one, other = unique_name("in"), unique_name("one"), unique_name("other")
+    spark_runner.create_topics({source: 2, one: 1, other: 1})
+    config = spark_runner.config(application, {"default.key.serde": TEXT.key_serde})
+    expected: Counter[str] = Counter()
+
+    def write(*words: str) -> None:
+        spark_runner.write(source, lines(words, partitions=2))
+        expected.update(words)
+
+    def counted(target: str) -> bool:
+        return final(spark_runner.read(target)) == expected
+
+    with KafkaStreamsNamedTopologyWrapper(config, spark=spark_runner.session) as streams:
+        streams.add_named_topology(counting(streams, "one", source, one)).all().result()
+        write("a", "b", "a")
+        wait_for(lambda: counted(one))
+        streams.add_named_topology(counting(streams, "other", source, other)).all().result()
+        wait_for(lambda: counted(other))
+        streams.pause_named_topology("other")
+        before = dict(expected)
+        write("b", "c")
+        wait_for(lambda: counted(one))
+        assert final(spark_runner.read(other)) == before
+        streams.remove_named_topology("other").all().result()
+        assert streams.state() is State.RUNNING
+        write("a")
+        streams.add_named_topology(counting(streams, "other", source, other)).all().result()
+        wait_for(lambda: counted(one) and counted(other))
+        assert set(streams.statistics()["topologies"]) == {"one", "other"}
+        table = streams.running_topology("one").table("counts")
+        assert {row.key: row.value for row in table.collect()} == expected
+        assert set(streams.all_local_store_partition_lags_for_topology("other")) == {"counts"}
+        wait_for(lambda: committed(streams.running_topology("one").metrics()))
+    assert streams.state() is State.NOT_RUNNING
+    assert spark_runner.session.range(3).count() == 3
