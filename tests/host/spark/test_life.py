@@ -175,7 +175,7 @@ def test_a_second_program_is_refused_while_the_first_runs(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:
     config = spark_runner.config(application)
-    refused = pytest.raises(LockError, match=f"This program runs '{application}' already.*close the KafkaStreams")
+    refused = pytest.raises(LockError, match=f"This program already runs '{application}'.*close the KafkaStreams")
     with spark_runner.running(word_count(*topics), config), refused:
         spark_runner.run(word_count(*topics), config)
     spark_runner.run(word_count(*topics), config)
