@@ -1,6 +1,6 @@
 # `make help` lists the targets. Everything runs in .venv, which scripts/bootstrap.sh makes when it is missing or out of date.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-kafka lint crash chaos matrix benchmarks coverage lock bootstrap clean
+.PHONY: help demo test test-slow lint crash chaos matrix benchmarks coverage lock bootstrap clean
 BIN := .venv/bin
 JOBS ?= 4
 
@@ -12,11 +12,11 @@ demo: bootstrap ## count the words of a real text on Spark, and watch the counts
 
 PYTEST := PENSTOCK_BROKERS=$(BROKERS) exec $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --max-worker-restart 0
 
-test: bootstrap ## run all tests that need no real Kafka and kill no process
-	@$(PYTEST) -m "not kafka and not crash" $(ARGS)
+test: bootstrap ## run the tests that need no real Kafka, no other package and no kill
+	@$(PYTEST) -m "not kafka and not crash and not packaging" $(ARGS)
 
-test-kafka: bootstrap ## run the tests on a real Kafka, and a seeded sample of the crash tests
-	@$(PYTEST) -m "kafka or crash" $(ARGS)
+test-slow: bootstrap ## run the tests on a real Kafka, of the wheel and of the oldest Spark, and a seeded sample of the crash tests
+	@$(PYTEST) -m "kafka or crash or packaging" $(ARGS)
 
 lint: ## ruff, mypy, pyright and the contract of the layers
 	@./scripts/bootstrap.sh --no-java

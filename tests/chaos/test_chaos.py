@@ -2,7 +2,7 @@
 undisturbed run of the test driver leaves: outputs under read_committed (each record once, where the broker serves
 transactions), stores, positions.
 
-`make test-kafka` does a few deeds of a schedule; `make chaos SEED=7 MINUTES=30` goes on for so long, on a real Kafka.
+`make test-slow` does a few deeds of a schedule; `make chaos SEED=7 MINUTES=30` goes on for so long, on a real Kafka.
 PENSTOCK_CHAOS_MASTER says where, for example `local-cluster[2,1,1024]`, where executors are killed too, and
 PENSTOCK_CHAOS_BROKERS=3 on how many brokers. Losses of power and full disks need a machine that lets a test mount a
 disk.

@@ -1,6 +1,6 @@
 """Processes of a word count on Spark are killed, and nothing of it shows in what it leaves behind.
 
-`make test-kafka` goes through a sample, `make crash` (PENSTOCK_CRASH=all) through all lives of `kills.py`. Each run
+`make test-slow` goes through a sample, `make crash` (PENSTOCK_CRASH=all) through all lives of `kills.py`. Each run
 draws a seed, which failures show; PENSTOCK_CRASH_SEED repeats it.
 """
 

@@ -13,6 +13,8 @@ from packaging.requirements import Requirement
 
 from tests.support.other_spark import environment, require_spark
 
+pytestmark = pytest.mark.packaging
+
 ROOT = Path(__file__).parents[2]
 OLDEST = "4.0.0"
 

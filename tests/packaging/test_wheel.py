@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+pytestmark = pytest.mark.packaging
+
 ROOT = Path(__file__).parents[2]
 
 WORD_COUNT = """
