@@ -276,20 +276,21 @@ class BatchProcessor(Processor):
         raise NotImplementedError
 
 
-class BranchingBatchProcessor(BatchProcessor):
-    """A batch processor that hands each row to one of its children, or to none. Engine-internal."""
+class BranchingProcessor(Processor):
+    """A processor that hands each record to one of its children, or to none, and whose result on a batch equals that of
+    `process` on each record in turn. Engine-internal."""
 
     @abstractmethod
     def branch_batch(
         self, batch: RecordBatch, failures: FailureHandler
     ) -> tuple[RecordBatch, RowOrigin, Mapping[str, Int64Array]]:
-        """Process all rows of `batch`, as `process_batch`; returns also which of the returned rows go to which child
-        (int64 arrays, ascending), by the name of the child."""
+        """Process all rows of `batch`, as `BatchProcessor.process_batch`; returns also which of the returned rows go to
+        which child (int64 arrays, ascending), by the name of the child."""
         raise NotImplementedError
 
-    def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
-        """Raise AssertionError: rows of a branching node have no children in common."""
-        raise AssertionError("A branching processor is run by branch_batch.")
+
+ColumnProcessor = BatchProcessor | BranchingProcessor
+"""What a task may run column by column."""
 
 
 class SerializedBatchProcessor(BatchProcessor):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.processor.api import BatchProcessor, BranchingBatchProcessor, FailureHandler, RowOrigin
+from penstock.processor.api import BatchProcessor, BranchingProcessor, FailureHandler, RowOrigin
 from penstock.processor.columns import NULL_NOT_ALLOWED, Applied, apply, composed, has_null, kept_rows
 from penstock.record import Int64Array, Record, RecordBatch
 
@@ -299,7 +299,7 @@ class StreamMerge(BatchProcessor):
         return batch, None
 
 
-class StreamBranch(BranchingBatchProcessor):
+class StreamBranch(BranchingProcessor):
     """Forwards each record to the child of the first predicate that matches, or to the default child, if any
     (Kafka class: KStreamBranch).
     """

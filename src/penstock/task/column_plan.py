@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.processor.api import BatchProcessor
+from penstock.processor.api import BatchProcessor, ColumnProcessor
 from penstock.processor.suppress import TableSuppress
 from penstock.state.api import EngineStore
 from penstock.task.error_handling import ErrorHandling
@@ -48,7 +48,7 @@ def column_nodes(topology: ProcessorTopology, errors: ErrorHandling) -> frozense
     return frozenset(
         node.name
         for node in topology.processors
-        if isinstance(node.processor, BatchProcessor)
+        if isinstance(node.processor, ColumnProcessor)
         and topology.bounded_stores.isdisjoint(node.stores)
         and not (errors.may_resume and (node.stores or any(map(_fails_its_parent, node.children))))
     )

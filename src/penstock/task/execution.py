@@ -26,7 +26,8 @@ from penstock.errors import ClassCastError, StreamsError
 from penstock.exception_handlers import ProducerRecord
 from penstock.processor.api import (
     BatchProcessor,
-    BranchingBatchProcessor,
+    BranchingProcessor,
+    ColumnProcessor,
     PunctuationType,
     SerializedBatchProcessor,
 )
@@ -283,7 +284,7 @@ class Execution:
     def _run_node(self, entry: Entry, flow: Flow, node: ProcessorNode, part: Part, partition: TopicPartition) -> None:
         processor = node.processor
         batch, positions = part.batch, part.positions
-        if not isinstance(processor, BatchProcessor) or not len(batch):
+        if not isinstance(processor, ColumnProcessor) or not len(batch):
             return
 
         def failed(row: int, error: Exception) -> None:
@@ -299,7 +300,7 @@ class Execution:
         names = (node.name, *node.stores)
         before = [] if positions is None else [self._task.dropped_records[name] for name in names]
         try:
-            if isinstance(processor, BranchingBatchProcessor):
+            if isinstance(processor, BranchingProcessor):
                 result, origin, branches = processor.branch_batch(batch, failed)
             else:
                 (result, origin), branches = processor.process_batch(batch, failed), None
