@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from penstock import Consumed, Materialized, Produced, Serdes, StreamsBuilder, Topology
+from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.driver.resetting import reset_application
@@ -22,6 +23,30 @@ from tests.host.spark.inline import InlineQuery, failure_of
 from tests.host.spark.support import InputRecord, SparkRunner, lines
 from tests.host.spark.test_topologies import TEXT, assert_counted_one_by_one, final, number, random_lines, word_count
 from tests.support.brokers import RunningBroker
+
+
+def count_random_words(runner: SparkRunner, source: str, seed: int, run_to_end: Callable[[], None]) -> Counter[str]:
+    """Write random lines to `source` in six parts, and run to the end after each; return the counts of all words."""
+    expected: Counter[str] = Counter()
+    for part in range(6):
+        texts = random_lines(seed * 100 + part, 20)
+        expected.update(word for line in texts for word in line.split())
+        runner.write(source, lines(texts, partitions=3))
+        run_to_end()
+    return expected
+
+
+def assert_counts(
+    runner: SparkRunner, broker: RunningBroker, config: StreamsConfig, target: str, expected: Counter[str]
+) -> None:
+    """Compare the store of a word count and the last counts in `target` with those expected; with transactions, each
+    count is there once."""
+    store = runner.store(config, "counts")
+    assert {key.decode(): number(value[8:]) for key, value in store.items()} == expected
+    records = runner.read(target)
+    assert final(records) == expected
+    if broker.kind == "kafka":
+        assert_counted_one_by_one(records)
 
 
 @pytest.mark.parametrize(("seed", "uncommitted_bytes"), [*((seed, None) for seed in range(4)), (4, 1024), (5, 1024)])
@@ -37,20 +62,10 @@ def test_counts_are_exact_whatever_fails_when(
     spilling = {} if uncommitted_bytes is None else {"penstock.uncommitted.max.bytes": uncommitted_bytes}
     config = spark_runner.config(application, {"penstock.manifests.retained": 3, **spilling})
     query = InlineQuery(word_count(*topics), config, spark_runner.admin)
-    expected: Counter[str] = Counter()
     installed = crashes(seed, 0.04, 30)
-    for part in range(6):
-        texts = random_lines(seed * 100 + part, 20)
-        expected.update(word for line in texts for word in line.split())
-        spark_runner.write(topics[0], lines(texts, partitions=3))
-        run_to_end_over_kills(query)
+    expected = count_random_words(spark_runner, topics[0], seed, lambda: run_to_end_over_kills(query))
     assert sum(installed.struck.values()) >= 5
-    store = spark_runner.store(config, "counts")
-    assert {key.decode(): number(value[8:]) for key, value in store.items()} == expected
-    records = spark_runner.read(topics[1])
-    assert final(records) == expected
-    if broker.kind == "kafka":
-        assert_counted_one_by_one(records)
+    assert_counts(spark_runner, broker, config, topics[1], expected)
 
 
 def test_changes_beyond_their_bound_are_written_inside_the_epoch(

@@ -3,7 +3,6 @@ happened."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,12 +15,9 @@ from tests.host.spark.crashes import ALL_POINTS, Crashes, KilledError
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner, lines
 from tests.host.spark.test_changes import counting, counts
+from tests.host.spark.test_exactness import assert_counts, count_random_words
 from tests.host.spark.test_loops import orders_of_customers
 from tests.host.spark.test_topologies import (
-    assert_counted_one_by_one,
-    final,
-    number,
-    random_lines,
     word_count,
 )
 from tests.support.brokers import RunningBroker
@@ -56,20 +52,12 @@ def test_counts_are_exact_whenever_the_power_is_lost(
     disk = Disk(monkeypatch)
     config = spark_runner.config(application, {"penstock.manifests.retained": 3})
     query = InlineQuery(word_count(*topics), config, spark_runner.admin)
-    expected: Counter[str] = Counter()
     installed = crashes(seed, 0.05, 30)
-    for part in range(6):
-        texts = random_lines(seed * 100 + part, 20)
-        expected.update(word for line in texts for word in line.split())
-        spark_runner.write(topics[0], lines(texts, partitions=3))
-        run_to_end_over_losses_of_power(query, config, disk)
+    expected = count_random_words(
+        spark_runner, topics[0], seed, lambda: run_to_end_over_losses_of_power(query, config, disk)
+    )
     assert sum(installed.struck.values()) >= 5
-    store = spark_runner.store(config, "counts")
-    assert {key.decode(): number(value[8:]) for key, value in store.items()} == expected
-    records = spark_runner.read(topics[1])
-    assert final(records) == expected
-    if broker.kind == "kafka":
-        assert_counted_one_by_one(records)
+    assert_counts(spark_runner, broker, config, topics[1], expected)
 
 
 @pytest.mark.one_broker
