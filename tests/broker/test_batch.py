@@ -7,16 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.batch import (
-    HEADER_SIZE,
-    InvalidBatchError,
-    assign_offset,
-    check_batch,
-    check_produced,
-    read_header,
-    record_times,
-)
-from tests.support.record_batches import BatchRecord, Compression, encode_batch
+from penstock.broker.batch import InvalidBatchError, check_batch, check_produced
+from tests.support.record_batches import BatchRecord, encode_batch
 
 MAX = 1 << 20
 timestamps = st.integers(0, 2**41)
@@ -30,20 +22,6 @@ def code_of(batch: bytes | bytearray, max_bytes: int = MAX) -> ErrorCode:
         check_produced(memoryview(batch), max_bytes)
     assert caught.value.message
     return caught.value.code
-
-
-@given(records, st.sampled_from(Compression), st.booleans(), st.integers(0, 2**50))
-def test_times_and_offsets_of_the_records_are_read(
-    wanted: list[BatchRecord], compression: Compression, framed: bool, base_offset: int
-) -> None:
-    batch = encode_batch(wanted, compression=compression, framed_snappy=framed)
-    header = check_produced(memoryview(batch), MAX)
-    assert header.record_count == len(wanted)
-    assert header.max_timestamp == max(record.timestamp for record in wanted)
-    assign_offset(memoryview(batch), base_offset, 0)
-    assert check_batch(memoryview(batch)).next_offset == base_offset + len(wanted)
-    found = list(record_times(memoryview(batch)))
-    assert found == [(base_offset + number, record.timestamp) for number, record in enumerate(wanted)]
 
 
 @given(records, st.data())
@@ -67,19 +45,6 @@ def test_a_batch_cut_anywhere_is_refused(wanted: list[BatchRecord], data: st.Dat
 def test_garbage_is_refused(garbage: bytes) -> None:
     with pytest.raises(InvalidBatchError):
         check_batch(memoryview(garbage))
-
-
-@given(st.binary(max_size=200), st.sampled_from(Compression), st.integers(1, 2**31 - 1))
-def test_garbage_behind_a_right_checksum_is_refused(garbage: bytes, compression: Compression, count: int) -> None:
-    batch = encode_batch(one_record)[:HEADER_SIZE] + garbage
-    batch[21:23] = int(compression).to_bytes(2, "big")
-    batch[57:61] = count.to_bytes(4, "big")
-    view = memoryview(batch)
-    try:
-        count_read = len(list(record_times(view)))
-    except InvalidBatchError:
-        return
-    assert count_read == read_header(view).record_count
 
 
 def test_each_fault_of_a_produced_batch_has_its_error() -> None:

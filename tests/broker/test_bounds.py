@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.batch import MOST_DECOMPRESSED, InvalidBatchError, record_times
+from penstock.broker.batch import InvalidBatchError
 from penstock.broker.connection import Connections
 from penstock.broker.process import BrokerProcess
+from penstock.broker.records import MOST_DECOMPRESSED, record_times
 from penstock.broker.wire import MOST_ELEMENTS
 from tests.support.protocol_client import API_VERSIONS, ProtocolClient
 from tests.support.record_batches import BatchRecord, Compression, encode_batch

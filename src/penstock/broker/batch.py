@@ -1,8 +1,7 @@
 """Record batches of Kafka's message format 2, as they are in requests and in the log.
 
-Here live the header of a batch, its validation, the patching of what the broker decides (offset and leader epoch), and
-the reading of single records where a search by time needs it. Not here: files (segment.py) and offsets
-(partition.py).
+Here live the header of a batch, its validation, and the patching of what the broker decides (offset and leader epoch).
+Not here: the records in a batch (records.py), files (segment.py) and offsets (partition.py).
 
 Rules:
 - A batch is stored as the producer sent it. What the broker writes into it lies before the checksummed region, so the
@@ -13,10 +12,8 @@ Rules:
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-import cramjam
 from crc32c import crc32c
 from kio.schema.errors import ErrorCode
 
@@ -28,25 +25,32 @@ HEADER_SIZE: Final = 61
 LENGTH_PREFIX: Final = 12
 """Bytes of base offset and length, which the length of a batch does not count."""
 
-MOST_DECOMPRESSED: Final = 16 * 1024 * 1024
-"""Bytes of the records of one batch, as they are read for a search by time."""
-
 NO_PRODUCER_ID: Final = -1
 """Producer id of a batch that no idempotent producer wrote."""
 
 NO_TIMESTAMP: Final = -1
 """Timestamp of a record that has none."""
 
+NO_SEQUENCE: Final = -1
+"""Sequence number of the records of a batch that no idempotent producer wrote, and of markers."""
+
+COMPRESSION_MASK: Final = 0x07
+"""Bits of the attributes that hold the compression."""
+LOG_APPEND_TIME: Final = 0x08
+"""Bit of the attributes: all records have the time of the append, the largest timestamp of the batch."""
+TRANSACTIONAL: Final = 0x10
+"""Bit of the attributes: the batch belongs to a transaction."""
+CONTROL: Final = 0x20
+"""Bit of the attributes: the batch holds a marker."""
+
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _OFFSET: Final = struct.Struct(">q")
 _EPOCH: Final = struct.Struct(">i")
+_CHECKSUM: Final = struct.Struct(">I")
+_CHECKSUM_AT: Final = 17
 _CHECKSUMMED_FROM: Final = 21
 _EPOCH_AT: Final = 12
 _MAGIC: Final = 2
-_COMPRESSION_MASK: Final = 0x07
-_LOG_APPEND_TIME_BIT: Final = 0x08
-_TRANSACTIONAL_BIT: Final = 0x10
-_CONTROL_BIT: Final = 0x20
 
 
 class InvalidBatchError(ApiError):
@@ -88,12 +92,12 @@ class BatchHeader(NamedTuple):
     @property
     def is_transactional(self) -> bool:
         """Whether the batch belongs to a transaction."""
-        return bool(self.attributes & _TRANSACTIONAL_BIT)
+        return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
         """Whether the batch holds markers of transactions instead of records."""
-        return bool(self.attributes & _CONTROL_BIT)
+        return bool(self.attributes & CONTROL)
 
 
 def read_header(view: memoryview | bytes, position: int = 0) -> BatchHeader:
@@ -168,9 +172,9 @@ def check_produced(view: memoryview, max_bytes: int) -> BatchHeader:
         raise InvalidBatchError(ErrorCode.invalid_record, "clients cannot write control batches")
     if header.is_transactional:
         raise InvalidBatchError(ErrorCode.invalid_txn_state, NO_TRANSACTIONS)
-    if header.attributes & _COMPRESSION_MASK > 4:
+    if header.attributes & COMPRESSION_MASK > 4:
         raise InvalidBatchError(
-            ErrorCode.unsupported_compression_type, f"unknown compression {header.attributes & _COMPRESSION_MASK}"
+            ErrorCode.unsupported_compression_type, f"unknown compression {header.attributes & COMPRESSION_MASK}"
         )
     return header
 
@@ -187,90 +191,16 @@ def assign_offset(view: memoryview, base_offset: int, leader_epoch: int) -> None
     _EPOCH.pack_into(view, _EPOCH_AT, leader_epoch)
 
 
-def _unpack_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
-    result = shift = 0
-    while shift < 70:
-        byte = data[position]
-        position += 1
-        result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (result >> 1) ^ -(result & 1), position
-        shift += 7
-    raise IndexError("a variable-length integer has no end")
-
-
-def _decompressed(codec: Any, data: bytes) -> memoryview:
-    """Return what was compressed, which has no more than MOST_DECOMPRESSED bytes: a batch of a few bytes may announce
-    gigabytes."""
-    for size in (MOST_DECOMPRESSED // 16, MOST_DECOMPRESSED):
-        buffer = memoryview(bytearray(size))
-        try:
-            return buffer[: codec.decompress_into(data, buffer)]
-        except cramjam.DecompressionError:
-            if size == MOST_DECOMPRESSED:
-                raise
-    raise AssertionError("the last size returns or raises")
-
-
-def _decompress_snappy_block(data: bytes, room: int) -> bytes:
-    size: int = cramjam.snappy.decompress_raw_len(data)
-    if size > room:
-        raise IndexError(f"more than {MOST_DECOMPRESSED} bytes are compressed in it")
-    return bytes(cramjam.snappy.decompress_raw(data))
-
-
-def _decompress_snappy(data: bytes) -> bytes:
-    # Java clients frame snappy in their own format: a 16-byte preamble, then blocks with their length in front.
-    if not data.startswith(b"\x82SNAPPY\x00"):
-        return _decompress_snappy_block(data, MOST_DECOMPRESSED)
-    blocks, position, room = [], 16, MOST_DECOMPRESSED
-    while position < len(data):
-        size = int.from_bytes(data[position : position + 4], "big")
-        blocks.append(_decompress_snappy_block(data[position + 4 : position + 4 + size], room))
-        room -= len(blocks[-1])
-        position += 4 + size
-    return b"".join(blocks)
-
-
-def _records_of(view: memoryview, header: BatchHeader) -> bytes | memoryview:
-    data = bytes(view[HEADER_SIZE : header.size])
-    match header.attributes & _COMPRESSION_MASK:
-        case 0:
-            return data
-        case 1:
-            return _decompressed(cramjam.gzip, data)
-        case 2:
-            return _decompress_snappy(data)
-        case 3:
-            return _decompressed(cramjam.lz4, data)
-        case _:
-            return _decompressed(cramjam.zstd, data)
-
-
-def record_times(view: memoryview) -> Iterator[tuple[int, int]]:
-    """Yield offset and timestamp (ms) of each record of a batch, in order.
+def encode_batch(header: BatchHeader, records: bytes | memoryview) -> bytearray:
+    """Return the bytes of a batch.
 
     Args:
-        view: bytes that begin with a checked batch.
-
-    Raises:
-        InvalidBatchError: the records cannot be decompressed or read.
+        header: its fields; length, format and checksum are computed.
+        records: its records as they are in the batch, compressed as the attributes say.
     """
-    header = read_header(view)
-    try:
-        data, position = _records_of(view, header), 0
-        for _ in range(header.record_count):
-            length, start = _unpack_varint(data, position)
-            timestamp_delta, at = _unpack_varint(data, start + 1)
-            offset_delta, _ = _unpack_varint(data, at)
-            fixed_time = header.attributes & _LOG_APPEND_TIME_BIT
-            timestamp = header.max_timestamp if fixed_time else header.base_timestamp + timestamp_delta
-            yield header.base_offset + offset_delta, timestamp
-            if length < 1:
-                raise IndexError(f"a record of {length} bytes")
-            position = start + length
-    except (IndexError, cramjam.DecompressionError) as error:
-        raise InvalidBatchError(
-            ErrorCode.corrupt_message,
-            f"the records at offset {header.base_offset} cannot be read: {error}",
-        ) from error
+    batch = bytearray(HEADER_SIZE + len(records))
+    batch[HEADER_SIZE:] = records
+    length = len(batch) - LENGTH_PREFIX
+    _HEADER.pack_into(batch, 0, *header._replace(length=length, magic=_MAGIC, checksum=0))
+    _CHECKSUM.pack_into(batch, _CHECKSUM_AT, crc32c(memoryview(batch)[_CHECKSUMMED_FROM:]))
+    return batch

@@ -16,9 +16,10 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.batch import NO_TIMESTAMP, assign_offset, check_produced, record_times
+from penstock.broker.batch import NO_TIMESTAMP, assign_offset, check_produced
 from penstock.broker.errors import ApiError
 from penstock.broker.producer_state import ProducerState
+from penstock.broker.records import record_times
 from penstock.broker.segment import Segment
 
 LEADER_EPOCH: Final = 0

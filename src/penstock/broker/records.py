@@ -1,0 +1,283 @@
+"""The records of a batch: read where the broker must look into them, and written where it is the producer.
+
+Here live the format of single records, compressions, and the records of control batches (the markers that end
+transactions). Not here: the header of a batch (batch.py).
+
+Rule: a batch of a few bytes may announce gigabytes, so no more than MOST_DECOMPRESSED bytes are decompressed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import cramjam
+from kio.schema.errors import ErrorCode
+
+from penstock.broker.batch import (
+    COMPRESSION_MASK,
+    CONTROL,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TRANSACTIONAL,
+    BatchHeader,
+    InvalidBatchError,
+    encode_batch,
+    read_header,
+)
+from penstock.record import Headers
+
+MOST_DECOMPRESSED: Final = 16 * 1024 * 1024
+"""Bytes of the records of one batch that are decompressed."""
+
+_ABORT, _COMMIT = 0, 1
+_CONTROL_KEY: Final = struct.Struct(">hh")
+_MARKER_VALUE: Final = struct.Struct(">hi")
+
+
+class LogRecord(NamedTuple):
+    """A record of the log; the timestamp in ms."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+class EndTransactionMarker(NamedTuple):
+    """The record of a control batch that ends a transaction (Kafka class: EndTransactionMarker)."""
+
+    is_commit: bool
+    coordinator_epoch: int
+
+
+def read_records(view: memoryview) -> Iterator[LogRecord]:
+    """Yield the records of a batch, in order.
+
+    Args:
+        view: bytes that begin with a checked batch.
+
+    Raises:
+        InvalidBatchError: the records cannot be decompressed or read.
+    """
+    header = read_header(view)
+    for data, start, offset, timestamp in _framed_records(view, header):
+        try:
+            yield _read_record(data, start, offset, timestamp)
+        except (IndexError, UnicodeDecodeError) as error:
+            raise _unreadable(header, error) from error
+
+
+def record_times(view: memoryview) -> Iterator[tuple[int, int]]:
+    """Yield offset and timestamp (ms) of each record of a batch, in order.
+
+    Args:
+        view: bytes that begin with a checked batch.
+
+    Raises:
+        InvalidBatchError: the records cannot be decompressed or read.
+    """
+    for _, _, offset, timestamp in _framed_records(view, read_header(view)):
+        yield offset, timestamp
+
+
+def encode_records(records: Sequence[LogRecord]) -> bytearray:
+    """Return a batch without compression of records that the broker itself writes.
+
+    Args:
+        records: at least one; their offsets are those that they get in the log, without a gap.
+    """
+    first, last = records[0], records[-1]
+    header = _header_of(first.offset, last.offset - first.offset, first.timestamp, len(records))
+    latest = max(record.timestamp for record in records)
+    encoded = [_encode_record(record, first.offset, first.timestamp) for record in records]
+    return encode_batch(header._replace(max_timestamp=latest), b"".join(encoded))
+
+
+def encode_marker(marker: EndTransactionMarker, producer_id: int, producer_epoch: int, timestamp: int) -> bytearray:
+    """Return the control batch that ends a transaction.
+
+    Args:
+        marker: commit or abort.
+        producer_id: the producer of the transaction.
+        producer_epoch: its epoch.
+        timestamp: when it ended (ms).
+    """
+    key = _CONTROL_KEY.pack(0, _COMMIT if marker.is_commit else _ABORT)
+    record = LogRecord(0, timestamp, key, _MARKER_VALUE.pack(0, marker.coordinator_epoch))
+    header = _header_of(0, 0, timestamp, 1)._replace(
+        attributes=TRANSACTIONAL | CONTROL, producer_id=producer_id, producer_epoch=producer_epoch
+    )
+    return encode_batch(header, _encode_record(record, 0, timestamp))
+
+
+def read_marker(view: memoryview) -> EndTransactionMarker | None:
+    """Return the marker of a control batch; None for a kind of marker that ends no transaction.
+
+    Args:
+        view: bytes that begin with a checked control batch.
+
+    Raises:
+        InvalidBatchError: its record cannot be read.
+    """
+    record = next(read_records(view))
+    try:
+        _, kind = _CONTROL_KEY.unpack_from(record.key or b"")
+        if kind not in (_ABORT, _COMMIT):
+            return None
+        _, coordinator_epoch = _MARKER_VALUE.unpack_from(record.value or b"")
+    except struct.error as error:
+        raise _unreadable(read_header(view), error) from error
+    return EndTransactionMarker(kind == _COMMIT, coordinator_epoch)
+
+
+def _header_of(base_offset: int, last_offset_delta: int, timestamp: int, count: int) -> BatchHeader:
+    return BatchHeader(
+        base_offset=base_offset,
+        length=0,
+        leader_epoch=0,
+        magic=0,
+        checksum=0,
+        attributes=0,
+        last_offset_delta=last_offset_delta,
+        base_timestamp=timestamp,
+        max_timestamp=timestamp,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=-1,
+        base_sequence=NO_SEQUENCE,
+        record_count=count,
+    )
+
+
+def _encode_record(record: LogRecord, base_offset: int, base_timestamp: int) -> bytes:
+    content = bytearray(1)  # the attributes of a record, which nothing uses
+    content += _varint(record.timestamp - base_timestamp) + _varint(record.offset - base_offset)
+    content += _sized(record.key) + _sized(record.value) + _varint(len(record.headers))
+    for name, value in record.headers:
+        content += _sized(name.encode()) + _sized(value)
+    return _varint(len(content)) + content
+
+
+def _varint(value: int) -> bytes:
+    zigzag = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while zigzag > 0x7F:
+        out.append(zigzag & 0x7F | 0x80)
+        zigzag >>= 7
+    out.append(zigzag)
+    return bytes(out)
+
+
+def _sized(data: bytes | None) -> bytes:
+    return _varint(-1) if data is None else _varint(len(data)) + data
+
+
+def _framed_records(view: memoryview, header: BatchHeader) -> Iterator[tuple[memoryview, int, int, int]]:
+    """Yield for each record its bytes from the attributes on, where in them its key begins, its offset and its
+    timestamp."""
+    fixed_time = header.attributes & LOG_APPEND_TIME
+    try:
+        data, position = memoryview(_decompress(view, header)), 0
+        for _ in range(header.record_count):
+            length, start = _unpack_varint(data, position)
+            position = start + length
+            if length < 1 or position > len(data):
+                raise IndexError(f"a record of {length} bytes")
+            record = data[start:position]
+            timestamp_delta, at = _unpack_varint(record, 1)
+            offset_delta, at = _unpack_varint(record, at)
+            timestamp = header.max_timestamp if fixed_time else header.base_timestamp + timestamp_delta
+            yield record, at, header.base_offset + offset_delta, timestamp
+    except (IndexError, cramjam.DecompressionError) as error:
+        raise _unreadable(header, error) from error
+
+
+def _read_record(record: memoryview, start: int, offset: int, timestamp: int) -> LogRecord:
+    key, at = _unpack_sized(record, start)
+    value, at = _unpack_sized(record, at)
+    count, at = _unpack_varint(record, at)
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        name, at = _unpack_sized(record, at)
+        header_value, at = _unpack_sized(record, at)
+        headers.append(((name or b"").decode(), header_value))
+    return LogRecord(offset, timestamp, key, value, tuple(headers))
+
+
+def _unreadable(header: BatchHeader, error: Exception) -> InvalidBatchError:
+    return InvalidBatchError(
+        ErrorCode.corrupt_message, f"the records at offset {header.base_offset} cannot be read: {error}"
+    )
+
+
+def _unpack_varint(data: memoryview, position: int) -> tuple[int, int]:
+    result = shift = 0
+    while shift < 70:
+        byte = data[position]
+        position += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (result >> 1) ^ -(result & 1), position
+        shift += 7
+    raise IndexError("a variable-length integer has no end")
+
+
+def _unpack_sized(data: memoryview, position: int) -> tuple[bytes | None, int]:
+    size, start = _unpack_varint(data, position)
+    if size < 0:
+        return None, start
+    if start + size > len(data):
+        raise IndexError(f"{size} bytes are announced, and {len(data) - start} are left")
+    return bytes(data[start : start + size]), start + size
+
+
+def _decompressed(codec: Any, data: bytes) -> memoryview:
+    """Return what was compressed, which has no more than MOST_DECOMPRESSED bytes: a batch of a few bytes may announce
+    gigabytes."""
+    for size in (MOST_DECOMPRESSED // 16, MOST_DECOMPRESSED):
+        buffer = memoryview(bytearray(size))
+        try:
+            return buffer[: codec.decompress_into(data, buffer)]
+        except cramjam.DecompressionError:
+            if size == MOST_DECOMPRESSED:
+                raise
+    raise AssertionError("the last size returns or raises")
+
+
+def _decompress_snappy_block(data: bytes, room: int) -> bytes:
+    size: int = cramjam.snappy.decompress_raw_len(data)
+    if size > room:
+        raise IndexError(f"more than {MOST_DECOMPRESSED} bytes are compressed in it")
+    return bytes(cramjam.snappy.decompress_raw(data))
+
+
+def _decompress_snappy(data: bytes) -> bytes:
+    # Java clients frame snappy in their own format: a 16-byte preamble, then blocks with their length in front.
+    if not data.startswith(b"\x82SNAPPY\x00"):
+        return _decompress_snappy_block(data, MOST_DECOMPRESSED)
+    blocks, position, room = [], 16, MOST_DECOMPRESSED
+    while position < len(data):
+        size = int.from_bytes(data[position : position + 4], "big")
+        blocks.append(_decompress_snappy_block(data[position + 4 : position + 4 + size], room))
+        room -= len(blocks[-1])
+        position += 4 + size
+    return b"".join(blocks)
+
+
+def _decompress(view: memoryview, header: BatchHeader) -> bytes | memoryview:
+    data = bytes(view[HEADER_SIZE : header.size])
+    match header.attributes & COMPRESSION_MASK:
+        case 0:
+            return data
+        case 1:
+            return _decompressed(cramjam.gzip, data)
+        case 2:
+            return _decompress_snappy(data)
+        case 3:
+            return _decompressed(cramjam.lz4, data)
+        case _:
+            return _decompressed(cramjam.zstd, data)
