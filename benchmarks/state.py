@@ -33,9 +33,9 @@ from benchmarks.program import SERDES
 from penstock import StreamsBuilder
 from penstock.config import StreamsConfig
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
+from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.messages import TaskControl
 from penstock.host.spark.protocol.placement import place
-from penstock.host.spark.protocol.recipe import Recipe
 from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.host.spark.worker.bases import task_directory
 from penstock.host.spark.worker.printing import PrintBuffer
@@ -101,7 +101,7 @@ class _Task:
         FAMILIES["count"].build(builder)
         built = builder.build().build("benchmark-state")
         topics = {"in": 1, "out": 1}
-        self._recipe = Recipe(
+        self._description = ApplicationDescription(
             config=StreamsConfig({**settings, **SERDES}, environment={}),
             topology=built,
             placement=place(built, topics, parallelism=1),
@@ -122,20 +122,20 @@ class _Task:
     def run(self, numbers: range, keys: int) -> None:
         """Run the epoch of the records with these numbers."""
         self._epoch += 1
-        epoch = TaskEpoch(self._recipe, self._checkpoint, self._id, self._control(), {})
+        epoch = TaskEpoch(self._description, self._checkpoint, self._id, self._control(), {})
         _, report = epoch.run(_inputs(numbers, keys), PrintBuffer())
         self._entry = report.entry
 
     def drop_base(self) -> int:
         """Throw the base away; return how many entries there are to be restored, as the store counts them."""
         route = path(log_from_json(dict(self._entry.segments)), None)
-        shutil.rmtree(task_directory(self._recipe, str(self._id), self._checkpoint).database)
+        shutil.rmtree(task_directory(self._description, str(self._id), self._checkpoint).database)
         return sum(info.entries for info in route.segments)
 
     def restore(self) -> None:
         """Bring a new base to the head, as the next epoch would."""
         self._epoch += 1
-        TaskState(self._recipe, self._checkpoint, self._id, self._control()).close()
+        TaskState(self._description, self._checkpoint, self._id, self._control()).close()
 
     def _control(self) -> TaskControl:
         return TaskControl(self._epoch, self._epoch, self._entry)

@@ -23,8 +23,8 @@ from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
 from penstock.host.spark.driver.preparation import Prepared, prepare
+from penstock.host.spark.protocol.application_description import ApplicationDescription, dump_description
 from penstock.host.spark.protocol.failures import QueryFailedError, failure_in
-from penstock.host.spark.protocol.recipe import Recipe, dump_recipe
 from penstock.host.spark.protocol.rows import read_rows
 from penstock.host.spark.worker.bases import seal_bases
 from penstock.host.spark.worker.sink import EpochSink
@@ -46,7 +46,7 @@ class InlineQuery:
         tells_restores: bool = False,
     ) -> None:
         """Start a first driver. clock: by which epochs are planned, None for that of the machine. tells_restores: as in
-        Recipe."""
+        ApplicationDescription."""
         self._topology = topology
         self._config = config
         self._admin = admin
@@ -59,9 +59,9 @@ class InlineQuery:
         """Start a new driver on what is there; the epoch that was planned last is run again if it is not committed.
         until_end: read to the ends of the topics as they are now, and finish."""
         while (prepared := self._prepare()).finishes:
-            self._load(prepared.recipe)
+            self._load(prepared.description)
             self.epoch()
-        self._load(prepared.recipe)
+        self._load(prepared.description)
         if until_end:
             self._reader.fix_end()
 
@@ -76,10 +76,12 @@ class InlineQuery:
         control = f"{self._config['state.dir']}/control"
         return prepare(built, self._config, checkpoint, self._admin, self._parallelism, control, self._clock)
 
-    def _load(self, recipe: Recipe) -> None:
-        """Take a recipe, for a new query of Spark."""
-        self.recipe = recipe = replace(recipe, process_id=uuid.uuid4().hex, tells_restores=self._tells_restores)
-        self._data = dump_recipe(recipe)
+    def _load(self, description: ApplicationDescription) -> None:
+        """Take a description, for a new query of Spark."""
+        self.description = description = replace(
+            description, process_id=uuid.uuid4().hex, tells_restores=self._tells_restores
+        )
+        self._data = dump_description(description)
         self._reader = EpochReader(self._data)
         self._committed = self._reader.first_offset()
         self._planned: dict[str, Any] | None = None
@@ -113,12 +115,12 @@ class InlineQuery:
     def stop(self) -> None:
         """End as a driver does that is closed, so that the next one trusts the bases."""
         self.close()
-        config = self.recipe.config
-        seal_bases(Path(config["state.dir"]) / self.recipe.application_id, self.recipe.process_id)
+        config = self.description.config
+        seal_bases(Path(config["state.dir"]) / self.description.application_id, self.description.process_id)
 
     def run(self, start: dict[str, Any], end: dict[str, Any]) -> None:
         """Run the epoch from `start` to `end`."""
-        placement = self.recipe.placement
+        placement = self.description.placement
         partitions = [pickle.loads(pickle.dumps(each)) for each in self._reader.partitions(start, end)]
         frames = [frame for partition in partitions for frame in self._reader.read(partition)]
         for level in range(1, len(placement.levels)):

@@ -215,7 +215,7 @@ def test_a_subtopology_that_feeds_itself_gives_what_the_test_driver_gives(
     spark_runner.create_topics({source: 3, target: 2})
     config = spark_runner.config(application)
     query = InlineQuery(fed_back(source, target), config, spark_runner.admin)
-    assert len(query.recipe.placement.levels) == 1
+    assert len(query.description.placement.levels) == 1
     texts = [f"w{number % 7}" for number in range(40)]
     for half in (texts[:20], texts[20:]):
         spark_runner.write(source, lines(half, 3))

@@ -12,10 +12,10 @@ import pytest
 from penstock import StreamsConfig
 from penstock.errors import TaskMigratedError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
-from penstock.host.spark.checkpoints.programs import StoredProgram
+from penstock.host.spark.checkpoints.stored_description import StoredDescription
 from penstock.host.spark.driver import preparation
+from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.failures import QueryFailedError, failure_in
-from penstock.host.spark.protocol.recipe import Recipe
 from penstock.host.spark.protocol.rows import Row
 from penstock.host.spark.worker import sink
 from penstock.record import TopicPartition
@@ -83,12 +83,12 @@ def test_a_worker_of_a_life_that_is_over_writes_nothing_any_more(
 ) -> None:
     config = spark_runner.config(application)
     query = query_with_input(spark_runner, config, topics, "a b c d e f g h")
-    late: list[tuple[Recipe, list[Row]]] = []
+    late: list[tuple[ApplicationDescription, list[Row]]] = []
     write = sink._write
 
-    def put_off(recipe: Recipe, rows: list[Row]) -> sink.PartitionCommit:
-        late.append((recipe, rows))
-        if len(late) == recipe.placement.sink_partitions:
+    def put_off(description: ApplicationDescription, rows: list[Row]) -> sink.PartitionCommit:
+        late.append((description, rows))
+        if len(late) == description.placement.sink_partitions:
             raise KilledError("each worker is late")
         return sink.PartitionCommit()
 
@@ -98,9 +98,9 @@ def test_a_worker_of_a_life_that_is_over_writes_nothing_any_more(
     monkeypatch.setattr(sink, "_write", write)
     query.change(counting(*topics, "counts", "new"))
     query.run_to_end()
-    for recipe, rows in late:
+    for description, rows in late:
         with pytest.raises(TaskMigratedError, match="taken over"):
-            write(recipe, rows)
+            write(description, rows)
     spark_runner.write(topics[0], lines(["a i"]))
     query.run_to_end()
     words = [record.key for record in spark_runner.read(topics[1])]
@@ -217,15 +217,15 @@ def test_a_driver_that_another_overtakes_while_it_prepares_changes_nothing(
         InlineQuery(counting(*topics, "counts"), config, spark_runner.admin).run_to_end()
         spark_runner.write(topics[0], lines(["a c"]))
     newer: list[InlineQuery] = []
-    dump_program = preparation.dump_program
+    dump_for_checkpoint = preparation.dump_for_checkpoint
 
-    def while_another_starts(recipe: Recipe) -> StoredProgram:
-        monkeypatch.setattr(preparation, "dump_program", dump_program)
+    def while_another_starts(description: ApplicationDescription) -> StoredDescription:
+        monkeypatch.setattr(preparation, "dump_for_checkpoint", dump_for_checkpoint)
         newer.append(InlineQuery(counting(*topics, "counts", "new"), config, spark_runner.admin))
         newer[0].run_to_end()
-        return dump_program(recipe)
+        return dump_for_checkpoint(description)
 
-    monkeypatch.setattr(preparation, "dump_program", while_another_starts)
+    monkeypatch.setattr(preparation, "dump_for_checkpoint", while_another_starts)
     with pytest.raises(TaskMigratedError, match="taken over"):
         InlineQuery(counting(*topics, *stores), config, spark_runner.admin)
     spark_runner.write(topics[0], lines(["a d"]))

@@ -84,7 +84,9 @@ _MOST_SOCKET_DIRECTORY = 60
 _LAUNCH_SECONDS = 30
 """How long is waited for a JVM that is being started and that nobody wants any more."""
 
-_WHICH_PYTHON = "import sys, penstock.host.spark.protocol.recipe; print('%d.%d' % sys.version_info[:2])"
+_WHICH_PYTHON = (
+    "import sys, penstock.host.spark.protocol.application_description; print('%d.%d' % sys.version_info[:2])"
+)
 
 _SELECTABLE = 1024
 """File descriptors that select() takes: FD_SETSIZE of the C library."""

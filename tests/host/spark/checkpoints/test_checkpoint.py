@@ -14,8 +14,8 @@ from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Met
 from penstock.host.spark.checkpoints.cleaner import Cleaner
 from penstock.host.spark.checkpoints.documents import sealed, unsealed
 from penstock.host.spark.checkpoints.manifests import NewManifests
+from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.placement import Placement
-from penstock.host.spark.protocol.recipe import Recipe
 from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.plan.subtopology import BuiltTopology, TaskId
 
@@ -182,7 +182,7 @@ def test_works_on_a_file_system_given_by_uri(tmp_path: Path) -> None:
 
 def cleaner(checkpoint: Checkpoint, retained: int, start_epoch: int = 0) -> Cleaner:
     tasks = (TaskId(0, 0),)
-    recipe = Recipe(
+    description = ApplicationDescription(
         config=StreamsConfig({"application.id": "a", "penstock.manifests.retained": retained}, environment={}),
         topology=BuiltTopology(()),
         placement=Placement((tasks,), (1,), 1, {}, {}, {}),
@@ -196,7 +196,7 @@ def cleaner(checkpoint: Checkpoint, retained: int, start_epoch: int = 0) -> Clea
         control_directory="",
         start_epoch=start_epoch,
     )
-    return Cleaner(recipe, checkpoint)
+    return Cleaner(description, checkpoint)
 
 
 def segments(checkpoint: Checkpoint) -> set[str]:

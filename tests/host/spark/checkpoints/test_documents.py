@@ -40,13 +40,13 @@ def test_no_flipped_bit_of_a_small_file_is_read_as_other_content(tmp_path: Path)
     metadata = Metadata("c", "q", "app", {"t": [0]}, (2, 2), 2, {"nodes": {}}, "digest", start_epoch=3)
     checkpoint.write_manifest(manifest, lambda: None)
     checkpoint.write_metadata(metadata)
-    checkpoint.write_plan("digest", b"the program")
+    checkpoint.write_description("digest", b"the program")
     checkpoint.write_offset(8, 5, {"epoch": 8})
     checkpoint.write_savepoint({"epoch": 7})
     reads = {
         "metadata": (checkpoint.read_metadata, metadata),
         "manifests/000000000007": (lambda: checkpoint.read_manifest(7, "q"), manifest),
-        "plans/digest": (lambda: checkpoint.read_plan(metadata), b"the program"),
+        "plans/digest": (lambda: checkpoint.read_description(metadata), b"the program"),
         "offsets/000000000008.0000000000000000005": (lambda: checkpoint.read_offset(8), {"epoch": 8}),
         "savepoint": (checkpoint.read_savepoint, {"epoch": 7}),
     }

@@ -67,8 +67,8 @@ def test_a_checkpoint_continues_with_the_epoch_that_sparks_log_has(
     assert not (Path(config.checkpoint_directory()) / "spark").exists() or not any(
         (Path(config.checkpoint_directory()) / "spark").iterdir()
     )
-    assert query.recipe.planned is not None
-    assert query.recipe.planned.planned_ms == 1795367920105
+    assert query.description.planned is not None
+    assert query.description.planned.planned_ms == 1795367920105
     query.epoch()
     manifest = spark_runner.manifest(config)
     assert (manifest.epoch, manifest.planned_ms) == (2, 1795367920105)
@@ -80,13 +80,13 @@ def test_a_change_to_the_format_that_fails_at_any_file_is_made_at_the_next_start
     spark_runner: SparkRunner, config: StreamsConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(DATA / "checkpoint", config.checkpoint_directory())
-    for method in ("write_offset", "write_metadata", "forget_other_programs"):
+    for method in ("write_offset", "write_metadata", "forget_other_descriptions"):
         with monkeypatch.context() as patch:
             patch.setattr(Checkpoint, method, _fall)
             with pytest.raises(KeyboardInterrupt):
                 InlineQuery(orders_of_customers(*TOPICS), config, spark_runner.admin)
     query = InlineQuery(orders_of_customers(*TOPICS), config, spark_runner.admin)
-    assert query.recipe.planned is not None
+    assert query.description.planned is not None
     query.run_to_end()
     assert stored(spark_runner, config) == joined(dict(ORDERS + CHANGED))
 

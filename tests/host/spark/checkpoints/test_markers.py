@@ -142,8 +142,8 @@ def test_an_epoch_that_would_be_made_of_other_input_is_not_taken_for_the_same(
     planned = word_counting.file("offsets/*")
     planned.unlink()
     checkpoint = Checkpoint(str(word_counting.directory))
-    assert query.recipe.start is not None
-    begun = query.recipe.start.to_json()
+    assert query.description.start is not None
+    begun = query.description.start.to_json()
     checkpoint.write_offset(4, int(planned.name.partition(".")[2]), {**begun, "epoch": 4})
     with pytest.raises(IncompatibleCheckpointError, match="is not the offset with which that epoch was written"):
         word_counting.start()

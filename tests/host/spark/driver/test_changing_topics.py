@@ -156,15 +156,17 @@ def test_what_retention_deletes_of_an_epoch_that_is_planned_is_left_out(
 @EMBEDDED_ONLY
 def test_changes_of_the_topics_are_reported_by_name(spark_runner: SparkRunner, application: str, prefix: str) -> None:
     built = copying(prefix).build(application)
-    recipe = InlineQuery(copying(prefix), spark_runner.config(application), spark_runner.admin).recipe
+    description = InlineQuery(copying(prefix), spark_runner.config(application), spark_runner.admin).description
     topics = spark_runner.admin.topics()
     ids = spark_runner.admin.topic_ids(topics)
-    assert list(topic_changes(built, recipe, topics, ids)) == []
+    assert list(topic_changes(built, description, topics, ids)) == []
     anew = {**ids, f"{prefix}-in-a": "another"}
-    assert list(topic_changes(built, recipe, topics, anew)) == [f"topic {prefix}-in-a was deleted and created again"]
+    assert list(topic_changes(built, description, topics, anew)) == [
+        f"topic {prefix}-in-a was deleted and created again"
+    ]
     changed = {**topics, f"{prefix}-in-c": 1, f"{prefix}-in-b": 4, f"{prefix}-out": 2, f"{prefix}-other": 1}
     del changed[f"{prefix}-in-a"]
-    assert list(topic_changes(built, recipe, changed, ids)) == [
+    assert list(topic_changes(built, description, changed, ids)) == [
         f"topic {prefix}-in-c is new and matches a pattern",
         f"topic {prefix}-in-a was deleted",
         f"topic {prefix}-in-b has 4 partitions, and had 1",

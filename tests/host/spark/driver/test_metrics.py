@@ -75,11 +75,11 @@ def values(metrics: Mapping[MetricName, Metric]) -> dict[tuple[str, ...], Any]:
 
 def figures_of(query: InlineQuery) -> Figures:
     """Return the figures of a driver that has followed all epochs."""
-    checkpoint = Checkpoint(query.recipe.checkpoint)
+    checkpoint = Checkpoint(query.description.checkpoint)
     last_ms = 0
     figures = Figures(elapsed_ms=lambda: last_ms)
     for epoch in range(1, checkpoint.last_epoch() + 1):
-        manifest = checkpoint.read_manifest(epoch, query.recipe.query_id)
+        manifest = checkpoint.read_manifest(epoch, query.description.query_id)
         assert manifest is not None
         last_ms = manifest.committed_ms
         figures.take(manifest)

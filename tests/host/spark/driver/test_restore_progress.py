@@ -17,13 +17,13 @@ from penstock.errors import TaskCorruptedError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.driver import restore_watch
 from penstock.host.spark.driver.restore_watch import RestoreWatch
-from penstock.host.spark.protocol.recipe import Recipe
+from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.worker import restore_progress
 from penstock.host.spark.worker.restore_progress import TaskRestore
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 from tests.host.spark.inline import InlineQuery
-from tests.host.spark.protocol.test_recipe import recipe_of
+from tests.host.spark.protocol.test_application_description import description_of
 from tests.host.spark.support import InputRecord, SparkRunner
 from tests.host.spark.test_topologies import TEXT, word_count
 
@@ -64,28 +64,28 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> MockClock:
 
 
 @pytest.fixture
-def recipe(tmp_path: Path) -> Recipe:
-    return replace(recipe_of(word_count("in", "out"), tmp_path), generation=GENERATION, tells_restores=True)
+def description(tmp_path: Path) -> ApplicationDescription:
+    return replace(description_of(word_count("in", "out"), tmp_path), generation=GENERATION, tells_restores=True)
 
 
-def rebuild(recipe: Recipe, epoch: int = EPOCH) -> TaskRestore:
+def rebuild(description: ApplicationDescription, epoch: int = EPOCH) -> TaskRestore:
     """Return the rebuild of task 1_1, of 100 entries."""
-    begun = TaskRestore(recipe, Checkpoint(recipe.checkpoint), TaskId(1, 1), epoch, is_restore=True)
+    begun = TaskRestore(description, Checkpoint(description.checkpoint), TaskId(1, 1), epoch, is_restore=True)
     begun.begin(100)
     return begun
 
 
-def files(recipe: Recipe) -> list[Path]:
-    directory = Path(recipe.checkpoint) / "restoring"
+def files(description: ApplicationDescription) -> list[Path]:
+    directory = Path(description.checkpoint) / "restoring"
     return list(directory.iterdir()) if directory.exists() else []
 
 
 def test_a_rebuild_that_takes_long_is_reported_until_it_ends(
-    recipe: Recipe, clock: MockClock, caplog: pytest.LogCaptureFixture
+    description: ApplicationDescription, clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    watch = RestoreWatch(Checkpoint(recipe.checkpoint))
+    watch = RestoreWatch(Checkpoint(description.checkpoint))
     with caplog.at_level(logging.INFO, logger="penstock"):
-        with rebuild(replace(recipe, tells_restores=False)) as progress:
+        with rebuild(replace(description, tells_restores=False)) as progress:
             clock.advance(10_000)
             progress.restored({"counts": 40})
             watch.look(GENERATION, EPOCH - 1)
@@ -99,19 +99,21 @@ def test_a_rebuild_that_takes_long_is_reported_until_it_ends(
         "Task 1_1 restores its state: 40 of 100 entries.",
         "Task 1_1 has restored its state.",
     ]
-    assert not files(recipe)
+    assert not files(description)
 
 
-def test_a_short_rebuild_writes_nothing_where_nobody_listens(recipe: Recipe, clock: MockClock) -> None:
-    with rebuild(replace(recipe, tells_restores=False)) as progress:
+def test_a_short_rebuild_writes_nothing_where_nobody_listens(
+    description: ApplicationDescription, clock: MockClock
+) -> None:
+    with rebuild(replace(description, tells_restores=False)) as progress:
         progress.restored({"counts": 100})
-    assert not files(recipe)
+    assert not files(description)
 
 
-def test_a_listener_hears_of_a_rebuild_from_start_to_end(recipe: Recipe, clock: MockClock) -> None:
+def test_a_listener_hears_of_a_rebuild_from_start_to_end(description: ApplicationDescription, clock: MockClock) -> None:
     listener = Listener()
-    watch = RestoreWatch(Checkpoint(recipe.checkpoint), listener)
-    with rebuild(recipe) as progress:
+    watch = RestoreWatch(Checkpoint(description.checkpoint), listener)
+    with rebuild(description) as progress:
         clock.advance(10_000)
         progress.restored({"counts": 40})
         watch.look(GENERATION, EPOCH - 1)
@@ -124,17 +126,17 @@ def test_a_listener_hears_of_a_rebuild_from_start_to_end(recipe: Recipe, clock: 
         ("batch", AT, "counts", 99, 60),
         ("end", AT, "counts", 100),
     ]
-    assert not files(recipe)
+    assert not files(description)
 
 
 def test_offsets_are_those_of_the_task_and_records_those_of_the_store(
-    recipe: Recipe, tmp_path: Path, clock: MockClock
+    description: ApplicationDescription, tmp_path: Path, clock: MockClock
 ) -> None:
     builder = StreamsBuilder()
     grouped = builder.stream("in").group_by_key()
     grouped.count(materialized=Materialized.as_("a"))
     grouped.reduce(max, materialized=Materialized.as_("b"))
-    both = replace(recipe_of(builder.build(), tmp_path), generation=GENERATION, tells_restores=True)
+    both = replace(description_of(builder.build(), tmp_path), generation=GENERATION, tells_restores=True)
     listener = Listener()
     with TaskRestore(both, Checkpoint(both.checkpoint), TaskId(0, 1), EPOCH, is_restore=True) as progress:
         progress.begin(10)
@@ -153,10 +155,12 @@ def test_offsets_are_those_of_the_task_and_records_those_of_the_store(
 
 
 @pytest.mark.parametrize("over", ["failed", "killed", "committed", "ended"])
-def test_a_rebuild_that_is_given_up_is_suspended(recipe: Recipe, clock: MockClock, over: str) -> None:
+def test_a_rebuild_that_is_given_up_is_suspended(
+    description: ApplicationDescription, clock: MockClock, over: str
+) -> None:
     listener = Listener()
-    watch = RestoreWatch(Checkpoint(recipe.checkpoint), listener)
-    progress = rebuild(recipe)
+    watch = RestoreWatch(Checkpoint(description.checkpoint), listener)
+    progress = rebuild(description)
     clock.advance(10_000)
     progress.restored({"counts": 40})
     watch.look(GENERATION, EPOCH - 1)
@@ -174,40 +178,40 @@ def test_a_rebuild_that_is_given_up_is_suspended(recipe: Recipe, clock: MockCloc
             watch.end(GENERATION, EPOCH - 1)
     assert listener.told[-1] == ("suspended", AT, "counts", 40)
     assert watch.snapshot() == {}
-    assert bool(files(recipe)) == (over == "ended")  # its worker may keep running for a while
+    assert bool(files(description)) == (over == "ended")  # its worker may keep running for a while
 
 
 @pytest.mark.parametrize(("generation", "epoch"), [(GENERATION - 1, EPOCH), (GENERATION, EPOCH - 1)])
 def test_news_of_another_run_or_a_committed_epoch_is_void(
-    recipe: Recipe, clock: MockClock, generation: int, epoch: int
+    description: ApplicationDescription, clock: MockClock, generation: int, epoch: int
 ) -> None:
-    left_behind = rebuild(replace(recipe, generation=generation), epoch)
+    left_behind = rebuild(replace(description, generation=generation), epoch)
     clock.advance(10_000)
     left_behind.restored({"counts": 10})
     listener = Listener()
-    watch = RestoreWatch(Checkpoint(recipe.checkpoint), listener)
+    watch = RestoreWatch(Checkpoint(description.checkpoint), listener)
     watch.look(GENERATION, EPOCH - 1)
     assert watch.snapshot() == {}
     assert listener.told == []
-    assert not files(recipe)
+    assert not files(description)
 
 
-def test_news_of_another_version_is_void(recipe: Recipe) -> None:
-    checkpoint = Checkpoint(recipe.checkpoint)
+def test_news_of_another_version_is_void(description: ApplicationDescription) -> None:
+    checkpoint = Checkpoint(description.checkpoint)
     checkpoint.write_restore_state("1_1", b"[3,5,40,100]")
     RestoreWatch(checkpoint).look(GENERATION, EPOCH - 1)
-    assert not files(recipe)
+    assert not files(description)
 
 
-def test_reports_for_a_newer_driver_are_left_to_it(recipe: Recipe, clock: MockClock) -> None:
-    with rebuild(recipe) as progress:
+def test_reports_for_a_newer_driver_are_left_to_it(description: ApplicationDescription, clock: MockClock) -> None:
+    with rebuild(description) as progress:
         progress.restored({"counts": 100})
-    RestoreWatch(Checkpoint(recipe.checkpoint), Listener()).look(GENERATION - 1, EPOCH - 1)
-    assert len(files(recipe)) == 1
+    RestoreWatch(Checkpoint(description.checkpoint), Listener()).look(GENERATION - 1, EPOCH - 1)
+    assert len(files(description)) == 1
 
 
 def test_a_listener_that_fails_receives_the_next_event(
-    recipe: Recipe, clock: MockClock, caplog: pytest.LogCaptureFixture
+    description: ApplicationDescription, clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Failing(Listener):
         def on_restore_start(
@@ -216,17 +220,17 @@ def test_a_listener_that_fails_receives_the_next_event(
             raise ValueError("no")
 
     listener = Failing()
-    with rebuild(recipe) as progress:
+    with rebuild(description) as progress:
         progress.restored({"counts": 100})
-    RestoreWatch(Checkpoint(recipe.checkpoint), listener).look(GENERATION, EPOCH)
+    RestoreWatch(Checkpoint(description.checkpoint), listener).look(GENERATION, EPOCH)
     assert listener.told == [("batch", AT, "counts", 99, 100), ("end", AT, "counts", 100)]
     assert "The restore listener failed on store counts" in caplog.text
 
 
-def test_the_driver_looks_every_other_second(recipe: Recipe, clock: MockClock) -> None:
-    watch = RestoreWatch(Checkpoint(recipe.checkpoint))
+def test_the_driver_looks_every_other_second(description: ApplicationDescription, clock: MockClock) -> None:
+    watch = RestoreWatch(Checkpoint(description.checkpoint))
     watch.look(GENERATION, EPOCH - 1)
-    progress = rebuild(recipe)
+    progress = rebuild(description)
     clock.advance(1_000)
     progress.restored({"counts": 10})
     watch.look(GENERATION, EPOCH - 1)
@@ -254,8 +258,8 @@ def test_a_machine_that_begins_with_nothing_restores_tasks_and_global_stores(
     def heard() -> list[tuple[Any, ...]]:
         query.run_to_end()
         listener = Listener()
-        checkpoint = Checkpoint(query.recipe.checkpoint)
-        RestoreWatch(checkpoint, listener).end(query.recipe.generation, query.epochs)
+        checkpoint = Checkpoint(query.description.checkpoint)
+        RestoreWatch(checkpoint, listener).end(query.description.generation, query.epochs)
         assert not checkpoint.restore_states()
         return listener.told
 
@@ -301,7 +305,7 @@ def test_a_restore_of_one_commit_is_reported_and_the_usual_way_is_not(
         spark_runner.write(source, [InputRecord(None, word, 1, 0)])
         query.run_to_end()
         listener = Listener()
-        RestoreWatch(Checkpoint(query.recipe.checkpoint), listener).end(query.recipe.generation, query.epochs)
+        RestoreWatch(Checkpoint(query.description.checkpoint), listener).end(query.description.generation, query.epochs)
         return listener.told
 
     changelog = TopicPartition(f"{application}-counts-changelog", 0)

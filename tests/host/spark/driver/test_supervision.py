@@ -274,7 +274,7 @@ def test_nothing_is_planned_in_a_pause(spark_runner: SparkRunner, application: s
     config = spark_runner.config(application)
     query = InlineQuery(word_count(*topics), config, spark_runner.admin)
     query.run_to_end()
-    control = Path(query.recipe.control_directory)
+    control = Path(query.description.control_directory)
     control.mkdir(parents=True, exist_ok=True)
     (control / PAUSE_FILE).touch()
     spark_runner.write(topics[0], lines(["a"]))

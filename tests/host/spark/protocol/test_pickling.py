@@ -13,9 +13,9 @@ import pytest
 
 from penstock import Consumed, Materialized, Processor, Record, Serdes, StreamsBuilder, StreamsConfig
 from penstock.errors import StreamsError
+from penstock.host.spark.protocol.application_description import dump_description
 from penstock.host.spark.protocol.pickling import dump
-from penstock.host.spark.protocol.recipe import dump_recipe
-from tests.host.spark.protocol.test_recipe import recipe_of
+from tests.host.spark.protocol.test_application_description import description_of
 
 LOAD = """
 import sys
@@ -90,9 +90,9 @@ def held(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
 
 def refused(builder: StreamsBuilder, tmp_path: Path, config: StreamsConfig | None = None) -> str:
     """Return the error for a program that cannot be sent to workers."""
-    recipe = recipe_of(builder.build(), tmp_path)
+    description = description_of(builder.build(), tmp_path)
     with pytest.raises(StreamsError) as caught:
-        dump_recipe(recipe if config is None else replace(recipe, config=config))
+        dump_description(description if config is None else replace(description, config=config))
     return str(caught.value)
 
 

@@ -62,7 +62,9 @@ def test_a_worker_waits_for_another_that_has_the_base_open(
     query = InlineQuery(word_count(*topics), config, spark_runner.admin)
     spark_runner.write(topics[0], lines(["a"]))
     query.run_to_end()
-    other = RocksDBBase(bases.task_directory(query.recipe, "1_0", Checkpoint(query.recipe.checkpoint)).database)
+    other = RocksDBBase(
+        bases.task_directory(query.description, "1_0", Checkpoint(query.description.checkpoint)).database
+    )
     met = threading.Event()
     opened = bases.open_base
 
@@ -88,7 +90,9 @@ def test_a_base_that_stays_open_elsewhere_ends_the_query(
 ) -> None:
     monkeypatch.setattr(bases, "_PATIENCE_SECONDS", 0)
     query = InlineQuery(word_count(*topics), spark_runner.config(application, ROCKSDB), spark_runner.admin)
-    other = RocksDBBase(bases.task_directory(query.recipe, "1_0", Checkpoint(query.recipe.checkpoint)).database)
+    other = RocksDBBase(
+        bases.task_directory(query.description, "1_0", Checkpoint(query.description.checkpoint)).database
+    )
     spark_runner.write(topics[0], lines(["a"]))
     try:
         failure = failure_of(query.run_to_end)

@@ -279,7 +279,7 @@ def test_a_worker_of_an_epoch_that_is_over_is_refused(spark_runner: SparkRunner,
     earlier = GlobalControl(0, 0, {f"{prefix}-names": [0, 0]})
     with (
         pytest.raises(StreamsError, match=r"Another worker has advanced .* to epoch 1, while this one is at epoch 0"),
-        global_stores(query.recipe, Checkpoint(query.recipe.checkpoint), earlier),
+        global_stores(query.description, Checkpoint(query.description.checkpoint), earlier),
     ):
         pass
 
@@ -352,7 +352,7 @@ def test_no_record_of_a_global_topic_counts_twice_whatever_fails_when(
             except KilledError:
                 fell = True
                 if chosen.random() < 0.3:  # another machine continues
-                    shutil.rmtree(base_directory(query.recipe.config), ignore_errors=True)
+                    shutil.rmtree(base_directory(query.description.config), ignore_errors=True)
     assert sum(installed.struck.values()) >= 5
     tallies = [(record.key, int(record.value or b"0")) for record in spark_runner.read(f"{prefix}-named")]
     assert sorted(tallies) == sorted(written_before.items())

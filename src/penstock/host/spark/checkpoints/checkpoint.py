@@ -2,7 +2,7 @@
 
     <penstock.checkpoint.dir>/
       metadata              the current *life* of the checkpoint, and what was fixed when it began (`Metadata`)
-      plans/<digest>        the programs of that life, as `programs` makes them
+      plans/<digest>        the descriptions of the application in that life (`stored_description`)
       generations/<number>  one for each driver that has started, older ones are deleted; a driver without the largest
                             number is a zombie
       lock                  held by the running driver (local file systems only)
@@ -134,7 +134,8 @@ class Metadata:
     checkpoint_id: the identity of the checkpoint through all its lives. query_id: that of this life. Both are drawn at
     random. begin: where this life started to read each source topic, one offset per partition. partitions: Spark
     partitions of each level. sink_partitions: those of the sink, and of the commits topic. shape: the tasks, nodes and
-    stores, as `placement.shape` describes them. plan: the digest of the program that planned the last epochs.
+    stores, as `placement.shape` describes them. plan: the digest of the description with which the
+    last epochs were planned.
     transactional: whether it writes transactions. start_epoch: the epoch of the first manifest of this life, which it
     took over; 0 for none. start_ms: the clock of its epoch. removed: stores whose state is kept although the program no
     longer has them.
@@ -201,14 +202,14 @@ class Checkpoint:
         self._files.clear()
         self._spark.clear()
 
-    def forget_other_programs(self, plan: str) -> None:
-        """Delete the programs that only earlier lives needed, and Spark's log of a checkpoint of format 2. plan: the
-        digest of the program that is kept."""
+    def forget_other_descriptions(self, digest: str) -> None:
+        """Delete the descriptions that are no longer needed, and Spark's log of a checkpoint of format 2. digest: of
+        the description that is kept."""
         for each in self._spark.find(""):
             if each.name != _DATA_FRAMES:
                 self._spark.delete_directory(each.name)
         for each in self._files.find("plans"):
-            if each.name != plan:
+            if each.name != digest:
                 self._files.delete(f"plans/{each.name}")
 
     # ---------------------------------------- metadata and generation
@@ -243,15 +244,15 @@ class Checkpoint:
         fields = asdict(replace(metadata, format=FORMAT))
         self._files.write("metadata", sealed(orjson.dumps(fields, option=orjson.OPT_INDENT_2)))
 
-    def read_plan(self, metadata: Metadata) -> bytes | None:
-        """Return the program of the life of `metadata`, None if it is not there; raises TaskCorruptedError if it is
-        damaged."""
+    def read_description(self, metadata: Metadata) -> bytes | None:
+        """Return the stored description that `metadata` names, None if it is not there; raises TaskCorruptedError if
+        it is damaged."""
         path = f"plans/{metadata.plan}"
         data = self._files.read(path)
         return data if data is None or metadata.format == _FORMAT_2 else unsealed(data, self._name(path))
 
-    def write_plan(self, digest: str, data: bytes) -> None:
-        """Write the program that has `digest`."""
+    def write_description(self, digest: str, data: bytes) -> None:
+        """Write the description that has `digest`."""
         self._files.write(f"plans/{digest}", sealed(data))
 
     def _document(self, path: str) -> tuple[bytes, bool] | None:

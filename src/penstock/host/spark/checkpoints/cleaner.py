@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from penstock.host.spark.checkpoints.carried import file_bytes
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
-from penstock.host.spark.protocol.recipe import Recipe
+from penstock.host.spark.protocol.application_description import ApplicationDescription
 
 _DELETIONS = 200
 """Files deleted in one epoch at most."""
@@ -34,13 +34,13 @@ _MARGIN_MS = 600_000
 class Cleaner:
     """Clears one checkpoint; one process at a time."""
 
-    def __init__(self, recipe: Recipe, checkpoint: Checkpoint) -> None:
+    def __init__(self, description: ApplicationDescription, checkpoint: Checkpoint) -> None:
         """Take the checkpoint to clean; reads nothing yet."""
         self._checkpoint = checkpoint
-        self._query_id = recipe.query_id
-        self._generation = recipe.generation
-        self._retained: int = recipe.config["penstock.manifests.retained"]
-        self._start_epoch = recipe.start_epoch
+        self._query_id = description.query_id
+        self._generation = description.generation
+        self._retained: int = description.config["penstock.manifests.retained"]
+        self._start_epoch = description.start_epoch
         self._tasks: list[str] | None = None
         self._oldest: int | None = None
         self._offsets_from: int | None = None

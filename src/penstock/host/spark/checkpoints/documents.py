@@ -1,4 +1,4 @@
-"""The small files of a checkpoint that are read as a whole (metadata, manifests, offsets, programs): content, and a
+"""The small files of a checkpoint that are read as a whole (metadata, manifests, offsets, descriptions): content, and a
 last line with a digest of it, so that a flipped bit or a torn file is noticed before the content is used.
 
 Pure functions over bytes. Checkpoints of format 2 and older have no such line; who reads them checks the format that

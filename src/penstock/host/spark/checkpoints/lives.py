@@ -24,18 +24,20 @@ from penstock.host.crashpoints import crash_point
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.evolution import Evolution
 from penstock.host.spark.checkpoints.manifests import last_manifest, planned_offset, start_offset
-from penstock.host.spark.checkpoints.programs import StoredProgram, load_program, of_run
 from penstock.host.spark.checkpoints.rewriting import bring_over
+from penstock.host.spark.checkpoints.stored_description import StoredDescription, load_from_checkpoint, of_run
+from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
-from penstock.host.spark.protocol.recipe import Recipe
 from penstock.host.spark.protocol.transactions import transactional_writer
 
 
-def of_life(recipe: Recipe, metadata: Metadata, last: Manifest, planned: EpochOffset | None) -> Recipe:
-    """Return `recipe` for a run in the life of `metadata`, which continues after the manifest `last` with the epoch
-    `planned`, if any."""
+def of_life(
+    description: ApplicationDescription, metadata: Metadata, last: Manifest, planned: EpochOffset | None
+) -> ApplicationDescription:
+    """Return `description` for a run in the life of `metadata`, which continues after the manifest `last` with the
+    epoch `planned`, if any."""
     return replace(
-        recipe,
+        description,
         begin=metadata.begin,
         checkpoint_id=metadata.checkpoint_id,
         query_id=metadata.query_id,
@@ -45,10 +47,12 @@ def of_life(recipe: Recipe, metadata: Metadata, last: Manifest, planned: EpochOf
     )
 
 
-def unfinished(checkpoint: Checkpoint, metadata: Metadata, recipe: Recipe, plan: str) -> Recipe | None:
+def unfinished(
+    checkpoint: Checkpoint, metadata: Metadata, description: ApplicationDescription, digest: str
+) -> ApplicationDescription | None:
     """Return what has to run before another program may: the program that planned the last epoch, if a part of that
     epoch's output is committed and its manifest is not written. None if there is no such epoch, or it belongs to the
-    program `plan`, which runs it again itself.
+    program whose description has `digest`, which runs it again itself.
 
     After None no transaction of an earlier program can be committed any more.
 
@@ -57,23 +61,23 @@ def unfinished(checkpoint: Checkpoint, metadata: Metadata, recipe: Recipe, plan:
     """
     last = last_manifest(checkpoint, metadata)
     planned = planned_offset(checkpoint, metadata, last)
-    if planned is None or plan == metadata.plan or not metadata.transactional:
+    if planned is None or digest == metadata.plan or not metadata.transactional:
         return None
-    written = [_has_written(recipe, metadata, planned.epoch, number) for number in range(metadata.sink_partitions)]
+    written = [_has_written(description, metadata, planned.epoch, number) for number in range(metadata.sink_partitions)]
     if not any(written):
         return None
-    data = checkpoint.read_plan(metadata)
+    data = checkpoint.read_description(metadata)
     try:
-        program = None if data is None else load_program(data)
+        stored = None if data is None else load_from_checkpoint(data)
     except Exception as error:  # whatever an object's own unpickling raises
         raise _cannot_finish(checkpoint, planned.epoch, f"cannot be loaded ({error})") from error
-    if program is None:
+    if stored is None:
         raise _cannot_finish(checkpoint, planned.epoch, f"is not in {checkpoint.uri}/plans")
-    return of_life(of_run(program, recipe), metadata, last, planned)
+    return of_life(of_run(stored, description), metadata, last, planned)
 
 
-def _has_written(recipe: Recipe, metadata: Metadata, epoch: int, sink_partition: int) -> bool:
-    writer = transactional_writer(recipe.config, metadata.application_id, sink_partition)
+def _has_written(description: ApplicationDescription, metadata: Metadata, epoch: int, sink_partition: int) -> bool:
+    writer = transactional_writer(description.config, metadata.application_id, sink_partition)
     try:
         return writer.has_written(epoch, metadata.query_id)
     finally:
@@ -90,37 +94,41 @@ def _cannot_finish(checkpoint: Checkpoint, epoch: int, why: str) -> Incompatible
 
 def first_life(
     checkpoint: Checkpoint,
-    recipe: Recipe,
+    description: ApplicationDescription,
     shape: Mapping[str, Any],
     begin: Mapping[str, list[int]],
-    program: StoredProgram,
+    stored: StoredDescription,
 ) -> Metadata:
     """Make the checkpoint of a program that begins at `begin`; raises TaskMigratedError if a newer driver has come
     meanwhile, as do the others here."""
-    checkpoint.write_plan(program.digest, program.data)
+    checkpoint.write_description(stored.digest, stored.data)
     metadata = Metadata(
         uuid.uuid4().hex,
         uuid.uuid4().hex,
-        recipe.application_id,
+        description.application_id,
         begin,
-        recipe.placement.partitions,
-        recipe.placement.sink_partitions,
+        description.placement.partitions,
+        description.placement.sink_partitions,
         shape,
-        program.digest,
-        recipe.transactional,
-        topic_ids=recipe.topic_ids,
+        stored.digest,
+        description.transactional,
+        topic_ids=description.topic_ids,
     )
-    checkpoint.check_generation(recipe.generation)
+    checkpoint.check_generation(description.generation)
     checkpoint.write_metadata(metadata)
     return metadata
 
 
-def same_life(checkpoint: Checkpoint, metadata: Metadata, recipe: Recipe, program: StoredProgram) -> Metadata:
-    """Go on in the life of `metadata`, perhaps with other functions; from now on `program` finishes what it begins."""
-    checkpoint.write_plan(program.digest, program.data)
-    going_on = replace(metadata, plan=program.digest, transactional=recipe.transactional, topic_ids=recipe.topic_ids)
+def same_life(
+    checkpoint: Checkpoint, metadata: Metadata, description: ApplicationDescription, stored: StoredDescription
+) -> Metadata:
+    """Go on in the life of `metadata`, perhaps with other functions; from now on `stored` finishes what it begins."""
+    checkpoint.write_description(stored.digest, stored.data)
+    going_on = replace(
+        metadata, plan=stored.digest, transactional=description.transactional, topic_ids=description.topic_ids
+    )
     if going_on != metadata:
-        checkpoint.check_generation(recipe.generation)
+        checkpoint.check_generation(description.generation)
         checkpoint.write_metadata(going_on)
     return going_on
 
@@ -128,60 +136,62 @@ def same_life(checkpoint: Checkpoint, metadata: Metadata, recipe: Recipe, progra
 def next_life(
     checkpoint: Checkpoint,
     metadata: Metadata,
-    recipe: Recipe,
+    description: ApplicationDescription,
     evolution: Evolution,
     shape: Mapping[str, Any],
     begin: Mapping[str, list[int]],
-    program: StoredProgram,
+    stored: StoredDescription,
 ) -> Metadata:
     """Go over to a life with another shape, which takes over what the last manifest has.
 
     Args:
         checkpoint, metadata: the checkpoint, and the metadata of the life that ends.
-        recipe: what to run; its identity and begin are ignored. evolution: what happens to the state. shape: of the new
-            program. begin: where each source topic continues or starts. program: the new program, as `dump_program`
-            returns it.
+        description: what to run; its identity and begin are ignored.
+        evolution: what happens to the state.
+        shape: of the new topology.
+        begin: where each source topic continues or starts.
+        stored: the description as the checkpoint stores it.
     """
-    checkpoint.check_generation(recipe.generation)  # a newer driver has deleted the file
+    checkpoint.check_generation(description.generation)  # a newer driver has deleted the file
     last = last_manifest(checkpoint, metadata)
     query_id = uuid.uuid4().hex
     start_epoch = last.epoch + 1 if last.epoch else 0
     crash_point("life.before", start_epoch)
     if start_epoch:
-        tasks, removed = bring_over(checkpoint, last, evolution, recipe, metadata.shape)
+        tasks, removed = bring_over(checkpoint, last, evolution, description, metadata.shape)
         crash_point("life.segments", start_epoch)
         manifest = Manifest(
             query_id,
             start_epoch,
-            recipe.generation,
+            description.generation,
             last.planned_ms,
-            recipe.clock.milliseconds(),
+            description.clock.milliseconds(),
             tasks,
             begin,
             removed=removed,
             global_offsets=last.global_offsets,
             read_to_ms=last.read_to_ms,
         )
-        checkpoint.check_generation(recipe.generation)
+        checkpoint.check_generation(description.generation)
         checkpoint.write_manifest(manifest, lambda: crash_point("life.torn_manifest", start_epoch))
         crash_point("life.manifest", start_epoch)
-    checkpoint.write_plan(program.digest, program.data)
+    checkpoint.write_description(stored.digest, stored.data)
     crash_point("life.plan", start_epoch)
     entered = replace(
         metadata,
         query_id=query_id,
         begin=begin,
-        partitions=recipe.placement.partitions,
-        sink_partitions=recipe.placement.sink_partitions,
+        partitions=description.placement.partitions,
+        sink_partitions=description.placement.sink_partitions,
         shape=shape,
-        plan=program.digest,
-        transactional=recipe.transactional,
+        plan=stored.digest,
+        transactional=description.transactional,
         start_epoch=start_epoch,
         start_ms=last.planned_ms,
         removed=evolution.removed_stores,
-        topic_ids=recipe.topic_ids,
+        topic_ids=description.topic_ids,
     )
-    checkpoint.check_generation(recipe.generation)
+    checkpoint.check_generation(description.generation)
     checkpoint.write_metadata(entered)
     crash_point("life.after", start_epoch)
     return entered

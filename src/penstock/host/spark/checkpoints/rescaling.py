@@ -19,7 +19,7 @@ import orjson
 from penstock.errors import StreamsError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
 from penstock.host.spark.checkpoints.rewriting import Content, merged, read_clocks, write_state
-from penstock.host.spark.protocol.recipe import Recipe
+from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.plan.partitioning import WindowedStreamPartitioner, partition_for
 from penstock.plan.subtopology import SinkSpec, SubtopologySpec
@@ -89,24 +89,29 @@ class Rescaling:
     """Divides the state of the sub-topologies of one savepoint."""
 
     def __init__(
-        self, source: Checkpoint, target: Checkpoint, manifest: Manifest, shape: Mapping[str, Any], program: Recipe
+        self,
+        source: Checkpoint,
+        target: Checkpoint,
+        manifest: Manifest,
+        shape: Mapping[str, Any],
+        description: ApplicationDescription,
     ) -> None:
         """Read from `source`, write to `target`.
 
-        manifest: what is divided. shape: of the program as it is to be. program: whose stores they are.
+        manifest: what is divided. shape: of the topology as it is to be. description: has the stores.
         """
         self._source = source
         self._target = target
         self._manifest = manifest
         self._shape = shape
-        self._program = program
+        self._description = description
 
     def tasks(self, subtopology: str, before: list[str], count: int) -> dict[str, TaskEntry]:
         """Write the state of the tasks `before` of a sub-topology as that of `count` tasks; return their entries.
 
         Raises StreamsError if the partition of a key is not known.
         """
-        spec = self._program.subtopologies[int(subtopology)]
+        spec = self._description.subtopologies[int(subtopology)]
         self._check(spec)
         entries = {task: self._manifest.entry(task) for task in before if self._manifest.entry(task).head}
         if not entries:
@@ -136,7 +141,7 @@ class Rescaling:
         partitions = "partitions of source topics"
         return [
             str(spec.id)
-            for spec in self._program.topology.subtopologies
+            for spec in self._description.topology.subtopologies
             if any(isinstance(builder.value_serde, SubscriptionWrapperSerde) for builder in spec.stores.values())
             and any(before[partitions][topic] != self._shape[partitions][topic] for topic in _answers(spec))
         ]
@@ -164,7 +169,7 @@ class Rescaling:
         spec: SubtopologySpec,
     ) -> None:
         """Write each entry of a store to the base of its partition."""
-        key_of = record_key_reader(builder, self._program.config["default.key.serde"])
+        key_of = record_key_reader(builder, self._description.config["default.key.serde"])
         rewritten = self._rewriting(builder, spec)
         waits = isinstance(builder.supplier, TimeOrderedBufferBytesStoreSupplier)
         pending: list[dict[bytes, bytes | None]] = [{} for _ in targets]
@@ -204,7 +209,7 @@ class Rescaling:
                 "partition.grouper defines the tasks of this program; keys can only be re-partitioned if task n reads "
                 "partition n."
             )
-        for feeding in self._program.topology.subtopologies:
+        for feeding in self._description.topology.subtopologies:
             for node in feeding.nodes:
                 known = isinstance(node, SinkSpec) and (
                     node.partitioner is None

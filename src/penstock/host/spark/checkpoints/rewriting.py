@@ -24,7 +24,7 @@ from penstock.host.spark.checkpoints.carried import encode_carried, read_carried
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
 from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.checkpoints.evolution import Evolution, Origin
-from penstock.host.spark.protocol.recipe import Recipe
+from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.task_entry import CarriedRange, TaskEntry
 from penstock.plan.partitioning import partition_column
 from penstock.plan.subtopology import TaskId
@@ -51,7 +51,11 @@ _log = logging.getLogger(__name__)
 
 
 def bring_over(
-    checkpoint: Checkpoint, last: Manifest, evolution: Evolution, recipe: Recipe, before: Mapping[str, Any]
+    checkpoint: Checkpoint,
+    last: Manifest,
+    evolution: Evolution,
+    description: ApplicationDescription,
+    before: Mapping[str, Any],
 ) -> tuple[dict[str, TaskEntry], dict[str, TaskEntry]]:
     """Write what the next life needs; return the entries of its tasks, and of removed state by holder.
 
@@ -61,21 +65,21 @@ def bring_over(
         checkpoint: whose state it is.
         last: the last manifest of the life before.
         evolution: what becomes of the state.
-        recipe: what is to run in the next life.
+        description: what is to run in the next life.
         before: the shape of the program that ran in the life before.
     """
-    stores = kinds_of_stores(recipe)
+    stores = kinds_of_stores(description)
     tasks: dict[str, TaskEntry] = {}
     for task, origin in evolution.origins.items():
         entry = _entry(checkpoint, last, task, origin, stores[task])
         if entry.head:
             tasks[task] = replace(entry, due_ms=0, carried=None)
-    placement = recipe.placement
+    placement = description.placement
     rows = Rows(
         before["partitions of source topics"],
         placement.source_partitions,
         lambda topic, partition: str(placement.consumer(topic, partition)),
-        recipe.config["penstock.row.max.bytes"],
+        description.config["penstock.row.max.bytes"],
     )
     for name, carried in hand_on_carried(checkpoint, checkpoint, last, rows).items():
         tasks[name] = replace(tasks.get(name, TaskEntry()), carried=carried)
@@ -92,13 +96,13 @@ def bring_over(
     return tasks, removed
 
 
-def kinds_of_stores(recipe: Recipe) -> dict[str, dict[str, str]]:
+def kinds_of_stores(description: ApplicationDescription) -> dict[str, dict[str, str]]:
     """Return the kind of each store of each task."""
 
     def of_task(task: TaskId) -> dict[str, str]:
-        return {name: builder.kind for name, builder in recipe.subtopologies[task.subtopology].stores.items()}
+        return {name: builder.kind for name, builder in description.subtopologies[task.subtopology].stores.items()}
 
-    return {str(task): of_task(task) for task in recipe.placement.tasks}
+    return {str(task): of_task(task) for task in description.placement.tasks}
 
 
 class Rows(NamedTuple):

@@ -24,10 +24,10 @@ from penstock.host.crashpoints import crash_point
 from penstock.host.spark.checkpoints.carried import encode_carried, read_carried
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.manifests import existing_metadata, last_manifest, planned_offset
-from penstock.host.spark.checkpoints.programs import load_program
 from penstock.host.spark.checkpoints.rescaling import Rescaling, rescaled_shape, tasks_of, wanted_counts
 from penstock.host.spark.checkpoints.rewriting import Rows, hand_on_carried, read_clocks, with_clocks
-from penstock.host.spark.protocol.recipe import Recipe
+from penstock.host.spark.checkpoints.stored_description import load_from_checkpoint
+from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.task_entry import CarriedRange, TaskEntry
 from penstock.record import TopicPartition
 
@@ -94,9 +94,9 @@ def take(checkpoint: Checkpoint, target: Checkpoint) -> SavepointDescription:
                     f"{error} The last manifest of {checkpoint.uri} names it: the checkpoint is incomplete, or the "
                     "application deletes files faster than they can be copied (penstock.manifests.retained)."
                 ) from error
-    program = checkpoint.read_plan(metadata)
-    if program is not None:
-        target.write_plan(metadata.plan, program)
+    stored = checkpoint.read_description(metadata)
+    if stored is not None:
+        target.write_description(metadata.plan, stored)
     target.write_manifest(manifest, lambda: None)
     target.write_metadata(metadata)
     target.write_savepoint({"taken_ms": SystemClock().milliseconds(), "epoch": manifest.epoch})
@@ -162,9 +162,9 @@ def restore(
     torn = partial(crash_point, "restore.torn_manifest", manifest.epoch)
     checkpoint.write_manifest(replace(restored, tasks=tasks), torn)
     crash_point("restore.manifest", manifest.epoch)
-    program = savepoint.read_plan(metadata)
-    if program is not None:
-        checkpoint.write_plan(metadata.plan, program)
+    stored = savepoint.read_description(metadata)
+    if stored is not None:
+        checkpoint.write_description(metadata.plan, stored)
     crash_point("restore.plan", manifest.epoch)
     entered = replace(
         metadata,
@@ -193,36 +193,36 @@ def _rescaled(
 ) -> dict[str, TaskEntry]:
     """Write the state of the sub-topologies of `counts` with their new numbers of tasks; return the entries of all
     tasks."""
-    data = savepoint.read_plan(metadata)
+    data = savepoint.read_description(metadata)
     if data is None:
         raise TaskCorruptedError(
-            f"The savepoint {savepoint.uri} is incomplete: its program is missing. Take another one."
+            f"The savepoint {savepoint.uri} is incomplete: the file plans/{metadata.plan} is missing. Take another one."
         )
     try:
-        program = load_program(data)
+        description = load_from_checkpoint(data)
     except Exception as error:  # whatever an object's own unpickling raises
         raise StreamsError(
             f"The program of the savepoint {savepoint.uri} cannot be loaded ({error}), and its stores define how keys "
             "are partitioned: run this where the modules of the program are installed."
         ) from error
-    rescaling = Rescaling(savepoint, checkpoint, manifest, shape, program)
+    rescaling = Rescaling(savepoint, checkpoint, manifest, shape, description)
     answering = {sub: len(tasks_of(metadata.shape, sub)) for sub in rescaling.answering_elsewhere(metadata.shape)}
     divided = {**answering, **counts}
     tasks = {task: entry for task, entry in manifest.tasks.items() if task.partition("_")[0] not in divided}
     for subtopology, count in divided.items():
         tasks.update(rescaling.tasks(subtopology, tasks_of(metadata.shape, subtopology), count))
     tasks = {task: replace(entry, carried=None) for task, entry in tasks.items()}
-    for task, carried in hand_on_carried(savepoint, checkpoint, manifest, _rows(metadata, shape, program)).items():
+    for task, carried in hand_on_carried(savepoint, checkpoint, manifest, _rows(metadata, shape, description)).items():
         tasks[task] = replace(tasks.get(task, TaskEntry()), carried=carried)
     return tasks
 
 
-def _rows(metadata: Metadata, shape: Mapping[str, Any], program: Recipe) -> Rows:
+def _rows(metadata: Metadata, shape: Mapping[str, Any], description: ApplicationDescription) -> Rows:
     """Return how carried rows are handed on to tasks of other numbers."""
     reading = {topic: subtopology for subtopology, topics in shape["topics"].items() for topic in topics}
 
     def consumer(topic: str, partition: int) -> str:
-        if topic in program.topology.repartition_topics:
+        if topic in description.topology.repartition_topics:
             raise StreamsError(
                 f"Rows of {topic} are in transit between tasks in this savepoint, and cannot be re-partitioned. Run "
                 "the application to the end of its input (penstock run --until-end) and take another one."

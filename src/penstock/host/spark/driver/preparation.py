@@ -1,5 +1,5 @@
-"""What happens between `start` and the first epoch: topology, brokers and checkpoint are compared, and the recipe is
-created.
+"""What happens between `start` and the first epoch: topology, brokers and checkpoint are compared, and the application
+description is created.
 
 Nothing is written before all checks have passed. What is fixed for the life of a checkpoint (`Metadata`) is fixed here,
 once.
@@ -29,7 +29,8 @@ from penstock.host.spark.checkpoints.documents import is_sealed
 from penstock.host.spark.checkpoints.evolution import Evolution, evolve
 from penstock.host.spark.checkpoints.manifests import last_manifest, planned_offset
 from penstock.host.spark.checkpoints.markers import Marker, check_markers, check_new_checkpoint, with_markers
-from penstock.host.spark.checkpoints.programs import StoredProgram, dump_program
+from penstock.host.spark.checkpoints.stored_description import StoredDescription, dump_for_checkpoint
+from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.placement import (
     Placement,
     check_source_topics,
@@ -41,7 +42,6 @@ from penstock.host.spark.protocol.placement import (
     shape,
     source_topics,
 )
-from penstock.host.spark.protocol.recipe import Recipe
 from penstock.host.spark.protocol.transactions import commits_topic, guarantee_of, make_commits_topic
 from penstock.plan.partition_grouper import configured_grouper
 from penstock.plan.serde_check import check_serdes
@@ -58,13 +58,14 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Prepared:
-    """What `prepare` found: the recipe, the guarantee in words, the last manifest, and the ends of the inputs now.
+    """What `prepare` found: the application description, the guarantee in words, the last manifest, and the ends of the
+    inputs now.
 
-    finishes: whether the recipe is that of the program before, which has to run the epoch that is planned and no other;
-    then everything is to be prepared again.
+    finishes: whether the description is that of the previous program, which must run the planned epoch and no other;
+    after that, everything must be prepared again.
     """
 
-    recipe: Recipe
+    description: ApplicationDescription
     guarantee: str
     last: Manifest
     ends: Mapping[TopicPartition, int]
@@ -168,23 +169,23 @@ def _prepare(
         life = None if life is None else metadata
     partitions = {**topics, **placement.source_partitions}
     run = checkpoint.uri, "", "", generation, transactional, control_directory, clock
-    recipe = Recipe(config, topology, placement, partitions, {}, *run, topic_ids=ids)
-    program = dump_program(recipe)
+    description = ApplicationDescription(config, topology, placement, partitions, {}, *run, topic_ids=ids)
+    stored = dump_for_checkpoint(description)
     if metadata is not None:
-        earlier = lives.unfinished(checkpoint, metadata, recipe, program.digest)
+        earlier = lives.unfinished(checkpoint, metadata, description, stored.digest)
         if earlier is not None:
             return Prepared(earlier, guarantee, last_manifest(checkpoint, metadata), {}, finishes=True)
     if transactional:
         make_commits_topic(admin, topics, commits_topic(application_id), placement.sink_partitions, config)
     if life is not None:
-        metadata = lives.same_life(checkpoint, life, recipe, program)
+        metadata = lives.same_life(checkpoint, life, description, stored)
     else:
-        metadata = _new_life(checkpoint, metadata, recipe, evolution, begin, program)
+        metadata = _new_life(checkpoint, metadata, description, evolution, begin, stored)
     checkpoint.check_generation(generation)  # before anything is deleted that a newer driver may have made
-    checkpoint.forget_other_programs(metadata.plan)
+    checkpoint.forget_other_descriptions(metadata.plan)
     last = last_manifest(checkpoint, metadata)
     planned = planned_offset(checkpoint, metadata, last)
-    return Prepared(lives.of_life(recipe, metadata, last, planned), guarantee, last, ends)
+    return Prepared(lives.of_life(description, metadata, last, planned), guarantee, last, ends)
 
 
 def _former_owners(
@@ -211,14 +212,14 @@ def _stored(checkpoint: Checkpoint, metadata: Metadata, generation: int) -> Meta
 
 
 def _bring_to_format(checkpoint: Checkpoint, metadata: Metadata, generation: int) -> None:
-    """Write what a checkpoint of format 2 has without a digest, or in Spark's log alone: the program, and the offset of
-    an epoch that is planned."""
+    """Write what a checkpoint of format 2 has without a digest, or in Spark's log alone: the description, and the
+    offset of a planned epoch."""
     planned = planned_offset(checkpoint, metadata, last_manifest(checkpoint, metadata))
     if planned is not None:
         checkpoint.write_offset(planned.epoch, generation, planned.to_json())
-    program = checkpoint.read_plan(metadata)
-    if program is not None and not is_sealed(program):
-        checkpoint.write_plan(metadata.plan, program)
+    stored = checkpoint.read_description(metadata)
+    if stored is not None and not is_sealed(stored):
+        checkpoint.write_description(metadata.plan, stored)
 
 
 def _placed(
@@ -238,18 +239,18 @@ def _placed(
 def _new_life(
     checkpoint: Checkpoint,
     metadata: Metadata | None,
-    recipe: Recipe,
+    description: ApplicationDescription,
     evolution: Evolution | None,
     begin: Mapping[str, list[int]],
-    program: StoredProgram,
+    stored: StoredDescription,
 ) -> Metadata:
     """Create the checkpoint, or start its next life, and log what that means."""
-    now = shape(recipe.topology, recipe.placement)
+    now = shape(description.topology, description.placement)
     if metadata is None or evolution is None:
-        return lives.first_life(checkpoint, recipe, now, begin, program)
+        return lives.first_life(checkpoint, description, now, begin, stored)
     lines = "\n".join(f"  {line}" for line in evolution.lines())
     _log.warning("The program has changed; it continues with the checkpoint %s:\n%s", checkpoint.uri, lines)
-    return lives.next_life(checkpoint, metadata, recipe, evolution, now, begin, program)
+    return lives.next_life(checkpoint, metadata, description, evolution, now, begin, stored)
 
 
 def internal_topics(topology: BuiltTopology, application_id: str) -> frozenset[str]:

@@ -1,7 +1,8 @@
-"""One run of the Spark query: started from a recipe, asked to stop after the running epoch, and why it ended.
+"""One run of the Spark query: started from an application description, asked to stop after the running epoch, and
+why it ended.
 
-What comes before (checks, recipe) and after (another run, the end of the application) is the driver's business. Driver
-and source process share a control directory, one for each run, so that no run reads the files of another.
+The driver does what comes before (checks, description) and after (another run, the end of the application). Driver and
+source process share a control directory, one for each run, so that no run reads the files of another.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.errors import StreamsError
 from penstock.host.spark import session
 from penstock.host.spark.planner import epoch_planner
+from penstock.host.spark.protocol.application_description import ApplicationDescription, dump_description
 from penstock.host.spark.protocol.failures import failure_of_exception
-from penstock.host.spark.protocol.recipe import Recipe, dump_recipe
 from penstock.host.spark.protocol.rows import SCHEMA_DDL
 from penstock.host.spark.versions import FEATURES, repartition_by_id
 from penstock.host.spark.worker import sink, source
@@ -36,11 +37,13 @@ JVM_IS_GONE = (Py4JError, ConnectionError)
 Py4JJavaError: that is also a Py4JError, so check for it first."""
 
 
-def start_query(recipe: Recipe, spark: SparkSession, location: str, until_end: bool, paused: bool) -> RunningQuery:
-    """Start the query of `recipe`.
+def start_query(
+    description: ApplicationDescription, spark: SparkSession, location: str, until_end: bool, paused: bool
+) -> RunningQuery:
+    """Start the query of `description`.
 
     Args:
-        recipe: what to run; nothing is in its control directory.
+        description: what to run; nothing is in its control directory.
         spark: the session to run in.
         location: where Spark keeps its checkpoint.
         until_end: stop at the ends that the topics have now.
@@ -49,41 +52,43 @@ def start_query(recipe: Recipe, spark: SparkSession, location: str, until_end: b
     Raises:
         StreamsError: something of the user's cannot be sent to workers.
     """
-    data = dump_recipe(recipe)
-    control = Path(recipe.control_directory)
+    data = dump_description(description)
+    control = Path(description.control_directory)
     private_directory(control)
     if paused:
         (control / epoch_planner.PAUSE_FILE).touch()
     with session.query_session(spark) as own:
-        own.conf.set("spark.sql.streaming.pollingDelay", f"{recipe.config['penstock.poll.ms']}ms")
-        own.conf.set("spark.sql.shuffle.partitions", str(recipe.placement.sink_partitions))
+        own.conf.set("spark.sql.streaming.pollingDelay", f"{description.config['penstock.poll.ms']}ms")
+        own.conf.set("spark.sql.shuffle.partitions", str(description.placement.sink_partitions))
         own.dataSource.register(source.source_class(data))
         own.dataSource.register(sink.sink_class(data))
         rows = own.readStream.format(source.FORMAT).load()
-        for level in range(1, len(recipe.placement.levels)):
-            rows = repartition_by_id(rows, recipe.placement.partitions[level], "dst")
-            rows = rows.mapInArrow(stage(data, level, level_title(recipe, level)), SCHEMA_DDL)
-        rows = repartition_by_id(rows, recipe.placement.sink_partitions, "dst")
-        writer = rows.writeStream.format(sink.FORMAT).queryName(_name(recipe))
+        for level in range(1, len(description.placement.levels)):
+            rows = repartition_by_id(rows, description.placement.partitions[level], "dst")
+            rows = rows.mapInArrow(stage(data, level, level_title(description, level)), SCHEMA_DDL)
+        rows = repartition_by_id(rows, description.placement.sink_partitions, "dst")
+        writer = rows.writeStream.format(sink.FORMAT).queryName(_name(description))
         writer = writer.option("checkpointLocation", location)
         if until_end and FEATURES.admission_control:
             writer = writer.trigger(availableNow=True)
         elif until_end:
             (control / epoch_planner.TO_END_FILE).touch()
         query = writer.start()
-    return RunningQuery(query, recipe)
+    return RunningQuery(query, description)
 
 
-def _name(recipe: Recipe) -> str:
+def _name(description: ApplicationDescription) -> str:
     """Return the name of the query, which Spark shows with each of its jobs and stages."""
-    levels = range(len(recipe.placement.levels))
-    return f"{recipe.application_id} ({'; '.join(level_title(recipe, level) for level in levels)})"
+    levels = range(len(description.placement.levels))
+    return f"{description.application_id} ({'; '.join(level_title(description, level) for level in levels)})"
 
 
-def level_title(recipe: Recipe, level: int) -> str:
+def level_title(description: ApplicationDescription, level: int) -> str:
     """Return what Spark shows of a level, also in plans on its SQL page: sub-topologies with their nodes."""
-    numbers = sorted({task.subtopology for task in recipe.placement.levels[level]})
-    texts = (f"sub-topology {n}: {', '.join(node.name for node in recipe.subtopologies[n].nodes)}" for n in numbers)
+    numbers = sorted({task.subtopology for task in description.placement.levels[level]})
+    texts = (
+        f"sub-topology {n}: {', '.join(node.name for node in description.subtopologies[n].nodes)}" for n in numbers
+    )
     title = f"level {level}: {'; '.join(texts)}"
     return title if len(title) <= _TITLE_CHARACTERS else f"{title[:_TITLE_CHARACTERS]}..."
 
@@ -91,11 +96,11 @@ def level_title(recipe: Recipe, level: int) -> str:
 class RunningQuery:
     """A query that was started; any thread may ask, and ask it to stop."""
 
-    def __init__(self, query: StreamingQuery, recipe: Recipe) -> None:
+    def __init__(self, query: StreamingQuery, description: ApplicationDescription) -> None:
         """Take the query and what it runs."""
-        self.recipe = recipe
+        self.description = description
         self._query = query
-        self._control = Path(recipe.control_directory)
+        self._control = Path(description.control_directory)
 
     @property
     def is_active(self) -> bool:
@@ -138,4 +143,4 @@ class RunningQuery:
     def failure(self) -> tuple[StreamsError, str] | None:
         """Return the error that ended it and what was printed before it, None if it ended without."""
         exception: StreamingQueryException | None = self._query.exception()
-        return None if exception is None else failure_of_exception(f"of {self.recipe.application_id}", exception)
+        return None if exception is None else failure_of_exception(f"of {self.description.application_id}", exception)

@@ -47,8 +47,8 @@ from penstock.host.spark.driver.session_use import SessionUse
 from penstock.host.spark.driver.topic_watch import TopicWatch
 from penstock.host.spark.frames.data_frames import DataFrameQueries
 from penstock.host.spark.planner import epoch_planner
+from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.failures import ProcessLostError, failure_of_query
-from penstock.host.spark.protocol.recipe import Recipe
 from penstock.host.spark.query.queries import CheckpointQueries
 from penstock.host.spark.worker.bases import seal_bases
 from penstock.metrics.host_metrics import Measured, client_statistics
@@ -255,12 +255,12 @@ class SparkHost:
                 "and start again."
             )
         self._guarantee = prepared.guarantee
-        self._figures.begin(prepared.last, prepared.recipe.begin, prepared.ends)
+        self._figures.begin(prepared.last, prepared.description.begin, prepared.ends)
         spark = self._open_session()
         with self._changing:
             paused = self._paused.is_set()
-            recipe = self._of_run(prepared.recipe)
-            self._query = start_query(recipe, spark, self._new_location(), self._until_end, paused)
+            description = self._of_run(prepared.description)
+            self._query = start_query(description, spark, self._new_location(), self._until_end, paused)
         if not self._until_end:
             self._data_frames.start_sinks(spark)
 
@@ -293,11 +293,11 @@ class SparkHost:
     def _finish(self, prepared: preparation.Prepared) -> None:
         """Run the epoch that an earlier program left half committed, with that program, and no other epoch."""
         _log.warning("%s finishes the epoch that the previous program left half committed.", self._application_id)
-        recipe = self._of_run(prepared.recipe)
-        self._figures.begin(prepared.last, recipe.begin, {})
-        private_directory(Path(recipe.control_directory))
-        (Path(recipe.control_directory) / epoch_planner.STOP_FILE).touch()
-        self._query = start_query(recipe, self._open_session(), self._new_location(), until_end=True, paused=False)
+        description = self._of_run(prepared.description)
+        self._figures.begin(prepared.last, description.begin, {})
+        private_directory(Path(description.control_directory))
+        (Path(description.control_directory) / epoch_planner.STOP_FILE).touch()
+        self._query = start_query(description, self._open_session(), self._new_location(), until_end=True, paused=False)
         self._follow_query()
 
     def _new_location(self) -> str:
@@ -307,9 +307,9 @@ class SparkHost:
         shutil.rmtree(directory, ignore_errors=True)
         return (directory / str(self._runs)).as_uri()
 
-    def _of_run(self, recipe: Recipe) -> Recipe:
-        """Return `recipe` with what this program asks of its workers."""
-        return replace(recipe, process_id=self._process_id, tells_restores=self._tells_restores)
+    def _of_run(self, description: ApplicationDescription) -> ApplicationDescription:
+        """Return `description` with what this program asks of its workers."""
+        return replace(description, process_id=self._process_id, tells_restores=self._tells_restores)
 
     def _parallelism(self) -> int:
         """Return how many Spark partitions a level of a new checkpoint has: one a core."""
@@ -437,7 +437,7 @@ class SparkHost:
             time.sleep(LOOK_SECONDS)
         self._follow(query)
         self._dropped.look()
-        self._restores.end(query.recipe.generation, self._figures.epoch)
+        self._restores.end(query.description.generation, self._figures.epoch)
         failure = query.failure()
         if failure is not None:
             error, printed = failure
@@ -448,18 +448,18 @@ class SparkHost:
     def _look_at_topics(self, query: RunningQuery) -> None:
         """Rebalance if topics have changed since the query started; a query that stops at fixed ends continues."""
         if not self._until_end and not self._rebalancing.is_set():
-            changes = self._topic_watch.look(query.recipe, int(time.monotonic() * 1000))
+            changes = self._topic_watch.look(query.description, int(time.monotonic() * 1000))
             if changes is not None:
                 self.rebalance(changes)
 
     def _follow(self, query: RunningQuery) -> None:
         """Take the manifests that are new."""
-        query_id = query.recipe.query_id
+        query_id = query.description.query_id
         for manifest in self._new_manifests.after(self._figures.epoch, query_id):
             if manifest.printed:
                 print(manifest.printed, end="", flush=True)
             self._figures.take(manifest)
-        self._restores.look(query.recipe.generation, self._figures.epoch)
+        self._restores.look(query.description.generation, self._figures.epoch)
 
     def _check_data_frames(self, query: RunningQuery) -> None:
         """Stop `query` and raise the error where a query beside it has failed."""

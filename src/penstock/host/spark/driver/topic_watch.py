@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.errors import KafkaError
 from penstock.host.spark.driver.preparation import internal_topics
+from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.placement import external_sink_topics, resolve_patterns
-from penstock.host.spark.protocol.recipe import Recipe
 from penstock.plan.subtopology import BuiltTopology
 
 
@@ -23,8 +23,8 @@ class TopicWatch:
         self._interval_ms = interval_ms
         self._looked_ms: int | None = None
 
-    def look(self, recipe: Recipe, now_ms: int) -> str | None:
-        """Return what has changed since `recipe`; None for nothing, before the time for a look, or if no broker
+    def look(self, description: ApplicationDescription, now_ms: int) -> str | None:
+        """Return what has changed since `description`; None for nothing, before the time for a look, or if no broker
         answers."""
         if self._looked_ms is None:
             self._looked_ms = now_ms
@@ -32,39 +32,43 @@ class TopicWatch:
             return None
         self._looked_ms = now_ms
         try:
-            admin = ConfluentAdmin(recipe.config)
+            admin = ConfluentAdmin(description.config)
             try:
-                topics, ids = admin.topics(), admin.topic_ids(recipe.topic_ids.keys())
+                topics, ids = admin.topics(), admin.topic_ids(description.topic_ids.keys())
             finally:
                 admin.close()
         except KafkaError:
             return None  # the code that reads or writes waits for the brokers, and reports it
-        return "; ".join(topic_changes(self._built, recipe, topics, ids)) or None
+        return "; ".join(topic_changes(self._built, description, topics, ids)) or None
 
 
 def topic_changes(
-    built: BuiltTopology, recipe: Recipe, topics: Mapping[str, int], ids: Mapping[str, str]
+    built: BuiltTopology, description: ApplicationDescription, topics: Mapping[str, int], ids: Mapping[str, str]
 ) -> Iterator[str]:
-    """Yield what differs between the topics that `recipe` reads and writes and those that there are.
+    """Yield what differs between the topics that `description` reads and writes and those that there are.
 
     Args:
         built: the topology, with its patterns.
-        recipe: what runs.
+        description: what runs.
         topics: the partitions of each topic of the brokers now.
         ids: the ids of source topics now, where brokers give ids.
     """
-    before, now = recipe.topology, resolve_patterns(built, topics, internal_topics(built, recipe.application_id))
+    before = description.topology
+    now = resolve_patterns(built, topics, internal_topics(built, description.application_id))
     read, matched = _sources(before), _sources(now)
     for topic in sorted(matched - read):
         yield f"topic {topic} is new and matches a pattern"
     used = {*read, *external_sink_topics(before)}
     if before.global_topology is not None:
         used.update(before.global_topology.source_topics)
-    for topic in sorted(used & recipe.topic_partitions.keys()):
-        partitions = recipe.topic_partitions[topic]
+    for topic in sorted(used & description.topic_partitions.keys()):
+        partitions = description.topic_partitions[topic]
         if topic not in topics:
             yield f"topic {topic} was deleted"
-        elif topic in recipe.topic_ids and ids.get(topic, recipe.topic_ids[topic]) != recipe.topic_ids[topic]:
+        elif (
+            topic in description.topic_ids
+            and ids.get(topic, description.topic_ids[topic]) != description.topic_ids[topic]
+        ):
             yield f"topic {topic} was deleted and created again"
         elif topics[topic] != partitions:
             yield f"topic {topic} has {topics[topic]} partitions, and had {partitions}"

@@ -33,9 +33,9 @@ from penstock.host.spark.planner.group_offsets import GroupOffsets
 from penstock.host.spark.planner.input_planner import InputPlanner
 from penstock.host.spark.planner.lagging import held_bytes, lagging_inputs
 from penstock.host.spark.planner.topic_ends import TopicEnds
+from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.protocol.messages import GlobalControl, SinkControl, TaskControl
-from penstock.host.spark.protocol.recipe import Recipe
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 
@@ -88,23 +88,23 @@ class EpochPartition(InputPartition):
 class EpochPlanner:
     """The side of the reader that lives in the source process."""
 
-    def __init__(self, recipe: Recipe) -> None:
-        """Take the recipe and open the clients."""
-        self._recipe = recipe
-        self._checkpoint = open_checkpoint(recipe.checkpoint)
-        self._admin = ConfluentAdmin(recipe.config)
-        self._clock = recipe.clock
-        self._cleaner = Cleaner(recipe, self._checkpoint)
-        self._planner = InputPlanner(recipe, self._admin.offsets_for_time)
+    def __init__(self, description: ApplicationDescription) -> None:
+        """Take the description and open the clients."""
+        self._description = description
+        self._checkpoint = open_checkpoint(description.checkpoint)
+        self._admin = ConfluentAdmin(description.config)
+        self._clock = description.clock
+        self._cleaner = Cleaner(description, self._checkpoint)
+        self._planner = InputPlanner(description, self._admin.offsets_for_time)
         self._manifest: Manifest | None = None
-        self._ends = TopicEnds(recipe, self._admin)
-        self._max_hold_back_ms: int = recipe.config["penstock.clock.max.hold.back.ms"]
+        self._ends = TopicEnds(description, self._admin)
+        self._max_hold_back_ms: int = description.config["penstock.clock.max.hold.back.ms"]
         self._planned_here = 0
         self._planned_at_ms = 0  # as elapsed_milliseconds tells it
-        self._group_offsets = GroupOffsets(recipe.application_id, partial(ConfluentAdmin, recipe.config))
+        self._group_offsets = GroupOffsets(description.application_id, partial(ConfluentAdmin, description.config))
         self._told_epoch = 0
-        self._purge = RecordPurge(recipe.config["repartition.purge.interval.ms"], elapsed_milliseconds)
-        self._control = Path(recipe.control_directory)
+        self._purge = RecordPurge(description.config["repartition.purge.interval.ms"], elapsed_milliseconds)
+        self._control = Path(description.control_directory)
 
     def close(self) -> None:
         """Release the clients."""
@@ -132,7 +132,7 @@ class EpochPlanner:
         of all that of an epoch which an earlier run has planned and not committed."""
         # Some of its output may be in the topics: it must run with the same positions and the same time, whatever the
         # topics hold now.
-        planned_before = self._recipe.planned
+        planned_before = self._description.planned
         if planned_before is not None and planned_before.epoch == start.epoch + 1:
             return planned_before
         self._tell_positions(start)
@@ -146,9 +146,9 @@ class EpochPlanner:
         manifest = self._manifest_of(start)
         now = self._time_after(start.planned_ms)
         ends = self._ends.now()
-        positions = self._ends.without_deleted({tp: start.position(tp) for tp in self._recipe.inputs})
+        positions = self._ends.without_deleted({tp: start.position(tp) for tp in self._description.inputs})
         self._ends.check(positions, ends)
-        if self._recipe.global_inputs and not ends:
+        if self._description.global_inputs and not ends:
             return start  # the content of the global stores is unknown while no broker answers
         readable = self._ends.readable(positions, ends, now)
         try:
@@ -191,16 +191,16 @@ class EpochPlanner:
     def partitions(self, start: EpochOffset, end: EpochOffset) -> list[EpochPartition]:
         """Return the input partitions of the epoch from `start` to `end`: task n of a level in partition n modulo their
         number."""
-        recipe, placement = self._recipe, self._recipe.placement
+        description, placement = self._description, self._description.placement
         assert (end.query_id, end.partitions, end.sink_partitions) == (
-            recipe.query_id,
+            description.query_id,
             list(placement.partitions),
             placement.sink_partitions,
         ), "an offset of another life, which `planned_offset` leaves out"
         manifest = self._manifest_of(start)
         # A driver that another one has overtaken must not log an offset: the other has planned this epoch itself.
-        self._checkpoint.check_generation(recipe.generation)
-        self._checkpoint.write_offset(end.epoch, recipe.generation, end.to_json())
+        self._checkpoint.check_generation(description.generation)
+        self._checkpoint.write_offset(end.epoch, description.generation, end.to_json())
         crash_point("source.partitions", end.epoch)
         carried = carried_ranges(manifest, placement)
         lagging = {TopicPartition(topic, each) for topic, numbers in end.lagging.items() for each in numbers}
@@ -221,7 +221,7 @@ class EpochPlanner:
                 end.planned_ms < start.planned_ms,
             )
             part.controls.append((task, control))
-            for tp in placement.inputs_of(task, recipe.topology.repartition_topics):
+            for tp in placement.inputs_of(task, description.topology.repartition_topics):
                 if end.position(tp) > start.position(tp):
                     part.ranges.append(Range(task, tp, start.position(tp), end.position(tp)))
         parts[0].sink = SinkControl(end)
@@ -230,23 +230,23 @@ class EpochPlanner:
     def committed(self, end: EpochOffset) -> None:
         """Delete what the epoch made superfluous."""
         self._cleaner.clean(end.epoch)
-        own = self._recipe.topology.data_frame_topics
-        self._purge.purge(self._admin, {tp: end.position(tp) for tp in self._recipe.inputs if tp.topic in own})
+        own = self._description.topology.data_frame_topics
+        self._purge.purge(self._admin, {tp: end.position(tp) for tp in self._description.inputs if tp.topic in own})
 
     def _tell_positions(self, committed: EpochOffset) -> None:
         """Tell the brokers how far the application has read, for tools that show its lag."""
         if committed.epoch > self._told_epoch:
             self._told_epoch = committed.epoch
-            positions = {tp: committed.position(tp) for tp in self._recipe.inputs}
+            positions = {tp: committed.position(tp) for tp in self._description.inputs}
             self._group_offsets.tell(self._ends.without_deleted(positions))
 
     def _manifest_of(self, offset: EpochOffset) -> Manifest:
         """Return the manifest of the epoch that ended at `offset`, and learn from its figures if it is new."""
         if self._manifest is not None and self._manifest.epoch == offset.epoch:
             return self._manifest
-        manifest = self._checkpoint.read_manifest(offset.epoch, self._recipe.query_id)
+        manifest = self._checkpoint.read_manifest(offset.epoch, self._description.query_id)
         name = self._checkpoint.manifest_name(offset.epoch)
-        if manifest is None or manifest.query_id != self._recipe.query_id:
+        if manifest is None or manifest.query_id != self._description.query_id:
             raise damaged(name, "it was deleted or replaced while the application ran")
         check_follows(manifest, offset, name)
         self._manifest = manifest
@@ -258,7 +258,7 @@ class EpochPlanner:
         """Return how far the global topics are read with the next epoch: to their ends. A topic that ends before its
         position was created again, so each machine rebuilds its global stores."""
         positions: dict[str, list[int]] = {}
-        for tp in self._recipe.global_inputs:
+        for tp in self._description.global_inputs:
             before = start.global_positions.get(tp.topic, [])
             reached = before[tp.partition] if tp.partition < len(before) else 0
             if ends[tp] < reached:
@@ -277,7 +277,7 @@ class EpochPlanner:
 
     def _is_first(self, start: EpochOffset) -> bool:
         """Return whether the epoch after `start` is the first of its life, which initialises the tasks."""
-        return start.epoch <= self._recipe.start_epoch
+        return start.epoch <= self._description.start_epoch
 
     def _is_due(self, manifest: Manifest, now: int, went_back: bool, waits: bool) -> bool:
         """Return whether there is something to do at `now` (ms) without new records; `went_back`: the clock did, and

@@ -14,7 +14,7 @@ from penstock.host.spark.checkpoints.checkpoint import Manifest
 from penstock.host.spark.planner.lagging import held_bytes, lagging_partitions, unread_partitions, waited_partitions
 from penstock.host.spark.planner.quota import Limits, first_quota, next_quota, plan, remaining_quota, wanted_bytes
 from penstock.host.spark.planner.time_alignment import aligned_topics, reach
-from penstock.host.spark.protocol.recipe import Recipe
+from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.record import TopicPartition
 
 OffsetsForTime = Callable[[Sequence[TopicPartition], int], Mapping[TopicPartition, int]]
@@ -41,11 +41,11 @@ class InputPlan(NamedTuple):
 class InputPlanner:
     """Plans how far epochs of one query read."""
 
-    def __init__(self, recipe: Recipe, offsets_for_time: OffsetsForTime) -> None:
-        """Take the recipe, and a function that finds offsets by time."""
-        config, placement = recipe.config, recipe.placement
+    def __init__(self, description: ApplicationDescription, offsets_for_time: OffsetsForTime) -> None:
+        """Take the description, and a function that finds offsets by time."""
+        config, placement = description.config, description.placement
         self._placement = placement
-        self._inputs = frozenset(recipe.inputs)
+        self._inputs = frozenset(description.inputs)
         self._offsets_for_time = offsets_for_time
         self._limits = Limits(config["penstock.batch.max.bytes"], config["penstock.batch.target.ms"])
         self._quota = first_quota(self._limits)
@@ -54,7 +54,7 @@ class InputPlanner:
         # if no task has inputs to wait for, nobody needs to know what lags
         self._idle_ms: int = config["max.task.idle.ms"] if any(placement.awaitable.values()) else -1
         self._skew_ms: int = config["penstock.max.skew.ms"]
-        self._aligned = aligned_topics(recipe.topology, placement, config)
+        self._aligned = aligned_topics(description.topology, placement, config)
 
     def learn(self, manifest: Manifest, duration_ms: int | None) -> None:
         """Learn from the figures of an epoch; duration_ms: how long it took, None if unknown."""

@@ -20,8 +20,8 @@ from penstock.errors import (
     UnknownTopicOrPartitionError,
 )
 from penstock.host.offset_resets import reset_offsets, topics_made_anew
+from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure
-from penstock.host.spark.protocol.recipe import Recipe
 from penstock.record import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -37,11 +37,11 @@ _IDS_EVERY_MS = 10_000
 class TopicEnds:
     """Asks for the ends of all source topics and global topics; lives as long as the query."""
 
-    def __init__(self, recipe: Recipe, admin: Admin) -> None:
-        """Take the recipe and the client to ask."""
-        self._recipe = recipe
+    def __init__(self, description: ApplicationDescription, admin: Admin) -> None:
+        """Take the description and the client to ask."""
+        self._description = description
         self._admin = admin
-        self._partitions = [*recipe.inputs, *recipe.global_inputs]
+        self._partitions = [*description.inputs, *description.global_inputs]
         self._fixed: dict[TopicPartition, int] | None = None
         self._away_since: int | None = None
         self._beginnings: dict[TopicPartition, int] = {}
@@ -91,7 +91,7 @@ class TopicEnds:
         except UnknownTopicOrPartitionError:
             topics = self._admin.topics()
         gone = sorted({tp.topic for tp in self._partitions if tp.topic not in topics})
-        named = [topic for topic in gone if topic not in self._recipe.pattern_topics]
+        named = [topic for topic in gone if topic not in self._description.pattern_topics]
         if named:
             raise _failed(
                 MissingSourceTopicError(
@@ -144,12 +144,12 @@ class TopicEnds:
         return len(self._partitions) == before
 
     def _leave_those_made_anew(self) -> None:
-        known = self._recipe.topic_ids
-        read = {tp.topic for tp in self._recipe.inputs} & {tp.topic for tp in self._partitions}
+        known = self._description.topic_ids
+        read = {tp.topic for tp in self._description.inputs} & {tp.topic for tp in self._partitions}
         ids = self._admin.topic_ids(read & known.keys())
         self._ids_at = elapsed_milliseconds()
         made_anew = {topic for topic, topic_id in ids.items() if topic_id != known[topic]}
-        named = sorted(made_anew - self._recipe.pattern_topics)
+        named = sorted(made_anew - self._description.pattern_topics)
         if named:
             raise _failed(topics_made_anew(named))
         if made_anew:
@@ -171,7 +171,7 @@ class TopicEnds:
         deleted = [tp for tp, position in positions.items() if position < self._beginnings.get(tp, 0) and tp in ends]
         if not deleted:
             return dict(positions)
-        resets = {tp: self._recipe.offset_resets[tp.topic] for tp in deleted}
+        resets = {tp: self._description.offset_resets[tp.topic] for tp in deleted}
         try:
             found = reset_offsets(self._admin, resets, ends, now_ms)
         except KafkaError:

@@ -1,1 +1,2 @@
-"""What crosses between driver, planner, workers and sink: rows, messages, the recipe, placement, pickles, errors."""
+"""What crosses between driver, planner, workers and sink: rows, messages, the application description, placement,
+pickles, errors."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 from penstock.config import StreamsConfig
 from penstock.errors import StateStoreNotAvailableError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
-from penstock.host.spark.protocol.recipe import dump_for_workers, load_in_worker
+from penstock.host.spark.protocol.application_description import dump_for_workers, load_in_worker
 from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.host.spark.query.state_columns import StateColumns
 from penstock.host.spark.query.state_reader import STANDBY_MAP_BYTES

@@ -27,7 +27,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import LockError
 from penstock.host.directories import application_directory
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
-from penstock.host.spark.protocol.recipe import RECIPES_AT_HAND, Recipe
+from penstock.host.spark.protocol.application_description import DESCRIPTIONS_AT_HAND, ApplicationDescription
 from penstock.state.api import Base
 from penstock.state.base_directory import BaseDirectory
 from penstock.state.lmdb import DATA_FILE, LmdbBase
@@ -49,7 +49,9 @@ _LOOK_SECONDS = 0.05
 class TaskBase:
     """The base of a task, as one worker has it open; is_new: this machine had no base that could be trusted."""
 
-    def __init__(self, recipe: Recipe, checkpoint: Checkpoint, task: str, content_bytes: int) -> None:
+    def __init__(
+        self, description: ApplicationDescription, checkpoint: Checkpoint, task: str, content_bytes: int
+    ) -> None:
         """Open the base of `task`, with about `content_bytes` of content; waits for a worker that has it open, if only
         one may.
 
@@ -58,14 +60,14 @@ class TaskBase:
             ProcessorStateError: it cannot be opened.
             TaskMigratedError: another run of the application uses it, and is newer by `checkpoint`.
         """
-        kind = recipe.config["penstock.state.base"]
+        kind = description.config["penstock.state.base"]
         for other in _DIRECTORIES.keys() - {kind}:  # of a run with another configuration: behind, and in the way
-            shutil.rmtree(_directory(recipe, _DIRECTORIES[other], task), ignore_errors=True)
-        self._directory = task_directory(recipe, task, checkpoint)
+            shutil.rmtree(_directory(description, _DIRECTORIES[other], task), ignore_errors=True)
+        self._directory = task_directory(description, task, checkpoint)
         database = self._directory.enter()
         self.is_new = not database.exists()
         try:
-            self.base = _open_patiently(kind, database, recipe.config, content_bytes)
+            self.base = _open_patiently(kind, database, description.config, content_bytes)
         except BaseException:
             self._directory.leave()
             raise
@@ -80,12 +82,12 @@ class TaskBase:
         self._directory.leave(is_damaged)
 
 
-def task_directory(recipe: Recipe, task: str, checkpoint: Checkpoint) -> BaseDirectory:
+def task_directory(description: ApplicationDescription, task: str, checkpoint: Checkpoint) -> BaseDirectory:
     """Return where the base of `task` is on each machine."""
-    kind = recipe.config["penstock.state.base"]
+    kind = description.config["penstock.state.base"]
     data_file = DATA_FILE if kind == LMDB else None
-    alone = partial(checkpoint.check_generation, recipe.generation)
-    return BaseDirectory(_directory(recipe, _DIRECTORIES[kind], task), recipe.process_id, data_file, alone)
+    alone = partial(checkpoint.check_generation, description.generation)
+    return BaseDirectory(_directory(description, _DIRECTORIES[kind], task), description.process_id, data_file, alone)
 
 
 def seal_bases(directory: Path, process_id: str) -> None:
@@ -149,28 +151,28 @@ class BaseCleaner:
                 return
 
 
-@lru_cache(maxsize=RECIPES_AT_HAND)
+@lru_cache(maxsize=DESCRIPTIONS_AT_HAND)
 def base_cleaner(directory: Path, delay_ms: int) -> BaseCleaner:
     """Return what deletes the bases below `directory` that no task uses; one for each application and process."""
     return BaseCleaner(directory, delay_ms, SystemClock(), elapsed_milliseconds)
 
 
-def keep_base(recipe: Recipe, task: str, checkpoint: Checkpoint) -> None:
+def keep_base(description: ApplicationDescription, task: str, checkpoint: Checkpoint) -> None:
     """Keep the base of `task`, which has nothing to do in this epoch and is placed on this machine."""
-    task_directory(recipe, task, checkpoint).keep()
+    task_directory(description, task, checkpoint).keep()
 
 
-def clean_bases(recipe: Recipe, epoch: int) -> None:
+def clean_bases(description: ApplicationDescription, epoch: int) -> None:
     """Delete bases of tasks that have moved away from this machine longer than `state.cleanup.delay.ms` ago."""
-    base_cleaner(application_directory(recipe.config), recipe.config["state.cleanup.delay.ms"]).look(epoch)
+    base_cleaner(application_directory(description.config), description.config["state.cleanup.delay.ms"]).look(epoch)
 
 
 class Scratch:
     """A place on disk for the uncommitted changes of one attempt of a task."""
 
-    def __init__(self, recipe: Recipe, task: str) -> None:
+    def __init__(self, description: ApplicationDescription, task: str) -> None:
         """Take the place, and clear away what attempts left that were killed."""
-        self._directory = _directory(recipe, "uncommitted", task)
+        self._directory = _directory(description, "uncommitted", task)
         self.clear()
 
     def open(self) -> Base:
@@ -182,5 +184,5 @@ class Scratch:
         shutil.rmtree(self._directory, ignore_errors=True)
 
 
-def _directory(recipe: Recipe, kind: str, task: str) -> Path:
-    return application_directory(recipe.config) / kind / task
+def _directory(description: ApplicationDescription, kind: str, task: str) -> Path:
+    return application_directory(description.config) / kind / task

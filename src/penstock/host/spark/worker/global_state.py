@@ -28,8 +28,8 @@ from penstock.host.crashpoints import crash_point
 from penstock.host.directories import application_directory, application_path
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.clients import open_admin, open_fetcher
+from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.messages import GlobalControl
-from penstock.host.spark.protocol.recipe import Recipe
 from penstock.host.spark.worker.bases import GLOBAL_DIRECTORY
 from penstock.host.spark.worker.restore_progress import GlobalRestore
 from penstock.plan.subtopology import SubtopologySpec
@@ -83,7 +83,9 @@ def clocks_of(stamp: bytes) -> Mapping[str, int]:
 
 
 @contextmanager
-def global_stores(recipe: Recipe, checkpoint: Checkpoint, control: GlobalControl) -> Iterator[Mapping[str, StateStore]]:
+def global_stores(
+    description: ApplicationDescription, checkpoint: Checkpoint, control: GlobalControl
+) -> Iterator[Mapping[str, StateStore]]:
     """Give the global stores by name, to be read, as they are at the positions of `control`; none where the topology
     has none. If reading the topics takes long, its progress is reported through `checkpoint`.
 
@@ -92,24 +94,24 @@ def global_stores(recipe: Recipe, checkpoint: Checkpoint, control: GlobalControl
         KafkaError: the global topics cannot be read now.
         StreamsError: a processor of a global store fails.
     """
-    spec = recipe.topology.global_topology
+    spec = description.topology.global_topology
     if spec is None:
         yield {}
         return
-    path = global_directory(recipe.config)
-    application_directory(recipe.config)
+    path = global_directory(description.config)
+    application_directory(description.config)
     directory = BaseDirectory(
-        path, recipe.process_id, DATA_FILE, lambda: checkpoint.check_generation(recipe.generation)
+        path, description.process_id, DATA_FILE, lambda: checkpoint.check_generation(description.generation)
     )
     is_damaged = False
     with ExitStack() as opened:
         opened.callback(lambda: directory.leave(is_damaged))
         try:
-            with _locked(lock_path(recipe.config)):
+            with _locked(lock_path(description.config)):
                 base = LmdbBase(directory.enter())
                 opened.callback(base.close)
-                stamp = _Updating(recipe, checkpoint, spec, base, control).run()
-            yield _task(recipe, spec, base, control, stamp.processor_metadata).read_only_stores()
+                stamp = _Updating(description, checkpoint, spec, base, control).run()
+            yield _task(description, spec, base, control, stamp.processor_metadata).read_only_stores()
         except StreamsError as error:
             is_damaged = _is_about(error, directory.database)
             raise
@@ -134,19 +136,28 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _task(
-    recipe: Recipe, spec: SubtopologySpec, base: LmdbBase, control: GlobalControl, processor_metadata: Mapping[str, int]
+    description: ApplicationDescription,
+    spec: SubtopologySpec,
+    base: LmdbBase,
+    control: GlobalControl,
+    processor_metadata: Mapping[str, int],
 ) -> GlobalStateUpdateTask:
-    handler = recipe.config["deserialization.exception.handler"]
-    return GlobalStateUpdateTask(spec, recipe.config, base, handler, control.planned_ms, processor_metadata)
+    handler = description.config["deserialization.exception.handler"]
+    return GlobalStateUpdateTask(spec, description.config, base, handler, control.planned_ms, processor_metadata)
 
 
 class _Updating:
     """Brings a base to the positions of an epoch; its maker holds the lock."""
 
     def __init__(
-        self, recipe: Recipe, checkpoint: Checkpoint, spec: SubtopologySpec, base: LmdbBase, control: GlobalControl
+        self,
+        description: ApplicationDescription,
+        checkpoint: Checkpoint,
+        spec: SubtopologySpec,
+        base: LmdbBase,
+        control: GlobalControl,
     ) -> None:
-        self._recipe = recipe
+        self._description = description
         self._checkpoint = checkpoint
         self._spec = spec
         self._base = base
@@ -174,25 +185,27 @@ class _Updating:
 
     def _is_there(self, stamp: _Stamp) -> bool:
         """Return whether the base is at the positions, in the topics that the driver has found at its start."""
-        found = self._recipe.topic_ids
+        found = self._description.topic_ids
         ids = {topic: found[topic] for topic in self._spec.source_topics if topic in found}
         return dict(stamp.positions) == dict(self._control.positions) and stamp.topic_ids == ids
 
     def _usable_stamp(self) -> _Stamp | None:
         """Return the stamp of the base, None if it is empty or must begin empty; raises TaskMigratedError for a
         zombie."""
-        recipe, control = self._recipe, self._control
+        description, control = self._description, self._control
         data = self._base.stamp()
         if data is None:
             return None
         stamp = _Stamp.decode(data)
-        same = stamp.checkpoint_id == recipe.checkpoint_id and stamp.stores == self._stores
+        same = stamp.checkpoint_id == description.checkpoint_id and stamp.stores == self._stores
         if same and dict(stamp.positions) == dict(control.positions):
             return stamp
-        if stamp.checkpoint_id == recipe.checkpoint_id and stamp.generation > recipe.generation:
-            self._checkpoint.check_generation(recipe.generation)  # otherwise an older copy of the checkpoint continues
-        elif stamp.checkpoint_id == recipe.checkpoint_id and (stamp.generation, stamp.epoch) > (
-            recipe.generation,
+        if stamp.checkpoint_id == description.checkpoint_id and stamp.generation > description.generation:
+            self._checkpoint.check_generation(
+                description.generation
+            )  # otherwise an older copy of the checkpoint continues
+        elif stamp.checkpoint_id == description.checkpoint_id and (stamp.generation, stamp.epoch) > (
+            description.generation,
             control.epoch,
         ):
             raise TaskMigratedError(
@@ -206,7 +219,7 @@ class _Updating:
 
     def _update(self, stamp: _Stamp | None) -> None:
         """Process what lies between `stamp`, or the beginning of the topics, and the positions of the epoch."""
-        self._topic_ids = open_admin(self._recipe).topic_ids(self._spec.source_topics)
+        self._topic_ids = open_admin(self._description).topic_ids(self._spec.source_topics)
         if stamp is not None and self._is_of_others(stamp):
             _log.warning("Topics of global stores were deleted and created again: the global stores are rebuilt.")
             self._base.clear()
@@ -215,10 +228,10 @@ class _Updating:
         ends = dict(_flat(self._control.positions))
         reached.update(self._beginnings([tp for tp in ends if tp not in reached]))
         remembered = {} if stamp is None else stamp.processor_metadata
-        task = _task(self._recipe, self._spec, self._base, self._control, remembered)
-        recipe = self._recipe
-        is_restore = stamp is None or stamp.generation < recipe.generation  # the first way of this driver here
-        with GlobalRestore(recipe, self._checkpoint, self._spec, self._control.epoch, is_restore) as progress:
+        task = _task(self._description, self._spec, self._base, self._control, remembered)
+        description = self._description
+        is_restore = stamp is None or stamp.generation < description.generation  # the first way of this driver here
+        with GlobalRestore(description, self._checkpoint, self._spec, self._control.epoch, is_restore) as progress:
             progress.begin(reached, ends)
             try:
                 self._process(task, progress, reached, ends)
@@ -241,7 +254,7 @@ class _Updating:
         task.initialize()
         pending = 0
         for tp, end in ends.items():
-            for batch in open_fetcher(self._recipe).fetch(tp, reached[tp], end, read_committed=True):
+            for batch in open_fetcher(self._description).fetch(tp, reached[tp], end, read_committed=True):
                 self._take(task, tp, batch)
                 reached[tp] = int(batch.offsets[-1]) + 1
                 progress.restored(tp, len(batch), reached[tp])
@@ -268,10 +281,10 @@ class _Updating:
         positions: dict[str, list[int]] = {}
         for tp in sorted(reached):
             positions.setdefault(tp.topic, []).append(reached[tp])
-        recipe = self._recipe
+        description = self._description
         stamp = _Stamp(
-            recipe.checkpoint_id,
-            recipe.generation,
+            description.checkpoint_id,
+            description.generation,
             self._control.epoch,
             positions,
             dict(task.processor_metadata),
@@ -281,7 +294,7 @@ class _Updating:
         task.committed(task.changes(), stamp.encode())
 
     def _beginnings(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        return open_admin(self._recipe).beginning_offsets(partitions) if partitions else {}
+        return open_admin(self._description).beginning_offsets(partitions) if partitions else {}
 
 
 def _flat(positions: Mapping[str, list[int]]) -> Iterator[tuple[TopicPartition, int]]:

@@ -19,7 +19,7 @@ from penstock.exception_handlers import (
     Response,
     Result,
 )
-from penstock.host.spark.protocol.recipe import RECIPES_AT_HAND, Recipe
+from penstock.host.spark.protocol.application_description import DESCRIPTIONS_AT_HAND, ApplicationDescription
 from penstock.host.spark.worker.target_topics import target_topics
 from penstock.log_limits import limit_rate
 from penstock.plan.subtopology import TaskId
@@ -37,9 +37,9 @@ class ProductionFailedError(StreamsError):
 class RefusedRecords:
     """Decides about the records of one write."""
 
-    def __init__(self, recipe: Recipe, lanes: Sequence[int]) -> None:
-        """Take the recipe, and the lane from which each part of the output came."""
-        self._recipe = recipe
+    def __init__(self, description: ApplicationDescription, lanes: Sequence[int]) -> None:
+        """Take the description, and the lane from which each part of the output came."""
+        self._description = description
         self._lanes = lanes
 
     def __call__(self, refused: RefusedRecord) -> list[PartitionBatch]:
@@ -47,14 +47,14 @@ class RefusedRecords:
         to end."""
         if refused.part >= len(self._lanes):
             raise ProductionFailedError(f"A dead letter cannot be written: {refused.error}") from refused.error
-        task = self._recipe.placement.tasks[self._lanes[refused.part]]
-        nodes = self._recipe.subtopologies[task.subtopology].sinks_of(refused.topic)
+        task = self._description.placement.tasks[self._lanes[refused.part]]
+        nodes = self._description.subtopologies[task.subtopology].sinks_of(refused.topic)
         record = ProducerRecord(
             refused.topic, refused.key, refused.value, refused.timestamp, refused.headers, refused.partition
         )
         context = ErrorHandlerContext(None, -1, -1, refused.headers, nodes, str(task), refused.timestamp)
         try:
-            response = _handler(self._recipe).handle_error(context, record, refused.error)
+            response = _handler(self._description).handle_error(context, record, refused.error)
             if not isinstance(response, Response):
                 raise TypeError("Invalid ProductionExceptionHandler response.")
         except Exception as fatal:
@@ -69,7 +69,7 @@ class RefusedRecords:
         return self._dead_letters(task, response)
 
     def _dead_letters(self, task: TaskId, response: Response) -> list[PartitionBatch]:
-        sender = RecordSender(RecordCollector(), target_topics(self._recipe), task, lambda: NO_METADATA.offset)
+        sender = RecordSender(RecordCollector(), target_topics(self._description), task, lambda: NO_METADATA.offset)
         return [
             PartitionBatch(
                 letter.topic,
@@ -80,8 +80,8 @@ class RefusedRecords:
         ]
 
 
-@lru_cache(maxsize=RECIPES_AT_HAND)
-def _handler(recipe: Recipe) -> ProductionExceptionHandler:
-    handler: ProductionExceptionHandler = recipe.config["production.exception.handler"]
-    handler.configure(recipe.config)
+@lru_cache(maxsize=DESCRIPTIONS_AT_HAND)
+def _handler(description: ApplicationDescription) -> ProductionExceptionHandler:
+    handler: ProductionExceptionHandler = description.config["production.exception.handler"]
+    handler.configure(description.config)
     return handler

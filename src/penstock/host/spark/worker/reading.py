@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from penstock.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from penstock.host.offset_resets import reset_offsets, topics_made_anew
 from penstock.host.spark.clients import open_admin, open_fetcher
-from penstock.host.spark.protocol.recipe import Recipe
+from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.log_limits import limit_rate
 from penstock.record import RecordBatch, TopicPartition
 
@@ -24,7 +24,7 @@ _MOST_RESETS = 8
 
 
 def read_range(
-    recipe: Recipe, partition: TopicPartition, start: int, end: int, planned_ms: int
+    description: ApplicationDescription, partition: TopicPartition, start: int, end: int, planned_ms: int
 ) -> Iterator[RecordBatch]:
     """Yield the committed records of `partition` from `start` to before `end`, as far as there are any left.
 
@@ -34,32 +34,32 @@ def read_range(
     reached = start
     for attempt in range(_MOST_RESETS):
         try:
-            for batch in open_fetcher(recipe).fetch(partition, reached, end, read_committed=True):
+            for batch in open_fetcher(description).fetch(partition, reached, end, read_committed=True):
                 yield batch
                 reached = int(batch.offsets[-1]) + 1
             return
         except OffsetOutOfRangeError:
             if attempt == _MOST_RESETS - 1:
                 raise
-            reset = {partition: recipe.offset_resets[partition.topic]}
-            found = reset_offsets(open_admin(recipe), reset, {partition: end}, planned_ms)[partition]
+            reset = {partition: description.offset_resets[partition.topic]}
+            found = reset_offsets(open_admin(description), reset, {partition: end}, planned_ms)[partition]
             if found <= reached:
                 raise
             _log.warning("Records %d to %d of %s were deleted before they were read.", reached, found - 1, partition)
             reached = min(found, end)
         except UnknownTopicOrPartitionError:
-            if partition.topic not in recipe.pattern_topics or partition.topic in open_admin(recipe).topics():
+            if partition.topic not in description.pattern_topics or partition.topic in open_admin(description).topics():
                 raise
             _log.warning("Topic %s was deleted before its records were read.", partition.topic)
             return
 
 
-def check_topics(recipe: Recipe, topics: Collection[str]) -> None:
+def check_topics(description: ApplicationDescription, topics: Collection[str]) -> None:
     """Raise StreamsError if one of `topics` was deleted and created again since the application started: what was
     read of it may be of the new one. Called when all is read of them and nothing is written. Raises KafkaError if
     brokers do not answer."""
-    known = {topic: recipe.topic_ids[topic] for topic in topics if topic in recipe.topic_ids}
-    ids = open_admin(recipe).topic_ids(known) if known else {}
+    known = {topic: description.topic_ids[topic] for topic in topics if topic in description.topic_ids}
+    ids = open_admin(description).topic_ids(known) if known else {}
     made_anew = sorted(topic for topic, topic_id in ids.items() if topic_id != known[topic])
     if made_anew:
         raise topics_made_anew(made_anew)

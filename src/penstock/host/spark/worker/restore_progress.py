@@ -19,7 +19,7 @@ import orjson
 
 from penstock.clock import elapsed_milliseconds
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
-from penstock.host.spark.protocol.recipe import Recipe
+from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.plan.internal_topics import changelog_topic
 from penstock.plan.subtopology import ProcessorSpec, SourceSpec, SubtopologySpec, TaskId
 from penstock.record import TopicPartition
@@ -72,14 +72,16 @@ class RestoreState(NamedTuple):
 class RestoreProgress(ABC):
     """The report of one worker about one restore; the restore is done at the end of the `with` block."""
 
-    def __init__(self, recipe: Recipe, checkpoint: Checkpoint, task: str, epoch: int, is_restore: bool) -> None:
+    def __init__(
+        self, description: ApplicationDescription, checkpoint: Checkpoint, task: str, epoch: int, is_restore: bool
+    ) -> None:
         """Report how the stores of `task` advance to `epoch`. Nothing is reported before `begin`, and listeners only
         receive it if it `is_restore`; the usual advance from epoch to epoch is none."""
-        self._recipe = recipe
+        self._description = description
         self._is_restore = is_restore
         self._checkpoint = checkpoint
         self._name = f"{task}.{uuid.uuid4().hex}"
-        self._state = RestoreState(recipe.generation, epoch, task, 0, 0, False, ())
+        self._state = RestoreState(description.generation, epoch, task, 0, 0, False, ())
         self._told_ms = 0
         self._told = False
 
@@ -109,7 +111,7 @@ class RestoreProgress(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if error is None and self._is_restore and self._recipe.tells_restores:
+        if error is None and self._is_restore and self._description.tells_restores:
             self._state = self._state._replace(done=True)
             self._tell()
         elif self._told:
@@ -119,11 +121,13 @@ class RestoreProgress(ABC):
 class TaskRestore(RestoreProgress):
     """The rebuild of the base of a task: offsets count the entries of its segments."""
 
-    def __init__(self, recipe: Recipe, checkpoint: Checkpoint, task: TaskId, epoch: int, is_restore: bool) -> None:
+    def __init__(
+        self, description: ApplicationDescription, checkpoint: Checkpoint, task: TaskId, epoch: int, is_restore: bool
+    ) -> None:
         """Tell of the rebuild of the base of `task` for `epoch`; see RestoreProgress."""
-        super().__init__(recipe, checkpoint, str(task), epoch, is_restore)
+        super().__init__(description, checkpoint, str(task), epoch, is_restore)
         self._partition = task.partition
-        self._spec = recipe.subtopologies[task.subtopology]
+        self._spec = description.subtopologies[task.subtopology]
         self._counts: Counter[str] = Counter()
 
     def begin(self, entries: int) -> None:
@@ -140,7 +144,7 @@ class TaskRestore(RestoreProgress):
         reached, end = self._state.restored, self._state.total
         return [
             StoreRestore(topic, self._partition, name, 0, reached, end, self._counts[name])
-            for name, topic in _changelog_topics(self._recipe.application_id, self._spec).items()
+            for name, topic in _changelog_topics(self._description.application_id, self._spec).items()
         ]
 
 
@@ -148,10 +152,15 @@ class GlobalRestore(RestoreProgress):
     """The way of the global stores to the positions of an epoch: offsets are those of their topics."""
 
     def __init__(
-        self, recipe: Recipe, checkpoint: Checkpoint, spec: SubtopologySpec, epoch: int, is_restore: bool
+        self,
+        description: ApplicationDescription,
+        checkpoint: Checkpoint,
+        spec: SubtopologySpec,
+        epoch: int,
+        is_restore: bool,
     ) -> None:
         """Tell of the way to `epoch`; spec: that of the global stores. See RestoreProgress."""
-        super().__init__(recipe, checkpoint, GLOBAL_TASK_ID, epoch, is_restore)
+        super().__init__(description, checkpoint, GLOBAL_TASK_ID, epoch, is_restore)
         self._stores_of = _stores_by_topic(spec)
         self._starts: dict[TopicPartition, int] = {}
         self._reached: dict[TopicPartition, int] = {}

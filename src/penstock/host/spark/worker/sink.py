@@ -30,10 +30,10 @@ from penstock.host.spark.checkpoints.checkpoint import Manifest, TopicFigures
 from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.checkpoints.manifests import check_follows
 from penstock.host.spark.clients import open_checkpoint
+from penstock.host.spark.protocol.application_description import ApplicationDescription, load_description
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure
 from penstock.host.spark.protocol.messages import SinkControl, TaskReport
-from penstock.host.spark.protocol.recipe import Recipe, load_recipe
 from penstock.host.spark.protocol.rows import CONTROL, FAILURE, HEAD, OUTPUT, Row, decode_batch, size_of
 from penstock.host.spark.protocol.transactions import marker_note, transactional_writer
 from penstock.host.spark.versions import StreamWriter, stream_writer
@@ -45,9 +45,9 @@ FORMAT = "penstock-sink"
 
 
 class SinkBase(DataSource):
-    """The data source; `sink_class` adds the recipe."""
+    """The data source; `sink_class` adds the description."""
 
-    recipe: bytes
+    description: bytes
 
     @classmethod
     def name(cls) -> str:
@@ -56,14 +56,14 @@ class SinkBase(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  # Spark's name
         """Return the writer."""
-        return stream_writer(EpochSink(self.recipe))
+        return stream_writer(EpochSink(self.description))
 
 
-def sink_class(recipe_bytes: bytes) -> type[SinkBase]:
-    """Return the data source of one run. A class made here is pickled by value, and the recipe with it."""
+def sink_class(description_bytes: bytes) -> type[SinkBase]:
+    """Return the data source of one run. A class made here is pickled by value, and the description with it."""
 
     class PenstockSink(SinkBase):
-        recipe = recipe_bytes
+        description = description_bytes
 
     return PenstockSink
 
@@ -83,22 +83,22 @@ class PartitionCommit(WriterCommitMessage):
 class EpochSink(StreamWriter):
     """Writes and commits epochs; see the module."""
 
-    def __init__(self, recipe: bytes) -> None:
-        """Take the recipe."""
-        self._recipe = recipe
+    def __init__(self, description: bytes) -> None:
+        """Take the description."""
+        self._description = description
 
     def write(self, rows: Iterator[Row]) -> WriterCommitMessage:
         """Write the output of one sink partition."""
         prepare_worker()
-        recipe = load_recipe(self._recipe)
+        description = load_description(self._description)
         try:
-            return _write(recipe, list(rows))
+            return _write(description, list(rows))
         except StreamsError as error:
             raise QueryFailedError(encode_failure(error, "")) from error
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Check the reports of all tasks and write the manifest; raises QueryFailedError to end the query."""
-        recipe = load_recipe(self._recipe)
+        description = load_description(self._description)
         received = [message for message in messages if isinstance(message, PartitionCommit)]
         for message in received:
             if message.failure is not None:
@@ -106,12 +106,12 @@ class EpochSink(StreamWriter):
         if not any(message.control or message.reports for message in received):
             return  # a driver that stopped before its first epoch leaves Spark a batch of nothing
         try:
-            commit_epoch(recipe, received)
+            commit_epoch(description, received)
         except StreamsError as error:
             raise QueryFailedError(encode_failure(error, "")) from error
 
 
-def _write(recipe: Recipe, rows: list[Row]) -> PartitionCommit:
+def _write(description: ApplicationDescription, rows: list[Row]) -> PartitionCommit:
     failures = [row for row in rows if row.kind == FAILURE]
     if failures:
         return PartitionCommit(failure=min(failures, key=lambda row: row.lane).batch)
@@ -131,10 +131,10 @@ def _write(recipe: Recipe, rows: list[Row]) -> PartitionCommit:
     batches = [decode_batch(row.batch) for row in output]
     crash_point("transaction.before", epoch)
     began = SystemClock().nanoseconds()
-    refused = RefusedRecords(recipe, [row.lane for row in output])
+    refused = RefusedRecords(description, [row.lane for row in output])
     try:
-        note = marker_note(recipe.checkpoint_id, offset)
-        written = _writer(recipe, output[0].task).write(epoch, recipe.query_id, batches, refused, note)
+        note = marker_note(description.checkpoint_id, offset)
+        written = _writer(description, output[0].task).write(epoch, description.query_id, batches, refused, note)
     except (ProductionFailedError, AuthenticationError, AuthorizationError) as error:  # another attempt meets it again
         return PartitionCommit(failure=encode_failure(error, ""))
     result.write_ms = _ms_since(began)
@@ -145,17 +145,17 @@ def _write(recipe: Recipe, rows: list[Row]) -> PartitionCommit:
 
 
 @lru_cache(maxsize=64)
-def _writer(recipe: Recipe, sink_partition: int) -> EpochWriter:
+def _writer(description: ApplicationDescription, sink_partition: int) -> EpochWriter:
     """Return the writer of a sink partition, kept for the life of the process.
 
     It looks for a newer driver before it writes. Markers alone do not tell a worker of a life that is over: they name
     the life after it, and its producer would fence that one's.
     """
-    alone = partial(_check_generation, recipe.checkpoint, recipe.generation)
-    if not recipe.transactional:
-        return AtLeastOnceWriter(recipe.config, before_write=alone)
-    known = partial(_is_in_manifest, recipe.checkpoint, recipe.query_id)
-    return transactional_writer(recipe.config, recipe.application_id, sink_partition, known, alone)
+    alone = partial(_check_generation, description.checkpoint, description.generation)
+    if not description.transactional:
+        return AtLeastOnceWriter(description.config, before_write=alone)
+    known = partial(_is_in_manifest, description.checkpoint, description.query_id)
+    return transactional_writer(description.config, description.application_id, sink_partition, known, alone)
 
 
 def _check_generation(checkpoint: str, generation: int) -> None:
@@ -169,7 +169,7 @@ def _is_in_manifest(checkpoint: str, query_id: str, epoch: int) -> bool:
     return manifest is not None and manifest.query_id == query_id
 
 
-def commit_epoch(recipe: Recipe, messages: Sequence[PartitionCommit]) -> None:
+def commit_epoch(description: ApplicationDescription, messages: Sequence[PartitionCommit]) -> None:
     """Write the manifest of the epoch that `messages` tell of.
 
     Raises:
@@ -177,27 +177,29 @@ def commit_epoch(recipe: Recipe, messages: Sequence[PartitionCommit]) -> None:
         TaskCorruptedError: a task did not report, reported twice, or did not continue from the previous manifest.
     """
     began = SystemClock().nanoseconds()
-    checkpoint = open_checkpoint(recipe.checkpoint)
-    checkpoint.check_generation(recipe.generation)
+    checkpoint = open_checkpoint(description.checkpoint)
+    checkpoint.check_generation(description.generation)
     end = _control(messages).offset
     decoded = (TaskReport.decode(blob) for message in messages for blob in message.reports)
     reports = sorted(decoded, key=lambda report: report.task)
-    before = checkpoint.read_manifest(end.epoch - 1, recipe.query_id)
+    before = checkpoint.read_manifest(end.epoch - 1, description.query_id)
     if before is None:
         name = checkpoint.manifest_name(end.epoch - 1)
         raise damaged(name, "it was deleted while the application ran")
-    _check(recipe, end, reports, before)
-    existing = checkpoint.read_manifest(end.epoch, recipe.query_id)
-    if existing is not None and existing.query_id == recipe.query_id:
+    _check(description, end, reports, before)
+    existing = checkpoint.read_manifest(end.epoch, description.query_id)
+    if existing is not None and existing.query_id == description.query_id:
         # A driver that this one has replaced was about to write it at the last look.
         check_follows(existing, end, checkpoint.manifest_name(end.epoch))
         return
     crash_point("manifest.before_write", end.epoch)
-    checkpoint.check_generation(recipe.generation)  # as late as can be: a newer driver takes this number for its life
+    checkpoint.check_generation(
+        description.generation
+    )  # as late as can be: a newer driver takes this number for its life
     manifest = Manifest(
-        query_id=recipe.query_id,
+        query_id=description.query_id,
         epoch=end.epoch,
-        generation=recipe.generation,
+        generation=description.generation,
         planned_ms=end.planned_ms,
         committed_ms=SystemClock().milliseconds(),
         tasks={report.task: report.entry for report in reports},
@@ -231,14 +233,16 @@ def _control(messages: Sequence[PartitionCommit]) -> SinkControl:
     raise TaskCorruptedError("No sink partition received its control row; the shuffle lost rows.")
 
 
-def _check(recipe: Recipe, end: EpochOffset, reports: Sequence[TaskReport], before: Manifest) -> None:
-    expected = {str(task) for task in recipe.placement.tasks}
+def _check(
+    description: ApplicationDescription, end: EpochOffset, reports: Sequence[TaskReport], before: Manifest
+) -> None:
+    expected = {str(task) for task in description.placement.tasks}
     seen: set[str] = set()
     for report in reports:
-        if report.generation != recipe.generation:
+        if report.generation != description.generation:
             raise TaskMigratedError(
                 f"Task {report.task} reports as generation {report.generation}, this program is generation "
-                f"{recipe.generation}: two programs with this application.id are running."
+                f"{description.generation}: two programs with this application.id are running."
             )
         parent = before.entry(report.task).head
         if report.task in seen or report.task not in expected or report.epoch != end.epoch or report.parent != parent:

@@ -20,9 +20,9 @@ from pyspark.sql.types import StructType
 from penstock.errors import StreamsError
 from penstock.host.spark.clients import open_checkpoint
 from penstock.host.spark.planner.epoch_planner import EpochPartition, EpochPlanner, Range
+from penstock.host.spark.protocol.application_description import ApplicationDescription, load_description
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure
-from penstock.host.spark.protocol.recipe import Recipe, load_recipe
 from penstock.host.spark.protocol.rows import CONTROL, DATA, SCHEMA_DDL, Row, encode_batch, write_rows
 from penstock.host.spark.versions import StreamReader, stream_reader
 from penstock.host.spark.worker.global_state import global_stores
@@ -35,9 +35,9 @@ FORMAT = "penstock-source"
 
 
 class SourceBase(DataSource):
-    """The data source; `source_class` adds the recipe."""
+    """The data source; `source_class` adds the description."""
 
-    recipe: bytes
+    description: bytes
 
     @classmethod
     def name(cls) -> str:
@@ -50,14 +50,14 @@ class SourceBase(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """Return the reader."""
-        return stream_reader(EpochReader(self.recipe))
+        return stream_reader(EpochReader(self.description))
 
 
-def source_class(recipe_bytes: bytes) -> type[SourceBase]:
-    """Return the data source of one run. A class made here is pickled by value, and the recipe with it."""
+def source_class(description_bytes: bytes) -> type[SourceBase]:
+    """Return the data source of one run. A class made here is pickled by value, and the description with it."""
 
     class PenstockSource(SourceBase):
-        recipe = recipe_bytes
+        description = description_bytes
 
     return PenstockSource
 
@@ -65,15 +65,15 @@ def source_class(recipe_bytes: bytes) -> type[SourceBase]:
 class EpochReader(StreamReader):
     """Plans epochs and reads their partitions; see the module."""
 
-    def __init__(self, recipe: bytes) -> None:
-        """Take the recipe; nothing is opened before it is needed."""
-        self._recipe = recipe
+    def __init__(self, description: bytes) -> None:
+        """Take the description; nothing is opened before it is needed."""
+        self._description = description
         self._epoch_planner: EpochPlanner | None = None
 
     def first_offset(self) -> dict[str, Any]:
         """Return where this run begins: behind the last manifest. Each run is a new query to Spark."""
-        start = load_recipe(self._recipe).start
-        assert start is not None, "the recipe of a run has a life"
+        start = load_description(self._description).start
+        assert start is not None, "the description of a run has a life"
         return start.to_json()
 
     def fix_end(self) -> None:
@@ -107,13 +107,13 @@ class EpochReader(StreamReader):
         """Fetch the ranges of `partition` and run its tasks of level 0."""
         assert isinstance(partition, EpochPartition)
         prepare_worker()
-        recipe = load_recipe(self._recipe)
-        rows = ended_by_failure(recipe, 0, _partition_rows(recipe, partition))
-        return write_rows(rows, recipe.placement.partitions_after(0))
+        description = load_description(self._description)
+        rows = ended_by_failure(description, 0, _partition_rows(description, partition))
+        return write_rows(rows, description.placement.partitions_after(0))
 
     def _plan(self) -> EpochPlanner:
         if self._epoch_planner is None:
-            self._epoch_planner = EpochPlanner(load_recipe(self._recipe))
+            self._epoch_planner = EpochPlanner(load_description(self._description))
         return self._epoch_planner
 
 
@@ -126,36 +126,38 @@ def _errors_told() -> Iterator[None]:
         raise QueryFailedError(encode_failure(error, "")) from error
 
 
-def _partition_rows(recipe: Recipe, partition: EpochPartition) -> Iterator[Row]:
-    places, sink_level = recipe.placement.places, recipe.placement.sink_level
+def _partition_rows(description: ApplicationDescription, partition: EpochPartition) -> Iterator[Row]:
+    places, sink_level = description.placement.places, description.placement.sink_level
     if partition.sink is not None:
-        for number in range(recipe.placement.sink_partitions):
+        for number in range(description.placement.sink_partitions):
             yield Row(CONTROL, sink_level, number, 0, 0, partition.sink.encode())
     ranges: dict[TaskId, list[Range]] = {}
     for each in partition.ranges:
         ranges.setdefault(each.task, []).append(each)
-    with global_stores(recipe, open_checkpoint(recipe.checkpoint), partition.global_control) as stores:
+    with global_stores(description, open_checkpoint(description.checkpoint), partition.global_control) as stores:
         for task, control in partition.controls:
             level, number, _ = places[task]
-            inputs = _fetched(recipe, ranges.get(task, []), control.planned_ms)
+            inputs = _fetched(description, ranges.get(task, []), control.planned_ms)
             if level == 0:
-                yield from run_task(recipe, task, control, inputs, stores)
+                yield from run_task(description, task, control, inputs, stores)
             else:
                 yield Row(CONTROL, level, number, 0, 0, control.encode())
-                yield from _passed_on(recipe, level, number, inputs)
-    check_topics(recipe, {each.partition.topic for each in partition.ranges})
+                yield from _passed_on(description, level, number, inputs)
+    check_topics(description, {each.partition.topic for each in partition.ranges})
 
 
-def _fetched(recipe: Recipe, ranges: list[Range], planned_ms: int) -> Iterator[PartitionBatch]:
+def _fetched(description: ApplicationDescription, ranges: list[Range], planned_ms: int) -> Iterator[PartitionBatch]:
     for each in ranges:
-        for batch in read_range(recipe, each.partition, each.start, each.end, planned_ms):
+        for batch in read_range(description, each.partition, each.start, each.end, planned_ms):
             yield PartitionBatch(*each.partition, batch)
 
 
-def _passed_on(recipe: Recipe, level: int, number: int, inputs: Iterator[PartitionBatch]) -> Iterator[Row]:
+def _passed_on(
+    description: ApplicationDescription, level: int, number: int, inputs: Iterator[PartitionBatch]
+) -> Iterator[Row]:
     """Yield the records of topics that feed a later level; a partition of a topic has the one lane 0."""
     sequence = 0
     for each in inputs:
-        for blob in encode_batch(each.topic, each.partition, each.batch, recipe.config["penstock.row.max.bytes"]):
+        for blob in encode_batch(each.topic, each.partition, each.batch, description.config["penstock.row.max.bytes"]):
             yield Row(DATA, level, number, 0, sequence, blob)
             sequence += 1

@@ -2,7 +2,7 @@
 
 `run_level` is the whole of a level above 0, by `mapInArrow`; level 0 runs inside the source (`source.py`), where its
 records are fetched. Rows for later levels pass through. Imports nothing of the DSL or of the lowering: what runs comes
-with the recipe.
+with the description.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from penstock.errors import (
     TaskCorruptedError,
 )
 from penstock.host.spark.clients import open_checkpoint
+from penstock.host.spark.protocol.application_description import ApplicationDescription, load_description
 from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure
 from penstock.host.spark.protocol.messages import TaskControl, TaskReport
-from penstock.host.spark.protocol.recipe import Recipe, load_recipe
 from penstock.host.spark.protocol.rows import (
     CONTROL,
     DATA,
@@ -56,25 +56,25 @@ def prepare_worker() -> None:
     gc.set_threshold(100_000, 50, 1000)
 
 
-def stage(recipe: bytes, level: int, title: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def stage(description: bytes, level: int, title: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function of `level` for `mapInArrow`; title: the name under which Spark shows it."""
 
     def run(frames: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return run_level(recipe, level, frames)
+        return run_level(description, level, frames)
 
     run.__name__ = title
     return run
 
 
-def run_level(recipe: bytes, level: int, frames: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def run_level(description: bytes, level: int, frames: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Run the tasks of `level` whose control rows are in `frames`; yield the rows for what comes after."""
     prepare_worker()
-    loaded = load_recipe(recipe)
+    loaded = load_description(description)
     rows = ended_by_failure(loaded, level, _level_rows(loaded, level, read_rows(frames)))
     yield from write_rows(rows, loaded.placement.partitions_after(level))
 
 
-def _level_rows(recipe: Recipe, level: int, rows: Iterable[Row]) -> Iterator[Row]:
+def _level_rows(description: ApplicationDescription, level: int, rows: Iterable[Row]) -> Iterator[Row]:
     controls: dict[int, TaskControl] = {}
     data: dict[int, list[Row]] = {}
     for row in rows:
@@ -84,9 +84,9 @@ def _level_rows(recipe: Recipe, level: int, rows: Iterable[Row]) -> Iterator[Row
             controls[row.task] = TaskControl.decode(row.batch)
         else:
             data.setdefault(row.task, []).append(row)
-    yield from _run_tasks(recipe, level, controls, data)
+    yield from _run_tasks(description, level, controls, data)
     if data:
-        tasks = ", ".join(str(recipe.placement.levels[level][number]) for number in data)
+        tasks = ", ".join(str(description.placement.levels[level][number]) for number in data)
         raise TaskCorruptedError(
             f"Records arrived for the tasks {tasks} in a Spark partition without their control rows; the shuffle lost "
             "rows."
@@ -94,38 +94,40 @@ def _level_rows(recipe: Recipe, level: int, rows: Iterable[Row]) -> Iterator[Row
 
 
 def _run_tasks(
-    recipe: Recipe, level: int, controls: Mapping[int, TaskControl], data: dict[int, list[Row]]
+    description: ApplicationDescription, level: int, controls: Mapping[int, TaskControl], data: dict[int, list[Row]]
 ) -> Iterator[Row]:
     """Run the tasks of `controls`, and take their rows out of `data`."""
     if not controls:
         return
     epoch = next(iter(controls.values())).global_control()
-    with global_stores(recipe, open_checkpoint(recipe.checkpoint), epoch) as stores:
+    with global_stores(description, open_checkpoint(description.checkpoint), epoch) as stores:
         for number in sorted(controls):
             own = sorted(data.pop(number, ()), key=lambda row: (row.lane, row.sequence))
             inputs = (decode_batch(row.batch)._replace(lane=row.lane) for row in own)
-            yield from run_task(recipe, recipe.placement.levels[level][number], controls[number], inputs, stores)
+            yield from run_task(
+                description, description.placement.levels[level][number], controls[number], inputs, stores
+            )
 
 
 def run_task(
-    recipe: Recipe,
+    description: ApplicationDescription,
     task: TaskId,
     control: TaskControl,
     inputs: Iterable[PartitionBatch],
     global_stores: Mapping[str, StateStore],
 ) -> Iterator[Row]:
     """Run one task for one epoch, with the global stores to read by name; yield its output as rows, then its report."""
-    placement = recipe.placement
+    placement = description.placement
     lane = placement.places[task].lane
     sequence = sent = 0
-    output, report = _run(recipe, task, control, inputs, global_stores)
+    output, report = _run(description, task, control, inputs, global_stores)
     for topic, partition, batch, _ in output:
-        if topic in recipe.topology.repartition_topics:
+        if topic in description.topology.repartition_topics:
             consumer = placement.places[placement.consumer(topic, partition)]
             kind, level, target = DATA, consumer.level, consumer.number
         else:
             kind, level, target = OUTPUT, placement.sink_level, placement.sink_partition(topic, partition)
-        for blob in encode_batch(topic, partition, batch, recipe.config["penstock.row.max.bytes"]):
+        for blob in encode_batch(topic, partition, batch, description.config["penstock.row.max.bytes"]):
             yield Row(kind, level, target, lane, sequence, blob)
             sequence += 1
             sent += len(blob)
@@ -134,7 +136,7 @@ def run_task(
 
 
 def _run(
-    recipe: Recipe,
+    description: ApplicationDescription,
     task: TaskId,
     control: TaskControl,
     inputs: Iterable[PartitionBatch],
@@ -142,15 +144,15 @@ def _run(
 ) -> tuple[list[PartitionBatch], TaskReport]:
     with captured_print() as printed:
         try:
-            checkpoint = open_checkpoint(recipe.checkpoint)
-            every: int = recipe.config["penstock.determinism.check.epochs"]
+            checkpoint = open_checkpoint(description.checkpoint)
+            every: int = description.config["penstock.determinism.check.epochs"]
             if every == 0 or control.epoch % every:
-                return TaskEpoch(recipe, checkpoint, task, control, global_stores).run(inputs, printed)
+                return TaskEpoch(description, checkpoint, task, control, global_stores).run(inputs, printed)
             kept = list(inputs)
-            first = TaskResult(*TaskEpoch(recipe, checkpoint, task, control, global_stores).run(kept, printed))
+            first = TaskResult(*TaskEpoch(description, checkpoint, task, control, global_stores).run(kept, printed))
             with captured_print() as again:
-                second = TaskEpoch(recipe, checkpoint, task, control, global_stores).run(kept, again)
-            check_same(recipe.subtopologies[task.subtopology], checkpoint, first, TaskResult(*second))
+                second = TaskEpoch(description, checkpoint, task, control, global_stores).run(kept, again)
+            check_same(description.subtopologies[task.subtopology], checkpoint, first, TaskResult(*second))
             return list(first.output), first.report
         except StreamsError as error:
             raise _TaskFailedError(printed.text()) from error
@@ -164,7 +166,7 @@ class _TaskFailedError(StreamsError):
         self.printed = printed
 
 
-def ended_by_failure(recipe: Recipe, level: int, rows: Iterator[Row]) -> Iterator[Row]:
+def ended_by_failure(description: ApplicationDescription, level: int, rows: Iterator[Row]) -> Iterator[Row]:
     """Yield `rows`; if they end with an error that another attempt would meet again, tell every sink partition, so that
     none writes. The lane of such a row is the `level`: later levels, which then lack rows, fail too, and the first
     failure is the one to report.
@@ -182,6 +184,6 @@ def ended_by_failure(recipe: Recipe, level: int, rows: Iterator[Row]) -> Iterato
         may_pass = isinstance(cause, KafkaError) and not isinstance(cause, AuthenticationError | AuthorizationError)
         if may_pass or isinstance(cause, CorruptedBaseError):
             raise QueryFailedError(failure) from error
-        placement = recipe.placement
+        placement = description.placement
         for partition in range(placement.sink_partitions):
             yield Row(FAILURE, placement.sink_level, partition, level, 0, failure)

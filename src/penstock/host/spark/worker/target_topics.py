@@ -11,7 +11,7 @@ import time
 from functools import lru_cache
 
 from penstock.host.spark.clients import open_admin
-from penstock.host.spark.protocol.recipe import RECIPES_AT_HAND, Recipe
+from penstock.host.spark.protocol.application_description import DESCRIPTIONS_AT_HAND, ApplicationDescription
 
 _PATIENCE_SECONDS = 2.0
 """How long a new topic may be missing: brokers learn of it one by one."""
@@ -24,10 +24,10 @@ _MISSING_SECONDS = 1.0
 class TargetTopics(dict[str, int]):
     """The number of partitions by topic; looks up a topic that it does not know."""
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, description: ApplicationDescription) -> None:
         """Know the topics that were there at the start."""
-        super().__init__(recipe.topic_partitions)
-        self._recipe = recipe
+        super().__init__(description.topic_partitions)
+        self._description = description
         self._missing: dict[str, float] = {}
 
     def __missing__(self, topic: str) -> int:
@@ -37,7 +37,7 @@ class TargetTopics(dict[str, int]):
         missing_since = self._missing.get(topic)
         if missing_since is None or asked - missing_since >= _MISSING_SECONDS:
             patience = _PATIENCE_SECONDS if missing_since is None else 0.0
-            while (found := open_admin(self._recipe).topics().get(topic)) is None:
+            while (found := open_admin(self._description).topics().get(topic)) is None:
                 if time.monotonic() - asked >= patience:
                     self._missing = {topic: time.monotonic()}  # the last one: there may be any number
                     break
@@ -48,7 +48,7 @@ class TargetTopics(dict[str, int]):
         raise KeyError(topic)
 
 
-@lru_cache(maxsize=RECIPES_AT_HAND)
-def target_topics(recipe: Recipe) -> TargetTopics:
+@lru_cache(maxsize=DESCRIPTIONS_AT_HAND)
+def target_topics(description: ApplicationDescription) -> TargetTopics:
     """Return the topics as this process knows them."""
-    return TargetTopics(recipe)
+    return TargetTopics(description)

@@ -15,8 +15,8 @@ from penstock.errors import CorruptedBaseError
 from penstock.host.crashpoints import crash_point
 from penstock.host.spark.checkpoints.carried import encode_carried, read_carried
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
+from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.messages import TaskControl, TaskReport
-from penstock.host.spark.protocol.recipe import Recipe
 from penstock.host.spark.protocol.rows import size_of
 from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.host.spark.worker.bases import keep_base
@@ -38,14 +38,14 @@ class TaskEpoch:
 
     def __init__(
         self,
-        recipe: Recipe,
+        description: ApplicationDescription,
         checkpoint: Checkpoint,
         task: TaskId,
         control: TaskControl,
         global_stores: Mapping[str, StateStore],
     ) -> None:
         """Take what to run; nothing is opened yet. global_stores: by name, to be read, as of this epoch."""
-        self._recipe = recipe
+        self._description = description
         self._checkpoint = checkpoint
         self._task = task
         self._control = control
@@ -53,7 +53,7 @@ class TaskEpoch:
         self._input: dict[str, tuple[int, int]] = {}
         self._held: list[PartitionBatch] = []
         self._processed = 0
-        self._measuring = EpochMeasuring(recipe.subtopologies[task.subtopology])
+        self._measuring = EpochMeasuring(description.subtopologies[task.subtopology])
         self._look_again_ms: int | None = None
         self._ahead: tuple[TopicPartition, ...] = ()
 
@@ -63,9 +63,9 @@ class TaskEpoch:
         new = iter(inputs)
         first = next(new, None)
         if first is None and not control.carried and control.is_idle():
-            keep_base(self._recipe, str(self._task), self._checkpoint)
+            keep_base(self._description, str(self._task), self._checkpoint)
             return [], self._report(replace(control.entry, carried=None), "", 0)
-        state = TaskState(self._recipe, self._checkpoint, self._task, control)
+        state = TaskState(self._description, self._checkpoint, self._task, control)
         try:
             commit = self._process(state, chain(() if first is None else (first,), new))
             crash_point("task.after_process", control.epoch)
@@ -84,21 +84,21 @@ class TaskEpoch:
         return sent, self._report(entry, printed.text(), sum(commit.dropped_records.values()))
 
     def _process(self, state: TaskState, inputs: Iterable[PartitionBatch]) -> TaskCommit:
-        recipe, control = self._recipe, self._control
+        description, control = self._description, self._control
         task = StreamTask(
-            recipe.subtopologies[self._task.subtopology],
+            description.subtopologies[self._task.subtopology],
             self._task,
-            recipe.config,
+            description.config,
             state.base,
-            target_topics(recipe),
+            target_topics(description),
             checkpoint=state.checkpoint,
             wall_clock_ms=control.planned_ms,
             schedules=EpochSchedules(() if state.checkpoint is None else state.checkpoint.schedules),
             global_stores=self._global_stores,
-            input_partitions=recipe.placement.groups[self._task],
+            input_partitions=description.placement.groups[self._task],
             spilled=state.spilled,
             nanoseconds=self._measuring.nanoseconds,
-            cache_bytes=recipe.cache_bytes,
+            cache_bytes=description.cache_bytes,
         )
         for topic, partition, batch, lane in read_carried(self._checkpoint, control.carried):
             self._processed += len(batch)
@@ -109,7 +109,7 @@ class TaskEpoch:
             task.add_records(topic, partition, batch, lane)
         crash_point("task.before_process", control.epoch)
         task.initialize()
-        partitions = recipe.placement.awaitable[self._task]
+        partitions = description.placement.awaitable[self._task]
         wait = InputWait(partitions, frozenset(control.lagging), control.idle_ms)
         self._measuring.process(lambda: task.process(wait))
         self._held, self._look_again_ms = task.give_up_buffered()
@@ -125,14 +125,14 @@ class TaskEpoch:
     def _apart(self, output: list[PartitionBatch]) -> tuple[list[PartitionBatch], list[PartitionBatch]]:
         """Return the output that moves on in this epoch, and that for tasks that have run in it already, or run beside
         this one."""
-        places = self._recipe.placement.places
+        places = self._description.placement.places
         level, _, lane = places[self._task]
         sent: list[PartitionBatch] = []
         carried: list[PartitionBatch] = []
         for each in output:
             if (
-                each.topic in self._recipe.topology.repartition_topics
-                and places[self._recipe.placement.consumer(each.topic, each.partition)].level <= level
+                each.topic in self._description.topology.repartition_topics
+                and places[self._description.placement.consumer(each.topic, each.partition)].level <= level
             ):
                 carried.append(each._replace(lane=lane))
             else:
@@ -142,7 +142,7 @@ class TaskEpoch:
     def _write_carried(self, sent: list[PartitionBatch]) -> Mapping[str, Any] | None:
         """Write what waits and `sent` for the next epoch, if there is any; return its entry for the manifest."""
         epoch = self._control.epoch
-        encoded = encode_carried(epoch, self._held, sent, self._recipe.config["penstock.row.max.bytes"])
+        encoded = encode_carried(epoch, self._held, sent, self._description.config["penstock.row.max.bytes"])
         if encoded is None:
             return None
         carried, data = encoded
@@ -152,7 +152,7 @@ class TaskEpoch:
         return carried
 
     def _count(self, topic: str, batch: RecordBatch) -> None:
-        if topic not in self._recipe.topology.repartition_topics:
+        if topic not in self._description.topology.repartition_topics:
             records, size = self._input.get(topic, (0, 0))
             self._input[topic] = records + len(batch), size + size_of(batch)
 
@@ -162,7 +162,7 @@ class TaskEpoch:
         return TaskReport(
             task=str(self._task),
             epoch=control.epoch,
-            generation=self._recipe.generation,
+            generation=self._description.generation,
             parent=control.entry.head,
             entry=entry,
             input=taken,
@@ -176,12 +176,12 @@ class TaskEpoch:
     def _write_order(self, commit: TaskCommit) -> None:
         """Write the order in which records were taken, if asked to: a file a task and epoch, so that a replay writes
         the same again."""
-        directory = self._recipe.config["penstock.trace.order"]
+        directory = self._description.config["penstock.trace.order"]
         if directory is not None and commit.order is not None:
             path = Path(directory) / str(self._task)
             private_directory(path)
-            (path / "lane").write_text(str(self._recipe.placement.places[self._task].lane))
-            (path / "cache").write_text(str(self._recipe.cache_bytes))
+            (path / "lane").write_text(str(self._description.placement.places[self._task].lane))
+            (path / "cache").write_text(str(self._description.cache_bytes))
             (path / f"{self._control.epoch:012d}").write_bytes(commit.order.encode())
 
 

@@ -20,8 +20,8 @@ from penstock.host.crashpoints import crash_point
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.checkpoints.rewriting import read_segment
+from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.messages import TaskControl
-from penstock.host.spark.protocol.recipe import Recipe
 from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.host.spark.worker.bases import Scratch, TaskBase, clean_bases
 from penstock.host.spark.worker.restore_progress import TaskRestore
@@ -51,24 +51,26 @@ _MOST_RACES = 8
 class TaskState:
     """Base and checkpoint of a task at the beginning of an epoch."""
 
-    def __init__(self, recipe: Recipe, checkpoint: Checkpoint, task: TaskId, control: TaskControl) -> None:
+    def __init__(
+        self, description: ApplicationDescription, checkpoint: Checkpoint, task: TaskId, control: TaskControl
+    ) -> None:
         """Open the base and bring it up to the head; raises TaskMigratedError, and TaskCorruptedError if a segment is
         missing."""
-        self._recipe = recipe
+        self._description = description
         self._files = checkpoint
         self._id = task
         self._task = str(task)
-        self._spec = recipe.subtopologies[task.subtopology]
+        self._spec = description.subtopologies[task.subtopology]
         self._control = control
-        clean_bases(recipe, control.epoch)
+        clean_bases(description, control.epoch)
         self._log: SegmentLog = log_from_json(dict(control.entry.segments))
         # A task without stores has nothing to keep on this machine.
         content_bytes = self._log.content_bytes()
-        self._opened = TaskBase(recipe, checkpoint, self._task, content_bytes) if self._spec.stores else None
+        self._opened = TaskBase(description, checkpoint, self._task, content_bytes) if self._spec.stores else None
         self._is_damaged = False
         self.base: Base = MemoryBase() if self._opened is None else self._opened.base
         self.checkpoint: TaskCheckpoint | None = None
-        self._scratch = Scratch(recipe, self._task)
+        self._scratch = Scratch(description, self._task)
         self.spilled = SpilledChanges(self.base, self._scratch.open, self._write_part)
         self._parts: list[SegmentInfo] = []
         try:
@@ -121,7 +123,7 @@ class TaskState:
         """Write the next changes of the epoch as segments; `checkpoint` ends the commit."""
         parent = self._parts[-1].last if self._parts else self._log.head
         header = SegmentHeader(parent, self._stores(), checkpoint)
-        return self._write(encode(header, changes, max_bytes=self._recipe.config["penstock.segment.max.bytes"]))
+        return self._write(encode(header, changes, max_bytes=self._description.config["penstock.segment.max.bytes"]))
 
     def _advance(self) -> None:
         """Bring the base to the head of the log, and read the checkpoint that stands there."""
@@ -174,7 +176,7 @@ class TaskState:
         assert self._opened is not None
         # else the first commit comes into the empty base that its task has made
         is_restore = self._opened.is_new or route.segments != self._log.last_commit()
-        with TaskRestore(self._recipe, self._files, self._id, self._control.epoch, is_restore) as progress:
+        with TaskRestore(self._description, self._files, self._id, self._control.epoch, is_restore) as progress:
 
             def commits() -> Iterator[Changes]:
                 progress.begin(sum(info.entries for info in route.segments))
@@ -188,9 +190,9 @@ class TaskState:
         if stamp is None:
             return None
         checkpoint_id, generation, epoch, position = stamp.decode().split(":")
-        if checkpoint_id != self._recipe.checkpoint_id:
+        if checkpoint_id != self._description.checkpoint_id:
             return bytes.fromhex(position)
-        mine = self._recipe.generation
+        mine = self._description.generation
         if int(generation) > mine:  # of a newer driver, or of one that an older copy of the checkpoint does not know
             self._files.check_generation(mine)
         elif int(generation) == mine and int(epoch) > self._control.epoch - 1:
@@ -201,8 +203,10 @@ class TaskState:
         return bytes.fromhex(position)
 
     def _stamp(self, position: bytes) -> bytes:
-        recipe = self._recipe
-        return f"{recipe.checkpoint_id}:{recipe.generation}:{self._control.epoch - 1}:{position.hex()}".encode()
+        description = self._description
+        return (
+            f"{description.checkpoint_id}:{description.generation}:{self._control.epoch - 1}:{position.hex()}".encode()
+        )
 
     def _maintain(self, log: SegmentLog) -> SegmentLog:
         """Merge and snapshot as far as the log asks for with this commit."""
@@ -222,7 +226,7 @@ class TaskState:
                 self._stores(),
                 entries,
                 step.content_bytes,
-                self._recipe.config["penstock.segment.max.bytes"],
+                self._description.config["penstock.segment.max.bytes"],
             )
             log = log.with_snapshots(self._write(written))
         return log

@@ -1,4 +1,5 @@
-"""Programs as a checkpoint keeps them, so that an epoch which one left half committed can be finished by it.
+"""The application description as a checkpoint stores it: a program that left an epoch half committed finishes it with
+its own functions, whatever has been edited since.
 
 Functions of the main module go by value. Those of the user's own modules are kept twice: by name, with digests of the
 sources, and by value. While the modules are what they were, names find them; where one was edited, or is gone, what
@@ -21,9 +22,15 @@ from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.config.keys import KEYS
 from penstock.errors import StreamsError
+from penstock.host.spark.protocol.application_description import (
+    ApplicationDescription,
+    dump_description,
+    extend_module_path,
+    load_description,
+    module_path,
+)
 from penstock.host.spark.protocol.pickling import ByValueError, digest_of, dump_by_value
 from penstock.host.spark.protocol.placement import shape
-from penstock.host.spark.protocol.recipe import Recipe, dump_recipe, extend_module_path, load_recipe, module_path
 from penstock.host.spark.protocol.user_modules import changed_modules, loaded_digests
 
 _log = logging.getLogger(__name__)
@@ -31,7 +38,7 @@ _log = logging.getLogger(__name__)
 _DIGEST_BYTES = 16
 
 _MOST_BYTES = 64 * 1024 * 1024
-"""Most bytes of a program by value: what is larger has data in its modules, which are not kept with each program."""
+"""Most bytes of a description by value: what is larger has data in its modules, which are not stored each time."""
 
 _OF_THE_RUN = (
     "bootstrap.servers",
@@ -44,23 +51,23 @@ _OF_THE_RUN = (
 
 
 @dataclass(frozen=True)
-class StoredProgram:
-    """A program as it is kept. digest: the same for equal programs, also by other processes; data: for
-    `load_program`."""
+class StoredDescription:
+    """A description as it is stored. digest: the same for equal programs, also in other processes; data: for
+    `load_from_checkpoint`."""
 
     digest: str
     data: bytes
 
 
-def dump_program(recipe: Recipe) -> StoredProgram:
-    """Return what `recipe` does, without what belongs to one run of it and without the settings of clients, which may
-    hold secrets; raises as `dump_recipe`."""
-    given = recipe.config.given()
+def dump_for_checkpoint(description: ApplicationDescription) -> StoredDescription:
+    """Return `description` without what belongs to one run, and without the settings of clients, which may be secrets;
+    raises as `dump_description`."""
+    given = description.config.given()
     config = {key: value for key, value in given.items() if key in KEYS and key not in _OF_THE_RUN}
     # what the placement was made from is not needed again, and sets are pickled in another order by each process
-    topology = replace(recipe.topology, copartition_groups=())
-    program = replace(
-        recipe,
+    topology = replace(description.topology, copartition_groups=())
+    of_any_run = replace(
+        description,
         config=StreamsConfig(config, environment={}),
         topology=topology,
         begin={},
@@ -71,23 +78,23 @@ def dump_program(recipe: Recipe) -> StoredProgram:
         control_directory="",
         clock=SystemClock(),
     )
-    by_name, modules = dump_recipe(program), loaded_digests()
-    digest = _digest(program, modules)
-    by_value = _by_value(program, modules)
-    return StoredProgram(digest, pickle.dumps((module_path(), by_name, modules, by_value)))
+    by_name, modules = dump_description(of_any_run), loaded_digests()
+    digest = _digest(of_any_run, modules)
+    by_value = _by_value(of_any_run, modules)
+    return StoredDescription(digest, pickle.dumps((module_path(), by_name, modules, by_value)))
 
 
-def _digest(program: Recipe, modules: Mapping[str, str]) -> str:
-    """Return the digest of what a program does with the topics that it reads and writes; others may come and go. Where
-    it cannot be taken, the program is taken for another one at each start, and finishes nothing that it began."""
-    placement, topology = program.placement, program.topology.without_lines()
+def _digest(description: ApplicationDescription, modules: Mapping[str, str]) -> str:
+    """Return the digest of what the program does with the topics that it reads and writes; others may come and go.
+    Without a digest, each start counts as that of another program, which finishes nothing that it began."""
+    placement, topology = description.placement, description.topology.without_lines()
     counts = placement.partitions, placement.sink_partitions
     said = (
-        program.config.given(),
+        description.config.given(),
         topology,
         shape(topology, placement),
         counts,
-        program.transactional,
+        description.transactional,
         sorted(modules.items()),
     )
     try:
@@ -97,10 +104,10 @@ def _digest(program: Recipe, modules: Mapping[str, str]) -> str:
         return uuid.uuid4().hex
 
 
-def _by_value(program: Recipe, modules: Iterable[str]) -> bytes | None:
-    """Return `program` with all of `modules` by value; None, and a warning, where that cannot be."""
+def _by_value(description: ApplicationDescription, modules: Iterable[str]) -> bytes | None:
+    """Return `description` with all of `modules` by value; None, and a warning, if that is not possible."""
     try:
-        data = dump_by_value(program, [sys.modules[name] for name in modules])
+        data = dump_by_value(description, [sys.modules[name] for name in modules])
     except ByValueError as error:
         _warn_of_modules(
             f"Functions of {', '.join(error.modules) or 'its modules'} cannot be stored by value ({error})"
@@ -120,8 +127,8 @@ def _warn_of_modules(why: str) -> None:
     )
 
 
-def load_program(data: bytes) -> Recipe:
-    """Return what `dump_program` wrote; `of_run` makes it complete.
+def load_from_checkpoint(data: bytes) -> ApplicationDescription:
+    """Return what `dump_for_checkpoint` wrote; `of_run` makes it complete.
 
     Raises StreamsError if modules have changed that are not kept, and whatever the unpickling of a user's object
     raises.
@@ -132,25 +139,24 @@ def load_program(data: bytes) -> Recipe:
     extend_module_path(path)
     changed = changed_modules(modules)
     if not changed:
-        return load_recipe(by_name)
+        return load_description(by_name)
     if by_value is None:
         raise StreamsError(
             f"modules have changed since, or are missing: {', '.join(changed)}; its start warned that the checkpoint "
             "cannot contain them"
         )
-    program = cloudpickle.loads(by_value)
-    assert isinstance(program, Recipe)
-    return program
+    description = cloudpickle.loads(by_value)
+    assert isinstance(description, ApplicationDescription)
+    return description
 
 
-def of_run(program: Recipe, run: Recipe) -> Recipe:
-    """Return a recipe that runs the program of one recipe in place of another, with the latter's clients, directories
-    and clock."""
+def of_run(stored: ApplicationDescription, run: ApplicationDescription) -> ApplicationDescription:
+    """Return `stored`, as loaded from a checkpoint, with the clients, the directories and the clock of `run`."""
     given = run.config.given()
     surroundings = {key: value for key, value in given.items() if key not in KEYS or key in _OF_THE_RUN}
     return replace(
-        program,
-        config=StreamsConfig({**program.config.given(), **surroundings}, environment={}),
+        stored,
+        config=StreamsConfig({**stored.config.given(), **surroundings}, environment={}),
         checkpoint=run.checkpoint,
         generation=run.generation,
         control_directory=run.control_directory,

@@ -1,4 +1,5 @@
-"""The recipe as workers get it: user functions, the driver's module path, and nothing that a worker does not need."""
+"""The application description as workers get it: user functions, the driver's module path, and nothing that a worker
+does not need."""
 
 from __future__ import annotations
 
@@ -32,8 +33,12 @@ from penstock import (
 )
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
+from penstock.host.spark.protocol.application_description import (
+    ApplicationDescription,
+    dump_description,
+    load_description,
+)
 from penstock.host.spark.protocol.placement import place
-from penstock.host.spark.protocol.recipe import Recipe, dump_recipe, load_recipe
 from tests.host.spark import test_topologies
 from tests.host.spark.test_topologies import word_count
 
@@ -41,14 +46,14 @@ _WORKER = """
 import sys
 from pathlib import Path
 from penstock.host.spark.worker import sink, source, stage
-from penstock.host.spark.protocol.recipe import load_recipe
+from penstock.host.spark.protocol.application_description import load_description
 from penstock.plan.subtopology import TaskId
 from penstock.state.memory import MemoryBase
 from penstock.task.stream_task import StreamTask
 for file in sys.argv[1:]:
-    recipe = load_recipe(Path(file).read_bytes())
-    for spec in recipe.topology.subtopologies:
-        task = StreamTask(spec, TaskId(spec.id, 0), recipe.config, MemoryBase(), recipe.topic_partitions)
+    description = load_description(Path(file).read_bytes())
+    for spec in description.topology.subtopologies:
+        task = StreamTask(spec, TaskId(spec.id, 0), description.config, MemoryBase(), description.topic_partitions)
         task.initialize()
 print(" ".join(sorted(name for name in sys.modules if name.startswith(("penstock", "pandas", "lmdb", "pyspark")))))
 """
@@ -57,11 +62,11 @@ print(" ".join(sorted(name for name in sys.modules if name.startswith(("penstock
 STRING = Serdes.string()
 
 
-def recipe_of(topology: Topology, tmp_path: Path) -> Recipe:
+def description_of(topology: Topology, tmp_path: Path) -> ApplicationDescription:
     built = topology.build("app")
     topics = {"in": 2, "other": 2, "out": 2}
     settings = {"application.id": "app", "bootstrap.servers": "localhost:1", "default.value.serde": STRING}
-    return Recipe(
+    return ApplicationDescription(
         config=StreamsConfig({**settings, "default.key.serde": STRING}, environment={}),
         topology=built,
         placement=place(built, topics, parallelism=2),
@@ -139,8 +144,8 @@ def test_a_worker_loads_neither_the_dsl_nor_the_lowering(tmp_path: Path) -> None
         cloudpickle.register_pickle_by_value(main)  # as functions of the user's main program are
     try:
         for number, topology in enumerate([word_count("in", "out"), *map(streams_of, FAMILIES)]):
-            files.append(tmp_path / f"recipe-{number}")
-            files[-1].write_bytes(dump_recipe(recipe_of(topology, tmp_path)))
+            files.append(tmp_path / f"description-{number}")
+            files[-1].write_bytes(dump_description(description_of(topology, tmp_path)))
     finally:
         for main in mains:
             cloudpickle.unregister_pickle_by_value(main)
@@ -169,11 +174,11 @@ def test_a_worker_loads_neither_the_dsl_nor_the_lowering(tmp_path: Path) -> None
 
 
 def test_functions_that_cannot_be_imported_go_by_value(tmp_path: Path) -> None:
-    recipe = recipe_of(word_count("in", "out"), tmp_path)
-    data = dump_recipe(recipe)
-    loaded = load_recipe(data)
+    description = description_of(word_count("in", "out"), tmp_path)
+    data = dump_description(description)
+    loaded = load_description(data)
     assert loaded.topology.subtopologies[0].source_topics == ("in",)
-    assert load_recipe(data) is loaded  # unpickled once a process
+    assert load_description(data) is loaded  # unpickled once a process
 
 
 class Holding(Processor):
@@ -188,17 +193,17 @@ def test_what_cannot_be_pickled_is_an_error_at_start(tmp_path: Path) -> None:
     with open(tmp_path / "file", "w") as file:
         topology = Topology().add_source("s", "in").add_processor("p", lambda: Holding(file), "s")
         with pytest.raises(StreamsError, match=r"cannot be sent to Spark's workers: .*such as a connection"):
-            dump_recipe(recipe_of(topology.add_sink("k", "out", "p"), tmp_path))
+            dump_description(description_of(topology.add_sink("k", "out", "p"), tmp_path))
 
 
-def test_a_process_keeps_the_recipes_of_several_queries(tmp_path: Path) -> None:
-    recipes = [dump_recipe(recipe_of(word_count("in", f"out{number}"), tmp_path)) for number in range(4)]
-    loaded = [load_recipe(each) for each in recipes]
-    assert [load_recipe(each) for each in recipes] == loaded
+def test_a_process_keeps_the_descriptions_of_several_queries(tmp_path: Path) -> None:
+    descriptions = [dump_description(description_of(word_count("in", f"out{number}"), tmp_path)) for number in range(4)]
+    loaded = [load_description(each) for each in descriptions]
+    assert [load_description(each) for each in descriptions] == loaded
 
 
 def test_tasks_that_run_at_the_same_time_share_the_record_cache(tmp_path: Path) -> None:
-    recipe = recipe_of(word_count("in", "out"), tmp_path)
-    recipe = replace(recipe, config=recipe.config.overridden({"statestore.cache.max.bytes": 1_000}))
+    description = description_of(word_count("in", "out"), tmp_path)
+    description = replace(description, config=description.config.overridden({"statestore.cache.max.bytes": 1_000}))
     for partitions, each in (((1, 1), 1_000), ((2, 3), 333), ((2_000, 1), 0)):
-        assert replace(recipe, placement=replace(recipe.placement, partitions=partitions)).cache_bytes == each
+        assert replace(description, placement=replace(description.placement, partitions=partitions)).cache_bytes == each

@@ -1,4 +1,4 @@
-"""The recipe: all that the processes of one run of one application need to know, pickled once by the driver.
+"""The application description: what the processes of one run need to know, pickled once by the driver.
 
 It goes to source, stages and sink as bytes inside their own pickles (never as an option of Spark: options are shown in
 plans and may hold secrets). Functions of the user's main module go by value, those of importable modules by name (see
@@ -28,7 +28,7 @@ from penstock.record import TopicPartition
 
 
 @dataclass(frozen=True, eq=False)
-class Recipe:
+class ApplicationDescription:
     """One run of one application.
 
     topology: patterns resolved. topic_partitions: the partitions of each topic of the brokers at start, and of the
@@ -62,7 +62,7 @@ class Recipe:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     def parts(self) -> Iterator[tuple[str, Any]]:
-        """Yield what is the user's in the recipe, each with its name and the line of the program that made it."""
+        """Yield what is the user's in the description, each with its name and the line of the program that made it."""
         topology = self.topology
         subtopologies = topology.subtopologies
         if topology.global_topology is not None:
@@ -123,17 +123,17 @@ def _made_at(line: str | None) -> str:
     return "" if line is None else f" (created at {line})"
 
 
-def dump_recipe(recipe: Recipe) -> bytes:
-    """Return `recipe` as bytes for `load_recipe`; raises StreamsError if something of the user's cannot be
+def dump_description(description: ApplicationDescription) -> bytes:
+    """Return `description` as bytes for `load_description`; raises StreamsError if something of the user's cannot be
     pickled, naming the node, the store or the key of the configuration that it belongs to."""
-    return dump_for_workers(recipe, recipe.parts())
+    return dump_for_workers(description, description.parts())
 
 
-def load_recipe(data: bytes) -> Recipe:
-    """Return the recipe that `dump_recipe` wrote; unpickled once a process."""
-    recipe = load_in_worker(data)
-    assert isinstance(recipe, Recipe)
-    return recipe
+def load_description(data: bytes) -> ApplicationDescription:
+    """Return the description that `dump_description` wrote; unpickled once a process."""
+    description = load_in_worker(data)
+    assert isinstance(description, ApplicationDescription)
+    return description
 
 
 def dump_for_workers(value: Any, parts: Iterable[tuple[str, Any]] = ()) -> bytes:
@@ -149,11 +149,11 @@ def dump_for_workers(value: Any, parts: Iterable[tuple[str, Any]] = ()) -> bytes
         ) from error
 
 
-RECIPES_AT_HAND = 16
-"""Recipes that a process keeps what belongs to them for: the queries of named topologies share the workers."""
+DESCRIPTIONS_AT_HAND = 16
+"""Descriptions that a process keeps what belongs to them for: the queries of named topologies share the workers."""
 
 
-@lru_cache(maxsize=RECIPES_AT_HAND)
+@lru_cache(maxsize=DESCRIPTIONS_AT_HAND)
 def load_in_worker(data: bytes) -> Any:
     """Return what `dump_for_workers` wrote; unpickled once a process."""
     loaded: tuple[list[str], bytes] = cloudpickle.loads(data)

@@ -1,4 +1,4 @@
-"""Programs as a checkpoint keeps them: what they do when they are loaded again, whatever became of their modules."""
+"""Stored descriptions: what their functions do when they are loaded again, whatever became of their modules."""
 
 from __future__ import annotations
 
@@ -15,14 +15,22 @@ import pytest
 
 from penstock import StreamsBuilder, Topology
 from penstock.errors import StreamsError
-from penstock.host.spark.checkpoints.programs import StoredProgram, dump_program, load_program
-from penstock.host.spark.protocol.recipe import Recipe, dump_recipe, load_recipe
+from penstock.host.spark.checkpoints.stored_description import (
+    StoredDescription,
+    dump_for_checkpoint,
+    load_from_checkpoint,
+)
+from penstock.host.spark.protocol.application_description import (
+    ApplicationDescription,
+    dump_description,
+    load_description,
+)
 from penstock.host.spark.protocol.user_modules import changed_modules, loaded_digests
 from penstock.plan.subtopology import SinkSpec
 from penstock.record import RecordMetadata
 from tests.host.spark.crashes import Crashes, KilledError
 from tests.host.spark.inline import InlineQuery
-from tests.host.spark.protocol.test_recipe import recipe_of
+from tests.host.spark.protocol.test_application_description import description_of
 from tests.host.spark.support import InputRecord, SparkRunner, lines
 from tests.host.spark.test_topologies import TEXT, TEXT_OUT
 from tests.support.brokers import KAFKA_ONLY
@@ -77,11 +85,11 @@ class Modules:
         for name in ("of_words", "of_handling"):
             sys.modules.pop(name, None)
 
-    def dump(self, tmp_path: Path) -> StoredProgram:
+    def dump(self, tmp_path: Path) -> StoredDescription:
         """Return a program that asks a function of the module for its topic."""
         handling = importlib.import_module("of_handling")
         topology = Topology().add_source("s", "in").add_sink("k", handling.topic_of, "s")
-        return dump_program(recipe_of(topology, tmp_path))
+        return dump_for_checkpoint(description_of(topology, tmp_path))
 
 
 @pytest.fixture
@@ -99,8 +107,8 @@ import enum, sys
 from dataclasses import dataclass
 from pathlib import Path
 from penstock import Consumed, Processor, Produced, Serdes, StreamsBuilder
-from penstock.host.spark.checkpoints.programs import dump_program
-from tests.host.spark.protocol.test_recipe import recipe_of
+from penstock.host.spark.checkpoints.stored_description import dump_for_checkpoint
+from tests.host.spark.protocol.test_application_description import description_of
 
 @dataclass
 class Word:
@@ -123,7 +131,7 @@ words = builder.stream("in", consumed=Consumed.with_(key_serde=TEXT, value_serde
 words = words.filter(lambda key, value: Word(value).ends()).process(Upper)
 words.to("out", produced=Produced.with_(key_serde=TEXT, value_serde=TEXT))
 sys.path.append({directory!r})
-print(dump_program(recipe_of(builder.build(), Path({directory!r}))).digest)
+print(dump_for_checkpoint(description_of(builder.build(), Path({directory!r}))).digest)
 """
 
 
@@ -141,9 +149,9 @@ def test_a_program_has_the_same_digest_in_each_process(tmp_path: Path) -> None:
     assert digests[0] != digests[2]
 
 
-def topic_of(recipe: Recipe) -> str:
-    """Return what the program of `recipe` answers for `a` when it has come to a worker."""
-    loaded = load_recipe(dump_recipe(recipe))
+def topic_of(description: ApplicationDescription) -> str:
+    """Return what the program of `description` answers for `a` when it has come to a worker."""
+    loaded = load_description(dump_description(description))
     sink = loaded.topology.subtopologies[0].nodes[1]
     assert isinstance(sink, SinkSpec)
     assert sink.topic_extractor is not None
@@ -155,8 +163,8 @@ def test_a_program_is_what_it_was_when_its_modules_were_edited(modules: Modules,
     modules.write("-new")
     edited = modules.dump(tmp_path)
     assert edited.digest != stored.digest
-    assert topic_of(load_program(stored.data)) == "a-old"
-    assert topic_of(load_program(edited.data)) == "a-new"
+    assert topic_of(load_from_checkpoint(stored.data)) == "a-old"
+    assert topic_of(load_from_checkpoint(edited.data)) == "a-new"
 
 
 def test_a_program_is_what_it_was_when_a_module_was_reloaded(modules: Modules, tmp_path: Path) -> None:
@@ -166,7 +174,7 @@ def test_a_program_is_what_it_was_when_a_module_was_reloaded(modules: Modules, t
     again = modules.dump(tmp_path)
     assert again.digest == stored.digest, "what is loaded is what counts, not what an editor has written"
     importlib.reload(words)
-    assert topic_of(load_program(stored.data)) == "a-old"
+    assert topic_of(load_from_checkpoint(stored.data)) == "a-old"
 
 
 @pytest.mark.parametrize("gone", ["of_words", "of_handling"])
@@ -174,7 +182,7 @@ def test_a_program_is_what_it_was_when_a_module_is_gone(modules: Modules, tmp_pa
     stored = modules.dump(tmp_path)
     (tmp_path / f"{gone}.py").unlink()
     modules.forget()
-    assert topic_of(load_program(stored.data)) == "a-old"
+    assert topic_of(load_from_checkpoint(stored.data)) == "a-old"
 
 
 def test_modules_that_cannot_be_kept_are_reported_by_name(
@@ -185,10 +193,10 @@ def test_modules_that_cannot_be_kept_are_reported_by_name(
         stored = modules.dump(tmp_path)
     assert "Functions of of_handling cannot be stored by value" in caplog.text
     modules.forget()
-    assert topic_of(load_program(stored.data)) == "a-old", "nothing has changed"
+    assert topic_of(load_from_checkpoint(stored.data)) == "a-old", "nothing has changed"
     modules.write("-new", WITH_A_LOCK)
     with pytest.raises(StreamsError, match="modules have changed since, or are missing: of_words"):
-        load_program(stored.data)
+        load_from_checkpoint(stored.data)
 
 
 def test_equal_programs_have_equal_digests(modules: Modules, tmp_path: Path) -> None:
