@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from penstock.config import StreamsConfig
-from penstock.host.crashpoints import LIFE_POINTS
+from penstock.host.crashpoints import TOPOLOGY_POINTS
 from tests.crash import program
 from tests.crash.kills import LAYOUTS, SEEN, VICTIMS_AT_POINTS, Kill, Life
 from tests.crash.processes import END_SECONDS, MarkedProcesses, kill, spark_home, start_program, victims
@@ -85,7 +85,7 @@ class Application:
             if each.moment in SEEN:
                 self._from_outside.append(each)
             else:
-                when = "" if each.moment in LIFE_POINTS else f"@{epoch}"
+                when = "" if each.moment in TOPOLOGY_POINTS else f"@{epoch}"
                 self._at_points.append(f"{each.moment}{when}{VICTIMS_AT_POINTS[each.victim]}")
         runner.create_topics({self._source: layout.tasks, self._target: OUTPUT_PARTITIONS})
         runner.write(self._source, self.input)

@@ -11,7 +11,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.host.crashpoints import LIFE_POINTS, POINTS
+from penstock.host.crashpoints import POINTS, TOPOLOGY_POINTS
 
 SOURCE_POINTS = tuple(point for point in POINTS if point.startswith("source."))
 COMMIT_POINTS = tuple(point for point in POINTS if point.startswith("manifest."))
@@ -106,7 +106,7 @@ def _seen(victims: Sequence[str]) -> tuple[Kill, ...]:
 
 _IN_A_CHANGE = (
     Kill("driver", "transaction.after"),  # some of an epoch is written, and another program comes
-    *(Kill("process", point) for point in LIFE_POINTS),
+    *(Kill("process", point) for point in TOPOLOGY_POINTS),
     Kill("driver", "manifest.before_write"),  # all of it is
     Kill("jvm", "transaction.before"),  # nothing of it is
 )

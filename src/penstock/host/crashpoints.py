@@ -29,14 +29,14 @@ The points, in the order in which an epoch meets them:
     manifest.torn_write     the manifest is written under its temporary name, not yet renamed
     manifest.after_write    the manifest is durable, Spark's commit log does not have the epoch
 
-And where a driver goes over to the next life of a checkpoint, the epoch being that of its first manifest:
+And where a driver starts the next topology version of a checkpoint, the epoch being that of its first manifest:
 
-    life.before             everything is checked, nothing is written
-    life.segments           segments are copied or rewritten
-    life.torn_manifest      the first manifest is written under its temporary name
-    life.manifest           the first manifest is there, the metadata names the old life
-    life.plan               the program is written too
-    life.after              the metadata names the next life
+    topology.before         everything is checked, nothing is written
+    topology.segments       segments are copied or rewritten
+    topology.torn_manifest  the first manifest is written under its temporary name
+    topology.manifest       the first manifest is there, the metadata names the old version
+    topology.description    the application description is written too
+    topology.after          the metadata names the next version
 
 And where a savepoint is restored, or the state of a store is dropped, the epoch being that of the manifest:
 
@@ -44,12 +44,12 @@ And where a savepoint is restored, or the state of a store is dropped, the epoch
     restore.segments        segments are copied, or re-partitioned
     restore.torn_manifest   the manifest is written under its temporary name
     restore.manifest        the manifest is there
-    restore.plan            the program is there too
+    restore.description     the application description is there too
     restore.after           the metadata is there, which makes all of it a checkpoint
     drop.before             everything is checked, nothing is written
-    drop.torn_manifest      the first manifest of a life without the store is written under its temporary name
-    drop.manifest           it is there, the metadata names the old life
-    drop.after              the metadata names the life without the store
+    drop.torn_manifest      the first manifest of a version without the store is written under its temporary name
+    drop.manifest           it is there, the metadata names the old version
+    drop.after              the metadata names the version without the store
 """
 
 from __future__ import annotations
@@ -80,14 +80,21 @@ POINTS = (
 )
 
 
-LIFE_POINTS = ("life.before", "life.segments", "life.torn_manifest", "life.manifest", "life.plan", "life.after")
+TOPOLOGY_POINTS = (
+    "topology.before",
+    "topology.segments",
+    "topology.torn_manifest",
+    "topology.manifest",
+    "topology.description",
+    "topology.after",
+)
 
 SAVEPOINT_POINTS = (
     "restore.before",
     "restore.segments",
     "restore.torn_manifest",
     "restore.manifest",
-    "restore.plan",
+    "restore.description",
     "restore.after",
     "drop.before",
     "drop.torn_manifest",
@@ -111,7 +118,8 @@ def _orders() -> tuple[_Order, ...]:
 def _order(text: str) -> _Order:
     head, _, also = text.partition(":")
     point, _, epoch = head.partition("@")
-    if point not in (*POINTS, *LIFE_POINTS, *SAVEPOINT_POINTS) or also not in ("", "jvm", "driver", "group", "stop"):
+    is_point = point in (*POINTS, *TOPOLOGY_POINTS, *SAVEPOINT_POINTS)
+    if not is_point or also not in ("", "jvm", "driver", "group", "stop"):
         raise ValueError(
             f"PENSTOCK_CRASH_POINTS: {text!r} is not a crash point: expected one of {', '.join(POINTS)}, then "
             "@<epoch>, :jvm, :driver, :group or :stop."

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.host.spark import clients
-from penstock.host.spark.checkpoints import lives, savepoint
+from penstock.host.spark.checkpoints import savepoint, topology_versions
 from penstock.host.spark.planner import epoch_planner
 from penstock.host.spark.protocol import transactions
 from penstock.host.spark.worker import global_state, sink, task_epoch, task_state
@@ -57,7 +57,16 @@ def crashes(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Crashes]:
 
     def install(*args: Any, **values: Any) -> Crashes:
         installed = Crashes(*args, **values)
-        for module in (epoch_planner, global_state, lives, savepoint, sink, task_epoch, task_state, transactions):
+        for module in (
+            epoch_planner,
+            global_state,
+            savepoint,
+            sink,
+            task_epoch,
+            task_state,
+            topology_versions,
+            transactions,
+        ):
             monkeypatch.setattr(module, "crash_point", installed)
         return installed
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from penstock.host import crashpoints
 from tests.host.spark.inline import InlineQuery
 
-ALL_POINTS = (*crashpoints.POINTS, *crashpoints.LIFE_POINTS, *crashpoints.SAVEPOINT_POINTS)
+ALL_POINTS = (*crashpoints.POINTS, *crashpoints.TOPOLOGY_POINTS, *crashpoints.SAVEPOINT_POINTS)
 
 
 class KilledError(BaseException):

@@ -276,7 +276,7 @@ def test_rows_on_their_way_to_a_topic_that_is_no_longer_read_are_reported(
     assert "they are discarded" in caplog.text
 
 
-@pytest.mark.parametrize("point", crashpoints.LIFE_POINTS)
+@pytest.mark.parametrize("point", crashpoints.TOPOLOGY_POINTS)
 @pytest.mark.one_broker
 def test_a_change_that_fails_at_any_line_has_happened_or_not(
     spark_runner: SparkRunner,
@@ -294,7 +294,7 @@ def test_a_change_that_fails_at_any_line_has_happened_or_not(
     with pytest.raises(KilledError):
         query.change(changed)
     assert installed.struck[point] == 1
-    if point != "life.after":  # the old program can still continue
+    if point != "topology.after":  # the old program can still continue
         query.change(counting(*topics, "counts", "other"))
         spark_runner.write(topics[0], lines(["a"]))
         query.run_to_end()

@@ -2,7 +2,7 @@
 
 `TransactionalWriter` writes an epoch once, however often and from however many processes it is called. The transaction
 that holds the records also commits, as an offset of an internal commits topic, the number of the epoch, with the owner
-(the identity of the application's life) and a note as metadata: the *marker* of the epoch. Rules, which together make
+(the identity of its topology version) and a note as metadata: the *marker* of the epoch. Rules, which together make
 zombies harmless:
 
 1. A new producer first ends what earlier producers of its transactional id left open, and fences them
@@ -172,8 +172,8 @@ class TransactionalWriter:
             note: identifies the input of the epoch; at most 3,000 characters.
 
         Raises:
-            TaskMigratedError: a later epoch of `owner` is committed, so this process is a zombie; or another life of
-                the application writes at the same time.
+            TaskMigratedError: a later epoch of `owner` is committed, so this process is a zombie; or another topology
+                version of the application writes at the same time.
             TaskCorruptedError: the epoch is committed with another note.
             KafkaError: the transaction failed several times, each with a new producer.
         """
@@ -289,8 +289,8 @@ class TransactionalWriter:
             return self._was_committed(epoch)
         writer, _, written_note = (found.metadata or "").partition(" ")
         if writer != owner:
-            # The marker of an earlier life is expected until this one has written; after that, nobody but another
-            # program can have replaced it.
+            # The marker of an earlier topology version is expected until this one has written; after that, nobody but
+            # another program can have replaced it.
             if self._seen == owner:
                 raise TaskMigratedError(
                     f"Another program writes as {self._transactional_id}: it has the same application.id and another "

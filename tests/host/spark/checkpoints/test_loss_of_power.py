@@ -96,7 +96,7 @@ def test_a_change_of_the_program_is_made_or_not(
     query = InlineQuery(counting(*topics, "counts"), config, spark_runner.admin)
     spark_runner.write(topics[0], lines(["a b", "b c"], partitions=3))
     query.run_to_end()
-    crashes(11, 0.4, 6, points=[point for point in ALL_POINTS if point.startswith("life.")])
+    crashes(11, 0.4, 6, points=[point for point in ALL_POINTS if point.startswith("topology.")])
     query._topology = counting(*topics, *stores)
     for _ in range(8):
         try:

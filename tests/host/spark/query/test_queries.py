@@ -183,10 +183,10 @@ def test_the_first_manifest_of_a_life_that_has_not_begun_is_not_read(
     spark_runner.write(topics[0], lines(["a"]))
     query.run_to_end()
     checkpoint, manifest = Checkpoint(config.checkpoint_directory()), spark_runner.manifest(config)
-    next_life = replace(manifest, query_id="next", epoch=manifest.epoch + 1, tasks={})
+    next_version = replace(manifest, query_id="next", epoch=manifest.epoch + 1, tasks={})
     with open_state(topology, config) as before:
         assert before.store(COUNTS).get("a") == 1
-        checkpoint.write_manifest(next_life, lambda: None)
+        checkpoint.write_manifest(next_version, lambda: None)
         with open_state(topology, config) as after:
             for state in (before, after):
                 assert state.store(COUNTS).get("a") == 1

@@ -1,1 +1,2 @@
-"""The checkpoint of an application: its files, its lives, what a changed program means for it, and savepoints."""
+"""The checkpoint of an application: its files, its topology versions, what a changed program means for it, and
+savepoints."""

@@ -1,8 +1,8 @@
 """The checkpoint of an application: Penstock's own files beside Spark's, on any file system that pyarrow knows.
 
     <penstock.checkpoint.dir>/
-      metadata              the current *life* of the checkpoint, and what was fixed when it began (`Metadata`)
-      plans/<digest>        the descriptions of the application in that life (`stored_description`)
+      metadata              the current topology version, and what was fixed when it began (`Metadata`)
+      plans/<digest>        the application descriptions of that version (`stored_description`)
       generations/<number>  one for each driver that has started, older ones are deleted; a driver without the largest
                             number is a zombie
       lock                  held by the running driver (local file systems only)
@@ -13,8 +13,9 @@
       state/<task>/<id>     segments, and files of rows carried to the next epoch: immutable, named by a digest
       restoring/<task>.<id> how far a worker is in restoring stores of a task, while that takes long; news, not state
 
-A new life begins where the topology or the placement of its tasks changes: epochs are numbered on, and the first
-manifest of a life has what it took over from the life before. The change takes effect when `metadata` is replaced.
+Another shape of the topology, or another placement of its tasks, starts the next *topology version*: epoch numbers
+continue, and the first manifest of the version has the state that it takes over. The change takes effect when
+`metadata` is replaced.
 
 Every file appears completely or not at all, and is durable before anything that depends on it is written (`files`):
 segments and carried rows before the manifest that names them, the offset of an epoch before its transactions, its
@@ -129,16 +130,15 @@ class RemovedStore:
 
 @dataclass(frozen=True)
 class Metadata:
-    """The current life of a checkpoint, and the properties that a program must share to continue it.
+    """The current topology version of a checkpoint, and the properties that a program must share to continue it.
 
-    checkpoint_id: the identity of the checkpoint through all its lives. query_id: that of this life. Both are drawn at
-    random. begin: where this life started to read each source topic, one offset per partition. partitions: Spark
-    partitions of each level. sink_partitions: those of the sink, and of the commits topic. shape: the tasks, nodes and
-    stores, as `placement.shape` describes them. plan: the digest of the description with which the
-    last epochs were planned.
-    transactional: whether it writes transactions. start_epoch: the epoch of the first manifest of this life, which it
-    took over; 0 for none. start_ms: the clock of its epoch. removed: stores whose state is kept although the program no
-    longer has them.
+    checkpoint_id: the identity of the checkpoint through all its topology versions. query_id: that of this version.
+    Both are drawn at random. begin: where this version started to read each source topic, one offset per partition.
+    partitions: Spark partitions of each level. sink_partitions: those of the sink, and of the commits topic. shape: the
+    tasks, nodes and stores, as `placement.shape` describes them. plan: the digest of the application description of the
+    last epochs. transactional: whether it writes transactions. start_epoch: the epoch of the first manifest of this
+    version, which it took over; 0 for none. start_ms: the clock of its epoch. removed: stores whose state is kept
+    although the program no longer has them.
     topic_ids: the ids of the topics that positions belong to, and of the global ones, where brokers give ids.
     former_owners: query ids of other checkpoints whose committed epochs may be in the commits topic, because this one
         replaces them; None if the next start accepts all of them.
@@ -240,7 +240,7 @@ class Checkpoint:
             raise damaged(name, f"a field is missing or invalid ({error!r})") from error
 
     def write_metadata(self, metadata: Metadata) -> None:
-        """Make the checkpoint, or go over to another life of it."""
+        """Create the checkpoint, or switch to another topology version."""
         fields = asdict(replace(metadata, format=FORMAT))
         self._files.write("metadata", sealed(orjson.dumps(fields, option=orjson.OPT_INDENT_2)))
 
@@ -437,8 +437,8 @@ class Checkpoint:
         return [(int(epoch), int(number)) for epoch, _, number in names if epoch.isdigit() and number.isdigit()]
 
     def offset_of_format_2(self, query_id: str) -> dict[str, Any] | None:
-        """Return the newest offset in Spark's log of the life `query_id` of a checkpoint of format 2, None if there is
-        none; raises TaskCorruptedError if it is damaged."""
+        """Return the newest offset in Spark's log of the topology version `query_id` of a checkpoint of format 2, None
+        if there is none; raises TaskCorruptedError if it is damaged."""
         offsets = f"{query_id}/offsets"
         planned = [int(each.name) for each in self._spark.find(offsets) if each.name.isdigit()]
         logged = self._spark.read(f"{offsets}/{max(planned)}") if planned else None

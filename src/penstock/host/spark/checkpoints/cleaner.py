@@ -2,13 +2,13 @@
 of files an epoch.
 
 Runs in the source process, after an epoch is in Spark's commit log. A segment that is named by one manifest and not by
-the next is named by none after: so what an expired manifest names and the next does not is garbage. Only a later life
-may name again what an earlier one had abandoned: a task returns to a number that it had, or starts over and commits the
-same changes, which makes the same segment. Files of carried rows serve one epoch: large ones are kept for fewer epochs.
-To find files of attempts that no manifest ever named, it looks at the directory of one task per epoch: it deletes files
-that are older than the oldest retained manifest and that neither it nor the newest one names, because the clocks that
-give their age may be wrong. A driver that another one has taken over from clears nothing: it does not know what the
-next life has taken back.
+the next is named by none after: so what an expired manifest names and the next does not is garbage. Only a later
+topology version may name again what an earlier one had abandoned: a task returns to a number that it had, or starts
+over and commits the same changes, which makes the same segment. Files of carried rows serve one epoch: large ones are
+kept for fewer epochs. To find files of attempts that no manifest ever named, it looks at the directory of one task per
+epoch: it deletes files that are older than the oldest retained manifest and that neither it nor the newest one names,
+because the clocks that give their age may be wrong. A driver that another one has taken over from clears nothing: it
+does not know what the next topology version has taken back.
 """
 
 from __future__ import annotations
@@ -96,14 +96,15 @@ class Cleaner:
         expired, successor = self._read(epoch), self._read(epoch + 1)
         if expired is None or successor is None:
             return 0
-        garbage = expired.segments() - successor.segments() - self._named_in_this_life(epoch, newest)
+        garbage = expired.segments() - successor.segments() - self._named_in_this_version(epoch, newest)
         for task, segment in garbage:
             self._checkpoint.delete_segment(task, segment)
         self._checkpoint.delete_manifest(epoch)
         return len(garbage) + 1
 
-    def _named_in_this_life(self, epoch: int, newest: int) -> set[tuple[str, str]]:
-        """Return the segments that manifests of this life up to `newest` name, where `epoch` is of a life before."""
+    def _named_in_this_version(self, epoch: int, newest: int) -> set[tuple[str, str]]:
+        """Return the segments that manifests of this topology version up to `newest` name, if `epoch` belongs to an
+        earlier one."""
         if epoch >= self._start_epoch:
             return set()
         for each in range(max(self._start_epoch, self._named_to + 1), newest + 1):

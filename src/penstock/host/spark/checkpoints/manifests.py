@@ -1,4 +1,4 @@
-"""Which life a checkpoint is in, which manifest is the last of it, and what is planned beyond."""
+"""Which topology version a checkpoint is in, which manifest is the last of it, and what is planned beyond."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ def existing_metadata(checkpoint: Checkpoint, missing: type[StreamsError]) -> Me
 
 
 def last_manifest(checkpoint: Checkpoint, metadata: Metadata) -> Manifest:
-    """Return the last manifest of the life of `metadata`; raises TaskCorruptedError if files are missing that must
-    be there."""
+    """Return the last manifest of the topology version of `metadata`; raises TaskCorruptedError if files are missing
+    that must be there."""
     newest = checkpoint.last_epoch()
-    manifest = manifest_of_life(checkpoint, metadata, newest)
+    manifest = manifest_of_version(checkpoint, metadata, newest)
     planned = checkpoint.last_planned_epoch()
     if newest == planned == 0 and metadata.format == FORMAT and checkpoint.state_directories():
         raise damaged(checkpoint.manifest_name(1), "it is missing, as are all others, but tasks have written state")
@@ -74,16 +74,16 @@ def last_manifest(checkpoint: Checkpoint, metadata: Metadata) -> Manifest:
         missing = max(planned - 1, metadata.start_epoch)
         raise damaged(
             checkpoint.manifest_name(max(missing, newest)),
-            f"it is missing or of another life, and the newest manifest is of epoch {newest}, while epoch "
+            f"it is missing or of another topology version, and the newest manifest is of epoch {newest}, while epoch "
             f"{max(planned, metadata.start_epoch)} was started: manifests were deleted, or files of two copies were "
             "mixed",
         )
     return manifest
 
 
-def manifest_of_life(checkpoint: Checkpoint, metadata: Metadata, epoch: int) -> Manifest | None:
-    """Return the last manifest of the life of `metadata` where `epoch` is that of the last of all; None if it is not
-    there. One manifest more may be that of a life that did not begin."""
+def manifest_of_version(checkpoint: Checkpoint, metadata: Metadata, epoch: int) -> Manifest | None:
+    """Return the last manifest of the topology version of `metadata` where `epoch` is that of the last of all; None if
+    it is not there. One manifest more may be that of a topology version that did not begin."""
     manifest = checkpoint.read_manifest(epoch, metadata.query_id)
     if manifest is not None and manifest.query_id != metadata.query_id and epoch > metadata.start_epoch:
         manifest = checkpoint.read_manifest(epoch - 1, metadata.query_id)
@@ -91,8 +91,8 @@ def manifest_of_life(checkpoint: Checkpoint, metadata: Metadata, epoch: int) -> 
 
 
 def planned_offset(checkpoint: Checkpoint, metadata: Metadata, last: Manifest) -> EpochOffset | None:
-    """Return the offset of the epoch after the manifest `last`, if the life of `metadata` has started it; raises
-    TaskCorruptedError if it does not follow that manifest."""
+    """Return the offset of the epoch after the manifest `last`, if the topology version of `metadata` has started it;
+    raises TaskCorruptedError if it does not follow that manifest."""
     name = checkpoint.offset_name(last.epoch + 1)
     fields = (
         checkpoint.read_offset(last.epoch + 1)
@@ -116,7 +116,8 @@ def planned_offset(checkpoint: Checkpoint, metadata: Metadata, last: Manifest) -
 
 
 def start_offset(metadata: Metadata, last: Manifest) -> EpochOffset:
-    """Return the offset from which a run continues after the manifest `last`, or starts the life of `metadata`."""
+    """Return the offset from which a run continues after the manifest `last`, or starts the topology version of
+    `metadata`."""
     return EpochOffset(
         metadata.query_id,
         last.epoch or metadata.start_epoch,

@@ -1,9 +1,9 @@
 """The markers of committed epochs, which Kafka keeps: a driver compares them with the checkpoint before it starts.
 
 The sink writes each epoch of a sink partition in one transaction with a *marker*: the number of the epoch, as an offset
-of the commits topic, with the life, the checkpoint and a digest of the epoch's offset as metadata. So Kafka remembers
-how far the application came, whatever becomes of the checkpoint. A checkpoint that was lost, or is an older copy, is
-detected here, before it writes anything twice.
+of the commits topic, with the topology version, the checkpoint and a digest of the epoch's offset as metadata. So Kafka
+remembers how far the application came, whatever becomes of the checkpoint. A checkpoint that was lost, or is an older
+copy, is detected here, before it writes anything twice.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Transfers the state of one life of a checkpoint to the next: entries are kept, segments are copied to another task,
-or rewritten if stores are combined differently.
+"""Transfers the state of one topology version of a checkpoint to the next: entries are kept, segments are copied to
+another task, or rewritten if stores are combined differently.
 
-Nothing here is seen by anybody before the metadata names the new life; every file is named by its content, so a second
-attempt after a crash writes the same.
+Nothing here is seen by anybody before the metadata names the new topology version; every file is named by its content,
+so a second attempt after a crash writes the same.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ def bring_over(
     description: ApplicationDescription,
     before: Mapping[str, Any],
 ) -> tuple[dict[str, TaskEntry], dict[str, TaskEntry]]:
-    """Write what the next life needs; return the entries of its tasks, and of removed state by holder.
+    """Write what the next topology version needs; return the entries of its tasks, and of removed state by holder.
 
     Every task with state is due immediately, so its processors are initialised in the first epoch even without input.
 
     Args:
         checkpoint: whose state it is.
-        last: the last manifest of the life before.
+        last: the last manifest of the topology version before.
         evolution: what becomes of the state.
-        description: what is to run in the next life.
-        before: the shape of the program that ran in the life before.
+        description: what is to run in the next topology version.
+        before: the shape of the program that ran in the topology version before.
     """
     stores = kinds_of_stores(description)
     tasks: dict[str, TaskEntry] = {}

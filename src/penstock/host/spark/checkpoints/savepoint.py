@@ -165,7 +165,7 @@ def restore(
     stored = savepoint.read_description(metadata)
     if stored is not None:
         checkpoint.write_description(metadata.plan, stored)
-    crash_point("restore.plan", manifest.epoch)
+    crash_point("restore.description", manifest.epoch)
     entered = replace(
         metadata,
         checkpoint_id=uuid.uuid4().hex,
@@ -269,7 +269,7 @@ def drop(checkpoint: Checkpoint, store: str) -> None:
 
 
 def _check_droppable(checkpoint: Checkpoint, store: str) -> Metadata:
-    """Return the life of a checkpoint that can continue without `store`; raises as `drop`."""
+    """Return the topology version of a checkpoint that can continue without `store`; raises as `drop`."""
     metadata = existing_metadata(checkpoint, StreamsError)
     if store not in metadata.removed:
         in_program = any(store in stores for stores in metadata.shape["stores"].values())

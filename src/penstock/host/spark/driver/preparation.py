@@ -1,8 +1,8 @@
 """What happens between `start` and the first epoch: topology, brokers and checkpoint are compared, and the application
 description is created.
 
-Nothing is written before all checks have passed. What is fixed for the life of a checkpoint (`Metadata`) is fixed here,
-once.
+Nothing is written before all checks have passed. Only this module decides what stays fixed for a
+topology version (`Metadata`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.errors import (
 )
 from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
 from penstock.host.offset_resets import offset_resets, reset_offsets, topics_made_anew
-from penstock.host.spark.checkpoints import lives
+from penstock.host.spark.checkpoints import topology_versions
 from penstock.host.spark.checkpoints.checkpoint import FORMAT, Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.documents import is_sealed
 from penstock.host.spark.checkpoints.evolution import Evolution, evolve
@@ -145,15 +145,17 @@ def _prepare(
     application_id = str(config.required("application.id"))
     topics = admin.topics()
     topology, placement = _placed(built, config, admin, topics, parallelism)
-    metadata = _life_there(checkpoint)
+    metadata = _version_there(checkpoint)
     evolution = None if metadata is None else _evolution(metadata, topology, placement, checkpoint)
     inputs = _inputs(topology, placement)
     ids, made_anew = _topic_ids(metadata, topology, admin, topics.keys())
     same_topics = topics.keys() - made_anew
     known = {} if metadata is None else _positions(checkpoint, metadata, same_topics)
-    life = _life_that_goes_on(metadata, evolution, placement, config, all(_is_known(tp, known) for tp in inputs))
-    if life is not None:
-        placement = replace(placement, partitions=life.partitions, sink_partitions=life.sink_partitions)
+    continuing = _version_that_continues(
+        metadata, evolution, placement, config, all(_is_known(tp, known) for tp in inputs)
+    )
+    if continuing is not None:
+        placement = replace(placement, partitions=continuing.partitions, sink_partitions=continuing.sink_partitions)
     transactional, guarantee = guarantee_of(config, application_id, metadata is not None and metadata.transactional)
     ends = admin.end_offsets(inputs, read_committed=True)
     begin = _begin(topology, placement, config, admin, ends, clock, known)
@@ -166,26 +168,26 @@ def _prepare(
         metadata = None if metadata is None else replace(metadata, former_owners=former)
     if metadata is not None:
         metadata = _stored(checkpoint, metadata, generation)
-        life = None if life is None else metadata
+        continuing = None if continuing is None else metadata
     partitions = {**topics, **placement.source_partitions}
     run = checkpoint.uri, "", "", generation, transactional, control_directory, clock
     description = ApplicationDescription(config, topology, placement, partitions, {}, *run, topic_ids=ids)
     stored = dump_for_checkpoint(description)
     if metadata is not None:
-        earlier = lives.unfinished(checkpoint, metadata, description, stored.digest)
+        earlier = topology_versions.unfinished(checkpoint, metadata, description, stored.digest)
         if earlier is not None:
             return Prepared(earlier, guarantee, last_manifest(checkpoint, metadata), {}, finishes=True)
     if transactional:
         make_commits_topic(admin, topics, commits_topic(application_id), placement.sink_partitions, config)
-    if life is not None:
-        metadata = lives.same_life(checkpoint, life, description, stored)
+    if continuing is not None:
+        metadata = topology_versions.same_version(checkpoint, continuing, description, stored)
     else:
-        metadata = _new_life(checkpoint, metadata, description, evolution, begin, stored)
+        metadata = _new_version(checkpoint, metadata, description, evolution, begin, stored)
     checkpoint.check_generation(generation)  # before anything is deleted that a newer driver may have made
     checkpoint.forget_other_descriptions(metadata.plan)
     last = last_manifest(checkpoint, metadata)
     planned = planned_offset(checkpoint, metadata, last)
-    return Prepared(lives.of_life(description, metadata, last, planned), guarantee, last, ends)
+    return Prepared(topology_versions.of_version(description, metadata, last, planned), guarantee, last, ends)
 
 
 def _former_owners(
@@ -236,7 +238,7 @@ def _placed(
     return topology, placement
 
 
-def _new_life(
+def _new_version(
     checkpoint: Checkpoint,
     metadata: Metadata | None,
     description: ApplicationDescription,
@@ -244,13 +246,13 @@ def _new_life(
     begin: Mapping[str, list[int]],
     stored: StoredDescription,
 ) -> Metadata:
-    """Create the checkpoint, or start its next life, and log what that means."""
+    """Create the checkpoint, or start its next topology version, and log what that means."""
     now = shape(description.topology, description.placement)
     if metadata is None or evolution is None:
-        return lives.first_life(checkpoint, description, now, begin, stored)
+        return topology_versions.first_version(checkpoint, description, now, begin, stored)
     lines = "\n".join(f"  {line}" for line in evolution.lines())
     _log.warning("The program has changed; it continues with the checkpoint %s:\n%s", checkpoint.uri, lines)
-    return lives.next_life(checkpoint, metadata, description, evolution, now, begin, stored)
+    return topology_versions.next_version(checkpoint, metadata, description, evolution, now, begin, stored)
 
 
 def internal_topics(topology: BuiltTopology, application_id: str) -> frozenset[str]:
@@ -258,8 +260,8 @@ def internal_topics(topology: BuiltTopology, application_id: str) -> frozenset[s
     return frozenset([*topology.repartition_topics, *topology.data_frame_topics, commits_topic(application_id)])
 
 
-def _life_there(checkpoint: Checkpoint) -> Metadata | None:
-    """Return the life of the checkpoint, None if it is new; raises StreamsError if it is incomplete."""
+def _version_there(checkpoint: Checkpoint) -> Metadata | None:
+    """Return the topology version of the checkpoint, None if it is new; raises StreamsError if it is incomplete."""
     metadata = checkpoint.read_metadata()
     if metadata is None and checkpoint.has_remains():
         raise StreamsError(
@@ -284,12 +286,12 @@ def _evolution(metadata: Metadata, topology: BuiltTopology, placement: Placement
     return evolution
 
 
-def _life_that_goes_on(
+def _version_that_continues(
     metadata: Metadata | None, evolution: Evolution | None, placement: Placement, config: StreamsConfig, knows_all: bool
 ) -> Metadata | None:
-    """Return the life of `metadata` if the program can continue in it: the same shape, and no other partitions
-    requested by name. knows_all: whether every input has a position, which is not so in a re-partitioned savepoint, and
-    no topic was created again."""
+    """Return the topology version of `metadata` if the program can continue in it: the same shape, and no other
+    partitions requested by name. knows_all: whether every input has a position, which is not so in a re-partitioned
+    savepoint, and no topic was created again."""
     if metadata is None or evolution is None or evolution.differences or not knows_all:
         return None
     asked = config["penstock.spark.partitions"] is not None
@@ -305,7 +307,7 @@ def _positions(checkpoint: Checkpoint, metadata: Metadata, topics: Set[str]) -> 
 
 
 def _found(checkpoint: Checkpoint, topics: Set[str]) -> tuple[Metadata | None, dict[str, list[int]]]:
-    """Return the existing life and its positions."""
+    """Return the existing topology version and its positions."""
     metadata = checkpoint.read_metadata()
     return metadata, {} if metadata is None else _positions(checkpoint, metadata, topics)
 

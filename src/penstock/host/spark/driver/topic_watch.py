@@ -62,13 +62,10 @@ def topic_changes(
     if before.global_topology is not None:
         used.update(before.global_topology.source_topics)
     for topic in sorted(used & description.topic_partitions.keys()):
-        partitions = description.topic_partitions[topic]
+        partitions, former_id = description.topic_partitions[topic], description.topic_ids.get(topic)
         if topic not in topics:
             yield f"topic {topic} was deleted"
-        elif (
-            topic in description.topic_ids
-            and ids.get(topic, description.topic_ids[topic]) != description.topic_ids[topic]
-        ):
+        elif former_id is not None and ids.get(topic, former_id) != former_id:
             yield f"topic {topic} was deleted and created again"
         elif topics[topic] != partitions:
             yield f"topic {topic} has {topics[topic]} partitions, and had {partitions}"

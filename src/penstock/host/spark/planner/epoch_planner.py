@@ -196,7 +196,7 @@ class EpochPlanner:
             description.query_id,
             list(placement.partitions),
             placement.sink_partitions,
-        ), "an offset of another life, which `planned_offset` leaves out"
+        ), "an offset of another topology version, which `planned_offset` leaves out"
         manifest = self._manifest_of(start)
         # A driver that another one has overtaken must not log an offset: the other has planned this epoch itself.
         self._checkpoint.check_generation(description.generation)
@@ -276,7 +276,7 @@ class EpochPlanner:
         return now if planned_ms - now > self._max_hold_back_ms else max(now, planned_ms)
 
     def _is_first(self, start: EpochOffset) -> bool:
-        """Return whether the epoch after `start` is the first of its life, which initialises the tasks."""
+        """Return whether the epoch after `start` is the first of its topology version, which initialises the tasks."""
         return start.epoch <= self._description.start_epoch
 
     def _is_due(self, manifest: Manifest, now: int, went_back: bool, waits: bool) -> bool:

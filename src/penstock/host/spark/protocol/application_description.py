@@ -35,7 +35,7 @@ class ApplicationDescription:
     repartition topics. begin: offset to begin at, for each partition of a source topic. checkpoint: its URI.
     checkpoint_id, query_id, generation, start_epoch: see `checkpoint`. start: the offset from which this run continues;
     planned: that of the epoch that it must run first, because it was planned before and is not committed; both None
-    until a life is chosen. transactional: whether the sink writes transactions.
+    until a topology version is chosen. transactional: whether the sink writes transactions.
     control_directory: a local directory that driver and source process share. clock: by which epochs are planned.
     topic_ids: the ids of the source topics and the global topics, where brokers give ids.
     process_id: of the driver, drawn at random: bases of other drivers are checked (`base_directory`).

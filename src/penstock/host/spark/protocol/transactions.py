@@ -36,7 +36,7 @@ def make_commits_topic(
 
 
 def marker_note(checkpoint_id: str, offset: EpochOffset) -> str:
-    """Return what stands beside the life in the marker of the epoch that ends at `offset`."""
+    """Return what stands beside the topology version in the marker of the epoch that ends at `offset`."""
     return f"{checkpoint_id} {offset.digest()}"
 
 
@@ -64,7 +64,8 @@ def transactional_writer(
 def guarantee_of(config: StreamsConfig, application_id: str, is_transactional: bool = False) -> tuple[bool, str]:
     """Return whether topics are written in transactions, and the guarantee in words.
 
-    is_transactional: whether the continuing life writes transactions: its guarantee is lowered only on request.
+    is_transactional: whether the continuing topology version writes transactions: its guarantee is lowered only on
+    request.
 
     Raises:
         ConfigError: exactly_once_v2 is set, or was in use so far, and the brokers do not support transactions.

@@ -66,7 +66,7 @@ class CheckpointQueries:
         self._is_active = is_active
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
-        self._settled_life, self._settled_epoch = "", -1
+        self._settled_version, self._settled_epoch = "", -1
         self._settled_offsets: Mapping[str, list[int]] = {}
         self._builders = {name: store for spec in built.subtopologies for name, store in spec.stores.items()}
         self._global_builders = {} if built.global_topology is None else dict(built.global_topology.stores)
@@ -199,8 +199,8 @@ class CheckpointQueries:
     def _settled(self, manifest: Manifest) -> Mapping[str, list[int]]:
         """Return the offsets before which all records are in the stores of `manifest`."""
         with self._lock:
-            if self._settled_life != manifest.query_id:
-                self._settled_life, self._settled_epoch, self._settled_offsets = manifest.query_id, -1, {}
+            if self._settled_version != manifest.query_id:
+                self._settled_version, self._settled_epoch, self._settled_offsets = manifest.query_id, -1, {}
             if manifest.epoch < self._settled_epoch:  # another thread has read a newer one meanwhile
                 return settled_offsets(self._built, manifest, {})
             if manifest.epoch > self._settled_epoch:

@@ -36,7 +36,7 @@ from penstock.errors import (
 from penstock.host.directories import application_directory
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.documents import damaged
-from penstock.host.spark.checkpoints.manifests import existing_metadata, manifest_of_life
+from penstock.host.spark.checkpoints.manifests import existing_metadata, manifest_of_version
 from penstock.plan.subtopology import TaskId
 from penstock.private_files import open_private, private_directory
 from penstock.record import TopicPartition
@@ -78,7 +78,7 @@ class StoredTasks:
 
     @property
     def query_id(self) -> str:
-        """The life of the checkpoint that runs."""
+        """The current topology version of the checkpoint."""
         return self.metadata.query_id
 
     def with_store(self, name: str) -> list[TaskId]:
@@ -200,16 +200,17 @@ class StateReader:
         return self._manifest
 
     def _look(self) -> None:
-        """Take the newest manifest of the current life; it may be deleted between the listing and the read."""
+        """Take the newest manifest of the current topology version; it may be deleted between the listing and the
+        read."""
         for _ in range(_MOST_TRIES):
             stored = stored_tasks(self._checkpoint)
             epoch = self._checkpoint.last_epoch()
             if self._manifest is not None and (self._manifest.query_id, self._last_epoch) == (stored.query_id, epoch):
                 return
-            manifest = manifest_of_life(self._checkpoint, stored.metadata, epoch)
+            manifest = manifest_of_version(self._checkpoint, stored.metadata, epoch)
             if manifest is not None:
                 if self._stored is not None and self._stored.query_id != stored.query_id:
-                    self._close_tasks()  # tasks of another life may have other stores
+                    self._close_tasks()  # tasks of another topology version may have other stores
                 self._stored, self._manifest, self._last_epoch = stored, manifest, epoch
                 return
         raise StateStoreNotAvailableError(

@@ -57,7 +57,7 @@ def settled_offsets(built: BuiltTopology, manifest: Manifest, before: Mapping[st
     Args:
         built: the topology; patterns need not be resolved.
         manifest: has the offsets that were read, and what is carried.
-        before: what this function returned for an earlier manifest of the same life, nothing at first.
+        before: what this function returned for an earlier manifest of the same topology version, nothing at first.
     """
     carried: set[tuple[str, int | None]] = set()
     for entry in manifest.tasks.values():

@@ -73,7 +73,7 @@ class EpochReader(StreamReader):
     def first_offset(self) -> dict[str, Any]:
         """Return where this run begins: behind the last manifest. Each run is a new query to Spark."""
         start = load_description(self._description).start
-        assert start is not None, "the description of a run has a life"
+        assert start is not None, "the description of a run has a topology version"
         return start.to_json()
 
     def fix_end(self) -> None:

@@ -3,7 +3,7 @@
 The base is a copy that any worker of this machine may find or make: it is stamped with (checkpoint id, generation,
 epoch, position) and advanced to the head of the manifest before a task reads it, in transactions that check the stamp
 they began from. A stamp of a later epoch or generation means that this worker is a zombie. A position is a digest of
-all that came before it, so a base at one that the log knows is right, whichever life of the application made it; any
+all that came before it, so a base at one that the log knows is right, whichever topology version made it; any
 other is rebuilt from all live segments, in one transaction.
 
 Changes that outgrow memory inside the epoch are written as the first segments of the commit, without its checkpoint,

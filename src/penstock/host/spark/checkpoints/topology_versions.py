@@ -1,15 +1,16 @@
-"""The lives of a checkpoint: how one starts, continues or is replaced by the next, and what it left unfinished.
+"""The topology versions of a checkpoint: how one starts, continues or is replaced, and what it left unfinished.
 
-A life is a time in which the topology has one shape and one placement. Where a program with another shape comes, the
-next life takes over what the last manifest has. In this order, so that a crash anywhere leaves the old life whole:
+A topology version is one shape of the topology with one placement of its tasks. Another shape or placement starts the
+next version, which takes over the state of the last manifest. The order of the steps keeps the old version whole,
+wherever a crash happens:
 
 1. An epoch that the old program left between its transactions and its manifest is finished with the old program, as
    it is kept under `plans` (`unfinished`). Where no transaction of it is committed, and from now on none can be, it is
    given up: nobody has seen it.
-2. Segments that tasks need elsewhere are copied or rewritten, then the first manifest of the next life is written.
-3. `metadata` is replaced: from then on the next life is the one that runs.
+2. Segments that tasks need elsewhere are copied or rewritten, then the first manifest of the next version is written.
+3. `metadata` is replaced: from then on the next version runs.
 
-A program with the same shape and other functions continues in the same life, after step 1.
+A program with the same shape and other functions continues in the same version, after step 1.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.protocol.transactions import transactional_writer
 
 
-def of_life(
+def of_version(
     description: ApplicationDescription, metadata: Metadata, last: Manifest, planned: EpochOffset | None
 ) -> ApplicationDescription:
-    """Return `description` for a run in the life of `metadata`, which continues after the manifest `last` with the
-    epoch `planned`, if any."""
+    """Return `description` for a run in the topology version of `metadata`, which continues after the manifest `last`
+    with the epoch `planned`, if any."""
     return replace(
         description,
         begin=metadata.begin,
@@ -73,7 +74,7 @@ def unfinished(
         raise _cannot_finish(checkpoint, planned.epoch, f"cannot be loaded ({error})") from error
     if stored is None:
         raise _cannot_finish(checkpoint, planned.epoch, f"is not in {checkpoint.uri}/plans")
-    return of_life(of_run(stored, description), metadata, last, planned)
+    return of_version(of_run(stored, description), metadata, last, planned)
 
 
 def _has_written(description: ApplicationDescription, metadata: Metadata, epoch: int, sink_partition: int) -> bool:
@@ -92,7 +93,7 @@ def _cannot_finish(checkpoint: Checkpoint, epoch: int, why: str) -> Incompatible
     )
 
 
-def first_life(
+def first_version(
     checkpoint: Checkpoint,
     description: ApplicationDescription,
     shape: Mapping[str, Any],
@@ -119,10 +120,11 @@ def first_life(
     return metadata
 
 
-def same_life(
+def same_version(
     checkpoint: Checkpoint, metadata: Metadata, description: ApplicationDescription, stored: StoredDescription
 ) -> Metadata:
-    """Go on in the life of `metadata`, perhaps with other functions; from now on `stored` finishes what it begins."""
+    """Continue in the topology version of `metadata`, perhaps with other functions; from now on `stored` finishes what
+    it begins."""
     checkpoint.write_description(stored.digest, stored.data)
     going_on = replace(
         metadata, plan=stored.digest, transactional=description.transactional, topic_ids=description.topic_ids
@@ -133,7 +135,7 @@ def same_life(
     return going_on
 
 
-def next_life(
+def next_version(
     checkpoint: Checkpoint,
     metadata: Metadata,
     description: ApplicationDescription,
@@ -142,10 +144,10 @@ def next_life(
     begin: Mapping[str, list[int]],
     stored: StoredDescription,
 ) -> Metadata:
-    """Go over to a life with another shape, which takes over what the last manifest has.
+    """Start a topology version with another shape or placement, which takes over the state of the last manifest.
 
     Args:
-        checkpoint, metadata: the checkpoint, and the metadata of the life that ends.
+        checkpoint, metadata: the checkpoint, and the metadata of the topology version that ends.
         description: what to run; its identity and begin are ignored.
         evolution: what happens to the state.
         shape: of the new topology.
@@ -156,10 +158,10 @@ def next_life(
     last = last_manifest(checkpoint, metadata)
     query_id = uuid.uuid4().hex
     start_epoch = last.epoch + 1 if last.epoch else 0
-    crash_point("life.before", start_epoch)
+    crash_point("topology.before", start_epoch)
     if start_epoch:
         tasks, removed = bring_over(checkpoint, last, evolution, description, metadata.shape)
-        crash_point("life.segments", start_epoch)
+        crash_point("topology.segments", start_epoch)
         manifest = Manifest(
             query_id,
             start_epoch,
@@ -173,10 +175,10 @@ def next_life(
             read_to_ms=last.read_to_ms,
         )
         checkpoint.check_generation(description.generation)
-        checkpoint.write_manifest(manifest, lambda: crash_point("life.torn_manifest", start_epoch))
-        crash_point("life.manifest", start_epoch)
+        checkpoint.write_manifest(manifest, lambda: crash_point("topology.torn_manifest", start_epoch))
+        crash_point("topology.manifest", start_epoch)
     checkpoint.write_description(stored.digest, stored.data)
-    crash_point("life.plan", start_epoch)
+    crash_point("topology.description", start_epoch)
     entered = replace(
         metadata,
         query_id=query_id,
@@ -193,5 +195,5 @@ def next_life(
     )
     checkpoint.check_generation(description.generation)
     checkpoint.write_metadata(entered)
-    crash_point("life.after", start_epoch)
+    crash_point("topology.after", start_epoch)
     return entered
