@@ -1,15 +1,17 @@
-"""The operators of a stream that keep no state; each works on one record or column by column, with the same "
-"result."""
+"""The operators of a stream that keep no state; each but `StreamPrint` works on one record or column by column, with the
+same result."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, compress, repeat
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from penstock.processor.api import BatchProcessor, BranchingProcessor, FailureHandler, RowOrigin
+from penstock.processor.api import BatchProcessor, BranchingProcessor, FailureHandler, Processor, RowOrigin
 from penstock.processor.columns import NULL_NOT_ALLOWED, Applied, apply, composed, has_null, kept_rows
 from penstock.record import Int64Array, Record, RecordBatch
 
@@ -330,3 +332,34 @@ class StreamBranch(BranchingProcessor):
         places = np.fromiter(applied.results, np.int64, len(applied.results))
         rows = {child: np.flatnonzero(places == place) for place, child in enumerate(self._children)}
         return kept_rows(batch, applied.kept), applied.kept, rows
+
+
+class StreamPrint(Processor):
+    """Writes a line for each record, `[label]: text`, and ends there (Kafka class: KStreamPrint).
+
+    A file is opened for each record, so its lines are visible immediately, whichever task wrote them.
+    """
+
+    def __init__(self, label: str, mapper: Callable[[Any, Any], str] | None, path: str | None) -> None:
+        """Take the label, the function that makes the text (None: key and value), and the file (None: standard
+        output)."""
+        self._label = label
+        self._mapper = mapper or _key_and_value
+        self._path = path
+
+    def process(self, record: Record[Any, Any]) -> None:
+        """Write the line of the record."""
+        line = f"[{self._label}]: {self._mapper(record.key, record.value)}\n"
+        if self._path is None:
+            sys.stdout.write(line)
+            return
+        with Path(self._path).open("a", encoding="utf-8") as file:
+            file.write(line)
+
+
+def _key_and_value(key: Any, value: Any) -> str:
+    return f"{_text(key)}, {_text(value)}"
+
+
+def _text(part: Any) -> str:
+    return "null" if part is None else str(part)

@@ -17,7 +17,6 @@ from penstock.plan.topology import Topology
 from penstock.plan.versions import is_versioned_store
 from penstock.processor.aggregate import RecordByRecord, StreamAggregate, StreamCount, StreamReduce
 from penstock.processor.api import Processor
-from penstock.processor.printing import StreamPrint
 from penstock.processor.stateless import (
     NullKeyFilter,
     StreamBranch,
@@ -29,6 +28,7 @@ from penstock.processor.stateless import (
     StreamMapValues,
     StreamMerge,
     StreamPeek,
+    StreamPrint,
     StreamSelectKey,
 )
 from penstock.processor.table import TableToStream
