@@ -52,7 +52,7 @@ from penstock.state.typed_store import TypedStore
 from penstock.state.uncommitted import InMemoryUncommittedStore, UncommittedStore
 from penstock.state.versioned_store import TypedVersionedKeyValueStore
 from penstock.state.window_store import TypedTimestampedWindowStore, TypedWindowStore
-from penstock.state.without_timestamps import WithoutHeaders, WithoutTimestamps
+from penstock.state.wrapped import WithoutHeaders, WithoutTimestamps
 
 P = ParamSpec("P")
 M = TypeVar("M", bound=TypedStore)

@@ -1,10 +1,14 @@
-"""A store of bytes around another one, for layers that change only some of its calls."""
+"""Stores of bytes around another one, for layers that change only some of its calls; among them those that keep no
+timestamps and no headers, below a store whose values have them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from penstock.record import NO_TIMESTAMP
 from penstock.state.api import BufferedBytesStore, RecordContext
+from penstock.state.headers_layout import NO_HEADERS, without_headers
+from penstock.state.layouts import TIMESTAMP_SIZE, pack_timestamp
 
 
 class WrappedBytesStore:
@@ -55,3 +59,48 @@ class WrappedBytesStore:
     def clear(self) -> None:
         """Forget the uncommitted writes: they are in the base now, or discarded."""
         self._below.clear()
+
+
+class WithoutTimestamps(WrappedBytesStore):
+    """Leaves the timestamps of values out when they are written, and reads them as NO_TIMESTAMP (Kafka class:
+    KeyValueToTimestampedKeyValueByteStoreAdapter)."""
+
+    _UNKNOWN = pack_timestamp(NO_TIMESTAMP)
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of `key`, None if there is none."""
+        return self._with_unknown(self._below.get(key))
+
+    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the value of each of `keys`, None if there is none."""
+        return list(map(self._with_unknown, self._below.multi_get(keys)))
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Write `value` under `key`; None deletes."""
+        self._below.put(key, None if value is None else self._plain(value))
+
+    def put_many(
+        self, keys: Sequence[bytes], values: Sequence[bytes | None], contexts: Sequence[RecordContext] | None = None
+    ) -> None:
+        """Write each of `values` under the key at its place; None deletes."""
+        plain = [None if value is None else self._plain(value) for value in values]
+        self._below.put_many(keys, plain, contexts)
+
+    def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+        """Return an iterator over the entries with from_key <= key < to_key in byte order, or reversed."""
+        return ((key, self._UNKNOWN + value) for key, value in self._below.range(from_key, to_key, reverse))
+
+    def _plain(self, value: bytes) -> bytes:
+        return value[TIMESTAMP_SIZE:]
+
+    def _with_unknown(self, value: bytes | None) -> bytes | None:
+        return None if value is None else self._UNKNOWN + value
+
+
+class WithoutHeaders(WithoutTimestamps):
+    """Leaves headers and timestamps out, and reads none (Kafka class: PlainToHeadersStoreAdapter)."""
+
+    _UNKNOWN = NO_HEADERS + WithoutTimestamps._UNKNOWN
+
+    def _plain(self, value: bytes) -> bytes:
+        return super()._plain(without_headers(value))
