@@ -15,8 +15,8 @@ from penstock.dsl.type_variables import KR, VR, K, V
 from penstock.errors import TopologyError
 from penstock.plan import names, nodes
 from penstock.plan.suppliers import ValueTransformerSupplierLike, checked_value_transformer_supplier
+from penstock.plan.upstream import window_grace_ms
 from penstock.plan.versions import is_versioned_store, own_versions
-from penstock.plan.window_close import window_grace_ms
 from penstock.processor.suppress import SuppressConstraints
 from penstock.serdes import Serde
 from penstock.serdes.annotated import serde_of_result, serdes_of_pair

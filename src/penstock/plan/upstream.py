@@ -1,5 +1,5 @@
-"""The paths from the sources of a plan: which sources feed a node, and which repartitions must keep records without a
-key.
+"""The paths from the sources of a plan: which sources feed a node, which repartitions must keep records without a key,
+and when the windows of a table close.
 
 Pure functions over plans; nothing is added to a plan here.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from penstock.errors import TopologyError
 from penstock.plan import nodes as n
 
 
@@ -55,3 +56,24 @@ def keeping_null_keys(plan: n.Plan) -> frozenset[n.NodeId]:
 
 def _joins_null_keys(node: n.GraphNode) -> bool:
     return isinstance(node, n.StreamStreamJoin | n.StreamTableJoin | n.StreamGlobalTableJoin) and node.type.keeps_left
+
+
+def window_grace_ms(plan: n.Plan, id: n.NodeId, chain: str = "") -> int:
+    """Return how long (ms) after its end a window of the table `id` may still change: the longest time of all windowed
+    aggregations that the table comes from; for sessions with the gap.
+
+    Raises TopologyError, naming the `chain` of nodes, if it comes from a source without any (Kafka class:
+    GraphGraceSearchUtil).
+    """
+    node = plan[id]
+    match node:
+        case n.SessionWindowedAggregate():
+            return node.windows.grace_period_ms + node.windows.inactivity_gap_ms
+        case n.TimeWindowedCount() | n.TimeWindowedAggregate() | n.SlidingWindowedAggregate():
+            return node.windows.grace_period_ms
+        case _:
+            pass
+    chain = f"{node.name}->{chain}" if chain else node.name
+    if not node.parents:
+        raise TopologyError(f"Window close time is only defined for windowed computations. Got [root->{chain}].")
+    return max(window_grace_ms(plan, parent, chain) for parent in node.parents)
