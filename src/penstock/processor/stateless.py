@@ -1,5 +1,5 @@
-"""The operators of a stream that keep no state; each but `StreamPrint` works on one record or column by column, with the
-same result."""
+"""The operators of a stream that keep no state; each but `StreamPrint` works on one record or column by column, with
+the same result."""
 
 from __future__ import annotations
 

@@ -10,11 +10,10 @@ import heapq
 from typing import assert_never
 
 from penstock.plan import nodes as n
-from penstock.plan.lower.global_store import add_global_node
 from penstock.plan.lower.join import add_join_node
 from penstock.plan.lower.lowering import Lowering
 from penstock.plan.lower.stream import add_stream_node
-from penstock.plan.lower.table import add_table_node
+from penstock.plan.lower.table import add_global_node, add_table_node
 from penstock.plan.lower.window import add_window_node
 from penstock.plan.topology import Topology
 from penstock.plan.topology_config import TopologyConfig

@@ -1,4 +1,5 @@
-"""Lowering of tables: sources, operators that look at one key at a time, aggregations of grouped tables."""
+"""Lowering of tables: sources, operators that look at one key at a time, aggregations of grouped tables; and of global
+stores and global tables."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from penstock.plan import nodes as n
 from penstock.plan.lower.lowering import Lowering
 from penstock.plan.versions import is_versioned_store
 from penstock.processor.aggregate import RecordByRecord
-from penstock.processor.api import Processor
+from penstock.processor.api import Processor, SimpleSupplier
+from penstock.processor.global_table import GlobalTableSource
 from penstock.processor.suppress import TableSuppress
 from penstock.processor.table import (
     BatchMaterializedTableValues,
@@ -139,3 +141,18 @@ def _add_suppress(lowering: Lowering, node: n.TableSuppress) -> None:
             "from upstream)"
         )
     lowering.add_processor(node, partial(TableSuppress, node.name, node.store.name, node.constraints), node.store)
+
+
+def add_global_node(lowering: Lowering, node: n.GlobalNode) -> None:
+    """Add what `node` becomes to the topology."""
+    supplier = node.supplier or SimpleSupplier(partial(GlobalTableSource, node.store.name))
+    lowering.topology.add_global_store(
+        node.store,
+        node.source,
+        node.topic,
+        node.name,
+        supplier,
+        key_serde=node.key_serde,
+        value_serde=node.value_serde,
+        timestamp_extractor=node.timestamp_extractor,
+    )

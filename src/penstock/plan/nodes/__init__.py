@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.plan.nodes.base import BaseNode, NodeId
-from penstock.plan.nodes.global_store import GlobalNode, GlobalSource
 from penstock.plan.nodes.join import (
     ForeignKeyJoin,
     ForeignKeyNames,
@@ -49,6 +48,8 @@ from penstock.plan.nodes.stream import (
     TableToStream,
 )
 from penstock.plan.nodes.table import (
+    GlobalNode,
+    GlobalSource,
     GroupedTableRepartition,
     StreamToTable,
     TableAggregate,

@@ -1,5 +1,5 @@
-"""Nodes of tables: those that are read from topics and streams, their operators without keys of others, grouped tables.
-Plain data.
+"""Nodes of tables: those that are read from topics and streams, their operators without keys of others, grouped tables;
+and of global stores and global tables. Plain data.
 
 `store` is the store that a table has, or would have: a source gets it only where the user named it or another node
 needs it (`penstock.plan.lower.table_facts` decides), all others have it or None. `versioned`: whether updates carry
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.plan.nodes.base import BaseNode
+from penstock.processor.api import ProcessorSupplier
 from penstock.processor.suppress import SuppressConstraints
 from penstock.processor.timestamps import TimestampExtractor
 from penstock.processor.value_transformer import ValueTransformerWithKeySupplier
@@ -146,3 +147,25 @@ TableNode = (
     | TableSuppress
 )
 """One operation on a table, or one that makes a table of a topic or a stream."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlobalSource(BaseNode):
+    """A store that is filled from a topic and that every task can read; the node's name is that of the processor that
+    writes it.
+
+    supplier: makes the user's own processor; None for a global table, whose records are entries of the store as they
+    are (Kafka classes: GlobalStoreNode, TableSourceNode with isGlobalKTable).
+    """
+
+    source: str
+    topic: str
+    store: StoreBuilder
+    supplier: ProcessorSupplier | None
+    key_serde: Serde | None
+    value_serde: Serde | None
+    timestamp_extractor: TimestampExtractor | None
+
+
+GlobalNode = GlobalSource
+"""One operation that makes a global store."""
