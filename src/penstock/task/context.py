@@ -1,5 +1,5 @@
-"""The contexts: `TaskContext` holds what all nodes of a task share while records flow; `NodeContext` is what one
-processor is given."""
+"""The contexts: `TaskContext` holds what all nodes of a task share while records flow, with the records as they came
+(`SourceRecords`); `NodeContext` is what one processor is given."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol
+
+import numpy as np
 
 from penstock.config import StreamsConfig
 from penstock.durations import Duration, milliseconds
@@ -23,7 +25,36 @@ from penstock.serdes import Serde
 from penstock.serdes.api import missing_serde
 from penstock.state.api import EngineStore, RecordContext, StateStore
 from penstock.task.punctuation import MINIMUM_INTERVAL_MS, Schedule, Schedules
-from penstock.task.source_records import SourceRecords
+
+
+class SourceRecords:
+    """The records that a task took, by partition and offset: kept until the caches are flushed, for handlers that ask for
+    the bytes of a record that failed.
+
+    A partition behind a shuffle has lanes with separate offsets: the lane that is being taken is searched first.
+    """
+
+    def __init__(self) -> None:
+        """Start without records."""
+        self._kept: dict[TopicPartition, list[RecordBatch]] = {}
+
+    def take(self, partition: TopicPartition, batch: RecordBatch | None) -> None:
+        """Keep `batch`, bytes by ascending offset, which is taken now; None: nothing is kept."""
+        if batch is not None:
+            others = [each for each in self._kept.get(partition, ()) if each is not batch]
+            self._kept[partition] = [batch, *others]
+
+    def find(self, metadata: RecordMetadata) -> tuple[bytes | None, bytes | None]:
+        """Return key and value of the record that `metadata` names, None if it is not kept."""
+        for batch in self._kept.get(TopicPartition(metadata.topic or "", metadata.partition), ()):
+            row = int(np.searchsorted(batch.offsets, metadata.offset))
+            if row < len(batch) and int(batch.offsets[row]) == metadata.offset:
+                return batch.keys[row], batch.values[row]
+        return None, None
+
+    def forget(self) -> None:
+        """Keep nothing any more."""
+        self._kept.clear()
 
 
 class Child(Protocol):
