@@ -16,9 +16,8 @@ from penstock.errors import StreamsError
 from penstock.host.directories import application_path
 from penstock.host.spark.checkpoints import savepoint
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, checkpoint_of
-from penstock.host.spark.checkpoints.evolution import Evolution, evolve
+from penstock.host.spark.checkpoints.evolution import Evolution, evolve, store_partitions, topology_shape
 from penstock.host.spark.checkpoints.lock import CheckpointLock
-from penstock.host.spark.checkpoints.program_shape import program_shape, store_partitions
 from penstock.host.spark.checkpoints.savepoint import SavepointDescription
 from penstock.plan.topology import Topology, built_topology
 
@@ -101,7 +100,7 @@ def diff(topology: Topology, application: Application, config: StreamsConfig | M
     built = built_topology(topology, str(checked.required("application.id")))
     known = {**metadata.shape["partitions of source topics"], **topics_of(checked)}
     known = {topic: count for topic, count in known.items() if topic not in built.repartition_topics}
-    return evolve(metadata.shape, program_shape(built, checked, known), metadata.removed)
+    return evolve(metadata.shape, topology_shape(built, checked, known), metadata.removed)
 
 
 def diff_programs(
@@ -112,7 +111,7 @@ def diff_programs(
     topics = {**topics_of(old_config), **topics_of(new_config)}
     name = str(new_config.required("application.id"))
     shapes = [
-        program_shape(each.build(name), config, topics) for each, config in ((before, old_config), (after, new_config))
+        topology_shape(each.build(name), config, topics) for each, config in ((before, old_config), (after, new_config))
     ]
     return evolve(shapes[0], shapes[1], {})
 

@@ -28,8 +28,8 @@ from penstock.task.punctuation import MINIMUM_INTERVAL_MS, Schedule, Schedules
 
 
 class SourceRecords:
-    """The records that a task took, by partition and offset: kept until the caches are flushed, for handlers that ask for
-    the bytes of a record that failed.
+    """The records that a task took, by partition and offset: kept until the caches are flushed, for handlers that ask
+    for the bytes of a record that failed.
 
     A partition behind a shuffle has lanes with separate offsets: the lane that is being taken is searched first.
     """

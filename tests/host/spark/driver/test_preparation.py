@@ -12,7 +12,7 @@ import pytest
 from penstock import RocksDBConfigSetter, Serdes, StreamsBuilder, StreamsConfig
 from penstock.dsl.options import Consumed, Produced
 from penstock.errors import MissingSourceTopicError, StreamsError
-from penstock.host.spark.checkpoints.program_shape import program_shape
+from penstock.host.spark.checkpoints.evolution import topology_shape
 from penstock.host.spark.driver.preparation import check, prepare
 from penstock.host.spark.driver.session_use import SessionUse
 from penstock.streams import KafkaStreams
@@ -113,4 +113,4 @@ def test_the_shape_of_a_program_needs_no_topics() -> None:
     builder.global_table("rates", text)
     builder.stream("sales", text)
     config = StreamsConfig({"application.id": "app"})
-    assert program_shape(builder.build().build("app"), config, {})
+    assert topology_shape(builder.build().build("app"), config, {})

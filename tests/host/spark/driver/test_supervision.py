@@ -22,11 +22,10 @@ from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import LockError, StreamsError
 from penstock.host.api import StreamThreadExceptionResponse
-from penstock.host.restarts import Restarts
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.checkpoints.lock import CheckpointLock
 from penstock.host.spark.driver import spark_host
-from penstock.host.spark.driver.running_query import RunningQuery, start_query
+from penstock.host.spark.driver.running_query import Restarts, RunningQuery, start_query
 from penstock.host.spark.driver.spark_host import SparkHost
 from penstock.host.spark.planner.epoch_planner import PAUSE_FILE
 from penstock.host.spark.protocol.failures import ProcessLostError, QueryFailedError, encode_failure, failure_of_query

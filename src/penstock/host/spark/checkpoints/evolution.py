@@ -1,5 +1,5 @@
 """What a changed program means for the state of a checkpoint: which stores continue, start empty, are removed, come
-back, or conflict. Pure functions over shapes (`placement.shape`).
+back, or conflict. Pure functions over shapes (`placement.shape`), and the shape of a topology that does not run yet.
 
 State belongs to a store and a partition, never to the number of a sub-topology. So a task of the new program gets the
 state of its stores from whichever tasks had them. If those are all the stores of one old task, its log of segments
@@ -13,9 +13,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from penstock.config import StreamsConfig
 from penstock.host.spark.checkpoints.checkpoint import RemovedStore, removed_holder
-from penstock.host.spark.protocol.placement import differences
-from penstock.plan.subtopology import TaskId
+from penstock.host.spark.protocol.placement import Placement, differences, place, resolve_patterns, shape
+from penstock.plan.partition_grouper import configured_grouper
+from penstock.plan.subtopology import BuiltTopology, TaskId
 
 Shape = Mapping[str, Any]
 
@@ -226,3 +228,28 @@ def _is_moved(name: str, old: _Store, new: _Store, origins: Mapping[str, Origin]
         for partition in new.partitions
         for origin in [origins.get(new.holder(partition))]
     )
+
+
+def topology_shape(built: BuiltTopology, config: StreamsConfig, topics: Mapping[str, int]) -> dict[str, Any]:
+    """Return the shape that a topology has where the brokers have `topics` (partitions by name); source topics that are
+    not among them count one partition."""
+    topology, placement = _placed(built, config, topics)
+    return shape(topology, placement)
+
+
+def store_partitions(built: BuiltTopology, config: StreamsConfig, topics: Mapping[str, int]) -> dict[str, int]:
+    """Return in how many partitions (tasks) each store of a topology has its keys where the brokers have `topics`."""
+    topology, placement = _placed(built, config, topics)
+    return {
+        name: sum(task.subtopology == spec.id for task in placement.tasks)
+        for spec in topology.subtopologies
+        for name in spec.stores
+    }
+
+
+def _placed(built: BuiltTopology, config: StreamsConfig, topics: Mapping[str, int]) -> tuple[BuiltTopology, Placement]:
+    internal = frozenset(built.repartition_topics)
+    topology = resolve_patterns(built, topics, internal)
+    read = {topic for spec in topology.subtopologies for topic in spec.source_topics if topic not in internal}
+    counts = {**dict.fromkeys(sorted(read), 1), **topics}
+    return topology, place(topology, counts, 1, configured_grouper(config))

@@ -31,7 +31,6 @@ from penstock.config import StreamsConfig
 from penstock.errors import LockError, StreamsError, StreamsNotStartedError, TaskCorruptedError, TaskMigratedError
 from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionResponse
 from penstock.host.directories import application_path, warn_of_temporary_state
-from penstock.host.restarts import Restarts
 from penstock.host.spark import session
 from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
 from penstock.host.spark.checkpoints.lock import LOCK_FILE, CheckpointLock
@@ -42,7 +41,7 @@ from penstock.host.spark.driver.dependencies import send_code
 from penstock.host.spark.driver.figures import DroppedRecordsLog, Figures, ProgressLog
 from penstock.host.spark.driver.resetting import reset_application
 from penstock.host.spark.driver.restore_watch import RestoreWatch
-from penstock.host.spark.driver.running_query import JVM_IS_GONE, LOOK_SECONDS, RunningQuery, start_query
+from penstock.host.spark.driver.running_query import JVM_IS_GONE, LOOK_SECONDS, Restarts, RunningQuery, start_query
 from penstock.host.spark.driver.session_use import SessionUse
 from penstock.host.spark.driver.topic_watch import TopicWatch
 from penstock.host.spark.frames.data_frames import DataFrameQueries
