@@ -34,9 +34,9 @@ def value_strategy(kind: str | None, declared: type[Any], nullable: bool) -> st.
     """Values of one field in the plain form of the broker's messages."""
     match kind:
         case None:
-            return message_strategy(declared)
+            values: st.SearchStrategy[Any] = message_strategy(declared)
         case "string":
-            values: st.SearchStrategy[Any] = st.text(max_size=5)
+            values = st.text(max_size=5)
         case "bytes" | "records":
             values = st.binary(max_size=5)
         case "uuid":

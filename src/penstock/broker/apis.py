@@ -11,6 +11,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from penstock.broker.answers import LaterAnswer
 from penstock.broker.codec import Message
 from penstock.broker.fetch import Fetch
 from penstock.broker.group_apis import find_coordinator, init_producer_id, offset_commit, offset_fetch
@@ -25,8 +26,8 @@ from penstock.broker.topic_apis import (
     metadata,
 )
 
-Handler = Callable[[BrokerState, Request], "Message | Fetch | None"]
-"""Answers a request: a response, a Fetch that answers later, or None for no answer."""
+Handler = Callable[[BrokerState, Request], Message | LaterAnswer | None]
+"""Answers a request: a response, one that comes later, or None for no answer."""
 
 API_VERSIONS: Final = 18
 """Key of ApiVersions, the API with special rules."""

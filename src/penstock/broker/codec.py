@@ -29,7 +29,7 @@ from typing import Any, Final, NamedTuple, get_args, get_origin
 from kio.index import load_request_schema, load_response_schema
 
 from penstock.broker.errors import MalformedRequestError
-from penstock.broker.wire import INT16, Cursor, Sink
+from penstock.broker.wire import INT8, INT16, Cursor, Sink
 
 Message = dict[str, Any]
 """A request, a response or a part of one: values by field name."""
@@ -247,6 +247,22 @@ def entity_codec(entity: type[Any]) -> Codec:
     return Codec(decode, encode, {field.name: field.codec.default for field in fields})
 
 
+def _nullable_entity_codec(entity: type[Any]) -> Codec:
+    """Return the codec of a part that may be null; a byte in front tells, -1 stands for null."""
+    present = entity_codec(entity)
+
+    def decode(cursor: Cursor) -> Message | None:
+        message: Message | None = present.decode(cursor) if cursor.number(INT8) >= 0 else None
+        return message
+
+    def encode(sink: Sink, value: Message | None) -> None:
+        sink.number(INT8, -1 if value is None else 1)
+        if value is not None:
+            present.encode(sink, value)
+
+    return Codec(decode, encode, None)
+
+
 def _field(entity: type[Any], field: dataclasses.Field[Any]) -> _Field:
     declared: Any = field.type
     nullable = False
@@ -269,7 +285,7 @@ def _field(entity: type[Any], field: dataclasses.Field[Any]) -> _Field:
 def _value_codec(kind: str | None, declared: type[Any], compact: bool, nullable: bool) -> Codec:
     match kind:
         case None:
-            return entity_codec(declared)
+            return _nullable_entity_codec(declared) if nullable else entity_codec(declared)
         case "string":
             return _string_codec(compact, nullable)
         case "bytes" | "records":

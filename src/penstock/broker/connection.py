@@ -4,7 +4,7 @@ Here live framing, headers and the flow of one socket. Not here: what a request 
 names).
 
 Rules:
-- One request at a time, as in Kafka: while a Fetch waits or the client does not read, nothing more is read from its
+- One request at a time, as in Kafka: while an answer waits or the client does not read, nothing more is read from its
   socket. So a client holds at most one frame and one response in memory.
 - Each frame is received into its own buffer, and records are passed on as views of it. The buffer grows with what has
   arrived, whatever length was announced.
@@ -24,10 +24,10 @@ from typing import Final, cast
 
 from kio.schema.errors import ErrorCode
 
+from penstock.broker.answers import LaterAnswer
 from penstock.broker.apis import API_VERSIONS, APIS, api_versions_response
 from penstock.broker.codec import Message, is_flexible, request_decoder, response_encoder
 from penstock.broker.errors import MalformedRequestError
-from penstock.broker.fetch import Fetch
 from penstock.broker.state import BrokerState, Request
 from penstock.broker.wire import INT16, Cursor, Sink
 from penstock.log_limits import limit_rate
@@ -97,17 +97,19 @@ class Connection(asyncio.BufferedProtocol):
         self._state = state
         self._connections = connections
         self._transport: asyncio.Transport | None = None
+        self._host = ""
         self._prefix = memoryview(bytearray(_SIZE.size))
         self._buffer = self._prefix
         self._filled = 0
         self._size = _SIZE.size
-        self._waiting: Fetch | None = None
+        self._waiting: LaterAnswer | None = None
         self._client_is_slow = False
         self._next_frame: memoryview | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection, in place of an idle one where the broker has as many as it may."""
         self._transport = cast(asyncio.Transport, transport)  # the loop gives a stream transport to stream servers
+        self._host = f"/{self._transport.get_extra_info('peername')[0]}"
         if not self._connections.enter(self):
             self._transport.abort()
 
@@ -213,23 +215,27 @@ class Connection(asyncio.BufferedProtocol):
         cursor = Cursor(frame)
         cursor.position = _HEADER.size
         # The client id is a string of the old form in every version of the header.
-        length = cursor.length(False, INT16)
-        cursor.take(max(length, 0))
+        client_id = str(cursor.take(max(cursor.length(False, INT16), 0)), "utf-8", "replace")
         if is_flexible(key, version):
             cursor.skip_tagged_fields()
-        request = Request(version, request_decoder(key, version)(cursor))
+        request = Request(version, request_decoder(key, version)(cursor), client_id, self._host)
         answer = api.handler(self._state, request)
-        if isinstance(answer, Fetch):
+        if isinstance(answer, LaterAnswer):
             self._waiting = answer
-            answer.start(lambda response: self._finish_fetch(key, version, correlation_id, response))
+            answer.start(lambda response: self._finish(key, version, correlation_id, response))
         elif answer is not None:
             self._send(key, version, correlation_id, answer)
 
-    def _finish_fetch(self, key: int, version: int, correlation_id: int, response: Message) -> None:
+    def _finish(self, key: int, version: int, correlation_id: int, response: Message) -> None:
         self._waiting = None
+        if self._transport is None:
+            return
         self._connections.note_use(self)
         self._send(key, version, correlation_id, response)
-        self._go_on()
+        # Another client's request may have brought this answer; the next request is handled after that one.
+        if self._next_frame is not None:
+            asyncio.get_running_loop().call_soon(self._go_on)
+        self._apply_flow()
 
     def _send(self, key: int, version: int, correlation_id: int, response: Message) -> None:
         if self._transport is None or self._transport.is_closing():

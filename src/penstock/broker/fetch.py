@@ -13,6 +13,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from penstock.broker.answers import LaterAnswer
 from penstock.broker.codec import Message
 from penstock.broker.errors import ApiError
 from penstock.broker.partition import Partition, check_leader_epoch
@@ -81,7 +82,7 @@ class _FetchedPartition:
         }
 
 
-class Fetch:
+class Fetch(LaterAnswer):
     """One Fetch request, from its arrival to its answer.
 
     Args:

@@ -42,7 +42,11 @@ class Request:
     Args:
         version: version of its API.
         body: the decoded fields.
+        client_id: the name that the client gives itself; not unique.
+        client_host: the client's address, as Kafka shows it: `/127.0.0.1`.
     """
 
     version: int
     body: Message
+    client_id: str = ""
+    client_host: str = ""

@@ -15,6 +15,8 @@ from typing import Any, Final
 
 from penstock.broker.errors import MalformedRequestError
 
+INT8: Final = struct.Struct(">b")
+"""Layout of an 8-bit signed integer."""
 INT16: Final = struct.Struct(">h")
 """Layout of a 16-bit signed integer."""
 INT32: Final = struct.Struct(">i")
