@@ -16,6 +16,14 @@ from kio.schema.errors import ErrorCode
 from penstock.broker.batch import check_batch
 from penstock.broker.errors import ApiError, BrokerError
 from penstock.broker.partition import LogLimits, Partition
+from penstock.broker.producer_state import AbortedTransaction
+from penstock.broker.records import (
+    EndTransactionMarker,
+    LogRecord,
+    encode_marker,
+    encode_records,
+    encode_transactional_records,
+)
 from tests.support.record_batches import BatchRecord, Compression, encode_batch
 
 LIMITS = LogLimits(segment_bytes=1 << 20, max_message_bytes=1 << 20)
@@ -248,3 +256,120 @@ def test_listeners_are_called_after_an_append_until_they_are_removed(directory: 
     log.remove_listener(wake)
     log.append(batch(1))
     assert calls == [2, 3]
+
+
+def own(*offsets: int) -> memoryview:
+    return memoryview(encode_records([LogRecord(offset, 0, b"k", b"v") for offset in offsets]))
+
+
+def in_transaction(producer: int, count: int = 1, epoch: int = 0) -> memoryview:
+    records = [LogRecord(number, 0, b"k", b"v") for number in range(count)]
+    return memoryview(encode_transactional_records(records, producer, epoch))
+
+
+def end_transaction(log: Partition, producer: int, is_commit: bool, epoch: int = 0) -> int:
+    return log.append_own(memoryview(encode_marker(EndTransactionMarker(is_commit, 0), producer, epoch, 0)))
+
+
+def test_what_the_broker_itself_writes_is_appended_and_wakes_the_readers(directory: Path) -> None:
+    log = open_log(directory)
+    calls: list[int] = []
+    log.add_listener(lambda: calls.append(log.end_offset))
+    assert log.append_own(own(0, 1)) == 0
+    assert log.append_own(own(2)) == 2
+    assert (log.end_offset, log.last_stable_offset, calls) == (3, 3, [2, 3])
+    assert offsets_of(log) == [0, 2]
+
+
+def test_the_last_stable_offset_is_that_of_the_first_open_transaction(directory: Path) -> None:
+    log = open_log(directory, LogLimits(segment_bytes=200, max_message_bytes=1 << 20))
+
+    def reopened() -> Partition:
+        log.close()
+        return open_log(directory, log.limits)
+
+    log.append_own(own(0))
+    log.append_own(in_transaction(1, 3))  # 1 to 3
+    log.append_own(in_transaction(2, 2))  # 4, 5
+    log.append_own(in_transaction(1))  # 6
+    assert log.last_stable_offset == 1
+    log = reopened()
+    assert log.last_stable_offset == 1
+    assert end_transaction(log, 2, is_commit=False) == 7
+    assert log.last_stable_offset == 1
+    assert end_transaction(log, 1, is_commit=True) == 8
+    assert log.last_stable_offset == log.end_offset == 9
+    log = reopened()
+    assert log.last_stable_offset == 9
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data(), segment_bytes=st.integers(100, 2000), max_bytes=st.integers(1, 1000))
+def test_readers_of_committed_records_see_what_was_committed(
+    data: st.DataObject, segment_bytes: int, max_bytes: int
+) -> None:
+    steps = data.draw(
+        st.lists(st.tuples(st.sampled_from(["write", "commit", "abort", "plain"]), st.integers(1, 3)), max_size=30)
+    )
+    with tempfile.TemporaryDirectory() as path:
+        log = open_log(Path(path), LogLimits(segment_bytes=segment_bytes, max_message_bytes=1 << 20))
+        committed: set[int] = set()
+        still_open: dict[int, list[int]] = {}
+        for step, producer in steps:
+            if step == "write":
+                still_open.setdefault(producer, []).append(log.append_own(in_transaction(producer)))
+            elif step == "plain":
+                committed.add(log.append_own(own(0)))
+            else:
+                end_transaction(log, producer, step == "commit")
+                ended = still_open.pop(producer, [])
+                committed |= set(ended) if step == "commit" else set()
+        stable = min((offsets[0] for offsets in still_open.values()), default=log.end_offset)
+        start = data.draw(st.integers(0, log.end_offset))
+        for _ in range(2):
+            assert log.last_stable_offset == stable
+            assert consumed(log, start, max_bytes) == sorted(o for o in committed if start <= o < stable)
+            log.close()
+            log = open_log(Path(path), log.limits)
+        log.close()
+
+
+def consumed(log: Partition, start: int, max_bytes: int) -> list[int]:
+    """The offsets that a consumer with isolation level read_committed returns, by the rule that clients follow."""
+    seen: list[int] = []
+    while start < log.last_stable_offset:
+        records, found = log.read_committed(start, max_bytes)
+        aborted = sorted(found, key=lambda one: one.first_offset)
+        ignored: set[int] = set()
+        assert records
+        while records:
+            header = check_batch(memoryview(records))
+            while aborted and aborted[0].first_offset <= header.base_offset:
+                ignored.add(aborted.pop(0).producer_id)
+            if header.is_control:
+                ignored.discard(header.producer_id)
+            elif header.producer_id not in ignored or not header.is_transactional:
+                seen.append(header.base_offset)
+            records, start = records[header.size :], header.next_offset
+    return seen
+
+
+def test_aborted_transactions_are_listed_for_the_range_that_is_read(directory: Path) -> None:
+    log = open_log(directory)
+    log.append_own(in_transaction(1))  # 0
+    log.append_own(in_transaction(2))  # 1
+    end_transaction(log, 2, is_commit=False)  # 2
+    end_transaction(log, 1, is_commit=False)  # 3
+    log.append_own(in_transaction(3))  # 4
+    end_transaction(log, 3, is_commit=False)  # 5
+    log.append_own(in_transaction(3))  # 6
+    second, first, third = (
+        AbortedTransaction(2, 1, 2, 0),
+        AbortedTransaction(1, 0, 3, 4),
+        AbortedTransaction(3, 4, 5, 6),
+    )
+    size = len(in_transaction(1))
+    assert log.read_committed(0, 1 << 20)[1] == [second, first, third]
+    assert log.read_committed(0, size)[1] == [first]
+    assert log.read_committed(4, 1 << 20)[1] == [third]
+    assert log.read_committed(6, 1 << 20) == (b"", [])

@@ -16,6 +16,7 @@ from penstock.broker.codec import Message
 from penstock.broker.errors import NO_TRANSACTIONS, ApiError
 from penstock.broker.partition import LEADER_EPOCH, Partition, check_leader_epoch
 from penstock.broker.state import BrokerState, Request
+from penstock.broker.topics import partition_of
 
 _NO_ACKS: Final = 0
 
@@ -55,7 +56,9 @@ def _produce_partition(state: BrokerState, topic: str, wanted: Message, refusal:
     try:
         if refusal is not None:
             raise refusal
-        partition = state.topics.partition(topic, index)
+        found = state.topics.by_name(topic)
+        found.check_not_internal()
+        partition = partition_of(found, index)
         records: memoryview | None = wanted["records"]
         if not records:
             raise ApiError(ErrorCode.invalid_record, "the request has no record batch for the partition")

@@ -1,8 +1,8 @@
 """The log of one partition: its segments, its offsets and its producers.
 
 Here live appending and reading by offset, the roll of segments, and the offsets at either end and by time. Not here:
-the files (segment.py) and the names of topics (topics.py). There is one replica, so the end of the log is both the high
-watermark and the last stable offset.
+the files (segment.py) and the names of topics (topics.py). There is one replica, so the end of the log is the high
+watermark.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.batch import NO_TIMESTAMP, assign_offset, check_produced
+from penstock.broker.batch import NO_TIMESTAMP, BatchHeader, assign_offset, check_produced, read_header
 from penstock.broker.errors import ApiError
-from penstock.broker.producer_state import ProducerState
-from penstock.broker.records import record_times
+from penstock.broker.producer_state import AbortedTransaction, ProducerState
+from penstock.broker.records import EndTransactionMarker, read_marker, record_times
 from penstock.broker.segment import Segment
 
 LEADER_EPOCH: Final = 0
@@ -87,14 +87,14 @@ class Partition:
         if not self._directory.exists():
             return segments
         for segment in segments[:-1]:
-            for header in segment.recover(is_active=False):
-                self._producers.note(header)
+            for header, marker in segment.recover(is_active=False):
+                self._producers.note(header, marker)
         active = segments[-1]
         path = self._directory / f"{active.base_offset:020d}.log"
         size_before = path.stat().st_size if path.exists() else 0
         if size_before:
-            for header in active.recover(is_active=True):
-                self._producers.note(header)
+            for header, marker in active.recover(is_active=True):
+                self._producers.note(header, marker)
         if active.size < size_before:
             _log.warning(
                 "%s-%d: cut %d bytes of an unfinished write from the end of the log; the next offset is %d",
@@ -112,6 +112,12 @@ class Partition:
         """The offset that the next record will get."""
         return self._segments[-1].next_offset
 
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset up to which every transaction has ended: what a reader of committed records may see."""
+        first_open = self._producers.first_open_offset
+        return self.end_offset if first_open is None else first_open
+
     def append(self, records: memoryview) -> int:
         """Append the batch of a producer and wake the readers that wait.
 
@@ -128,16 +134,36 @@ class Partition:
         duplicate_of = self._producers.find_duplicate(sent)
         if duplicate_of is not None:
             return duplicate_of
+        return self._append(records, sent, None)
+
+    def append_own(self, batch: memoryview) -> int:
+        """Append a batch that the broker itself writes, and wake the readers that wait.
+
+        Sequence numbers are not checked. A batch of a transaction opens it for its producer, and a marker ends it.
+
+        Args:
+            batch: a writable view of exactly one batch; its offset is written into it.
+
+        Returns:
+            The offset of its first record.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR; nothing was appended.
+        """
+        header = read_header(batch)
+        return self._append(batch, header, read_marker(batch) if header.is_control else None)
+
+    def _append(self, batch: memoryview, sent: BatchHeader, marker: EndTransactionMarker | None) -> int:
         header = sent._replace(base_offset=self.end_offset, leader_epoch=LEADER_EPOCH)
-        assign_offset(records, header.base_offset, header.leader_epoch)
+        assign_offset(batch, header.base_offset, header.leader_epoch)
         try:
-            self._segment_for(len(records)).append(records, header)
+            self._segment_for(len(batch)).append(batch, header)
         except OSError as error:
             _log.error("%s-%d: cannot write at offset %d: %s", self.topic, self.index, header.base_offset, error)
             raise ApiError(
                 ErrorCode.kafka_storage_error, f"cannot write to the log of {self.topic}-{self.index}: {error.strerror}"
             ) from error
-        self._producers.note(header)
+        self._producers.note(header, marker)
         for wake in tuple(self._listeners):
             wake()
         return header.base_offset
@@ -166,18 +192,43 @@ class Partition:
             ApiError: OFFSET_OUT_OF_RANGE where the log does not reach, KAFKA_STORAGE_ERROR where reading fails,
                 UNKNOWN_TOPIC_OR_PARTITION where the topic was deleted.
         """
+        return self._read(offset, max_bytes, self.end_offset)[0]
+
+    def read_committed(self, offset: int, max_bytes: int) -> tuple[bytes, list[AbortedTransaction]]:
+        """Return whole batches before the last stable offset, from the one that holds an offset on, of one segment.
+
+        Args:
+            offset: the first offset wanted.
+            max_bytes: the most bytes to return; the first batch is returned even if it is larger.
+
+        Returns:
+            The batches, empty from the last stable offset on, and the aborted transactions with records in them.
+
+        Raises:
+            ApiError: as read does.
+        """
+        records, next_offset = self._read(offset, max_bytes, self.last_stable_offset)
+        return records, self._producers.aborted_transactions(offset, next_offset) if records else []
+
+    def _read(self, offset: int, max_bytes: int, before: int) -> tuple[bytes, int]:
+        """Return batches before an offset, and the offset after the last one.
+
+        Raises:
+            ApiError: OFFSET_OUT_OF_RANGE where the log does not reach, KAFKA_STORAGE_ERROR where reading fails,
+                UNKNOWN_TOPIC_OR_PARTITION where the topic was deleted.
+        """
         if self.is_deleted:
             raise ApiError(ErrorCode.unknown_topic_or_partition, f"topic {self.topic!r} was deleted")
-        if offset == self.end_offset:
-            return b""
-        if not self.start_offset <= offset < self.end_offset:
+        if not self.start_offset <= offset <= self.end_offset:
             raise ApiError(
                 ErrorCode.offset_out_of_range,
                 f"{self.topic}-{self.index} has offsets {self.start_offset} to {self.end_offset}, not {offset}",
             )
+        if offset >= before:
+            return b"", offset
         at = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
         try:
-            return self._to_read(self._segments[at]).read(offset, max_bytes)
+            return self._to_read(self._segments[at]).read(offset, max_bytes, before)
         except OSError as error:
             raise ApiError(
                 ErrorCode.kafka_storage_error, f"cannot read {self.topic}-{self.index} at {offset}: {error.strerror}"

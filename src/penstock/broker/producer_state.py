@@ -1,24 +1,26 @@
-"""What a partition remembers of its idempotent producers, to refuse duplicates and gaps.
+"""What a partition remembers of its idempotent and transactional producers.
 
-Here live the last batches of each producer and the check of sequence numbers. Not here: the assignment of producer ids
-(metadata_store.py).
+Here live the last batches of each producer, the check of sequence numbers, the open transactions and the aborted ones.
+Not here: the assignment of producer ids (metadata_store.py).
 
 Rules, as in Kafka: a producer's last five batches are remembered; a repeated one is answered with the offset it got
 the first time; a sequence number that leaves a gap, and an older epoch, are refused. A producer that the partition does
-not know may begin with any sequence number. The state is rebuilt from the batches' headers at start. Where there are
-more than MAX_PRODUCERS, those that were silent longest are forgotten first.
+not know may begin with any sequence number. The state is rebuilt from the log at start. Where there are more than
+MAX_PRODUCERS, those that were silent longest and have no open transaction are forgotten first.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.batch import NO_PRODUCER_ID, BatchHeader
+from penstock.broker.batch import NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
 from penstock.broker.errors import ApiError
+from penstock.broker.records import EndTransactionMarker
 
 MAX_PRODUCERS: Final = 10_000
 """Producers that one partition remembers."""
@@ -33,17 +35,55 @@ class _AppendedBatch(NamedTuple):
     base_offset: int
 
 
+class AbortedTransaction(NamedTuple):
+    """A transaction that was aborted: its producer, its first offset, the offset of its marker, and the last stable
+    offset when the marker had been written (Kafka class: AbortedTxn)."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
 @dataclass(slots=True)
 class _Producer:
     epoch: int
+    last_timestamp: int = NO_TIMESTAMP
+    coordinator_epoch: int = -1
     batches: deque[_AppendedBatch] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
 
 
 class ProducerState:
-    """The idempotent producers of one partition."""
+    """The idempotent and transactional producers of one partition."""
 
     def __init__(self) -> None:
         self._producers: OrderedDict[int, _Producer] = OrderedDict()
+        # First offsets of the open transactions by producer id; in the order of the offsets.
+        self._open: dict[int, int] = {}
+        # In the order of the offsets of their markers.
+        self._aborted: list[AbortedTransaction] = []
+
+    @property
+    def first_open_offset(self) -> int | None:
+        """The first offset of the earliest open transaction; None where no transaction is open."""
+        return next(iter(self._open.values()), None)
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions that have records in a range.
+
+        Args:
+            start_offset: the first offset of the range.
+            end_offset: the offset after the last one of the range.
+        """
+        found: list[AbortedTransaction] = []
+        first = bisect_left(self._aborted, start_offset, key=lambda aborted: aborted.last_offset)
+        for aborted in self._aborted[first:]:
+            if aborted.first_offset < end_offset:
+                found.append(aborted)
+            # No transaction that ended later began before this offset.
+            if aborted.last_stable_offset >= end_offset:
+                break
+        return found
 
     def find_duplicate(self, header: BatchHeader) -> int | None:
         """Return the base offset of an equal batch that was appended before, or None if the batch is the next.
@@ -69,6 +109,10 @@ class ProducerState:
                     f"producer {header.producer_id} began epoch {header.producer_epoch} at {header.base_sequence}",
                 )
             return None
+        if not known.batches:
+            # Only a marker is known of this epoch, so the sequence numbers begin.
+            self._check_follows(header, NO_SEQUENCE)
+            return None
         for batch in known.batches:
             if (batch.base_sequence, batch.last_sequence) == (header.base_sequence, header.last_sequence):
                 return batch.base_offset
@@ -84,18 +128,43 @@ class ProducerState:
             raise ApiError(ErrorCode.duplicate_sequence_number, f"{sent}: the batch is an old duplicate")
         raise ApiError(ErrorCode.out_of_order_sequence_number, sent)
 
-    def note(self, header: BatchHeader) -> None:
+    def note(self, header: BatchHeader, marker: EndTransactionMarker | None) -> None:
         """Remember an appended batch.
 
         Args:
             header: its header, with the offset it got.
+            marker: what the batch says where it is a control batch that ends a transaction.
         """
         if header.producer_id == NO_PRODUCER_ID:
             return
         producer = self._producers.get(header.producer_id)
-        if producer is None or producer.epoch != header.producer_epoch:
+        if producer is None:
             producer = self._producers[header.producer_id] = _Producer(header.producer_epoch)
-        producer.batches.append(_AppendedBatch(header.base_sequence, header.last_sequence, header.base_offset))
+        elif producer.epoch != header.producer_epoch:
+            producer.epoch = header.producer_epoch
+            producer.batches.clear()
+        producer.last_timestamp = header.max_timestamp
+        if marker is not None:
+            producer.coordinator_epoch = marker.coordinator_epoch
+            self._end_transaction(header, marker)
+        elif header.is_transactional:
+            self._open.setdefault(header.producer_id, header.base_offset)
+        if header.base_sequence != NO_SEQUENCE:
+            producer.batches.append(_AppendedBatch(header.base_sequence, header.last_sequence, header.base_offset))
         self._producers.move_to_end(header.producer_id)
         if len(self._producers) > MAX_PRODUCERS:
-            self._producers.popitem(last=False)
+            self._forget_one()
+
+    def _end_transaction(self, header: BatchHeader, marker: EndTransactionMarker) -> None:
+        first_offset = self._open.pop(header.producer_id, None)
+        # A marker without records before it changes nothing for readers.
+        if first_offset is None or marker.is_commit:
+            return
+        still_open = self.first_open_offset
+        stable = header.next_offset if still_open is None else still_open
+        self._aborted.append(AbortedTransaction(header.producer_id, first_offset, header.base_offset, stable))
+
+    def _forget_one(self) -> None:
+        silent = next((producer_id for producer_id in self._producers if producer_id not in self._open), None)
+        if silent is not None:
+            del self._producers[silent]

@@ -91,11 +91,30 @@ def encode_records(records: Sequence[LogRecord]) -> bytearray:
     Args:
         records: at least one; their offsets are those that they get in the log, without a gap.
     """
+    return _encode_records(records, 0, NO_PRODUCER_ID, -1)
+
+
+def encode_transactional_records(records: Sequence[LogRecord], producer_id: int, producer_epoch: int) -> bytearray:
+    """Return a batch of records that the broker itself writes as part of a producer's transaction.
+
+    Args:
+        records: as for encode_records.
+        producer_id: the producer of the transaction.
+        producer_epoch: its epoch.
+    """
+    return _encode_records(records, TRANSACTIONAL, producer_id, producer_epoch)
+
+
+def _encode_records(records: Sequence[LogRecord], attributes: int, producer_id: int, producer_epoch: int) -> bytearray:
     first, last = records[0], records[-1]
-    header = _header_of(first.offset, last.offset - first.offset, first.timestamp, len(records))
-    latest = max(record.timestamp for record in records)
+    header = _header_of(first.offset, last.offset - first.offset, first.timestamp, len(records))._replace(
+        attributes=attributes,
+        max_timestamp=max(record.timestamp for record in records),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+    )
     encoded = [_encode_record(record, first.offset, first.timestamp) for record in records]
-    return encode_batch(header._replace(max_timestamp=latest), b"".join(encoded))
+    return encode_batch(header, b"".join(encoded))
 
 
 def encode_marker(marker: EndTransactionMarker, producer_id: int, producer_epoch: int, timestamp: int) -> bytearray:

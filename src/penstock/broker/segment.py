@@ -24,6 +24,7 @@ from typing import Final
 
 from penstock.broker.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, InvalidBatchError, check_batch, read_header
 from penstock.broker.errors import BrokerError
+from penstock.broker.records import EndTransactionMarker, read_marker
 from penstock.private_files import FILE_MODE
 
 INDEX_INTERVAL: Final = 4096
@@ -65,8 +66,8 @@ class Segment:
         self.size = 0
         self.max_timestamp = NO_TIMESTAMP
 
-    def recover(self, is_active: bool) -> Iterator[BatchHeader]:
-        """Read the file's batches, make the index, and yield the header of every batch.
+    def recover(self, is_active: bool) -> Iterator[tuple[BatchHeader, EndTransactionMarker | None]]:
+        """Read the file's batches, make the index, and yield the header of every batch, and the marker in it.
 
         Args:
             is_active: whether this is the last segment, the only one a crash can have torn: its checksums are
@@ -92,23 +93,26 @@ class Segment:
                 )
             os.truncate(self._path, self.size)
 
-    def _recover_batches(self, view: memoryview, verify: bool) -> Iterator[BatchHeader]:
+    def _recover_batches(
+        self, view: memoryview, verify: bool
+    ) -> Iterator[tuple[BatchHeader, EndTransactionMarker | None]]:
         position = 0
         while len(view) - position >= HEADER_SIZE:
             rest = view[position:]
             try:
                 header = check_batch(rest) if verify else read_header(rest)
+                in_file = HEADER_SIZE <= header.size <= len(rest)
+                # The checksum does not cover the offset; without compaction it always follows the batch before.
+                if not in_file or header.last_offset_delta < 0 or header.base_offset != self.next_offset:
+                    return
+                marker = read_marker(rest) if header.is_control else None
             except InvalidBatchError:
                 return
             finally:
                 rest.release()
-            in_file = HEADER_SIZE <= header.size <= len(view) - position
-            # The checksum does not cover the offset; without compaction it always follows the batch before.
-            if not in_file or header.last_offset_delta < 0 or header.base_offset != self.next_offset:
-                return
             self._note(header)
             position += header.size
-            yield header
+            yield header, marker
 
     def _note(self, header: BatchHeader) -> None:
         if not self._positions or self.size - self._positions[-1] >= INDEX_INTERVAL:
@@ -158,23 +162,29 @@ class Segment:
     def _header_at(self, position: int) -> BatchHeader:
         return read_header(os.pread(self._file, HEADER_SIZE, position))
 
-    def read(self, offset: int, max_bytes: int) -> bytes:
+    def read(self, offset: int, max_bytes: int, before: int) -> tuple[bytes, int]:
         """Return whole batches from the one that holds an offset on.
 
         Args:
             offset: the first offset wanted; earlier records of its batch come along.
             max_bytes: the most bytes to return; the first batch is returned even if it is larger.
+            before: the offset that ends the range; a batch that holds it, and later ones, are not returned.
 
         Returns:
-            The batches as they are in the log; empty if the offset is after the last one.
+            The batches as they are in the log, and the offset after the last one; no bytes where the range has no
+            batch.
         """
         start = self._position_of(offset)
-        end = self.size
+        end, next_offset = self.size, self.next_offset
+        if before < self.next_offset:
+            end, next_offset = self._position_of(before), before
         if end - start > max_bytes:
-            end = self._positions[bisect_right(self._positions, start + max_bytes) - 1]
+            entry = bisect_right(self._positions, start + max_bytes) - 1
+            end, next_offset = self._positions[entry], self._offsets[entry]
             if end <= start:
-                end = start + self._header_at(start).size
-        return os.pread(self._file, end - start, start)
+                first = self._header_at(start)
+                end, next_offset = start + first.size, first.next_offset
+        return os.pread(self._file, end - start, start), next_offset
 
     def headers(self) -> Iterator[tuple[int, BatchHeader]]:
         """Yield position (bytes) and header of each batch."""

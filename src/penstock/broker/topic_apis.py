@@ -74,6 +74,7 @@ def _topic_metadata(topic: Topic) -> Message:
         "error_code": ErrorCode.none,
         "name": topic.name,
         "topic_id": topic.topic_id,
+        "is_internal": topic.is_internal,
         "partitions": [
             {
                 "error_code": ErrorCode.none,

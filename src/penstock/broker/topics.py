@@ -4,7 +4,8 @@ Here live creating, deleting, growing and finding topics, and the rules for thei
 partition (partition.py) and what is stored of a topic (metadata_store.py).
 
 Rules: the database decides which topics exist. A directory is named after the topic's id, so a topic that is deleted
-    and created again never sees the old records; a directory without a topic is removed at start.
+    and created again never sees the old records; a directory without a topic is removed at start. Internal topics are
+    written by the broker alone: clients read them, and can neither create, produce to, grow nor delete them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import shutil
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -23,6 +25,13 @@ from penstock.broker.metadata_store import MetadataStore, TopicRow
 from penstock.broker.partition import LogLimits, Partition
 from penstock.broker.topic_config import TOPIC_CONFIGS, check_topic_configs
 
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+"""Name of the topic in which the broker keeps groups and their offsets."""
+
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+"""Name of the topic in which the broker keeps the state of transactional ids."""
+
+_INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -41,6 +50,19 @@ class Topic:
     topic_id: uuid.UUID
     configs: Mapping[str, str]
     partitions: list[Partition]
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether only the broker itself writes to it."""
+        return self.name in _INTERNAL_TOPICS
+
+    def check_not_internal(self) -> None:
+        """Check that clients may change the topic.
+
+        Raises:
+            ApiError: INVALID_TOPIC_EXCEPTION.
+        """
+        _check_not_internal(self.name)
 
 
 class TopicRegistry:
@@ -132,6 +154,7 @@ class TopicRegistry:
             ApiError: the name is taken or illegal, or the number or the configuration is refused.
         """
         check_topic_name(name)
+        _check_not_internal(name)
         if name in self._by_name:
             raise ApiError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
         self._check_collision(name)
@@ -156,6 +179,24 @@ class TopicRegistry:
         self._store.save_topic(row)
         return self._add(row)
 
+    def internal_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
+        """Return an internal topic, created if it does not exist.
+
+        Args:
+            name: its name, OFFSETS_TOPIC or TRANSACTIONS_TOPIC.
+            partitions: how many a new one gets.
+            configs: the configuration of a new one.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR.
+        """
+        topic = self._by_name.get(name)
+        if topic is not None:
+            return topic
+        row = TopicRow(name, uuid.uuid4(), partitions, dict(configs))
+        self._store.save_topic(row)
+        return self._add(row)
+
     def _check_collision(self, name: str) -> None:
         # Kafka's metrics write '.' as '_', so it refuses two names that differ in nothing else.
         plain = name.replace(".", "_")
@@ -167,7 +208,7 @@ class TopicRegistry:
                 )
 
     def _check_room(self, name: str, more: int) -> None:
-        used = sum(len(topic.partitions) for topic in self._by_name.values())
+        used = sum(len(topic.partitions) for topic in self._by_name.values() if not topic.is_internal)
         if used + more > self._config.max_partitions:
             raise ApiError(
                 ErrorCode.policy_violation,
@@ -182,8 +223,9 @@ class TopicRegistry:
             topic: the topic.
 
         Raises:
-            ApiError: KAFKA_STORAGE_ERROR; nothing was deleted.
+            ApiError: INVALID_TOPIC_EXCEPTION for an internal topic, KAFKA_STORAGE_ERROR; nothing was deleted.
         """
+        topic.check_not_internal()
         self._store.delete_topic(topic.name)
         del self._by_name[topic.name], self._by_id[topic.topic_id]
         for partition in topic.partitions:
@@ -198,8 +240,10 @@ class TopicRegistry:
             count: how many it shall have afterwards.
 
         Raises:
-            ApiError: INVALID_PARTITIONS where that is not more than it has, POLICY_VIOLATION beyond the broker's limit.
+            ApiError: INVALID_PARTITIONS where that is not more than it has, POLICY_VIOLATION beyond the broker's limit,
+                INVALID_TOPIC_EXCEPTION for an internal topic.
         """
+        topic.check_not_internal()
         have = len(topic.partitions)
         if count <= have:
             raise ApiError(
@@ -241,6 +285,11 @@ def partition_of(topic: Topic, index: int) -> Partition:
             f"topic {topic.name!r} has partitions 0 to {len(topic.partitions) - 1}, not {index}",
         )
     return topic.partitions[index]
+
+
+def _check_not_internal(name: str) -> None:
+    if name in _INTERNAL_TOPICS:
+        raise ApiError(ErrorCode.invalid_topic_exception, f"topic {name!r} is internal: only the broker changes it")
 
 
 def check_topic_name(name: str) -> None:

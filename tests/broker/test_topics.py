@@ -1,0 +1,45 @@
+"""The topics of the broker: internal ones are the broker's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from penstock.broker.config import BrokerConfig
+from penstock.broker.errors import ApiError
+from penstock.broker.metadata_store import MetadataStore
+from penstock.broker.topics import OFFSETS_TOPIC, TopicRegistry
+
+
+@pytest.fixture
+def topics(tmp_path: Path) -> Iterator[TopicRegistry]:
+    store = MetadataStore(tmp_path / "metadata.sqlite")
+    registry = TopicRegistry(BrokerConfig(data_dir=tmp_path, max_partitions=1), store)
+    yield registry
+    registry.close()
+    store.close()
+
+
+def test_an_internal_topic_is_made_once_whatever_the_limit_of_partitions(topics: TopicRegistry) -> None:
+    made = topics.internal_topic(OFFSETS_TOPIC, 3, {"cleanup.policy": "compact"})
+    assert topics.internal_topic(OFFSETS_TOPIC, 1, {}) is made is topics.by_name(OFFSETS_TOPIC)
+    assert (made.is_internal, len(made.partitions), made.configs) == (True, 3, {"cleanup.policy": "compact"})
+    assert not topics.create("t", 1, {}).is_internal
+
+
+def test_clients_neither_create_grow_nor_delete_internal_topics(topics: TopicRegistry) -> None:
+    def code_of(error: pytest.ExceptionInfo[ApiError]) -> ErrorCode:
+        return error.value.code
+
+    with pytest.raises(ApiError, match="only the broker") as caught:
+        topics.create(OFFSETS_TOPIC, 1, {})
+    assert code_of(caught) == ErrorCode.invalid_topic_exception
+    made = topics.internal_topic(OFFSETS_TOPIC, 1, {})
+    for change in (lambda: topics.grow(made, 2), lambda: topics.delete(made)):
+        with pytest.raises(ApiError, match="only the broker") as caught:
+            change()
+        assert code_of(caught) == ErrorCode.invalid_topic_exception
+    assert topics.by_name(OFFSETS_TOPIC) is made
