@@ -34,7 +34,7 @@ from benchmarks.topics import PARTITIONS, client_config
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.consumer import ConfluentFetcher
 from penstock.client.confluent.producer import ConfluentProducer
-from penstock.host.spark.planner.quota import Limits, first_quota, next_quota, plan
+from penstock.host.spark.planner.quota import Limits, first_quota, next_quota, positions_within
 from penstock.plan.partitioning import partition_for
 from penstock.record import TopicPartition
 
@@ -93,7 +93,7 @@ class LineReader(DataSourceStreamReader):
             began, _, read = self._planned
             self._quota = next_quota(self._quota, read * _LINE_BYTES, int((now - began) * 1000), self._limits)
             self._line_bytes = {self._topic: float(_LINE_BYTES)}
-        planned = plan(positions, self._ends, self._line_bytes, self._quota)
+        planned = positions_within(positions, self._ends, self._line_bytes, self._quota)
         self._planned = now, sum(planned.values()), sum(planned.values()) - sum(positions.values())
         return {str(tp.partition): offset for tp, offset in planned.items()}
 

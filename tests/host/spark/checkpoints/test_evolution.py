@@ -69,7 +69,7 @@ def test_what_was_removed_comes_back_or_waits(before: Groups, now: Groups, gone:
     removed = {name: RemovedStore("key_value", 2) for name in gone - named(before)}
     evolution = evolve(shape(before), shape(now), removed)
     assert set(evolution.restored) == named(now) & set(removed)
-    assert set(evolution.waiting) == set(removed) - named(now)
+    assert set(evolution.still_removed) == set(removed) - named(now)
     for name in evolution.restored:
         assert {holder for holder, _ in holders_of(evolution, before, name)} == set(removed[name].holders(name))
 

@@ -11,7 +11,7 @@ from penstock.host.spark.planner.quota import (
     Limits,
     first_quota,
     next_quota,
-    plan,
+    positions_within,
     remaining_quota,
 )
 from penstock.record import TopicPartition
@@ -36,7 +36,7 @@ def test_stays_within_ends_and_quota_and_always_moves_on(
 ) -> None:
     positions = {tp: position for tp, (position, _) in backlog.items()}
     ends = {tp: position + lag for tp, (position, lag) in backlog.items()}
-    planned = plan(positions, ends, sizes, quota, first=first)
+    planned = positions_within(positions, ends, sizes, quota, first=first)
     assert planned.keys() == positions.keys()
     for tp, position in positions.items():
         assert position <= planned[tp] <= max(ends[tp], position)
@@ -56,28 +56,28 @@ def test_reaches_the_ends_in_a_bounded_number_of_epochs(
     positions = {tp: position for tp, (position, _) in backlog.items()}
     ends = {tp: position + max(lag, 0) for tp, (position, lag) in backlog.items()}
     for _ in range(200):
-        positions = plan(positions, ends, sizes, quota, first=first)
+        positions = positions_within(positions, ends, sizes, quota, first=first)
     assert positions == ends
 
 
 def test_reads_all_where_it_fits() -> None:
     a, b = TopicPartition("a", 0), TopicPartition("b", 0)
-    assert plan({a: 5, b: 0}, {a: 10, b: 20}, {"a": 10.0, "b": 10.0}, 250) == {a: 10, b: 20}
+    assert positions_within({a: 5, b: 0}, {a: 10, b: 20}, {"a": 10.0, "b": 10.0}, 250) == {a: 10, b: 20}
 
 
 def test_topics_advance_together_in_proportion_to_their_lag() -> None:
     a, b = TopicPartition("a", 0), TopicPartition("b", 0)
-    assert plan({a: 0, b: 0}, {a: 1000, b: 100}, {"a": 10.0, "b": 10.0}, 1100) == {a: 100, b: 10}
+    assert positions_within({a: 0, b: 0}, {a: 1000, b: 100}, {"a": 10.0, "b": 10.0}, 1100) == {a: 100, b: 10}
 
 
 def test_partitions_that_are_waited_for_come_first() -> None:
     a, b, c = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("b", 1)
     positions, ends, sizes = {a: 0, b: 0, c: 0}, {a: 1000, b: 100, c: 50}, {"a": 10.0, "b": 10.0}
-    assert plan(positions, ends, sizes, 2000, first=[{b, c}]) == {a: 50, b: 100, c: 50}
-    assert plan(positions, ends, sizes, 300, first=[{b, c}]) == {a: 1, b: 20, c: 10}
-    assert plan(positions, ends, sizes, 300, first=[{c}, {a, c}]) == {a: 1, b: 1, c: 30}
-    assert plan(positions, ends, sizes, 700, first=[{c}, {b, c}]) == {a: 1, b: 20, c: 50}
-    assert plan(positions, ends, sizes, 2000, unread={b}, first=[{b, c}]) == {a: 150, b: 0, c: 50}
+    assert positions_within(positions, ends, sizes, 2000, first=[{b, c}]) == {a: 50, b: 100, c: 50}
+    assert positions_within(positions, ends, sizes, 300, first=[{b, c}]) == {a: 1, b: 20, c: 10}
+    assert positions_within(positions, ends, sizes, 300, first=[{c}, {a, c}]) == {a: 1, b: 1, c: 30}
+    assert positions_within(positions, ends, sizes, 700, first=[{c}, {b, c}]) == {a: 1, b: 20, c: 50}
+    assert positions_within(positions, ends, sizes, 2000, unread={b}, first=[{b, c}]) == {a: 150, b: 0, c: 50}
 
 
 def test_what_loops_send_holds_new_records_back_and_what_waits_leaves_half_of_the_quota() -> None:
@@ -93,7 +93,7 @@ def test_what_loops_send_holds_new_records_back_and_what_waits_leaves_half_of_th
 
 def test_a_partition_without_a_known_end_stays() -> None:
     a, b = TopicPartition("a", 0), TopicPartition("b", 0)
-    assert plan({a: 3, b: 4}, {b: 6}, {"a": 1.0, "b": 1.0}, 100) == {a: 3, b: 6}
+    assert positions_within({a: 3, b: 4}, {b: 6}, {"a": 1.0, "b": 1.0}, 100) == {a: 3, b: 6}
 
 
 LIMITS = Limits(max_bytes=1_000_000, target_ms=1000)
@@ -101,7 +101,7 @@ LIMITS = Limits(max_bytes=1_000_000, target_ms=1000)
 
 def test_the_first_epoch_of_a_topic_is_small() -> None:
     tp = TopicPartition("a", 0)
-    assert plan({tp: 0}, {tp: 10**9}, {}, first_quota(Limits(64 << 20, 2000)))[tp] <= 256
+    assert positions_within({tp: 0}, {tp: 10**9}, {}, first_quota(Limits(64 << 20, 2000)))[tp] <= 256
 
 
 def test_the_quota_grows_towards_the_target_at_most_by_doubling() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock import Consumed, Joined, Serdes, StreamsBuilder
 from penstock.config import StreamsConfig
-from penstock.host.spark.planner.time_alignment import USED_SHARE, aligned_topics, reach
+from penstock.host.spark.planner.time_alignment import USED_SHARE, aligned_topics, common_time
 from penstock.host.spark.protocol.placement import place
 from penstock.processor.timestamps import wallclock_timestamp_extractor
 
@@ -60,7 +60,7 @@ def test_an_epoch_reaches_as_far_as_its_quota_allows(
         asked.append(time)
         return bisect.bisect_left(times, time)
 
-    found = reach(begin, bytes_before, quota, skew)
+    found = common_time(begin, bytes_before, quota, skew)
     assert found >= begin
     if bytes_before(found) <= quota:
         assert bytes_before(found) >= max(USED_SHARE * quota, 1)

@@ -40,10 +40,11 @@ class Origin:
 class Evolution:
     """What becomes of a checkpoint with a changed program; see `evolve`.
 
-    kept, moved, new, removed, restored, waiting: names of stores: they continue in place; continue in another task;
-        start empty; leave the program, and their state is kept; come back; were removed before, and their state is
-        still kept. refused: the reasons why the program cannot use the state, each with a remedy. differences: of the
-        shapes, one line each.
+    kept, moved, new, removed, restored, still_removed: names of stores: they continue in place; continue in another
+        task; start empty; leave the program, and their state is kept; come back; were removed before, and their state
+        is still kept.
+    refused: the reasons why the program cannot use the state, each with a remedy. differences: of the shapes, one line
+        each.
     origins: of the new tasks that have a state, by task. removals: of stores that the program no longer has, by holder.
         removed_stores: the removed stores whose state is kept afterwards.
     """
@@ -53,7 +54,7 @@ class Evolution:
     new: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     restored: tuple[str, ...] = ()
-    waiting: tuple[str, ...] = ()
+    still_removed: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     differences: tuple[str, ...] = ()
     origins: Mapping[str, Origin] = field(default_factory=dict)
@@ -71,7 +72,7 @@ class Evolution:
             "is back and continues with its kept state": self.restored,
             "is new and starts empty": self.new,
             "is no longer in the program; its state is kept until you drop it by name": self.removed,
-            "was removed before; its state is still kept": self.waiting,
+            "was removed before; its state is still kept": self.still_removed,
         }
         lines = [f"store {name} {what}" for what, names in said.items() for name in names]
         return lines + [line for line in self.differences if not line.startswith(("stores / ", "formats / "))]
@@ -99,14 +100,14 @@ def evolve(before: Shape, now: Shape, removed: Mapping[str, RemovedStore]) -> Ev
     goes_on = [name for name in new if name in old]
     moved = {name for name in goes_on if _is_moved(name, old[name], new[name], origins)}
     gone = {name: RemovedStore(old[name].layout, len(old[name].partitions)) for name in old if name not in new}
-    waiting = {name: store for name, store in removed.items() if name not in new and name not in old}
+    still_removed = {name: store for name, store in removed.items() if name not in new and name not in old}
     return Evolution(
         kept=tuple(name for name in goes_on if name not in moved),
         moved=tuple(name for name in goes_on if name in moved),
         new=tuple(name for name in new if name not in old and name not in removed),
         removed=tuple(gone),
         restored=tuple(name for name in new if name not in old and name in removed),
-        waiting=tuple(waiting),
+        still_removed=tuple(still_removed),
         refused=refused,
         differences=tuple(differences(before, now)),
         origins=origins,
@@ -116,7 +117,7 @@ def evolve(before: Shape, now: Shape, removed: Mapping[str, RemovedStore]) -> Ev
             for partition in old[name].partitions
             for holder in [old[name].holder(partition)]
         },
-        removed_stores={**waiting, **gone},
+        removed_stores={**still_removed, **gone},
     )
 
 

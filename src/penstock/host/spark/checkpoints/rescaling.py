@@ -121,7 +121,7 @@ class Rescaling:
             targets = [LmdbBase(directory / str(number)) for number in range(count)]
             for base in targets:
                 opened.callback(base.close)
-            sizes = [_Waiting() for _ in targets]
+            sizes = [_BufferCounts() for _ in targets]
             for task, entry in entries.items():
                 with Content(self._source, task, entry) as content:
                     for builder in spec.stores.values():
@@ -165,7 +165,7 @@ class Rescaling:
         content: LmdbBase,
         builder: StoreBuilder,
         targets: list[LmdbBase],
-        sizes: list[_Waiting],
+        sizes: list[_BufferCounts],
         spec: SubtopologySpec,
     ) -> None:
         """Write each entry of a store to the base of its partition."""
@@ -232,7 +232,7 @@ def _answers(spec: SubtopologySpec) -> list[str]:
     ]
 
 
-class _Waiting:
+class _BufferCounts:
     """How many updates wait in the buffers of a task, and the bytes they count for."""
 
     def __init__(self) -> None:

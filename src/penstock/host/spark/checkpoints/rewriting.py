@@ -89,7 +89,7 @@ def bring_over(
         entry = _entry(checkpoint, last, holder, origin, {name: evolution.removed_stores[name].kind})
         if entry.head:
             removed[holder] = replace(entry, due_ms=None)
-    for name in evolution.waiting:
+    for name in evolution.still_removed:
         for holder in evolution.removed_stores[name].holders(name):
             if holder in last.removed:
                 removed[holder] = last.removed[holder]

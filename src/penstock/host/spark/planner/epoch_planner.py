@@ -3,8 +3,8 @@
 Its clients and caches live as long as the query. What a task may depend on goes into the offset of the epoch, or comes
 from the manifest of the epoch before; so a replay of an epoch gets the same input partitions. The offset is logged in
 the checkpoint, durably, before the partitions are handed out: nothing of an epoch can reach a topic unless every later
-driver knows how far the epoch reads. `input_planner` decides how far that is; this module has the brokers, the clock
-and the files for it.
+driver knows how far the epoch reads. `admission_control` decides how far that is; this module has the brokers, the
+clock and the files for it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from penstock.host.spark.checkpoints.cleaner import Cleaner
 from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.checkpoints.manifests import check_follows
 from penstock.host.spark.clients import open_checkpoint
+from penstock.host.spark.planner.admission_control import AdmissionControl
 from penstock.host.spark.planner.group_offsets import GroupOffsets
-from penstock.host.spark.planner.input_planner import InputPlanner
 from penstock.host.spark.planner.lagging import held_bytes, lagging_inputs
 from penstock.host.spark.planner.topic_ends import TopicEnds
 from penstock.host.spark.protocol.application_description import ApplicationDescription
@@ -95,7 +95,7 @@ class EpochPlanner:
         self._admin = ConfluentAdmin(description.config)
         self._clock = description.clock
         self._cleaner = Cleaner(description, self._checkpoint)
-        self._planner = InputPlanner(description, self._admin.offsets_for_time)
+        self._admission = AdmissionControl(description, self._admin.offsets_for_time)
         self._manifest: Manifest | None = None
         self._ends = TopicEnds(description, self._admin)
         self._max_hold_back_ms: int = description.config["penstock.clock.max.hold.back.ms"]
@@ -152,19 +152,19 @@ class EpochPlanner:
             return start  # the content of the global stores is unknown while no broker answers
         readable = self._ends.readable(positions, ends, now)
         try:
-            planned = self._planner.plan(readable, ends, manifest, start.read_to_ms, self._ends.are_fixed)
+            limit = self._admission.next_limit(readable, ends, manifest, start.read_to_ms, self._ends.are_fixed)
         except (RetriableError, UnknownTopicOrPartitionError):
             return start  # the next request for the ends measures for how long
         global_positions = self._global_positions(start, ends)
-        nothing_new = planned.positions == positions and global_positions == start.global_positions
+        nothing_new = limit.positions == positions and global_positions == start.global_positions
         went_back = now < start.planned_ms  # beyond the hold-back: see _time_after
-        if nothing_new and not (self._is_first(start) or self._is_due(manifest, now, went_back, planned.waits)):
+        if nothing_new and not (self._is_first(start) or self._is_due(manifest, now, went_back, limit.waits)):
             if self._ends.are_fixed:
                 self._group_offsets.finish(_FINISH_MS)
             return start
         # A topic may have been created again before its ends were known: these would belong to the new topic, and the
         # positions to the old one.
-        if planned.positions != positions and not self._ends.are_of_before():
+        if limit.positions != positions and not self._ends.are_of_before():
             return start
         if went_back:
             _log.warning(
@@ -179,13 +179,13 @@ class EpochPlanner:
             start.query_id,
             self._planned_here,
             now,
-            _by_topic(planned.positions, start),
+            _by_topic(limit.positions, start),
             start.partitions,
             start.sink_partitions,
             global_positions,
-            _partitions_by_topic(planned.lagging),
-            planned.idle_ms,
-            planned.read_to_ms,
+            _partitions_by_topic(limit.lagging),
+            limit.idle_ms,
+            limit.read_to_ms,
         )
 
     def partitions(self, start: EpochOffset, end: EpochOffset) -> list[EpochPartition]:
@@ -216,7 +216,7 @@ class EpochPlanner:
                 entry,
                 carried.get(task, ()),
                 end.global_positions,
-                lagging_inputs(placement, task, lagging, held, self._planner.held_bound),
+                lagging_inputs(placement, task, lagging, held, self._admission.held_bound),
                 end.idle_ms,
                 end.planned_ms < start.planned_ms,
             )
@@ -251,7 +251,7 @@ class EpochPlanner:
         check_follows(manifest, offset, name)
         self._manifest = manifest
         planned_here = manifest.epoch == self._planned_here
-        self._planner.learn(manifest, elapsed_milliseconds() - self._planned_at_ms if planned_here else None)
+        self._admission.learn(manifest, elapsed_milliseconds() - self._planned_at_ms if planned_here else None)
         return manifest
 
     def _global_positions(self, start: EpochOffset, ends: dict[TopicPartition, int]) -> dict[str, list[int]]:

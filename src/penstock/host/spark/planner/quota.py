@@ -80,7 +80,7 @@ def wanted_bytes(
     record_bytes: Mapping[str, float],
     unread: Set[TopicPartition] = frozenset(),
 ) -> float:
-    """Return the estimate of the bytes from `positions` to `ends`; see `plan`."""
+    """Return the estimate of the bytes from `positions` to `ends`; see `positions_within`."""
     return sum(
         max(ends.get(tp, position) - position, 0) * record_bytes.get(tp.topic, UNKNOWN_RECORD_BYTES)
         for tp, position in positions.items()
@@ -88,7 +88,7 @@ def wanted_bytes(
     )
 
 
-def plan(
+def positions_within(
     positions: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     record_bytes: Mapping[str, float],

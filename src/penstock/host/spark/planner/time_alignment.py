@@ -56,7 +56,7 @@ def aligned_topics(topology: BuiltTopology, placement: Placement, config: Mappin
     return frozenset[str]().union(*(group for group in groups if len(group) > 1 and not group & own_time))
 
 
-def reach(begin_ms: int, bytes_before: Callable[[int], float], quota: float, skew_ms: int) -> int:
+def common_time(begin_ms: int, bytes_before: Callable[[int], float], quota: float, skew_ms: int) -> int:
     """Return the time (ms) up to which an epoch reads, exclusive: `begin_ms` or later, so that the epoch has at most
     `quota` bytes and at least USED_SHARE of them. If the records of a single ms make that impossible, return the first
     time with more.

@@ -79,24 +79,24 @@ class EpochReader(StreamReader):
     def fix_end(self) -> None:
         """Fix the ends at which the query stops."""
         with _errors_told():
-            self._plan().fix_ends()
+            self._planner().fix_ends()
 
     def next_offset(self, start: dict[str, Any]) -> dict[str, Any]:
         """Return the end of the next epoch, or `start` when nothing is due."""
         with _errors_told():
-            return self._plan().next_epoch(EpochOffset.from_json(start)).to_json()
+            return self._planner().next_epoch(EpochOffset.from_json(start)).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[EpochPartition]:
         """Return the input partitions of the epoch that ends at `end`."""
         if start == end:
             return []
         with _errors_told():
-            return self._plan().partitions(EpochOffset.from_json(start), EpochOffset.from_json(end))
+            return self._planner().partitions(EpochOffset.from_json(start), EpochOffset.from_json(end))
 
     def commit(self, end: dict[str, Any]) -> None:
         """Tell that the epoch that ends at `end` is committed."""
         with _errors_told():
-            self._plan().committed(EpochOffset.from_json(end))
+            self._planner().committed(EpochOffset.from_json(end))
 
     def stop(self) -> None:
         """Release the clients."""
@@ -111,7 +111,7 @@ class EpochReader(StreamReader):
         rows = ended_by_failure(description, 0, _partition_rows(description, partition))
         return write_rows(rows, description.placement.partitions_after(0))
 
-    def _plan(self) -> EpochPlanner:
+    def _planner(self) -> EpochPlanner:
         if self._epoch_planner is None:
             self._epoch_planner = EpochPlanner(load_description(self._description))
         return self._epoch_planner

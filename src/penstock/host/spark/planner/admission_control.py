@@ -1,7 +1,8 @@
-"""How far an epoch reads, and what tasks may wait for: quota, alignment and waiting put together.
+"""How far an epoch reads, and what tasks may wait for (Spark: admission control). Combines the quota of bytes
+(`quota`), topics that advance together in time (`time_alignment`) and partitions that tasks wait for (`lagging`).
 
 It keeps what it learns from epoch to epoch: sizes of records, and the quota that keeps epochs in time. Both only decide
-how much is read: what tasks see is in the plan, and the plan is in the offset.
+how much is read: what tasks see is in the read limit, and the read limit is in the offset.
 """
 
 from __future__ import annotations
@@ -12,8 +13,15 @@ from typing import NamedTuple
 from penstock.host.spark.checkpoints.carried import carried_bytes
 from penstock.host.spark.checkpoints.checkpoint import Manifest
 from penstock.host.spark.planner.lagging import held_bytes, lagging_partitions, unread_partitions, waited_partitions
-from penstock.host.spark.planner.quota import Limits, first_quota, next_quota, plan, remaining_quota, wanted_bytes
-from penstock.host.spark.planner.time_alignment import aligned_topics, reach
+from penstock.host.spark.planner.quota import (
+    Limits,
+    first_quota,
+    next_quota,
+    positions_within,
+    remaining_quota,
+    wanted_bytes,
+)
+from penstock.host.spark.planner.time_alignment import aligned_topics, common_time
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.record import TopicPartition
 
@@ -23,7 +31,7 @@ OffsetsForTime = Callable[[Sequence[TopicPartition], int], Mapping[TopicPartitio
 Positions = Mapping[TopicPartition, int]
 
 
-class InputPlan(NamedTuple):
+class ReadLimit(NamedTuple):
     """How far an epoch reads: the positions after it; the partitions with more records that tasks may wait for; how
     long (ms) tasks wait for those without; the time (ms) before which aligned topics are read."""
 
@@ -38,8 +46,8 @@ class InputPlan(NamedTuple):
         return bool(self.lagging) or self.idle_ms > 0
 
 
-class InputPlanner:
-    """Plans how far epochs of one query read."""
+class AdmissionControl:
+    """Limits how far the epochs of one query read."""
 
     def __init__(self, description: ApplicationDescription, offsets_for_time: OffsetsForTime) -> None:
         """Take the description, and a function that finds offsets by time."""
@@ -65,16 +73,16 @@ class InputPlanner:
         if duration_ms is not None and read:
             self._quota = next_quota(self._quota, read, duration_ms, self._limits, manifest.bytes_sent)
 
-    def plan(
+    def next_limit(
         self, positions: Positions, ends: Positions, manifest: Manifest, read_to_ms: int, final: bool
-    ) -> InputPlan:
+    ) -> ReadLimit:
         """Return how far the next epoch reads.
 
         Args:
             positions: where it begins.
             ends: how far it may read.
             manifest: of the previous epoch.
-            read_to_ms: that of the previous plan.
+            read_to_ms: that of the previous limit.
             final: nothing after `ends` will be read.
         """
         # Carried records are input of the next epoch too, so they count against its quota.
@@ -86,9 +94,9 @@ class InputPlanner:
         if wanted > quota and self._aligned:
             ends, read_to_ms = self._cut(positions, ends, unread, quota / wanted, read_to_ms)
         waited = waited_partitions(self._placement, self._inputs, manifest)
-        planned = plan(positions, ends, self._record_bytes, quota, unread, waited)
-        lagging = lagging_partitions(planned, ends) if self._idle_ms >= 0 else frozenset()
-        return InputPlan(planned, lagging, 0 if final else max(self._idle_ms, 0), read_to_ms)
+        reached = positions_within(positions, ends, self._record_bytes, quota, unread, waited)
+        lagging = lagging_partitions(reached, ends) if self._idle_ms >= 0 else frozenset()
+        return ReadLimit(reached, lagging, 0 if final else max(self._idle_ms, 0), read_to_ms)
 
     def _cut(
         self, positions: Positions, ends: Positions, unread: Set[TopicPartition], share: float, begin_ms: int
@@ -110,5 +118,5 @@ class InputPlanner:
         def bytes_before(time: int) -> float:
             return wanted_bytes(aligned, ends_before(time), self._record_bytes)
 
-        time = reach(begin_ms, bytes_before, wanted * share, self._skew_ms)
+        time = common_time(begin_ms, bytes_before, wanted * share, self._skew_ms)
         return {**ends, **ends_before(time)}, time
