@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -55,6 +57,41 @@ def test_the_first_line_appears_and_then_how_many_were_left_out(log: tuple[loggi
         *errors,
         "cannot read topic-0 at offset 999 (999 more such lines in 0.2 s, this is the last one)",
     ]
+
+
+def test_no_summary_comes_after_the_lines_are_forgotten(log: tuple[logging.Logger, Lines]) -> None:
+    logger, said = log
+    limit = RateLimit(logger, interval_seconds=3600)
+    logger.addFilter(limit)
+    before = set(threading.enumerate())
+    for _ in range(2):
+        logger.warning("cannot read")
+    (timer,) = set(threading.enumerate()) - before
+    limit.forget()
+    timer.join(30)
+    assert not timer.is_alive()
+    assert said.lines == ["cannot read"]
+
+
+EXITING = """
+import atexit, logging, threading
+
+@atexit.register
+def check():  # after what penstock registers, for that comes later
+    timer.join(30)
+    print("running" if timer.is_alive() else "ended")
+
+from penstock.log_limits import limit_rate
+
+log = limit_rate(logging.getLogger("limited"), interval_seconds=3600)
+log.warning("once")
+(timer,) = (thread for thread in threading.enumerate() if isinstance(thread, threading.Timer))
+"""
+
+
+def test_the_timers_end_with_the_program() -> None:
+    command = [sys.executable, "-c", EXITING]
+    assert subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout == "ended\n"
 
 
 def test_kinds_of_lines_are_bounded(log: tuple[logging.Logger, Lines]) -> None:

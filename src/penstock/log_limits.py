@@ -7,6 +7,7 @@ topic, partition and offset of the last record.
 
 from __future__ import annotations
 
+import atexit
 import copy
 import logging
 import os
@@ -44,13 +45,20 @@ class RateLimit(logging.Filter):
         self._interval = interval_seconds
         self._up_to = up_to
         self._kind = kind
-        self.forget()
+        self.begin()
 
-    def forget(self) -> None:
-        """Begin again, as if nothing had been logged: in a process that was forked, or for another test."""
+    def begin(self) -> None:
+        """Begin as if nothing had been logged; in a process that was forked, too, where the timer does not run."""
         self._lock = threading.Lock()
         self._kinds: dict[Hashable, _Kind] = {}
-        self._is_timed = False
+        self._timer: threading.Timer | None = None
+
+    def forget(self) -> None:
+        """End the timer and begin again: for another test, or at exit, where the log may be closed before the interval
+        is over."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.begin()
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether a line may appear now."""
@@ -66,18 +74,17 @@ class RateLimit(logging.Filter):
             else:
                 found.left_out += 1
                 found.last = record
-            if not self._is_timed:
-                self._is_timed = True
-                timer = threading.Timer(self._interval, self._tell)
-                timer.daemon = True
-                timer.start()
+            if self._timer is None:
+                self._timer = threading.Timer(self._interval, self._tell)
+                self._timer.daemon = True
+                self._timer.start()
             return found is None
 
     def _tell(self) -> None:
         """Tell what was left out in the interval that is over, and begin the next one."""
         with self._lock:
             over, self._kinds = self._kinds, {}
-            self._is_timed = False
+            self._timer = None
         for kind in over.values():
             if kind.last is not None:
                 line = copy.copy(kind.last)
@@ -118,4 +125,11 @@ def forget_lines() -> None:
         limit.forget()
 
 
-os.register_at_fork(after_in_child=forget_lines)  # timers do not survive, and a lock may be held
+def _begin_in_child() -> None:
+    """Begin again without the timers: they do not survive, and their locks may be held."""
+    for limit in _limits:
+        limit.begin()
+
+
+atexit.register(forget_lines)
+os.register_at_fork(after_in_child=_begin_in_child)
