@@ -19,7 +19,11 @@ from penstock.testing import TopologyTestDriver
 UNKNOWN = [
     ("fetch.min.byte", "fetch.min.bytes"),
     ("consumer.fetch.min.byte", "fetch.min.bytes"),
+    ("main.consumer.fetch.min.byte", "fetch.min.bytes"),
+    ("restore.consumer.fetch.min.byte", "fetch.min.bytes"),
+    ("global.consumer.max.poll.record", "max.poll.records"),
     ("producer.linger.m", "linger.ms"),
+    ("admin.client.rak", "client.rack"),
     ("num.stream.thread", "num.stream.threads"),
     ("aplication.id", "application.id"),
     ("security.protocoll", "security.protocol"),
@@ -31,6 +35,9 @@ KNOWN = {
     "max.request.size": 1_000_000,
     "statistics.interval.ms": 1_000,
     "consumer.queuing.strategy": "fifo",
+    "restore.consumer.max.poll.records": 10,
+    "restore.consumer.fetch.max.wait.ms": 10,
+    "global.consumer.queuing.strategy": "fifo",
     "oauth_cb": print,
     "sasl.jaas.config": "${env:LOGIN}",
     "ssl.truststore.location": "/a/file.jks",
@@ -76,6 +83,21 @@ def test_a_key_that_changes_nothing_is_named_with_the_reason(caplog: pytest.LogC
     with caplog.at_level(logging.WARNING, "penstock.config"):
         TopologyTestDriver(topology(), {"producer.buffer.memory": 1_000_000}).close()
     assert caplog.messages == ["The configuration producer.buffer.memory is ignored: set queue.buffering.max.kbytes."]
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("restore.consumer.fetch.min.bytes", "no consumer restores state, tasks read it from the checkpoint"),
+        ("global.consumer.fetch.min.bytes", "the prefix consumer. sets up the consumers of global stores too"),
+    ],
+)
+def test_a_key_of_a_client_that_does_not_exist_here_is_named_with_the_reason(
+    key: str, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "penstock.config"):
+        check_client_keys(config_of({key: 2}))
+    assert caplog.messages == [f"The configuration {key} is ignored: {why}."]
 
 
 def test_librdkafka_has_the_keys_that_are_suggested() -> None:

@@ -4,8 +4,17 @@ know."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from penstock import extras
-from penstock.client.settings import ADMIN, CONSUMER, PRODUCER, keys_for_librdkafka, keys_without_a_row
+from penstock.client.settings import (
+    ADMIN,
+    CONSUMER,
+    PRODUCER,
+    keys_for_librdkafka,
+    keys_of_unused_clients,
+    keys_without_a_row,
+)
 from penstock.config import StreamsConfig, did_you_mean
 from penstock.config.keys import KEYS
 from penstock.errors import ConfigError
@@ -45,9 +54,15 @@ def check_client_keys(config: StreamsConfig) -> None:
     """Raise ConfigError for a key of `config` that Kafka Streams, Penstock and librdkafka do not have; log a warning
     for keys without effect. It does not look at values."""
     for role in (CONSUMER, PRODUCER, ADMIN):
-        for written, key in keys_for_librdkafka(config, role).items():
-            if key not in KEYS and key not in OF_LIBRDKAFKA and not _takes(role, key):
-                raise unknown_key(written, key)
+        _check(role, keys_for_librdkafka(config, role))
+    known = {*keys_without_a_row()}
+    _check(CONSUMER, {written: key for written, key in keys_of_unused_clients(config).items() if key not in known})
+
+
+def _check(role: str, keys: Mapping[str, str]) -> None:
+    for written, key in keys.items():
+        if key not in KEYS and key not in OF_LIBRDKAFKA and not _takes(role, key):
+            raise unknown_key(written, key)
 
 
 def unknown_key(written: str, key: str) -> ConfigError:

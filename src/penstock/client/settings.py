@@ -24,7 +24,13 @@ _PREFIXES: Mapping[str, tuple[str, ...]] = {
     PRODUCER: ("producer.",),
     ADMIN: ("admin.",),
 }
-_OTHER_PREFIXES = ("restore.consumer.", "global.consumer.", "topic.", "client.tag.", "penstock.", "spark.")
+_UNUSED_PREFIXES: Mapping[str, str] = {
+    "restore.consumer.": "no consumer restores state, tasks read it from the checkpoint",
+    "global.consumer.": "the prefix consumer. sets up the consumers of global stores too",
+}
+"""Prefixes of clients that Kafka Streams has and Penstock does not, and why."""
+
+_OTHER_PREFIXES = (*_UNUSED_PREFIXES, "topic.", "client.tag.", "penstock.", "spark.")
 
 _COMMON_DEFAULTS: Mapping[str, Any] = {
     "socket.nagle.disable": True,
@@ -215,6 +221,19 @@ def keys_for_librdkafka(config: StreamsConfig, role: str) -> dict[str, str]:
         for key, (written, _) in _chosen(config, role).items()
         if key not in JAVA_KEYS
     }
+
+
+def keys_of_unused_clients(config: StreamsConfig) -> dict[str, str]:
+    """Return the user's keys for clients that Penstock does not have, each with its name in librdkafka. Warns that they
+    change nothing."""
+    result = {}
+    for written in config.client_config():
+        for prefix, why in _UNUSED_PREFIXES.items():
+            if written.startswith(prefix):
+                warn_without_effect(written, why)
+                key = written.removeprefix(prefix)
+                result[written] = _LIBRDKAFKA_NAMES.get(key, key)
+    return result
 
 
 def _chosen(config: StreamsConfig, role: str) -> dict[str, tuple[str, Any]]:
