@@ -252,4 +252,7 @@ def test_reset_says_what_it_deletes_and_deletes_it(run: Run, unique_name: Callab
     assert (done.code, done.err) == (0, "")
     assert f"Deleted of {name}:" in done.out
     assert not (tmp_path / name).exists()
-    assert "there is none" in run("reset", str(program), "--dry-run").out
+    for options in ([], ["--dry-run"], []):  # what a reset creates itself, such as its lock, is nothing to delete
+        assert run("reset", str(program), *options).out == f"There is nothing to delete of {name}.\n"
+    nothing = {"checkpoint": None, "epoch": None, "state_directory": None, "groups": [], "topics": []}
+    assert json.loads(run("reset", str(program), "--json").out).items() >= nothing.items()

@@ -31,11 +31,13 @@ def reset(
     if as_json:
         out.print(orjson.dumps({**asdict(plan), "dry_run": dry_run}).decode(), markup=False)
         return
-    epoch = "there is none" if plan.epoch is None else f"as of epoch {plan.epoch}"
+    if plan.is_empty:
+        out.print(f"There is nothing to delete of {plan.application_id}.", markup=False)
+        return
     out.print(f"{'Would delete' if dry_run else 'Deleted'} of {plan.application_id}:", markup=False)
     for what, names in {
-        "checkpoint": [f"{plan.checkpoint} ({epoch})"],
-        "state": [plan.state_directory],
+        "checkpoint": [] if plan.checkpoint is None else [f"{plan.checkpoint} (as of epoch {plan.epoch})"],
+        "state": [] if plan.state_directory is None else [plan.state_directory],
         "groups": plan.groups,
         "topics": plan.topics,
     }.items():

@@ -17,7 +17,7 @@ from pathlib import Path
 from penstock.client.api import Admin
 from penstock.config import StreamsConfig
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, checkpoint_of
-from penstock.host.spark.checkpoints.lock import CheckpointLock
+from penstock.host.spark.checkpoints.lock import LOCK_FILE, CheckpointLock
 from penstock.host.spark.frames.data_frames import commits_topic_of_source
 from penstock.host.spark.protocol.transactions import commits_topic
 from penstock.plan.subtopology import BuiltTopology
@@ -27,16 +27,21 @@ from penstock.plan.subtopology import BuiltTopology
 class ApplicationReset:
     """What a reset deletes.
 
-    checkpoint: its URI. epoch: the last that is committed there, None if there is no checkpoint. state_directory: on
-    this machine. groups: consumer groups. topics: internal topics.
+    checkpoint: its URI. epoch: the last that is committed there. state_directory: on this machine. They are None if
+    there is none. groups: consumer groups. topics: internal topics.
     """
 
     application_id: str
-    checkpoint: str
+    checkpoint: str | None
     epoch: int | None
-    state_directory: str
+    state_directory: str | None
     groups: tuple[str, ...]
     topics: tuple[str, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to delete."""
+        return not (self.checkpoint or self.state_directory or self.groups or self.topics)
 
 
 def planned_reset(built: BuiltTopology, config: StreamsConfig, topics: Mapping[str, int]) -> ApplicationReset:
@@ -47,11 +52,13 @@ def planned_reset(built: BuiltTopology, config: StreamsConfig, topics: Mapping[s
     internal = [commits_topic(application_id), *built.data_frame_topics, *sources]
     groups = [application_id, *(topic for topic in internal if topic.endswith("-commits"))]
     has_markers = commits_topic(application_id) in topics
+    has_checkpoint = checkpoint.exists()
+    directory = _directory(config)
     return ApplicationReset(
         application_id,
-        checkpoint.uri,
-        checkpoint.last_epoch() if checkpoint.exists() else None,
-        str(_directory(config)),
+        checkpoint.uri if has_checkpoint else None,
+        checkpoint.last_epoch() if has_checkpoint else None,
+        str(directory) if _has_state(directory) else None,
         tuple(groups) if has_markers else (),
         tuple(topic for topic in internal if topic in topics),
     )
@@ -79,6 +86,11 @@ def _overtake(checkpoint: Checkpoint) -> None:
     """End a program that runs on the checkpoint on another machine: it commits nothing more."""
     if checkpoint.exists():
         checkpoint.take_generation()
+
+
+def _has_state(directory: Path) -> bool:
+    """Return whether there is a file below `directory` besides locks, which a reset creates itself."""
+    return any(path.is_file() and path.name != LOCK_FILE for path in directory.rglob("*"))
 
 
 def _directory(config: StreamsConfig) -> Path:
