@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import logging
+import threading
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -72,6 +74,20 @@ def test_a_missing_serde_ends_the_start() -> None:
     with pytest.raises(StreamsError, match="value serdes for sink node KSTREAM-SINK-0000000002") as refused:
         prepare(builder.build().build("app"), StreamsConfig({"application.id": "app"}), nobody, nobody, 1, "")
     assert "which writes to topic out" in refused.value.__notes__[0]
+
+
+@pytest.mark.parametrize("captured", [threading.Lock(), io.TextIOWrapper(io.BytesIO())])
+def test_a_function_that_cannot_be_sent_to_workers_ends_the_start_before_a_session_is_opened(captured: object) -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", Consumed.with_(TEXT, TEXT))
+    stream.filter(lambda key, value: captured is not None, named="seen")
+    nobody: Any = None
+    expected = (
+        r"Node seen \(created at .*test_preparation.py:\d+\) cannot be sent to Spark's workers: "
+        r"function .*<lambda> \(.*test_preparation.py:\d+\) refers to `captured`, which is of type "
+    )
+    with pytest.raises(StreamsError, match=expected):
+        check(builder.build().build("app"), StreamsConfig({"application.id": "app"}), nobody)
 
 
 @pytest.mark.one_broker

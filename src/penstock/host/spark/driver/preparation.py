@@ -30,7 +30,7 @@ from penstock.host.spark.checkpoints.evolution import Evolution, evolve
 from penstock.host.spark.checkpoints.manifests import last_manifest, planned_offset
 from penstock.host.spark.checkpoints.markers import Marker, check_markers, check_new_checkpoint, with_markers
 from penstock.host.spark.checkpoints.stored_description import StoredDescription, dump_for_checkpoint
-from penstock.host.spark.protocol.application_description import ApplicationDescription
+from penstock.host.spark.protocol.application_description import ApplicationDescription, check_can_be_sent
 from penstock.host.spark.protocol.placement import (
     Placement,
     check_source_topics,
@@ -77,9 +77,11 @@ def check(built: BuiltTopology, config: StreamsConfig, admin: Admin) -> None:
 
     Raises:
         MissingSourceTopicError, TopologyError, TopicAuthorizationError: as `prepare`.
-        StreamsError: a source, a sink or a store has no serde, or a topic that a sink writes to does not exist.
+        StreamsError: a source, a sink or a store has no serde, a topic that a sink writes to does not exist, or
+            something of the user's cannot be sent to workers.
     """
     check_serdes(built, config)
+    check_can_be_sent(built, config)
     topics = admin.topics()
     if topics.keys() >= set(built.data_frame_topics):  # the first start creates these, in the session
         _placed(built, config, admin, topics, parallelism=1)

@@ -62,18 +62,8 @@ class ApplicationDescription:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     def parts(self) -> Iterator[tuple[str, Any]]:
-        """Yield what is the user's in the description, each with its name and the line of the program that made it."""
-        topology = self.topology
-        subtopologies = topology.subtopologies
-        if topology.global_topology is not None:
-            subtopologies = (*subtopologies, topology.global_topology)
-        for subtopology in subtopologies:
-            for name, store in subtopology.stores.items():  # before the nodes: those that own a store hold it too
-                yield f"Store {name}{_made_at(topology.store_lines.get(name))}", store
-            for node in subtopology.nodes:
-                yield f"Node {node.name}{_made_at(topology.node_lines.get(node.name))}", node
-        for key, value in self.config.given().items():
-            yield f"The value of {key} in the configuration", value
+        """Return what is the user's in the description, each with its name and the line of the program that made it."""
+        return parts_of(self.topology, self.config)
 
     @property
     def application_id(self) -> str:
@@ -117,6 +107,27 @@ class ApplicationDescription:
         spec = self.topology.global_topology
         topics = () if spec is None else sorted(spec.source_topics)
         return tuple(TopicPartition(topic, n) for topic in topics for n in range(self.topic_partitions[topic]))
+
+
+def parts_of(topology: BuiltTopology, config: StreamsConfig) -> Iterator[tuple[str, Any]]:
+    """Yield what is the user's in a topology and its configuration, each with its name and the line of the program that
+    made it."""
+    subtopologies = topology.subtopologies
+    if topology.global_topology is not None:
+        subtopologies = (*subtopologies, topology.global_topology)
+    for subtopology in subtopologies:
+        for name, store in subtopology.stores.items():  # before the nodes: those that own a store hold it too
+            yield f"Store {name}{_made_at(topology.store_lines.get(name))}", store
+        for node in subtopology.nodes:
+            yield f"Node {node.name}{_made_at(topology.node_lines.get(node.name))}", node
+    for key, value in config.given().items():
+        yield f"The value of {key} in the configuration", value
+
+
+def check_can_be_sent(topology: BuiltTopology, config: StreamsConfig) -> None:
+    """Raise StreamsError if something of the user's cannot be pickled for the workers; for the time before there
+    is a description, which `dump_description` checks in the same words."""
+    dump_for_workers((topology.without_data_frames(), config), parts_of(topology, config))
 
 
 def _made_at(line: str | None) -> str:
