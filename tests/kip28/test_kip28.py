@@ -268,6 +268,9 @@ def test_what_a_join_needs_is_reported_in_the_words_of_the_papers() -> None:
     builder = KStreamBuilder()
     left, right = builder.from_("a"), builder.from_("b")
     windowed = left.with_window(Window(10))
+    for method in ("join", "join_prior"):
+        with pytest.raises(TypeError, match=rf"needs a window before {method}: call with_window first"):
+            getattr(left, method)(windowed, lambda one, other: one)
     for join in (windowed.join, windowed.join_prior):
         with pytest.raises(TypeError, match=r"Expected a stream with a window.*join\(other.with_window\("):
             join(right, lambda one, other: one)  # type: ignore[arg-type]  # which is what is refused

@@ -106,6 +106,20 @@ class KStream:
             )
         return KStreamWindowed(self._builder, self.stream, window)
 
+    def join(self, other: KStreamWindowed, joiner: Callable[[Any, Any], Any]) -> KStream:
+        """Raise TypeError: only a stream with a window can be joined, see `KStreamWindowed.join`."""
+        raise self._has_no_window("join")
+
+    def join_prior(self, other: KStreamWindowed, joiner: Callable[[Any, Any], Any]) -> KStream:
+        """Raise TypeError: only a stream with a window can be joined, see `KStreamWindowed.join_prior`."""
+        raise self._has_no_window("join_prior")
+
+    def _has_no_window(self, method: str) -> TypeError:
+        return TypeError(
+            f"A stream needs a window before {method}: call with_window first, such as "
+            f"stream.with_window(Window(span_ms=1000)).{method}(other.with_window(Window(span_ms=1000)), joiner)."
+        )
+
     def branch(self, *predicates: Callable[[Any, Any], bool]) -> list[KStream]:
         """Return a stream for each of `predicates`, in their order; an element goes to the first that holds."""
         split = self.stream.split()
