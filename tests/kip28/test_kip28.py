@@ -15,9 +15,11 @@ from penstock.kip28 import (
     InMemoryKeyValueStore,
     KafkaProcessor,
     KStreamBuilder,
+    KStreamTopology,
     Processor,
     ProcessorContext,
     PTopology,
+    Source,
     TopologyBuilder,
     Window,
     until,
@@ -144,6 +146,39 @@ def test_a_topology_class_chains_its_processors() -> None:
     described = str(Chain.topology().describe())
     assert "Processor: last (stores: [])\n      --> none\n      <-- first, source-0" in described
     assert output(Chain.topology(), ("k", "v", 1)) == []
+
+
+class OwnInit(Chain):
+    """Does not call the __init__ of its base."""
+
+    def __init__(self) -> None:
+        self.own = True
+
+
+class Streams(KStreamTopology):
+    def __init__(self) -> None:
+        self.target = "out"
+
+    def build(self) -> None:
+        self.from_(None, None, "in").send_to(self.target)
+
+
+class Nameless(Counting):
+    def __init__(self) -> None:
+        self.seen = 0
+
+
+def test_classes_of_topologies_need_not_initialise_their_base() -> None:
+    assert str(OwnInit.topology().describe()) == str(Chain.topology().describe())
+    assert output(Streams.topology(), ("k", "v", 1)) == [("k", "v", 1)]
+
+
+def test_a_processor_without_the_name_that_its_base_takes_is_refused_where_it_is_used() -> None:
+    message = r"A Nameless has no name: call super\(\).__init__\(name\) in Nameless.__init__"
+    with pytest.raises(TypeError, match=message):
+        KStreamBuilder().from_("in").process(Nameless())
+    with pytest.raises(TypeError, match=message):
+        PTopology().add_processor(Nameless(), Source("source-0"))
 
 
 def test_each_task_has_its_own_processors() -> None:

@@ -150,6 +150,16 @@ class DictStoreSupplier(CustomStoreSupplier):
         return store
 
 
+class NamelessSupplier(DictStoreSupplier):
+    def __init__(self) -> None:
+        self.kind_of_store = DictStore
+
+
+def test_a_supplier_whose_base_was_not_initialised_is_refused_where_it_is_used() -> None:
+    with pytest.raises(TypeError, match=r"NamelessSupplier has no name: call super\(\).__init__\(name\)"):
+        StoreBuilder(NamelessSupplier())
+
+
 def test_a_store_that_keeps_the_rules_passes_the_kit() -> None:
     check_key_value_store(lambda: DictStoreSupplier("s"))
 

@@ -97,6 +97,15 @@ class KafkaProcessor(Processor):
         self._context.forward(key, value)
 
 
+def name_of(processor: KafkaProcessor) -> str:
+    """Return the name of `processor`; raises TypeError if its class did not set one."""
+    name = getattr(processor, "name", None)
+    if not isinstance(name, str):
+        kind = type(processor).__name__
+        raise TypeError(f"A {kind} has no name: call super().__init__(name) in {kind}.__init__.")
+    return name
+
+
 class ProcessorDef:
     """Makes processors: override `instance`. Wherever one is expected, a class or a function without arguments that
     returns a new processor will do."""

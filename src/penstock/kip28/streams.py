@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import penstock
 from penstock import Consumed, JoinWindows, Produced, SessionWindows, StreamsBuilder, TimeWindows, Topology
-from penstock.kip28.processors import KafkaProcessor, ProcessorDefLike, adapted
+from penstock.kip28.processors import KafkaProcessor, ProcessorDefLike, adapted, name_of
 from penstock.serdes import Serde
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -141,7 +141,7 @@ class KStream:
     def process(self, definition: ProcessorDefLike) -> KStream:
         """Return what a processor of the user's forwards; the node has the name of a KafkaProcessor. What it sends by
         its context has the serdes of this stream."""
-        named = definition.name if isinstance(definition, KafkaProcessor) else None
+        named = name_of(definition) if isinstance(definition, KafkaProcessor) else None
         supplier = adapted(definition, self.stream.key_serde, self.stream.value_serde)
         return self._wrapped(self.stream.process(supplier, named=named))
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 from penstock import Topology
-from penstock.kip28.processors import AdaptedSupplier, KafkaProcessor, ProcessorDefLike, adapted
+from penstock.kip28.processors import AdaptedSupplier, KafkaProcessor, ProcessorDefLike, adapted, name_of
 from penstock.kip28.streams import KStream, KStreamBuilder
 from penstock.serdes import Serde
 
@@ -54,10 +54,13 @@ class PTopology:
     cannot share objects.
     """
 
-    def __init__(self) -> None:
-        """Start without nodes."""
-        self._sources: dict[str, tuple[Serde | None, Serde | None, tuple[str, ...]]] = {}
-        self._processors: dict[str, tuple[KafkaProcessor, tuple[str, ...]]] = {}
+    @cached_property
+    def _sources(self) -> dict[str, tuple[Serde | None, Serde | None, tuple[str, ...]]]:
+        return {}
+
+    @cached_property
+    def _processors(self) -> dict[str, tuple[KafkaProcessor, tuple[str, ...]]]:
+        return {}
 
     @abstractmethod
     def build(self) -> None:
@@ -72,7 +75,8 @@ class PTopology:
 
     def add_processor(self, processor: KafkaProcessor, *parents: KafkaProcessor | Source) -> None:
         """Add `processor` below `parents`."""
-        self._processors[processor.name] = (processor, tuple(parent.name for parent in parents))
+        names = tuple(parent.name if isinstance(parent, Source) else name_of(parent) for parent in parents)
+        self._processors[name_of(processor)] = (processor, names)
 
     @classmethod
     def topology(cls) -> Topology:
@@ -99,9 +103,9 @@ class PTopology:
 class KStreamTopology:
     """A topology of streams as a class: override `build`, which calls `from_` (first draft)."""
 
-    def __init__(self) -> None:
-        """Start with an empty program."""
-        self._builder = KStreamBuilder()
+    @cached_property
+    def _builder(self) -> KStreamBuilder:  # not in __init__, which a subclass may define without calling this one
+        return KStreamBuilder()
 
     @abstractmethod
     def build(self) -> None:

@@ -151,6 +151,11 @@ class StoreBuilder:
     with_headers: bool | None = False
     logs_headers: bool = False
 
+    def __post_init__(self) -> None:
+        if getattr(self.supplier, "name", None) is None:
+            kind = type(self.supplier).__name__
+            raise TypeError(f"A {kind} has no name: call super().__init__(name) in {kind}.__init__.")
+
     @property
     def name(self) -> str:
         """The name of the store."""
