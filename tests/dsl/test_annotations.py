@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from penstock import (
     Consumed,
+    FixedKeyProcessor,
+    FixedKeyRecord,
     KStream,
+    Processor,
+    ProcessorSupplier,
+    Record,
     Serdes,
     SessionWindow,
     StreamsBuilder,
@@ -91,6 +96,60 @@ SIX, ONE, FOUR = (Serdes.double().serialize("out", number) for number in (6.0, 1
 )
 def test_what_a_function_returns_says_how_it_is_written(stream_of: Any, expected: list[tuple[bytes, bytes]]) -> None:
     assert written(stream_of) == expected
+
+
+In = TypeVar("In")
+
+
+class Reading(Processor[str, In, float, Word]):
+    """Leaves open what it takes; forwards the words of a text under their lengths."""
+
+    def process(self, record: Record[str, Any]) -> None:
+        word = as_word(record.value)
+        self.context.forward(Record(float(word.length), word, record.timestamp))
+
+
+class ReadingTexts(Reading[str]):
+    pass
+
+
+class Untyped(Reading[str], Processor):
+    """A class whose base has the types."""
+
+
+class FixedReading(FixedKeyProcessor[str, str, Word]):
+    def process(self, record: FixedKeyRecord[str, str]) -> None:
+        self.context.forward(record.with_value(as_word(record.value)))
+
+
+class ReadingSupplier(ProcessorSupplier):
+    def get(self) -> Processor:
+        return ReadingTexts()
+
+
+@pytest.mark.parametrize(
+    ("stream_of", "expected"),
+    [
+        (lambda source: source.process(Reading), [(SIX, WHOLE)]),
+        (lambda source: source.process(ReadingTexts), [(SIX, WHOLE)]),
+        (lambda source: source.process(lambda: Untyped()), [(SIX, WHOLE)]),
+        (lambda source: source.process(ReadingSupplier()), [(SIX, WHOLE)]),
+        (lambda source: source.process_values(FixedReading), [(b"k", WHOLE)]),
+    ],
+)
+def test_the_type_parameters_of_a_processor_say_how_what_it_forwards_is_written(
+    stream_of: Any, expected: list[tuple[bytes, bytes]]
+) -> None:
+    assert written(stream_of) == expected
+
+
+def test_a_processor_whose_type_parameters_choose_no_serde_is_asked_for_one() -> None:
+    class Counting(Processor[str, str, str, int]):
+        def process(self, record: Record[str, str]) -> None:
+            raise NotImplementedError
+
+    with pytest.raises(StreamsError, match="value serde"):
+        written(lambda source: source.process(Counting))
 
 
 def test_a_default_of_the_configuration_goes_before_annotations() -> None:

@@ -22,10 +22,22 @@ from penstock.dsl.type_variables import KR, VR, K, V
 from penstock.plan import names, nodes
 from penstock.plan.internal_topics import DATA_FRAME_SINK_SUFFIX
 from penstock.plan.subtopology import DataFrameSink, TopicNameExtractor
-from penstock.plan.suppliers import FixedKeySupplierLike, SupplierLike, checked_fixed_key_supplier, checked_supplier
+from penstock.plan.suppliers import (
+    FixedKeySupplierLike,
+    SupplierLike,
+    checked_fixed_key_supplier,
+    checked_supplier,
+    forwarded_types,
+)
 from penstock.processor.api import ProcessorSupplier
 from penstock.serdes import Serde
-from penstock.serdes.annotated import serde_of_items, serde_of_result, serdes_of_pair, serdes_of_pairs
+from penstock.serdes.annotated import (
+    serde_of_annotation,
+    serde_of_items,
+    serde_of_result,
+    serdes_of_pair,
+    serdes_of_pairs,
+)
 from penstock.serdes.format import are_alike
 
 if TYPE_CHECKING:
@@ -174,8 +186,13 @@ class KStream(StreamJoins[K, V]):
         Raises:
             ValueError: the supplier returns the same processor twice.
         """
-        node = self._process(checked_supplier(supplier), store_names, named, names.STREAM_PROCESSOR)
-        return self._other_key_and_value(node)
+        processors = checked_supplier(supplier)
+        key, value = forwarded_types(processors)
+        return self._other_key_and_value(
+            self._process(processors, store_names, named, names.STREAM_PROCESSOR),
+            serde_of_annotation(key, is_key=True),
+            serde_of_annotation(value),
+        )
 
     def process_values(
         self, supplier: FixedKeySupplierLike, *store_names: str, named: Named | str | None = None
@@ -192,8 +209,10 @@ class KStream(StreamJoins[K, V]):
         Raises:
             ValueError: the supplier returns the same processor twice.
         """
-        node = self._process(checked_fixed_key_supplier(supplier), store_names, named, names.STREAM_PROCESS_VALUES)
-        return self._other_value(node)
+        processors = checked_fixed_key_supplier(supplier)
+        _, value = forwarded_types(processors)
+        node = self._process(processors, store_names, named, names.STREAM_PROCESS_VALUES)
+        return self._other_value(node, serde_of_annotation(value))
 
     def _process(
         self, supplier: ProcessorSupplier, store_names: tuple[str, ...], named: Named | str | None, prefix: str

@@ -4,9 +4,11 @@ time.
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from penstock.processor.api import Processor, ProcessorSupplier, SimpleSupplier
+from penstock.processor.api import KOut, Processor, ProcessorSupplier, SimpleSupplier, VOut
 from penstock.processor.fixed_key import FixedKeyAdapter, FixedKeyProcessor, FixedKeyProcessorSupplier
 from penstock.processor.value_transformer import (
     SimpleValueTransformerSupplier,
@@ -69,6 +71,27 @@ class _AdaptingSupplier(ProcessorSupplier):
 
     def stores(self) -> Sequence[StoreBuilder]:
         return self.fixed_key_supplier.stores()
+
+
+def forwarded_types(supplier: ProcessorSupplier) -> tuple[Any, Any]:
+    """Return the types of the keys and values that the processors of `supplier` forward, as the type parameters of
+    their class name them; each None if they do not, or if the key stays the same."""
+    if isinstance(supplier, _AdaptingSupplier):
+        return None, _type_arguments(type(supplier.fixed_key_supplier.get()), FixedKeyProcessor).get(VOut)
+    arguments = _type_arguments(type(supplier.get()), Processor)
+    return arguments.get(KOut), arguments.get(VOut)
+
+
+def _type_arguments(kind: type, base: type) -> dict[Any, Any]:
+    """Return what `kind`, a subclass of the generic class `base`, has for each type parameter of `base`."""
+    for written in vars(kind).get("__orig_bases__", kind.__bases__):
+        parent = typing.get_origin(written) or written
+        if isinstance(parent, type) and issubclass(parent, base):
+            given = dict(zip(getattr(parent, "__parameters__", ()), typing.get_args(written), strict=False))
+            if parent is base:
+                return given
+            return {name: given.get(found, found) for name, found in _type_arguments(parent, base).items()}
+    return {}
 
 
 def wrapped_supplier(

@@ -1,5 +1,5 @@
-"""The serdes that annotations of functions choose: the return type of `mapper` selects the serde if the operator and
-the configuration name none.
+"""The serdes that annotations choose: the return type of `mapper`, or the type parameters of a processor, select the
+serde if the operator and the configuration name none.
 
 Rules: only types with one built-in serde choose one (`serde_of_type`); a default of the configuration goes before, so
 that an annotation never changes what a program writes that runs without it.
@@ -46,7 +46,7 @@ class AnnotatedSerde(Serde[Any]):
 
 def serde_of_result(function: Callable[..., Any], *, is_key: bool = False) -> Serde | None:
     """Return the serde of what `function` returns as its annotation says it, None if that chooses none."""
-    return _annotated(_result(function), is_key)
+    return serde_of_annotation(_result(function), is_key=is_key)
 
 
 def serde_of_aggregate(initializer: Callable[..., Any], *aggregators: Callable[..., Any]) -> Serde | None:
@@ -58,7 +58,7 @@ def serde_of_aggregate(initializer: Callable[..., Any], *aggregators: Callable[.
 def serde_of_items(function: Callable[..., Any]) -> Serde | None:
     """Return the serde of the values of the iterable that `function` returns, None if its annotation chooses none."""
     arguments = typing.get_args(_result(function))
-    return _annotated(arguments[0], False) if len(arguments) == 1 else None
+    return serde_of_annotation(arguments[0]) if len(arguments) == 1 else None
 
 
 def serdes_of_pair(function: Callable[..., Any]) -> tuple[Serde | None, Serde | None]:
@@ -81,10 +81,11 @@ def _pair(annotation: Any) -> tuple[Serde | None, Serde | None]:
     arguments = typing.get_args(annotation)
     if typing.get_origin(annotation) is not tuple or len(arguments) != 2:
         return None, None
-    return _annotated(arguments[0], True), _annotated(arguments[1], False)
+    return serde_of_annotation(arguments[0], is_key=True), serde_of_annotation(arguments[1])
 
 
-def _annotated(annotation: Any, is_key: bool) -> Serde | None:
+def serde_of_annotation(annotation: Any, *, is_key: bool = False) -> Serde | None:
+    """Return the serde of keys or values of the type `annotation`, None if it chooses none."""
     serde = None if annotation is None else serde_of_type(annotation)
     return None if serde is None else AnnotatedSerde(serde, is_key=is_key)
 
