@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from penstock import Joined, JoinWindows, Materialized, Serdes, Stores, StreamJoined, StreamsBuilder, TableJoined
+from penstock import (
+    Consumed,
+    Joined,
+    JoinWindows,
+    Materialized,
+    Serdes,
+    Stores,
+    StreamJoined,
+    StreamsBuilder,
+    TableJoined,
+)
 from penstock.errors import StreamsError, TopologyError
 from penstock.plan.subtopology import BuiltTopology, ProcessorSpec
 from penstock.processor.stateless import NullKeyFilter, StreamMerge
@@ -170,3 +180,59 @@ def test_a_join_by_foreign_key_names_all_after_what_the_user_gave() -> None:
     }
     assert "link-subscription-store" in {name for part in build(builder).subtopologies for name in part.stores}
     assert "link-result" in node_names(builder)
+
+
+def as_text(*values: Any) -> str:
+    return str(values[0])
+
+
+TEXTS, NUMBERS = Consumed.with_(Serdes.string(), Serdes.string()), Consumed.with_(Serdes.long(), Serdes.string())
+
+
+@pytest.mark.parametrize(
+    ("join", "keys", "one", "other"),
+    [
+        (
+            lambda b: b.stream("texts", TEXTS).join(b.stream("numbers", NUMBERS), first, WINDOWS),
+            "keys",
+            r"KSTREAM-SOURCE-0000000000 \(reads texts, created at .*test_joins.py:\d+\) are of type str",
+            r"KSTREAM-SOURCE-0000000001 \(reads numbers, created at .*test_joins.py:\d+\) of type int",
+        ),
+        (
+            lambda b: b.stream("numbers", NUMBERS).select_key(as_text).left_join(b.table("t", NUMBERS), first),
+            "keys",
+            r"KSTREAM-KEY-SELECT-0000000001 \(created at .*test_joins.py:\d+\) are of type str",
+            r"KTABLE-SOURCE-\d+ \(reads t, created at .*test_joins.py:\d+\) of type int",
+        ),
+        (
+            lambda b: b.table("texts", TEXTS).outer_join(b.table("numbers", NUMBERS), first),
+            "keys",
+            r"KTABLE-SOURCE-\d+ \(reads texts, .*\) are of type str",
+            r"KTABLE-SOURCE-\d+ \(reads numbers, .*\) of type int",
+        ),
+        (
+            lambda b: b.table("texts", TEXTS).join(b.table("numbers", NUMBERS), first, foreign_key_extractor=as_text),
+            "foreign keys",
+            r"KTABLE-SOURCE-\d+ \(reads texts, .*\) are of type str",
+            r"KTABLE-SOURCE-\d+ \(reads numbers, .*\) of type int",
+        ),
+        (
+            lambda b: b.stream("in", TEXTS).join(b.global_table("numbers", NUMBERS), first, key_selector=as_text),
+            "selected keys",
+            r"KSTREAM-SOURCE-\d+ \(reads in, .*\) are of type str",
+            r"KTABLE-SOURCE-\d+ \(reads numbers, .*\) of type int",
+        ),
+    ],
+)
+def test_a_join_of_keys_that_are_never_equal_is_refused(join: Any, keys: str, one: str, other: str) -> None:
+    expected = rf"Join \(.*test_joins.py:\d+\): the {keys} of {one}, and the keys of {other}, so no records would meet"
+    with pytest.raises(TypeError, match=expected):
+        join(StreamsBuilder())
+
+
+def test_keys_of_unknown_type_may_be_joined() -> None:
+    builder = StreamsBuilder()
+    texts = builder.stream("texts", TEXTS)
+    texts.join(builder.table("defaults"), first)
+    texts.select_key(first).join(builder.table("numbers", NUMBERS), first)
+    texts.join(builder.global_table("global", NUMBERS), first, key_selector=first)

@@ -99,6 +99,10 @@ class Program:
         return self.stream.select_key(as_bytes)
 
     @property
+    def by_bytes(self) -> KStream[bytes, bool]:
+        return self.builder.stream("by-bytes", Consumed.with_(Serdes.bytes(), B))
+
+    @property
     def grouped(self) -> KGroupedStream[str, float]:
         return self.stream.group_by_key()
 
@@ -289,17 +293,19 @@ CASES: list[Case] = [
     ),
     (
         "streams-key",
-        lambda p: p.moved.join(p.other, joined, WITHIN, stream_joined=StreamJoined.with_(J).with_name("j")).to("out"),
+        lambda p: p.moved.join(p.by_bytes, joined, WITHIN, stream_joined=StreamJoined.with_(J).with_name("j")).to(
+            "out"
+        ),
         {"app-j-left-repartition": ("json", "double"), "out": ("json", "json")},
     ),
     (
         "stream-table",
-        lambda p: p.moved.join(p.flags, joined, joined=Joined.as_("j")).to("out"),
+        lambda p: p.moved.join(p.by_bytes.to_table(), joined, joined=Joined.as_("j")).to("out"),
         {"app-j-repartition": ("bytes", "double"), "out": ("bytes", "json")},
     ),
     (
         "stream-table-value",
-        lambda p: p.moved.left_join(p.flags, joined, joined=Joined.with_(value_serde=J).with_name("j")),
+        lambda p: p.moved.left_join(p.by_bytes.to_table(), joined, joined=Joined.with_(value_serde=J).with_name("j")),
         {"app-j-repartition": ("bytes", "json")},
     ),
     (

@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol, TypeVar
 
+from penstock.plan.nodes.base import BaseNode
+from penstock.plan.nodes.stream import StreamSource
+from penstock.plan.nodes.table import GlobalSource, TableSource
 from penstock.plan.user_lines import calling_line
 from penstock.serdes import Serde
 from penstock.serdes.format import read_type, written_type
@@ -100,6 +103,41 @@ def check_fits(where: str, part: str, named: Serde | None, known: Serde | None) 
         f"{type(named).__name__} writes {writes.__name__}. Name a serde of {given.__name__}{example}, or convert the "
         f"{part}s first."
     )
+
+
+def check_keys_meet(
+    node: BaseNode, key_serde: Serde | None, other: BaseNode, other_key_serde: Serde | None, keys: str = "keys"
+) -> None:
+    """Raise TypeError if the keys of the two sides of a join are of types that are never equal.
+
+    Args:
+        node, other: the operators whose records are joined.
+        key_serde, other_key_serde: the serdes of their keys, None if not known.
+        keys: what the join compares with the keys of `other`, for the message.
+    """
+    one, two = (None if serde is None else read_type(serde) for serde in (key_serde, other_key_serde))
+    if one is None or two is None or issubclass(one, two) or issubclass(two, one):
+        return
+    line = calling_line()
+    raise TypeError(
+        f"Join{'' if line is None else f' ({line})'}: the {keys} of {_described(node)} are of type {one.__name__}, "
+        f"and the keys of {_described(other)} of type {two.__name__}, so no records would meet. Convert the keys of "
+        "one side first, such as with select_key, or correct its serde of keys."
+    )
+
+
+def _described(node: BaseNode) -> str:
+    """Return the name of an operator, with the topics that it reads and the line that created it."""
+    match node:
+        case StreamSource(pattern=None):
+            reads = f"reads {', '.join(node.topics)}"
+        case TableSource() | GlobalSource():
+            reads = f"reads {node.topic}"
+        case _:
+            reads = ""
+    made = "" if node.line is None else f"created at {node.line}"
+    details = ", ".join(filter(None, (reads, made)))
+    return f"{node.name} ({details})" if details else node.name
 
 
 def by_position(names: Sequence[str], given: Sequence[Any], by_keyword: Mapping[str, Any]) -> dict[str, Any]:

@@ -168,8 +168,8 @@ class StreamsBuilder:
         store_name = self._graph.names.new_store_name(f"{topic}-") if queryable is None else queryable
         options = options.with_key_serde(reading.key_serde).with_value_serde(reading.value_serde)
         store = options.store_builder(store_name, None, None)
-        self._add_global_source(topic, reading, store, None)
-        return GlobalKTable(store_name, queryable)
+        id = self._add_global_source(topic, reading, store, None)
+        return GlobalKTable(id, reading.key_serde, store_name, queryable)
 
     def add_global_store(
         self, store_builder: StoreBuilder, topic: str, consumed: Consumed | None, supplier: SupplierLike
@@ -190,7 +190,7 @@ class StreamsBuilder:
 
     def _add_global_source(
         self, topic: str, consumed: Consumed, store: StoreBuilder, supplier: ProcessorSupplier | None
-    ) -> None:
+    ) -> nodes.NodeId:
         source = None if consumed.name is None else f"{consumed.name}-source"
         source = self._graph.names.processor_name(source, names.STREAM_SOURCE)
         node = nodes.GlobalSource(
@@ -203,7 +203,7 @@ class StreamsBuilder:
             value_serde=consumed.value_serde,
             timestamp_extractor=consumed.timestamp_extractor,
         )
-        self._graph.add(node)
+        return self._graph.add(node)
 
     def add_state_store(self, store_builder: StoreBuilder) -> StreamsBuilder:
         """Add a store that processors connect to by its name; returns this builder."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Generic
 
 from penstock.dsl.type_variables import K, V
+from penstock.plan.nodes import NodeId
+from penstock.serdes import Serde
 
 
 class GlobalKTable(Generic[K, V]):
@@ -13,8 +15,10 @@ class GlobalKTable(Generic[K, V]):
     store_name: the name of its store, which any processor can read with `context.get_state_store(store_name)`.
     """
 
-    def __init__(self, store_name: str, queryable_store_name: str | None) -> None:
-        """Hold the table of the global store `store_name`; users get it from StreamsBuilder."""
+    def __init__(self, id: NodeId, key_serde: Serde | None, store_name: str, queryable_store_name: str | None) -> None:
+        """Hold the table of node `id` with the global store `store_name`; users get it from StreamsBuilder."""
+        self._id = id
+        self._key_serde = key_serde
         self.store_name = store_name
         self._queryable_store_name = queryable_store_name
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, overload
 
-from penstock.dsl.arguments import first, inherited, option
+from penstock.dsl.arguments import check_keys_meet, first, inherited, option
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.graph import Graph
 from penstock.dsl.join_options import TableJoined
@@ -158,6 +158,7 @@ class TableJoins(Generic[K, V]):
         named: Named | str | None = None,
         materialized: Materialized | None = None,
     ) -> KTable:
+        check_keys_meet(self._graph.node(self._id), self._key_serde, self._graph.node(other._id), other._key_serde)
         provider, name = self._graph.names, name_of(named)
         options = option(materialized, Materialized())
         options = inherited(
@@ -195,6 +196,13 @@ class TableJoins(Generic[K, V]):
         materialized: Materialized | None = None,
     ) -> KTable:
         with_key = takes_key(extractor, "foreign_key_extractor")
+        check_keys_meet(
+            self._graph.node(self._id),
+            serde_of_result(extractor, is_key=True),
+            self._graph.node(other._id),
+            other._key_serde,
+            "foreign keys",
+        )
         options = option(table_joined, TableJoined())
         kept = inherited(
             "The result of the join", option(materialized, Materialized()), self._key_serde, serde_of_result(joiner)
