@@ -13,9 +13,18 @@ from penstock.kip28.processors import (
     ProcessorDef,
     ProcessorDefLike,
 )
-from penstock.kip28.runners import KafkaProcess, KafkaStreaming, KStreamProcess, ProcessorProperties, StreamingConfig
 from penstock.kip28.streams import DAY_MS, KStream, KStreamBuilder, KStreamWindowed, Window, until
-from penstock.kip28.topologies import KStreamTopology, PTopology, Source, TopologyBuilder
+from penstock.kip28.topologies import (
+    KafkaProcess,
+    KafkaStreaming,
+    KStreamProcess,
+    KStreamTopology,
+    ProcessorProperties,
+    PTopology,
+    Source,
+    StreamingConfig,
+    TopologyBuilder,
+)
 
 __all__ = [
     "DAY_MS",

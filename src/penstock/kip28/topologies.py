@@ -1,13 +1,16 @@
 """Topologies in the shapes of the papers: a builder of nodes by name (second draft), and classes whose `build` makes
-the nodes or the streams (first draft)."""
+the nodes or the streams (first draft). And what runs them, with its configuration: KafkaStreams and StreamsConfig by
+other names."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any
 
-from penstock import Topology
+from penstock import KafkaStreams, StreamsConfig, Topology
 from penstock.kip28.processors import AdaptedSupplier, KafkaProcessor, ProcessorDefLike, adapted, name_of
 from penstock.kip28.streams import KStream, KStreamBuilder
 from penstock.serdes import Serde
@@ -122,3 +125,50 @@ class KStreamTopology:
         plan = cls()
         plan.build()
         return plan._builder.build()
+
+
+class StreamingConfig(StreamsConfig):
+    """The configuration (second draft)."""
+
+
+class ProcessorProperties(StreamsConfig):
+    """The configuration (first draft)."""
+
+
+class _Runner:
+    """Starts and shuts down what it was given."""
+
+    def __init__(self, topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> None:
+        self._streams = KafkaStreams(topology, config)
+
+    def start(self) -> None:
+        """Start in the background; see `KafkaStreams.start`."""
+        self._streams.start()
+
+    def shutdown(self) -> None:
+        """Commit and stop; see `KafkaStreams.close`."""
+        self._streams.close()
+
+
+class KafkaStreaming(_Runner):
+    """Runs what a builder has made (second draft)."""
+
+    def __init__(self, builder: TopologyBuilder | KStreamBuilder, config: StreamsConfig | Mapping[str, Any]) -> None:
+        """Build the topology; nothing runs before `start`."""
+        super().__init__(builder.build(), config)
+
+
+class KafkaProcess(_Runner):
+    """Runs a topology class (first draft)."""
+
+    def __init__(self, topology: type[PTopology], config: StreamsConfig | Mapping[str, Any]) -> None:
+        """Build the topology; nothing runs before `start`."""
+        super().__init__(topology.topology(), config)
+
+
+class KStreamProcess(_Runner):
+    """Runs a topology class of streams (first draft)."""
+
+    def __init__(self, topology: type[KStreamTopology], config: StreamsConfig | Mapping[str, Any]) -> None:
+        """Build the topology; nothing runs before `start`."""
+        super().__init__(topology.topology(), config)
