@@ -17,7 +17,6 @@ from penstock.plan.copartition import check_copartitioned
 from penstock.plan.describe import TopologyDescription, describe_global_store, describe_subtopology
 from penstock.plan.internal_topics import full_name
 from penstock.plan.java_order import Positional, global_order, merged, sink_order, source_order
-from penstock.plan.node_groups import QuickUnion, node_groups
 from penstock.plan.offset_reset import EARLIEST, check_offset_reset
 from penstock.plan.subtopology import (
     BuiltTopology,
@@ -30,7 +29,7 @@ from penstock.plan.subtopology import (
     StreamPartitioner,
     TopicNameExtractor,
 )
-from penstock.plan.subtopology_builder import build_topology
+from penstock.plan.subtopology_builder import QuickUnion, build_topology, node_groups
 from penstock.plan.suppliers import SupplierLike, checked_supplier, wrapped_supplier
 from penstock.plan.topology_config import TopologyConfig
 from penstock.plan.user_lines import calling_line
