@@ -7,8 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock import Serdes, StreamsBuilder, StreamsConfig
+from penstock.dsl.options import Consumed
 from penstock.host.spark.checkpoints.checkpoint import RemovedStore, removed_holder
-from penstock.host.spark.checkpoints.evolution import Evolution, evolve
+from penstock.host.spark.checkpoints.evolution import Evolution, evolve, topology_shape
 
 NAMES = ("a", "b", "c", "d", "removed-a", "e_1")
 Groups = list[list[str]]
@@ -111,3 +113,12 @@ def test_stateless_sub_topologies_take_any_number_of_tasks() -> None:
     evolution = evolve(shape([[]], partitions=2), shape([[]], partitions=5), {})
     assert not evolution.refused
     assert sorted(evolution.origins) == ["0_0", "0_1"]
+
+
+def test_the_shape_of_a_topology_needs_no_topics() -> None:
+    builder = StreamsBuilder()
+    text = Consumed.with_(key_serde=Serdes.string(), value_serde=Serdes.string())
+    builder.global_table("rates", text)
+    builder.stream("sales", text)
+    config = StreamsConfig({"application.id": "app"})
+    assert topology_shape(builder.build().build("app"), config, {})

@@ -14,7 +14,6 @@ import pytest
 from penstock import RocksDBConfigSetter, Serdes, StreamsBuilder, StreamsConfig
 from penstock.dsl.options import Consumed, Produced
 from penstock.errors import MissingSourceTopicError, StreamsError
-from penstock.host.spark.checkpoints.evolution import topology_shape
 from penstock.host.spark.driver.preparation import check, prepare
 from penstock.host.spark.driver.session_use import SessionUse
 from penstock.streams import KafkaStreams
@@ -121,12 +120,3 @@ def test_the_topics_of_data_frames_need_not_exist_before_the_session(there: tupl
     rows.to_spark(print, produced=Produced.with_(TEXT, TEXT).with_name("counts"))
     admin: Any = HasTopics(*there)
     check(builder.build().build("app"), StreamsConfig({"application.id": "app"}), admin)
-
-
-def test_the_shape_of_a_program_needs_no_topics() -> None:
-    builder = StreamsBuilder()
-    text = Consumed.with_(key_serde=TEXT, value_serde=TEXT)
-    builder.global_table("rates", text)
-    builder.stream("sales", text)
-    config = StreamsConfig({"application.id": "app"})
-    assert topology_shape(builder.build().build("app"), config, {})

@@ -4,7 +4,7 @@ its own functions, whatever has been edited since.
 Functions of the main module go by value. Those of the user's own modules are kept twice: by name, with digests of the
 sources, and by value. While the modules are what they were, names find them; where one was edited, or is gone, what
 they were is loaded. If pickle cannot store something by value (for example a lock in a module that a function refers
-to), the program logs a warning when it starts; after an edit of that module, the stored program cannot be loaded.
+to), the program logs a warning when it starts; after an edit of that module, the stored description cannot be loaded.
 """
 
 from __future__ import annotations
