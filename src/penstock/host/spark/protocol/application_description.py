@@ -29,7 +29,7 @@ from penstock.record import TopicPartition
 
 @dataclass(frozen=True, eq=False)
 class ApplicationDescription:
-    """One run of one application.
+    """What one run of one application consists of.
 
     topology: patterns resolved. topic_partitions: the partitions of each topic of the brokers at start, and of the
     repartition topics. begin: offset to begin at, for each partition of a source topic. checkpoint: its URI.
@@ -161,7 +161,7 @@ def dump_for_workers(value: Any, parts: Iterable[tuple[str, Any]] = ()) -> bytes
 
 
 DESCRIPTIONS_AT_HAND = 16
-"""Descriptions that a process keeps what belongs to them for: the queries of named topologies share the workers."""
+"""For how many descriptions a process keeps clients and other objects: named topologies share the workers."""
 
 
 @lru_cache(maxsize=DESCRIPTIONS_AT_HAND)

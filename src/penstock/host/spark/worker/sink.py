@@ -148,8 +148,8 @@ def _write(description: ApplicationDescription, rows: list[Row]) -> PartitionCom
 def _writer(description: ApplicationDescription, sink_partition: int) -> EpochWriter:
     """Return the writer of a sink partition, kept for the life of the process.
 
-    It looks for a newer driver before it writes. Markers alone do not tell a worker of a topology version that is over:
-    they name the topology version after it, and its producer would fence that one's.
+    It looks for a newer driver before it writes. Markers alone do not stop a worker of an earlier topology version:
+    they name the next version, and the producer of this worker would fence the producer of that one.
     """
     alone = partial(_check_generation, description.checkpoint, description.generation)
     if not description.transactional:
@@ -193,7 +193,8 @@ def commit_epoch(description: ApplicationDescription, messages: Sequence[Partiti
         check_follows(existing, end, checkpoint.manifest_name(end.epoch))
         return
     crash_point("manifest.before_write", end.epoch)
-    checkpoint.check_generation(description.generation)  # as late as can be: a newer driver takes this number
+    # As late as possible: the next topology version, of a newer driver, begins with this number of an epoch.
+    checkpoint.check_generation(description.generation)
     manifest = Manifest(
         query_id=description.query_id,
         epoch=end.epoch,
