@@ -3,9 +3,9 @@
 Served, by API key (the table is in apis.py):
 
     Produce 3-11 (announced from 0)   Fetch 4-16            ListOffsets 1-9        Metadata 0-12
-    OffsetCommit 2-9                  OffsetFetch 1-9       FindCoordinator 0-6    ApiVersions 0-4
+    OffsetCommit 2-10                 OffsetFetch 1-10      FindCoordinator 0-6    ApiVersions 0-4
     CreateTopics 2-7                  DeleteTopics 1-6      InitProducerId 0-5     DescribeConfigs 1-4
-    CreatePartitions 0-3              DescribeCluster 0-1
+    CreatePartitions 0-3              OffsetDelete 0-0      DescribeCluster 0-1
 
 Tried with confluent-kafka (librdkafka 2.16), and with the Java client and tools of Kafka 4.3.
 

@@ -14,8 +14,9 @@ from kio.schema.errors import ErrorCode
 from penstock.broker.answers import LaterAnswer
 from penstock.broker.codec import Message
 from penstock.broker.fetch import Fetch
-from penstock.broker.group_apis import find_coordinator, init_producer_id, offset_commit, offset_fetch
+from penstock.broker.group_apis import find_coordinator, init_producer_id
 from penstock.broker.log_apis import list_offsets, produce
+from penstock.broker.offset_apis import offset_commit, offset_delete, offset_fetch
 from penstock.broker.state import BrokerState, Request
 from penstock.broker.topic_apis import (
     create_partitions,
@@ -79,8 +80,8 @@ APIS: Final[Mapping[int, Api]] = {
     1: _api(Fetch, 4, 16),
     2: _api(list_offsets, 1, 9),
     3: _api(metadata, 0, 12),
-    8: _api(offset_commit, 2, 9),
-    9: _api(offset_fetch, 1, 9),
+    8: _api(offset_commit, 2, 10),
+    9: _api(offset_fetch, 1, 10),
     10: _api(find_coordinator, 0, 6),
     API_VERSIONS: _api(_api_versions, 0, 4),
     19: _api(create_topics, 2, 7),
@@ -88,6 +89,7 @@ APIS: Final[Mapping[int, Api]] = {
     22: _api(init_producer_id, 0, 5),
     32: _api(describe_configs, 1, 4),
     37: _api(create_partitions, 0, 3),
+    47: _api(offset_delete, 0, 0),
     60: _api(describe_cluster, 0, 1),
 }
 """The APIs by their key."""

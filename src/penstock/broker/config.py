@@ -28,6 +28,9 @@ class BrokerConfig:
         max_connections: most connected clients; one more closes the connection that has been idle longest.
         connections_max_idle_ms: after how long (ms) without a request a connection is closed (Kafka's
             connections.max.idle.ms).
+        offsets_retention_minutes: how long (minutes) the offsets of a group without members are kept (Kafka's
+            offsets.retention.minutes).
+        offsets_retention_check_interval_ms: how often (ms) offsets are checked for that.
         min_free_bytes: free disk space below which the broker does not start.
 
     Raises:
@@ -44,6 +47,8 @@ class BrokerConfig:
     max_partitions: int = 10_000
     max_connections: int = 1_000
     connections_max_idle_ms: int = 600_000
+    offsets_retention_minutes: int = 7 * 24 * 60
+    offsets_retention_check_interval_ms: int = 600_000
     min_free_bytes: int = 32 * 1024 * 1024
 
     def __post_init__(self) -> None:
@@ -61,6 +66,8 @@ class BrokerConfig:
             ("max_partitions", self.max_partitions),
             ("max_connections", self.max_connections),
             ("connections_max_idle_ms", self.connections_max_idle_ms),
+            ("offsets_retention_minutes", self.offsets_retention_minutes),
+            ("offsets_retention_check_interval_ms", self.offsets_retention_check_interval_ms),
         ):
             if value < 1:
                 raise BrokerError(f"{name} is {value}; it must be at least 1")

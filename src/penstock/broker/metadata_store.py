@@ -1,6 +1,7 @@
-"""What the broker remembers besides records: cluster id, topics, committed offsets, producer ids.
+"""What the broker remembers besides records: cluster id, topics, producer ids.
 
-Here lives one SQLite database in the data directory. Not here: what a topic is while the broker runs (topics.py).
+Here lives one SQLite database in the data directory. Not here: what a topic is while the broker runs (topics.py), and
+committed offsets, which are in a topic (groups/offsets.py). Format 1 had them in a table here.
 
 Rules: every change is one transaction, so a crash leaves it complete or not started. As with the log, a process that
 dies loses nothing; a power failure may lose the last commits but not harm the database.
@@ -12,7 +13,7 @@ import base64
 import json
 import sqlite3
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -21,14 +22,12 @@ from kio.schema.errors import ErrorCode
 
 from penstock.broker.errors import ApiError, BrokerError
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
+_FORMAT_WITH_OFFSETS: Final = 1
 _SCHEMA: Final = """
 create table meta (name text primary key, value) without rowid;
 create table topic (name text primary key, id blob not null, partitions integer not null, configs text not null)
   without rowid;
-create table committed_offset (
-  group_id text, topic text, partition integer, offset integer not null, leader_epoch integer not null, metadata text,
-  primary key (group_id, topic, partition)) without rowid;
 """
 
 
@@ -41,9 +40,10 @@ class TopicRow(NamedTuple):
     configs: dict[str, str]
 
 
-class CommittedOffset(NamedTuple):
-    """The committed position of a group in one partition."""
+class OldOffset(NamedTuple):
+    """The committed position of a group in one partition, as format 1 kept it."""
 
+    group: str
     topic: str
     partition: int
     offset: int
@@ -66,7 +66,7 @@ class MetadataStore:
             self._database = sqlite3.connect(path, isolation_level=None)
             self._database.execute("pragma journal_mode=wal")
             self._database.execute("pragma synchronous=normal")
-            found: int = self._database.execute("pragma user_version").fetchone()[0]
+            found = self._format()
             if found == 0:
                 self._create()
         except sqlite3.DatabaseError as error:
@@ -74,7 +74,7 @@ class MetadataStore:
                 f"cannot open the broker's metadata {path}: {error}; restore the file, or remove the data directory to "
                 "start over"
             ) from error
-        if found not in (0, _FORMAT):
+        if found not in (0, _FORMAT_WITH_OFFSETS, _FORMAT):
             raise BrokerError(
                 f"the broker's metadata {path} has format {found}, this version reads format {_FORMAT}; use the "
                 "version that wrote it, or another data directory"
@@ -133,43 +133,37 @@ class MetadataStore:
             )
 
     def delete_topic(self, name: str) -> None:
-        """Forget a topic and the offsets that groups committed for it.
+        """Forget a topic.
 
         Raises:
             ApiError: KAFKA_STORAGE_ERROR.
         """
         with self._transaction():
             self._database.execute("delete from topic where name=?", (name,))
-            self._database.execute("delete from committed_offset where topic=?", (name,))
 
-    def commit_offsets(self, group_id: str, offsets: Iterable[CommittedOffset]) -> None:
-        """Store positions of a group, all or none.
+    def old_offsets(self) -> list[OldOffset]:
+        """Return the committed offsets of a database of format 1; none where they were taken over."""
+        if self._format() != _FORMAT_WITH_OFFSETS:
+            return []
+        rows = self._database.execute(
+            "select group_id, topic, partition, offset, leader_epoch, metadata from committed_offset order by group_id"
+        )
+        return [OldOffset(*row) for row in rows]
 
-        Args:
-            group_id: the group.
-            offsets: its positions.
+    def drop_old_offsets(self) -> None:
+        """Bring a database of format 1 to the present one, after its offsets were taken over.
 
         Raises:
             ApiError: KAFKA_STORAGE_ERROR.
         """
-        with self._transaction():
-            self._database.executemany(
-                "insert or replace into committed_offset values (?, ?, ?, ?, ?, ?)",
-                [(group_id, *offset) for offset in offsets],
-            )
+        if self._format() == _FORMAT_WITH_OFFSETS:
+            with self._transaction():
+                self._database.execute("drop table committed_offset")
+                self._database.execute(f"pragma user_version={_FORMAT}")
 
-    def committed_offsets(self, group_id: str) -> dict[tuple[str, int], CommittedOffset]:
-        """Return all positions of a group, by topic and partition.
-
-        Args:
-            group_id: the group.
-        """
-        rows = self._database.execute(
-            "select topic, partition, offset, leader_epoch, metadata from committed_offset where group_id=? "
-            "order by topic, partition",
-            (group_id,),
-        )
-        return {(row[0], row[1]): CommittedOffset(*row) for row in rows}
+    def _format(self) -> int:
+        found: int = self._database.execute("pragma user_version").fetchone()[0]
+        return found
 
     def close(self) -> None:
         """Close the database."""

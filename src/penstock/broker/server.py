@@ -24,9 +24,12 @@ from typing import Final
 from penstock.broker.config import BrokerConfig
 from penstock.broker.connection import Connection, Connections
 from penstock.broker.errors import BrokerError
+from penstock.broker.groups.coordinator import GroupCoordinator
+from penstock.broker.groups.timers import LoopTimers
 from penstock.broker.metadata_store import MetadataStore
 from penstock.broker.state import BrokerState
 from penstock.broker.topics import TopicRegistry
+from penstock.clock import SystemClock
 from penstock.errors import ProcessorStateError
 from penstock.private_files import FILE_MODE, private_directory
 
@@ -112,10 +115,12 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[str], None], stop_at_
         return Connection(state, connections)
 
     try:
+        groups = GroupCoordinator(config, topics, LoopTimers(), SystemClock())
+        groups.take_over(store)
         host = "127.0.0.1" if config.host == "localhost" else config.host
         server = await _listen(loop, connect, host, config.port)
         port: int = server.sockets[0].getsockname()[1]
-        state = BrokerState(config, store, topics, host, port, store.cluster_id)
+        state = BrokerState(config, store, topics, groups, host, port, store.cluster_id)
         await server.start_serving()
         closing_idle = loop.create_task(connections.close_idle())
         on_ready(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")

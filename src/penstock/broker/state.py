@@ -1,4 +1,4 @@
-"""What the handlers of requests share: the broker's settings, topics, database and address."""
+"""What the handlers of requests share: the broker's settings, topics, groups, database and address."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 
 from penstock.broker.codec import Message
 from penstock.broker.config import BrokerConfig
+from penstock.broker.groups.coordinator import GroupCoordinator
 from penstock.broker.metadata_store import MetadataStore
 from penstock.broker.topics import TopicRegistry
 
@@ -22,6 +23,7 @@ class BrokerState:
         config: its settings.
         store: its database.
         topics: its topics.
+        groups: its groups.
         host: the address that clients receive.
         port: the TCP port that it listens on.
         cluster_id: id of the cluster.
@@ -30,6 +32,7 @@ class BrokerState:
     config: BrokerConfig
     store: MetadataStore
     topics: TopicRegistry
+    groups: GroupCoordinator
     host: str
     port: int
     cluster_id: str

@@ -172,6 +172,7 @@ def _delete_topic(state: BrokerState, name: str | None, topic_id: uuid.UUID) -> 
     try:
         topic = state.topics.by_name(name) if name is not None else state.topics.by_id(topic_id)
         state.topics.delete(topic)
+        state.groups.on_topic_deleted(topic.name)
     except ApiError as error:
         return {"name": name, "topic_id": topic_id, "error_code": error.code, "error_message": error.message}
     return {"name": topic.name, "topic_id": topic.topic_id}

@@ -217,7 +217,7 @@ class TopicRegistry:
             )
 
     def delete(self, topic: Topic) -> None:
-        """Delete a topic, its records, and the offsets that groups committed for it.
+        """Delete a topic and its records.
 
         Args:
             topic: the topic.

@@ -1,0 +1,13 @@
+"""Groups of clients: their committed offsets, their members and who of them has which partitions.
+
+| module | contents |
+|---|---|
+| `schemas` | the records of `__consumer_offsets`, in Kafka's formats |
+| `group_log` | writing these records, and reading them at start |
+| `offsets` | committed offsets, those of open transactions too |
+| `timers` | sessions and rebalances that end by time |
+| `coordinator` | all groups: what a request means for its group, expiry, deletion |
+
+Rule: the topic decides. A change is written to it first and then made in memory, so a broker that is killed goes on
+with the groups that it had.
+"""
