@@ -147,15 +147,13 @@ def _prepare(
     application_id = str(config.required("application.id"))
     topics = admin.topics()
     topology, placement = _placed(built, config, admin, topics, parallelism)
-    metadata = _version_there(checkpoint)
+    metadata = _existing_version(checkpoint)
     evolution = None if metadata is None else _evolution(metadata, topology, placement, checkpoint)
     inputs = _inputs(topology, placement)
     ids, made_anew = _topic_ids(metadata, topology, admin, topics.keys())
     same_topics = topics.keys() - made_anew
     known = {} if metadata is None else _positions(checkpoint, metadata, same_topics)
-    continuing = _version_that_continues(
-        metadata, evolution, placement, config, all(_is_known(tp, known) for tp in inputs)
-    )
+    continuing = _continuing_version(metadata, evolution, placement, config, all(_is_known(tp, known) for tp in inputs))
     if continuing is not None:
         placement = replace(placement, partitions=continuing.partitions, sink_partitions=continuing.sink_partitions)
     transactional, guarantee = guarantee_of(config, application_id, metadata is not None and metadata.transactional)
@@ -262,7 +260,7 @@ def internal_topics(topology: BuiltTopology, application_id: str) -> frozenset[s
     return frozenset([*topology.repartition_topics, *topology.data_frame_topics, commits_topic(application_id)])
 
 
-def _version_there(checkpoint: Checkpoint) -> Metadata | None:
+def _existing_version(checkpoint: Checkpoint) -> Metadata | None:
     """Return the topology version of the checkpoint, None if it is new; raises StreamsError if it is incomplete."""
     metadata = checkpoint.read_metadata()
     if metadata is None and checkpoint.has_remains():
@@ -288,7 +286,7 @@ def _evolution(metadata: Metadata, topology: BuiltTopology, placement: Placement
     return evolution
 
 
-def _version_that_continues(
+def _continuing_version(
     metadata: Metadata | None, evolution: Evolution | None, placement: Placement, config: StreamsConfig, knows_all: bool
 ) -> Metadata | None:
     """Return the topology version of `metadata` if the program can continue in it: the same shape, and no other
