@@ -7,17 +7,20 @@ from typing import Any
 import pytest
 
 from penstock import (
+    Consumed,
     Processor,
     ProcessorContext,
     PunctuationType,
     Record,
     Serdes,
     Stores,
+    StreamsBuilder,
     Topology,
     ValueAndTimestamp,
 )
 from penstock.errors import InvalidStateStoreError, StreamsError
 from penstock.host import inline
+from penstock.record import ConsumerRecord
 from penstock.testing import MockClock, TestInputTopic, TestOutputTopic, TestRecord, TopologyTestDriver
 
 STRING, LONG = Serdes.string(), Serdes.long()
@@ -330,3 +333,51 @@ def test_waits_for_topics_without_records_as_long_as_the_task_may_idle() -> None
         assert output.is_empty()
         driver.advance_wall_clock_time(1)
         assert output.read_values_to_list() == ["late"]
+
+
+def test_topics_without_records_are_waited_for_one_after_the_other() -> None:
+    topology = Topology().add_source("source", "a", "b", "c").add_sink("sink", "out", "source")
+    with TopologyTestDriver(topology, {**DEFAULTS, "max.task.idle.ms": 100}, 0) as driver:
+        first, second = (driver.create_input_topic(topic, STRING, STRING) for topic in ("a", "b"))
+        output = driver.create_output_topic("out", STRING, STRING)
+        first.pipe_input("k", "1", 5)
+        driver.advance_wall_clock_time(100)
+        driver.advance_wall_clock_time(99)
+        assert output.is_empty()
+        driver.advance_wall_clock_time(1)
+        assert output.read_values_to_list() == ["1"]
+        first.pipe_input("k", "2", 6)
+        assert output.read_values_to_list() == ["2"]
+        driver.advance_wall_clock_time(100)
+        second.pipe_input("k", "3", 1)  # only now there is a record that could wait for those of a
+        driver.advance_wall_clock_time(99)
+        assert output.is_empty()
+        driver.advance_wall_clock_time(1)
+        assert output.read_values_to_list() == ["3"]
+
+
+def test_records_are_taken_by_their_extracted_timestamps() -> None:
+    def behind_the_sign(record: ConsumerRecord, _: int) -> int:
+        return int(record.value.partition("@")[2])
+
+    builder = StreamsBuilder()
+    for topic, time in (("late", "@9"), ("early", "@3")):
+        builder.stream("in").map_values(f"{{}}{time}".format).to(topic)
+        builder.stream(topic, Consumed.with_(behind_the_sign)).to("out")
+    with TopologyTestDriver(builder.build(), DEFAULTS) as driver:
+        driver.create_input_topic("in", STRING, STRING).pipe_input("k", "v", 5)
+        assert driver.create_output_topic("out", STRING, STRING).read_values_to_list() == ["v@3", "v@9"]
+
+
+def test_a_record_that_is_dropped_is_waited_for_no_longer() -> None:
+    topology = Topology()
+    topology.add_source("A", "a", timestamp_extractor=lambda record, _: -1 if record.value == "drop" else 1)
+    topology.add_source("B", "b").add_sink("sink", "out", "A", "B")
+    with TopologyTestDriver(topology, {**DEFAULTS, "max.task.idle.ms": 100}, 0) as driver:
+        driver.create_input_topic("a", STRING, STRING).pipe_input("k", "drop", 9)
+        driver.create_input_topic("b", STRING, STRING).pipe_input("k", "v", 2)
+        output = driver.create_output_topic("out", STRING, STRING)
+        driver.advance_wall_clock_time(99)
+        assert output.is_empty()
+        driver.advance_wall_clock_time(1)
+        assert output.read_values_to_list() == ["v"]

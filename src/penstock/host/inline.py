@@ -3,14 +3,15 @@
 Rules, those of Kafka's TopologyTestDriver: every topic has one partition, and all sub-topologies are one task, `0_0`,
 so that they share stream time and record cache; global stores have a separate task. A record is processed
 completely before the next: the record, stream-time punctuation, a commit (which flushes caches); then the records that
-this wrote to topics that the topology reads join the queues, from which the smallest timestamp is taken next. A commit
-also writes to the changelog topics, for each key that changed one record. Bytes go in and come out: no serdes here.
+this wrote to topics that the topology reads are added to the task. `PartitionGroup.take_next` says which record is
+next. A commit also writes to the changelog topics, for each key that changed one record. Bytes go in and come out: no
+serdes here.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from penstock.clock import Clock, SystemClock
@@ -21,12 +22,12 @@ from penstock.metrics import Metric, MetricName
 from penstock.metrics.host_metrics import HostMeasurements, Operation, streams_metrics
 from penstock.plan.serde_check import check_serdes
 from penstock.plan.subtopology import BuiltTopology, NodeSpec, ProcessorSpec, SourceSpec, SubtopologySpec, TaskId
-from penstock.record import Headers, RecordBatch
+from penstock.record import Headers, RecordBatch, TopicPartition
 from penstock.state.api import StateStore
 from penstock.state.change_logging_store import ChangeLog
 from penstock.state.memory import MemoryBase
 from penstock.task.global_task import GlobalStateUpdateTask
-from penstock.task.priority_queue import PriorityQueue
+from penstock.task.idling import InputWait
 from penstock.task.punctuation import LivingSchedules, Schedules
 from penstock.task.stream_task import StreamTask
 from penstock.task.task_checkpoint import TaskCheckpoint
@@ -65,37 +66,6 @@ _Record = tuple[bytes | None, bytes | None, int, Headers]
 """Key, value, timestamp in ms, headers."""
 
 
-class _Queue:
-    """The records of one topic that wait, as (key, value, timestamp, offset, headers)."""
-
-    def __init__(self, topic: str) -> None:
-        self.topic = topic
-        self.rows: deque[tuple[bytes | None, bytes | None, int, int, Headers]] = deque()
-
-    def head_timestamp(self) -> int:
-        return self.rows[0][2]
-
-
-class _Idling:
-    """Whether the task waits for topics without records, for `max.task.idle.ms` at most (Kafka:
-    PartitionGroup.readyToProcess, where every lag is known to be 0)."""
-
-    def __init__(self, max_idle_ms: int) -> None:
-        self._max_idle_ms = max_idle_ms
-        self._deadlines: dict[str, int] = {}
-
-    def is_over(self, topics: Iterable[str], queued: Container[str], now: int) -> bool:
-        """Return whether records can be taken at `now` (ms), though not all of `topics` have some."""
-        if self._max_idle_ms <= 0:
-            return True
-        for topic in topics:
-            if topic in queued:
-                self._deadlines.pop(topic, None)
-            elif now < self._deadlines.setdefault(topic, now + self._max_idle_ms):
-                return False
-        return True
-
-
 class InlineHost:
     """Runs one topology, record by record; what it writes is kept until `take_output`."""
 
@@ -103,13 +73,11 @@ class InlineHost:
         """Make the task over empty stores and initialise its processors; raises StreamsError when one of them fails."""
         check_serdes(topology, config)
         spec, config = whole_topology(topology), config.overridden(topology.config_overrides)
-        self._clock = clock
+        self._spec, self._config, self._clock = spec, config, clock
         self._global_task = _global_task(topology, config, clock)
         self._sources = [node for node in spec.nodes if isinstance(node, SourceSpec)]
-        self._idling = _Idling(config["max.task.idle.ms"])
-        self._queues: dict[str, _Queue] = {}
-        # as in Kafka's PartitionGroup, so that records of one time that went to several topics are taken in its order
-        self._by_time = PriorityQueue(_Queue.head_timestamp)
+        self._topics: dict[str, None] = {}
+        self._wait = self._wait_for(topic for source in self._sources for topic in source.topics)
         self._offsets: Counter[str] = Counter()
         self._output: list[ProducedRecord] = []
         self._produced = 0
@@ -119,7 +87,6 @@ class InlineHost:
         self._closed = False
         self._change_log = ChangeLog(_changelog_topics(spec))
         self._base = MemoryBase()
-        self._spec, self._config = spec, config
         self._task = self._make_task(TaskCheckpoint(), LivingSchedules())
         self._stores = {name: self._task.store(name) for name in spec.stores}
         if self._global_task is not None:
@@ -234,42 +201,38 @@ class InlineHost:
 
     def _enqueue(self, source: SourceSpec, topic: str, record: _Record) -> None:
         log = self._log_of(source, topic)
-        if topic not in self._queues:
-            self._queues[topic] = _Queue(topic)
+        if topic not in self._topics:
+            self._topics[topic] = None
             self._task.add_source_topic(topic, source.name)
+            self._wait = self._wait_for([*(partition.topic for partition in self._wait.partitions), topic])
         key, value, timestamp, headers = record
-        queue = self._queues[topic]
-        queue.rows.append((key, value, timestamp, self._offsets[log], headers))
+        self._buffer(topic, RecordBatch.of([(key, value, timestamp, self._offsets[log], headers)]))
         self._offsets[log] += 1
-        if len(queue.rows) == 1:
-            self._by_time.offer(queue)
+
+    def _buffer(self, topic: str, batch: RecordBatch) -> None:
+        """Buffer one record until it is taken."""
+        self._task.add_records(topic, PARTITION, batch)
 
     def _process_queues(self) -> None:
-        processed = 0
-        while (topic := self._process_next()) is not None:
-            processed += 1
-            if processed > MAXIMUM_FOLLOWING:
-                raise StreamsError(
-                    f"More than {MAXIMUM_FOLLOWING} records followed from one, the last in topic {topic}: does the "
-                    "topology write to a topic that it reads, in an endless loop?"
-                )
-            self._commit()
+        """Process what is buffered, and what follows from it, as far as the task need not wait."""
+        followed = 0
+        while True:
+            while (taken := self._task.process_next(self._wait)) is not None:
+                self._processed += 1
+                followed += 1
+                if followed > MAXIMUM_FOLLOWING:
+                    raise StreamsError(
+                        f"More than {MAXIMUM_FOLLOWING} records followed from one, the last in topic {taken.topic}: "
+                        "does the topology write to a topic that it reads, in an endless loop?"
+                    )
+                self._commit()
+            if not self._take_sent():  # by a handler, for records that cannot be read
+                return
 
-    def _process_next(self) -> str | None:
-        """Process the record with the smallest timestamp; return its topic, None if none can be taken now."""
-        if not self._may_take() or (queue := self._by_time.poll()) is None:
-            return None
-        row = queue.rows.popleft()
-        if queue.rows:
-            self._by_time.offer(queue)
-        self._task.add_records(queue.topic, PARTITION, RecordBatch.of([row]))
-        self._processed += self._task.process()
-        return queue.topic
-
-    def _may_take(self) -> bool:
-        queued = {topic for topic, queue in self._queues.items() if queue.rows}
-        topics = dict.fromkeys([*(topic for source in self._sources for topic in source.topics), *self._queues])
-        return self._idling.is_over(topics, queued, self._clock.milliseconds())
+    def _wait_for(self, topics: Iterable[str]) -> InputWait:
+        """Return that the task waits for `topics`, none of which has more than was added."""
+        partitions = dict.fromkeys(TopicPartition(topic, PARTITION) for topic in topics)
+        return InputWait(tuple(partitions), idle_ms=self._config["max.task.idle.ms"])
 
     def _commit(self) -> None:
         self._task.flush()
@@ -277,10 +240,16 @@ class InlineHost:
         for topic, change in self._change_log.take():
             timestamp = self._clock.milliseconds() if change.timestamp is None else max(change.timestamp, 0)
             self._produce(topic, (change.key, change.value, timestamp, change.headers))
-        for sent in self._task.drain_in_order():
-            self._produce(sent.topic, (sent.key, sent.value, sent.timestamp, sent.headers))
+        self._take_sent()
         self._commits += 1
         self._task.committed(changes, self._commits.to_bytes(8, "big"))
+
+    def _take_sent(self) -> bool:
+        """Take what the task has sent; return whether there was something."""
+        sent = list(self._task.drain_in_order())
+        for record in sent:
+            self._produce(record.topic, (record.key, record.value, record.timestamp, record.headers))
+        return bool(sent)
 
     def _produce(self, topic: str, record: _Record) -> None:
         self._output.append(ProducedRecord(self._produced, topic, *record))

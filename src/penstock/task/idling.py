@@ -55,6 +55,12 @@ class Idling:
                     waited_for.add(partition)
         return waited_for
 
+    def must_wait(self, wait: InputWait, buffered: Set[TopicPartition], now: int) -> bool:
+        """Return whether a task that takes one record at a time has to wait at `now` (ms). As in Kafka, it looks at one
+        partition after the other, up to the first that it waits for: only then the time of the next one begins."""
+        each = (wait._replace(partitions=(partition,)) for partition in wait.partitions)
+        return any(not self.awaited(one, buffered, now) <= buffered for one in each)
+
     def found_empty(self, partitions: Set[TopicPartition], deadline: int) -> None:
         """Wait for `partitions`, which have no records left, until `deadline` (ms) where they have none yet."""
         for partition in partitions:

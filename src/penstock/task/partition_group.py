@@ -2,14 +2,22 @@
 RecordQueue).
 
 Each lane of a topic partition is a queue, taken in its own order; among the queues the one whose head has the smallest
-timestamp is next, and of equal heads that of the queue first by topic, partition and lane. Taking heads one by one
-gives the order of a stable sort by the largest timestamp that a queue has shown so far: this module does exactly that,
-for all buffered records. Where nobody could tell the difference the partitions are taken one after the other. Behind
-the last record of a partition that is awaited nothing is taken: the rest stays buffered.
+timestamp is next. Two methods follow this rule, and a host uses one of them. They differ where heads are equal:
+
+- `take` gives up all that is buffered. Of equal heads that of the queue first by topic, partition and lane is next: the
+  order depends on the records alone, not on when they arrived. Taking heads one by one then gives the order of a stable
+  sort by the largest timestamp that a queue has shown so far: this module does exactly that. Where nobody could tell
+  the difference the partitions are taken one after the other.
+- `take_next` gives up one record, and others may arrive before the next call. Of equal heads it takes the one that
+  Kafka's `java.util.PriorityQueue` gives out: that depends on the order of arrival, and equal queues take turns, which
+  no stable sort gives.
+
+Behind the last record of a partition that is awaited nothing is taken: the rest stays buffered.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from itertools import pairwise
 from typing import NamedTuple
@@ -31,6 +39,7 @@ from penstock.record import (
     TopicPartition,
     running_maximum,
 )
+from penstock.task.priority_queue import PriorityQueue
 from penstock.task.processor_topology import SourceNode
 
 
@@ -76,6 +85,19 @@ class Lane(NamedTuple):
     lane: int
 
 
+class _Head(NamedTuple):
+    """The first record of a queue, as it came and as it is processed: deserialised unless `serialized`."""
+
+    lane: Lane
+    came: RecordBatch
+    batch: RecordBatch
+    serialized: bool
+
+    def timestamp(self) -> int:
+        """Return the extracted timestamp (ms)."""
+        return int(self.batch.timestamps[0])
+
+
 class PartitionGroup:
     """The queues of one task."""
 
@@ -107,7 +129,8 @@ class PartitionGroup:
         self._takes_serialized = takes_serialized
         self._count_dropped = count_dropped
         self._keep_source_records = keep_source_records
-        self._queues: dict[Lane, list[RecordBatch]] = {}
+        self._queues: dict[Lane, deque[RecordBatch]] = {}
+        self._heads: PriorityQueue[_Head] = PriorityQueue(_Head.timestamp)
         self.partition_times: dict[TopicPartition, int] = dict(partition_times)
 
     def add_source_topic(self, topic: str, source: SourceNode) -> None:
@@ -122,11 +145,11 @@ class PartitionGroup:
                 f"{', '.join(sorted(self._sources))}."
             )
         if len(batch):
-            self._queues.setdefault(Lane(partition, lane), []).append(batch)
+            self._queues.setdefault(Lane(partition, lane), deque()).append(batch)
 
     def buffered(self) -> Set[TopicPartition]:
         """Return the partitions of which records are buffered."""
-        return {lane.partition for lane in self._queues}
+        return {lane.partition for lane in (*self._queues, *(head.lane for head in self._heads))}
 
     def give_up(self) -> list[PartitionBatch]:
         """Give up what is buffered, as it came."""
@@ -157,6 +180,39 @@ class PartitionGroup:
         elif kept:
             yield from self._merge(kept, serialized, source_records)
 
+    def find_heads(self) -> None:
+        """Take the first record out of each queue for `take_next`, without those that cannot be read or have no valid
+        timestamp, if they are to be dropped."""
+        known = {head.lane for head in self._heads}
+        for lane in [lane for lane in self._queues if lane not in known]:
+            while lane in self._queues:
+                came = self._remove_first(lane)
+                serialized = self._stays_serialized(lane, came)
+                batch = came if serialized else self._prepare(lane, came)
+                if len(batch):
+                    self._heads.offer(_Head(lane, came, batch, serialized))
+                    break
+
+    def take_next(self) -> Run | None:
+        """Give up the next one of the records that `find_heads` took, None if there is none."""
+        head = self._heads.poll()
+        if head is None:
+            return None
+        lane, came, batch, serialized = head
+        time = self.partition_times.get(lane.partition, NO_TIMESTAMP)
+        self.partition_times[lane.partition] = max(time, head.timestamp())
+        numbers = np.full(1, lane.lane, np.int64)
+        return self._run(lane.partition, numbers, batch, serialized, came if self._keep_source_records else None)
+
+    def _remove_first(self, lane: Lane) -> RecordBatch:
+        queue = self._queues[lane]
+        first = queue.popleft()
+        if len(first) > 1:
+            queue.appendleft(first.slice(1, len(first)))
+        elif not queue:
+            del self._queues[lane]
+        return first.slice(0, 1)
+
     def _hold_back(
         self, queues: list[tuple[Lane, RecordBatch]], came: Mapping[Lane, RecordBatch], awaited: Set[TopicPartition]
     ) -> list[tuple[Lane, RecordBatch]]:
@@ -177,7 +233,7 @@ class PartitionGroup:
                 free.append((lane, batch.slice(0, count)))
             if count < len(batch):
                 rows = _places(batch.offsets, came[lane].offsets)[count:]
-                self._queues[lane] = [came[lane].take(rows)]
+                self._queues[lane] = deque([came[lane].take(rows)])
         return free
 
     def _stays_serialized(self, lane: Lane, batch: RecordBatch) -> bool:

@@ -7,7 +7,7 @@ leaves the task unfit for use: the host drops it and begins again from the last 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
@@ -193,11 +193,31 @@ class StreamTask:
 
         Raises StreamsError naming node, topic, partition and offset if a function of the user fails.
         """
-        taken = 0
         now = self._context.wall_clock
         awaited = self._idling.awaited(wait, self._group.buffered(), now)
+        taken = self._process_runs(self._group.take(awaited))
+        if wait.idle_ms > 0:
+            self._idling.found_empty(awaited - wait.lagging - self._group.buffered(), now + wait.idle_ms)
+        return taken
+
+    def process_next(self, wait: InputWait = NO_WAIT) -> TopicPartition | None:
+        """As `process`, for the one record that Kafka takes next, also of those with equal timestamps; return the
+        partition that it came from, None if there is no record or all must wait. For a host that commits after each."""
+        self._group.find_heads()
+        buffered = self._group.buffered()
+        if not buffered or self._idling.must_wait(wait, buffered, self._context.wall_clock):
+            return None
+        run = self._group.take_next()
+        if run is None:
+            return None
+        self._process_runs([run])
+        return run.partition
+
+    def _process_runs(self, runs: Iterable[Run | MixedRun]) -> int:
+        """Process `runs`; return their number of records."""
+        taken = 0
         try:
-            for run in self._group.take(awaited):
+            for run in runs:
                 taken += len(run.batch)
                 if isinstance(run, MixedRun):
                     self._process_mixed(run)
@@ -206,8 +226,6 @@ class StreamTask:
         except ProcessingError as failure:
             self._fail(failure)
         self._context.metadata = None
-        if wait.idle_ms > 0:
-            self._idling.found_empty(awaited - wait.lagging - self._group.buffered(), now + wait.idle_ms)
         return taken
 
     def give_up_buffered(self) -> tuple[list[PartitionBatch], int | None]:

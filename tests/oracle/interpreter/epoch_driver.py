@@ -12,6 +12,7 @@ against.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -37,12 +38,15 @@ class _EpochHost(InlineHost):
         self._level_of = {task.subtopology: level for level, tasks in enumerate(placement.levels) for task in tasks}
         self._part_of = {topic: part.id for part in resolved.subtopologies for topic in part.source_topics}
         self._stream_times = dict.fromkeys(self._level_of, NO_TIMESTAMP)
+        self._waiting: dict[str, deque[RecordBatch]] = {}
         super().__init__(topology, config, clock)
         self.punctuate_wall_clock()
 
+    def _buffer(self, topic: str, batch: RecordBatch) -> None:
+        self._waiting.setdefault(topic, deque()).append(batch)
+
     def _process_queues(self) -> None:
-        self._forget_turns()
-        while self._may_take() and any(queue.rows for queue in self._queues.values()):
+        while any(self._waiting.values()):
             for level in range(self._levels):
                 while self._process_first(level):
                     pass
@@ -53,24 +57,19 @@ class _EpochHost(InlineHost):
     def _process_first(self, level: int) -> bool:
         """Process the record of the level with the smallest timestamp, of several the one first by topic."""
         waiting = [
-            queue
-            for topic, queue in self._queues.items()
-            if queue.rows and self._level_of[self._part_of[topic]] == level
+            (int(queue[0].timestamps[0]), topic)
+            for topic, queue in self._waiting.items()
+            if queue and self._level_of[self._part_of[topic]] == level
         ]
         if not waiting:
             return False
-        queue = min(waiting, key=lambda queue: (queue.head_timestamp(), queue.topic))
-        part = self._part_of[queue.topic]
+        _, topic = min(waiting)
+        part = self._part_of[topic]
         self._task._context.stream_time = self._stream_times[part]
-        self._task.add_records(queue.topic, PARTITION, RecordBatch.of([queue.rows.popleft()]))
+        self._task.add_records(topic, PARTITION, self._waiting[topic].popleft())
         self._task.process()
         self._stream_times[part] = self._task._context.stream_time
         return True
-
-    def _forget_turns(self) -> None:
-        """Empty the queue of queues by which Kafka's driver takes records."""
-        while self._by_time.poll() is not None:
-            pass
 
     def _make_task(self, checkpoint: TaskCheckpoint, schedules: Schedules) -> StreamTask:
         return super()._make_task(checkpoint, EpochSchedules(checkpoint.schedules))
@@ -80,12 +79,11 @@ class _EpochHost(InlineHost):
 
     def _commit(self) -> None:
         super()._commit()
-        self._forget_turns()
         checkpoint = TaskCheckpoint.decode(self._task.checkpoint().encode())
         self._task.close()
         self._task = self._make_task(checkpoint, LivingSchedules())
         self._stores.update({name: self._task.store(name) for name in self._spec.stores})
-        for topic in self._queues:
+        for topic in self._topics:
             source = self._source_of(topic)
             assert source is not None
             self._task.add_source_topic(topic, source.name)
