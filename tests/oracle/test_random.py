@@ -41,6 +41,7 @@ PAIR_MAPPERS = ["swap", "key_by_first_character", ["append_both", "1"], "value_t
 FLAT_PAIR_MAPPERS = ["words_as_keys", "twice", "none", "both_ways"]
 FLAT_VALUE_MAPPERS = ["words", "twice", "characters", "none", "key_then_value"]
 PROCESSORS: list[Any] = ["pass", "twice", "drop", ["append", "?"], "metadata", "times", ["stamp", 3, "h", "1"], "swap"]
+FIXED_KEY_PROCESSORS: list[Any] = ["pass", "twice", "drop", ["append", "?"], ["stamp", 3, "h", "1"]]
 PUNCTUATED: list[Any] = [["punctuate_marker", "tick", "stream_time", 7], ["schedule_cancel", "stream_time", 5, 2]]
 REDUCERS = ["concat", "latest", "first", "longer", ["null_if", "x"]]
 AGGREGATORS = ["append", "append_with_key", "latest", ["null_if", "y"]]
@@ -171,7 +172,9 @@ class Drawn:
         return Stream(self.add("merge", left=parent.id, right=other.id))
 
     def process(self, parent: Stream) -> Stream:
-        kind = self.one(["plain", "punctuated", "dedupe", "count", "flush"])
+        kind = self.one(["plain", "punctuated", "fixed_key", "dedupe", "count", "flush"])
+        if kind == "fixed_key":
+            return Stream(self.add("process_values", **{"from": parent.id}, processor=self.one(FIXED_KEY_PROCESSORS)))
         if kind in ("plain", "punctuated"):
             processor = self.one(PROCESSORS if kind == "plain" else PUNCTUATED)
             return Stream(self.add("process", **{"from": parent.id}, processor=processor))
@@ -184,7 +187,8 @@ class Drawn:
             "count": ["running_count", store],
             "flush": ["flush_store", store, "stream_time", 6],
         }[kind]
-        id = self.add("process", **{"from": parent.id}, processor=processor, stores=[store])
+        op = self.one(["process", "process_values"]) if kind == "count" else "process"
+        id = self.add(op, **{"from": parent.id}, processor=processor, stores=[store])
         return Stream(id, number=kind == "count")
 
     def aggregate(self, parent: Stream) -> Stream:

@@ -2,6 +2,11 @@
 
 They are the nodes that can work on columns, whose store no other node uses meanwhile, and that cannot be reached
 through a node that cannot.
+
+A user's Processor or FixedKeyProcessor never works on columns, because `forward` is a call: it returns after the
+children have processed the record, or raises what they raise. So the processor may change the value that it forwarded,
+catch the error of a child, send records between two that it forwards, and schedule punctuations that are due with the
+next record. With columns, the children would run after the processor has seen the whole batch.
 """
 
 from __future__ import annotations
