@@ -319,7 +319,7 @@ class Chaos:
         self._wait_running(ticked)
 
     def _wait_running(self, condition: Callable[[], bool]) -> None:
-        """Wait for `condition`, with a program that is started anew whenever it has ended."""
+        """Wait for `condition`, with a program that is started again whenever it has ended."""
         starts = 0
 
         def met() -> bool:

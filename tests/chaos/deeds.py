@@ -41,7 +41,7 @@ FULL_DISK: Final = "full disk"
 
 RESCALE: Final = "rescale"
 """The program comes to the end of its input, topics get more partitions, a repartition topic more or fewer, and it goes
-on from a savepoint whose keys are divided anew; see tests/chaos/rescaling.py."""
+on from a savepoint whose keys are divided again; see tests/chaos/rescaling.py."""
 
 
 def schedule(seed: int, cluster: bool, disk: bool) -> Iterator[str]:

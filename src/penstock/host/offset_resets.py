@@ -24,7 +24,7 @@ def offset_resets(topology: BuiltTopology, config: StreamsConfig) -> dict[str, s
     }
 
 
-def topics_made_anew(names: Sequence[str]) -> StreamsError:
+def recreated_topics_error(names: Sequence[str]) -> StreamsError:
     """Return the error for an application that reads by name topics that were deleted and created again."""
     return StreamsError(
         f"Source topics that were deleted and created again since the application read them: {', '.join(names)}. Its "

@@ -160,8 +160,8 @@ def test_changes_of_the_topics_are_reported_by_name(spark_runner: SparkRunner, a
     topics = spark_runner.admin.topics()
     ids = spark_runner.admin.topic_ids(topics)
     assert list(topic_changes(built, description, topics, ids)) == []
-    anew = {**ids, f"{prefix}-in-a": "another"}
-    assert list(topic_changes(built, description, topics, anew)) == [
+    recreated = {**ids, f"{prefix}-in-a": "another"}
+    assert list(topic_changes(built, description, topics, recreated)) == [
         f"topic {prefix}-in-a was deleted and created again"
     ]
     changed = {**topics, f"{prefix}-in-c": 1, f"{prefix}-in-b": 4, f"{prefix}-out": 2, f"{prefix}-other": 1}
@@ -234,7 +234,7 @@ def test_a_topic_of_a_pattern_that_is_created_again_is_read_from_its_start(
     assert copied(spark_runner, prefix) == ["1", "2", "3", "4"]
 
 
-def make_anew(spark_runner: SparkRunner, topic: str, *values: str) -> None:
+def recreate(spark_runner: SparkRunner, topic: str, *values: str) -> None:
     """Delete a topic and make it again, with `values`."""
     spark_runner.admin.delete_topics([topic])
     wait_for(lambda: topic not in spark_runner.admin.topics())
@@ -250,7 +250,7 @@ def test_a_topic_of_a_pattern_that_is_created_again_between_two_starts_is_read_f
     write(spark_runner, f"{prefix}-in-a", "1", "2")
     write(spark_runner, f"{prefix}-in-b", "b1")
     query.run_to_end()
-    make_anew(spark_runner, f"{prefix}-in-a", "3", "4", "5")
+    recreate(spark_runner, f"{prefix}-in-a", "3", "4", "5")
     query.restart()
     assert f"Topics were deleted and created again, and are read from their start: {prefix}-in-a" in caplog.text
     write(spark_runner, f"{prefix}-in-b", "b2")
@@ -268,7 +268,7 @@ def test_a_topic_of_a_pattern_that_is_created_again_meanwhile_is_left_until_the_
     query = InlineQuery(copying(prefix), spark_runner.config(application), spark_runner.admin)
     write(spark_runner, f"{prefix}-in-a", "1")
     query.run_to_end()
-    make_anew(spark_runner, f"{prefix}-in-a", "2", "3")
+    recreate(spark_runner, f"{prefix}-in-a", "2", "3")
     write(spark_runner, f"{prefix}-in-b", "b1")
     query.run_to_end()
     assert copied(spark_runner, prefix) == ["1", "b1"]
@@ -287,11 +287,11 @@ def test_a_topic_that_is_read_by_its_name_must_not_be_created_again_however_long
     query = InlineQuery(copying(prefix, pattern=False), config, spark_runner.admin)
     write(spark_runner, f"{prefix}-in-a", "1")
     query.run_to_end()
-    make_anew(spark_runner, f"{prefix}-in-a", "2", "3")
-    made_anew = f"deleted and created again since the application read them: {prefix}-in-a"
+    recreate(spark_runner, f"{prefix}-in-a", "2", "3")
+    recreated = f"deleted and created again since the application read them: {prefix}-in-a"
     if runs:
-        assert made_anew in str(failure_of(query.run_to_end))
-    with pytest.raises(StreamsError, match=made_anew):
+        assert recreated in str(failure_of(query.run_to_end))
+    with pytest.raises(StreamsError, match=recreated):
         query.restart()
     assert copied(spark_runner, prefix) == ["1"]
 
@@ -308,7 +308,7 @@ def test_nothing_is_read_of_a_topic_that_was_created_again_a_moment_ago(
     if until_end:
         write(spark_runner, topic, "2")
         query.restart(until_end=True)
-    make_anew(spark_runner, topic, "3", "4", "5")
+    recreate(spark_runner, topic, "3", "4", "5")
     assert f"deleted and created again since the application read them: {topic}" in str(failure_of(query.run_to_end))
     assert copied(spark_runner, prefix) == ["1"]
     query.close()
@@ -324,12 +324,12 @@ def test_nothing_is_written_of_a_topic_that_was_created_again_after_an_epoch_was
     query.run_to_end()
     write(spark_runner, topic, "2", "3")
 
-    def make_anew_once(point: str, epoch: int) -> None:
+    def recreate_once(point: str, epoch: int) -> None:
         if point == "source.partitions":
             monkeypatch.undo()
-            make_anew(spark_runner, topic, "4", "5", "6", "7")
+            recreate(spark_runner, topic, "4", "5", "6", "7")
 
-    monkeypatch.setattr(epoch_planner, "crash_point", make_anew_once)
+    monkeypatch.setattr(epoch_planner, "crash_point", recreate_once)
     assert f"deleted and created again since the application read them: {topic}" in str(failure_of(query.run_to_end))
     assert copied(spark_runner, prefix) == ["1"]
     query.close()
@@ -343,7 +343,7 @@ def test_a_savepoint_continues_with_a_copy_of_its_topics(
     write(spark_runner, f"{prefix}-in-a", "1")
     query.run_to_end()
     savepoints.take(spark_runner.config(application), str(tmp_path / "saved"))
-    make_anew(spark_runner, f"{prefix}-in-a", "1", "2")
+    recreate(spark_runner, f"{prefix}-in-a", "1", "2")
     again = spark_runner.config(application, {"penstock.checkpoint.dir": str(tmp_path / "again")})
     savepoints.restore(str(tmp_path / "saved"), again)
     InlineQuery(copying(prefix, pattern=False), again, spark_runner.admin).run_to_end()

@@ -22,7 +22,7 @@ from penstock.errors import (
     TaskMigratedError,
 )
 from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
-from penstock.host.offset_resets import offset_resets, reset_offsets, topics_made_anew
+from penstock.host.offset_resets import offset_resets, recreated_topics_error, reset_offsets
 from penstock.host.spark.checkpoints import topology_versions
 from penstock.host.spark.checkpoints.checkpoint import FORMAT, Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.documents import is_sealed
@@ -150,8 +150,8 @@ def _prepare(
     metadata = _existing_version(checkpoint)
     evolution = None if metadata is None else _evolution(metadata, topology, placement, checkpoint)
     inputs = _inputs(topology, placement)
-    ids, made_anew = _topic_ids(metadata, topology, admin, topics.keys())
-    same_topics = topics.keys() - made_anew
+    ids, recreated = _topic_ids(metadata, topology, admin, topics.keys())
+    same_topics = topics.keys() - recreated
     known = {} if metadata is None else _positions(checkpoint, metadata, same_topics)
     continuing = _continuing_version(metadata, evolution, placement, config, all(_is_known(tp, known) for tp in inputs))
     if continuing is not None:
@@ -324,15 +324,15 @@ def _topic_ids(
     global_topics = () if topology.global_topology is None else topology.global_topology.source_topics
     ids = admin.topic_ids(from_there | topics & set(global_topics))
     changed = frozenset(topic for topic, topic_id in ids.items() if before.get(topic, topic_id) != topic_id)
-    made_anew = changed & from_there
-    named = sorted(made_anew & read - pattern_topics(topology))
+    recreated = changed & from_there
+    named = sorted(recreated & read - pattern_topics(topology))
     if named:
-        raise topics_made_anew(named)
-    if made_anew:
+        raise recreated_topics_error(named)
+    if recreated:
         _log.warning(
-            "Topics were deleted and created again, and are read from their start: %s.", ", ".join(sorted(made_anew))
+            "Topics were deleted and created again, and are read from their start: %s.", ", ".join(sorted(recreated))
         )
-    return ids, made_anew
+    return ids, recreated
 
 
 def _warn_of_keys(config: StreamsConfig) -> None:

@@ -19,7 +19,7 @@ from penstock.errors import (
     StreamsError,
     UnknownTopicOrPartitionError,
 )
-from penstock.host.offset_resets import reset_offsets, topics_made_anew
+from penstock.host.offset_resets import recreated_topics_error, reset_offsets
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure
 from penstock.record import TopicPartition
@@ -125,7 +125,7 @@ class TopicEnds:
         """Compare the ids of topics from time to time, also if there is nothing to read. Raises as `are_of_before`."""
         now_ms = elapsed_milliseconds()
         if self._ids_at is None or now_ms - self._ids_at >= _IDS_EVERY_MS:
-            self._leave_those_made_anew()
+            self._leave_recreated_topics()
 
     def are_of_before(self) -> bool:
         """Return whether the ends that were read before this call belong to the topics that the application knows, and
@@ -136,27 +136,27 @@ class TopicEnds:
         """
         before = len(self._partitions)
         try:
-            self._leave_those_made_anew()
+            self._leave_recreated_topics()
         except RetriableError:
             return False
         except KafkaError as error:
             raise _failed(error) from error
         return len(self._partitions) == before
 
-    def _leave_those_made_anew(self) -> None:
+    def _leave_recreated_topics(self) -> None:
         known = self._description.topic_ids
         read = {tp.topic for tp in self._description.inputs} & {tp.topic for tp in self._partitions}
         ids = self._admin.topic_ids(read & known.keys())
         self._ids_at = elapsed_milliseconds()
-        made_anew = {topic for topic, topic_id in ids.items() if topic_id != known[topic]}
-        named = sorted(made_anew - self._description.pattern_topics)
+        recreated = {topic for topic, topic_id in ids.items() if topic_id != known[topic]}
+        named = sorted(recreated - self._description.pattern_topics)
         if named:
-            raise _failed(topics_made_anew(named))
-        if made_anew:
+            raise _failed(recreated_topics_error(named))
+        if recreated:
             _log.warning(
-                "Topics that a pattern matched were deleted and created again: %s.", ", ".join(sorted(made_anew))
+                "Topics that a pattern matched were deleted and created again: %s.", ", ".join(sorted(recreated))
             )
-            self._partitions = [tp for tp in self._partitions if tp.topic not in made_anew]
+            self._partitions = [tp for tp in self._partitions if tp.topic not in recreated]
 
     def readable(
         self, positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], now_ms: int

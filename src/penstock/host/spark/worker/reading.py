@@ -11,7 +11,7 @@ import logging
 from collections.abc import Collection, Iterator
 
 from penstock.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
-from penstock.host.offset_resets import reset_offsets, topics_made_anew
+from penstock.host.offset_resets import recreated_topics_error, reset_offsets
 from penstock.host.spark.clients import open_admin, open_fetcher
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.log_limits import limit_rate
@@ -60,6 +60,6 @@ def check_topics(description: ApplicationDescription, topics: Collection[str]) -
     brokers do not answer."""
     known = {topic: description.topic_ids[topic] for topic in topics if topic in description.topic_ids}
     ids = open_admin(description).topic_ids(known) if known else {}
-    made_anew = sorted(topic for topic, topic_id in ids.items() if topic_id != known[topic])
-    if made_anew:
-        raise topics_made_anew(made_anew)
+    recreated = sorted(topic for topic, topic_id in ids.items() if topic_id != known[topic])
+    if recreated:
+        raise recreated_topics_error(recreated)
