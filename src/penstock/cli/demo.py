@@ -220,8 +220,8 @@ def _tell_result(words: WordCounts, seconds: float) -> None:
 
 
 def _tell_where_to_look_next(directory: Path, program: Path) -> None:
-    command = "penstock" if shutil.which("penstock") else _shown(Path(sys.argv[0]))
-    shown = _shown(program)
+    command, shown = _command(), _shown(program)
+    guide = _examples().parent / "docs" / "guide.md"
     out.print(
         f"""
 Where to look next:
@@ -233,9 +233,19 @@ Where to look next:
   a word count of your own lines  {command} run {shown}
     and beside it                 {command} produce {INPUT}
                                   {command} consume {OUTPUT} --from-beginning --value-serde long
-  how to run an application       docs/guide.md""",
+""".rstrip(),
         markup=False,
     )
+    if guide.is_file():  # it is not installed with the package
+        out.print(f"  how to run an application       {_shown(guide)}", markup=False)
+
+
+def _command() -> str:
+    """Return how a user types `penstock` here: it may be in no directory of the path, or run as a module."""
+    script = Path(sys.argv[0])
+    if shutil.which("penstock"):
+        return "penstock"
+    return f"{_shown(Path(sys.executable))} -m penstock.cli.main" if script.suffix == ".py" else str(_shown(script))
 
 
 def _shown(path: Path) -> Path:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from rich.console import Group, RenderableType
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
 _ROWS = 12
@@ -52,14 +52,14 @@ class DemoView:
             TaskProgressColumn(),
             TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
             TextColumn("[bold]{task.fields[rate]}[/]"),
-            TimeElapsedColumn(),
+            TextColumn("{task.fields[seconds]:.0f} s"),
         )
-        self._bar = self._progress.add_task("words", total=words.total, rate="")
+        self._bar = self._progress.add_task("words", total=words.total, rate="", seconds=0.0)
 
     def render(self, seconds: float) -> RenderableType:
-        """Return what to show, `seconds` after the first words were counted."""
+        """Return what to show, `seconds` after the application began to run."""
         rate = f"{self._words.counted / seconds:,.0f} words/s" if seconds > 0 else ""
-        self._progress.update(self._bar, completed=self._words.counted, rate=rate)
+        self._progress.update(self._bar, completed=self._words.counted, rate=rate, seconds=seconds)
         return Group(self._table(), self._progress)
 
     def _table(self) -> Table:
