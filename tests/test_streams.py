@@ -472,6 +472,21 @@ def test_a_second_sigterm_does_not_stop_the_close(host: TestHost) -> None:
     assert streams.state() is State.NOT_RUNNING
 
 
+def test_ctrl_c_during_the_close_gives_the_running_commit_up(host: TestHost) -> None:
+    def close(timeout_ms: int) -> bool:
+        if not host.closed_with:
+            host.closed_with.append(timeout_ms)
+            raise KeyboardInterrupt
+        return TestHost.close(host, timeout_ms)
+
+    host.close = close  # type: ignore[method-assign]  # a host that is interrupted while it closes
+    with pytest.raises(KeyboardInterrupt), KafkaStreams(topology(), CONFIG) as streams:
+        raise KeyboardInterrupt
+    assert host.closed_with == [60_000, 0]
+    assert streams.state() is State.NOT_RUNNING
+    streams._keep_the_program_alive()  # the end of the program does not wait
+
+
 def test_an_application_of_another_thread_leaves_sigterm_alone(host: TestHost) -> None:
     seen: list[Any] = []
 

@@ -211,7 +211,8 @@ class ApplicationLife(ABC, Generic[_HostType]):
         print(f"{self._application_id}: {host.summary()}", file=sys.stderr, flush=True)
 
     def close(self, timeout_ms: Duration | CloseOptions | None = None) -> bool:
-        """Stop after the running commit and release everything; harmless when called again.
+        """Stop after the running commit and release everything; harmless when called again. Ctrl-C meanwhile gives the
+        running commit up: the application continues from the previous one when it is started again.
 
         Args:
             timeout_ms: longest wait (ms), 0 for none; None for DEFAULT_CLOSE_TIMEOUT_MS. Or CloseOptions.
@@ -225,7 +226,14 @@ class ApplicationLife(ABC, Generic[_HostType]):
             raise ValueError(f"A time-out cannot be negative: expected 0 ms or more, got {timeout}.")
         deadline = time.monotonic() + timeout / 1000
         self._move(State.PENDING_SHUTDOWN)
-        released = self._release(timeout)
+        try:
+            released = self._release(timeout)
+        except (KeyboardInterrupt, SystemExit):
+            try:
+                self._release(0)
+            finally:
+                self._move(State.NOT_RUNNING)  # or the end of the program would wait for it
+            raise
         if released:
             self._move(State.NOT_RUNNING)
         left = max(0, int((deadline - time.monotonic()) * 1000))

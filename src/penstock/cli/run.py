@@ -49,7 +49,11 @@ def run(
                 streams.run_to_end()
             else:
                 with streams:
-                    streams.await_termination()
+                    try:
+                        streams.await_termination()
+                    except KeyboardInterrupt:
+                        err.print("Ctrl-C: stopping after the running epoch; Ctrl-C again gives that epoch up.")
+                        raise
         finally:
             _tell_what_was_done(streams)
 
