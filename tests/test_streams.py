@@ -472,19 +472,37 @@ def test_a_second_sigterm_does_not_stop_the_close(host: TestHost) -> None:
     assert streams.state() is State.NOT_RUNNING
 
 
-def test_ctrl_c_during_the_close_gives_the_running_commit_up(host: TestHost) -> None:
+def interrupted_while_it_closes(host: TestHost) -> None:
     def close(timeout_ms: int) -> bool:
         if not host.closed_with:
             host.closed_with.append(timeout_ms)
             raise KeyboardInterrupt
         return TestHost.close(host, timeout_ms)
 
-    host.close = close  # type: ignore[method-assign]  # a host that is interrupted while it closes
+    host.close = close  # type: ignore[method-assign]  # as if Ctrl-C came in it
+
+
+def test_ctrl_c_during_the_close_gives_the_running_commit_up(host: TestHost) -> None:
+    interrupted_while_it_closes(host)
     with pytest.raises(KeyboardInterrupt), KafkaStreams(topology(), CONFIG) as streams:
         raise KeyboardInterrupt
     assert host.closed_with == [60_000, 0]
     assert streams.state() is State.NOT_RUNNING
     streams._keep_the_program_alive()  # the end of the program does not wait
+
+
+def test_ctrl_c_twice_at_the_end_of_a_program_raises_nothing_there(
+    host: TestHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams = running(host)
+    interrupted_while_it_closes(host)
+
+    def interrupted(timeout_ms: int | None = None) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(streams, "_wait_until_ended", interrupted)
+    streams._keep_the_program_alive()
+    assert host.closed_with == [60_000, 0]
 
 
 def test_an_application_of_another_thread_leaves_sigterm_alone(host: TestHost) -> None:

@@ -15,7 +15,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from types import TracebackType
@@ -428,7 +428,8 @@ class ApplicationLife(ABC, Generic[_HostType]):
             except (KeyboardInterrupt, SystemExit):
                 _log.info("Interrupted: %s is being closed.", self._application_id)
             finally:
-                self.close()
+                with suppress(KeyboardInterrupt, SystemExit):  # the program ends, and `close` has hurried
+                    self.close()
 
     def _wait_until_ended(self, timeout_ms: int | None = None) -> bool:
         with self._changed:
