@@ -420,7 +420,7 @@ def test_a_frame_of_an_impossible_size_closes_its_connection_only(
 
 
 @pytest.mark.parametrize(
-    ("key", "version"), [(99, 0), (-1, 0), (METADATA, 99), (METADATA, -1), (PRODUCE, 2), (11, 0), (24, 0)]
+    ("key", "version"), [(99, 0), (-1, 0), (METADATA, 99), (METADATA, -1), (PRODUCE, 2), (76, 0), (88, 0)]
 )
 def test_an_api_that_is_not_served_closes_the_connection(
     embedded_broker: BrokerProcess, client: ProtocolClient, key: int, version: int

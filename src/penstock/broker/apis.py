@@ -14,7 +14,15 @@ from kio.schema.errors import ErrorCode
 from penstock.broker.answers import LaterAnswer
 from penstock.broker.codec import Message
 from penstock.broker.fetch import Fetch
-from penstock.broker.group_apis import find_coordinator, init_producer_id
+from penstock.broker.group_admin_apis import delete_groups, describe_groups, list_groups
+from penstock.broker.group_apis import (
+    find_coordinator,
+    heartbeat,
+    init_producer_id,
+    join_group,
+    leave_group,
+    sync_group,
+)
 from penstock.broker.log_apis import list_offsets, produce
 from penstock.broker.offset_apis import offset_commit, offset_delete, offset_fetch
 from penstock.broker.state import BrokerState, Request
@@ -83,12 +91,19 @@ APIS: Final[Mapping[int, Api]] = {
     8: _api(offset_commit, 2, 10),
     9: _api(offset_fetch, 1, 10),
     10: _api(find_coordinator, 0, 6),
+    11: _api(join_group, 0, 9),
+    12: _api(heartbeat, 0, 4),
+    13: _api(leave_group, 0, 5),
+    14: _api(sync_group, 0, 5),
+    15: _api(describe_groups, 0, 6),
+    16: _api(list_groups, 0, 5),
     API_VERSIONS: _api(_api_versions, 0, 4),
     19: _api(create_topics, 2, 7),
     20: _api(delete_topics, 1, 6),
     22: _api(init_producer_id, 0, 5),
     32: _api(describe_configs, 1, 4),
     37: _api(create_partitions, 0, 3),
+    42: _api(delete_groups, 0, 2),
     47: _api(offset_delete, 0, 0),
     60: _api(describe_cluster, 0, 1),
 }

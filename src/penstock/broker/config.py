@@ -28,6 +28,13 @@ class BrokerConfig:
         max_connections: most connected clients; one more closes the connection that has been idle longest.
         connections_max_idle_ms: after how long (ms) without a request a connection is closed (Kafka's
             connections.max.idle.ms).
+        group_initial_rebalance_delay_ms: how long (ms) the first rebalance of a group waits for more members (Kafka's
+            group.initial.rebalance.delay.ms, there 3,000).
+        group_min_session_timeout_ms: shortest session (ms) that a member may ask for.
+        group_max_session_timeout_ms: longest session (ms) that a member may ask for.
+        group_max_size: most members of a group.
+        group_max_bytes: most bytes that the members of a group tell one another.
+        max_groups: most groups that the broker holds.
         offsets_retention_minutes: how long (minutes) the offsets of a group without members are kept (Kafka's
             offsets.retention.minutes).
         offsets_retention_check_interval_ms: how often (ms) offsets are checked for that.
@@ -47,6 +54,12 @@ class BrokerConfig:
     max_partitions: int = 10_000
     max_connections: int = 1_000
     connections_max_idle_ms: int = 600_000
+    group_initial_rebalance_delay_ms: int = 0
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_max_size: int = 1_000
+    group_max_bytes: int = 16 * 1024 * 1024
+    max_groups: int = 10_000
     offsets_retention_minutes: int = 7 * 24 * 60
     offsets_retention_check_interval_ms: int = 600_000
     min_free_bytes: int = 32 * 1024 * 1024
@@ -66,11 +79,20 @@ class BrokerConfig:
             ("max_partitions", self.max_partitions),
             ("max_connections", self.max_connections),
             ("connections_max_idle_ms", self.connections_max_idle_ms),
+            ("group_min_session_timeout_ms", self.group_min_session_timeout_ms),
+            ("group_max_session_timeout_ms", self.group_max_session_timeout_ms),
+            ("group_max_size", self.group_max_size),
+            ("group_max_bytes", self.group_max_bytes),
+            ("max_groups", self.max_groups),
             ("offsets_retention_minutes", self.offsets_retention_minutes),
             ("offsets_retention_check_interval_ms", self.offsets_retention_check_interval_ms),
         ):
             if value < 1:
                 raise BrokerError(f"{name} is {value}; it must be at least 1")
+        if self.group_initial_rebalance_delay_ms < 0:
+            raise BrokerError(
+                f"group_initial_rebalance_delay_ms is {self.group_initial_rebalance_delay_ms}; it must be at least 0"
+            )
 
 
 def _is_loopback(host: str) -> bool:

@@ -1,6 +1,7 @@
-"""The APIs of groups and of producer ids: FindCoordinator and InitProducerId.
+"""The APIs of the members of classic groups: FindCoordinator, JoinGroup, SyncGroup, Heartbeat and LeaveGroup; and
+InitProducerId.
 
-Members and rebalances (JoinGroup and the like) and transactions are not served, so a transactional id is refused.
+Not here: what they mean (groups/classic.py). JoinGroup and SyncGroup may answer later.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from penstock.broker.answers import LaterAnswer, PromisedAnswer
 from penstock.broker.codec import Message
 from penstock.broker.errors import NO_TRANSACTIONS, ApiError
+from penstock.broker.groups.classic import JoinRequest, MemberIdentity
 from penstock.broker.state import NODE_ID, BrokerState, Request
 
 _GROUP_KEY: Final = 0
@@ -40,3 +43,85 @@ def init_producer_id(state: BrokerState, request: Request) -> Message:
         return {"producer_id": state.store.next_producer_id(), "producer_epoch": 0}
     except ApiError as error:
         return {"error_code": error.code, "producer_epoch": -1}
+
+
+def join_group(state: BrokerState, request: Request) -> Message | LaterAnswer:
+    """Answer JoinGroup when the members of the group have joined."""
+    body, version = request.body, request.version
+    wanted = JoinRequest(
+        member_id=body["member_id"],
+        instance_id=body.get("group_instance_id"),
+        client_id=request.client_id,
+        client_host=request.client_host,
+        session_timeout_ms=body["session_timeout"],
+        rebalance_timeout_ms=body["rebalance_timeout"] if version >= 1 else body["session_timeout"],
+        protocol_type=body["protocol_type"],
+        protocols={protocol["name"]: bytes(protocol["metadata"]) for protocol in body["protocols"]},
+        needs_member_id=version >= 4,
+        may_skip_assignment=version >= 9,
+    )
+    answer = PromisedAnswer()
+    try:
+        state.groups.join(body["group_id"], wanted, lambda response: answer.give(_join_response(version, response)))
+    except ApiError as error:
+        return _join_response(version, {"error_code": error.code, "member_id": body["member_id"]})
+    return answer
+
+
+def _join_response(version: int, response: Message) -> Message:
+    # Versions before 7 have no null here.
+    response.setdefault("protocol_name", "" if version < 7 else None)
+    return response
+
+
+def sync_group(state: BrokerState, request: Request) -> Message | LaterAnswer:
+    """Answer SyncGroup when the leader of the group has sent the assignment."""
+    body = request.body
+    protocol_type, protocol = body.get("protocol_type"), body.get("protocol_name")
+    answer = PromisedAnswer()
+    try:
+        if request.version >= 5 and (protocol_type is None or protocol is None):
+            raise ApiError(ErrorCode.inconsistent_group_protocol)
+        state.groups.sync(
+            body["group_id"],
+            _identity(body),
+            protocol_type,
+            protocol,
+            {one["member_id"]: bytes(one["assignment"]) for one in body["assignments"]},
+            answer.give,
+        )
+    except ApiError as error:
+        return {"error_code": error.code}
+    return answer
+
+
+def heartbeat(state: BrokerState, request: Request) -> Message:
+    """Answer Heartbeat."""
+    try:
+        state.groups.heartbeat(request.body["group_id"], _identity(request.body))
+    except ApiError as error:
+        return {"error_code": error.code}
+    return {"error_code": ErrorCode.none}
+
+
+def _identity(body: Message) -> MemberIdentity:
+    return MemberIdentity(body["member_id"], body.get("group_instance_id"), body["generation_id"])
+
+
+def leave_group(state: BrokerState, request: Request) -> Message:
+    """Answer LeaveGroup; up to version 2 for one member, then for several."""
+    body = request.body
+    members: list[Message] = body.get("members", [body])
+    identities: list[tuple[str, str | None]] = [(one["member_id"], one.get("group_instance_id")) for one in members]
+    try:
+        codes = state.groups.leave(body["group_id"], identities)
+    except ApiError as error:
+        return {"error_code": error.code, "members": []}
+    if "members" not in body:
+        return {"error_code": codes[0]}
+    return {
+        "members": [
+            {"member_id": member_id, "group_instance_id": instance_id, "error_code": code}
+            for (member_id, instance_id), code in zip(identities, codes, strict=True)
+        ]
+    }

@@ -61,11 +61,13 @@ class GroupBroker:
         return CommittedOffset(position, -1, "", self.clock.milliseconds())
 
     def commit(self, group: str, topic: str, partition: int, position: int) -> None:
-        """Commit one offset."""
+        """Commit one offset, as a client without a membership."""
+        self.groups.check_commit(group, "", None, -1)
         self.groups.offsets.commit(group, {(topic, partition): self.offset(position)})
 
     def commit_in_transaction(self, producer_id: int, group: str, topic: str, partition: int, position: int) -> None:
         """Commit one offset in a transaction."""
+        self.groups.check_member(group, "", None, -1)
         offset = {(topic, partition): self.offset(position)}
         self.groups.offsets.commit_in_transaction(producer_id, 0, group, offset)
 

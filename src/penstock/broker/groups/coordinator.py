@@ -1,18 +1,21 @@
-"""The coordinator of groups: which requests a group accepts, and when its offsets expire.
+"""The coordinator: all groups of the broker, which of them a request is for, and what becomes of their offsets.
 
-Not here: how offsets are kept (offsets.py) and the fields of requests (offset_apis.py, group_apis.py).
+Not here: what a request means within a group (classic.py) and how offsets are kept (offsets.py).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from penstock.broker.codec import Message
 from penstock.broker.config import BrokerConfig
 from penstock.broker.errors import ApiError, BrokerError
+from penstock.broker.groups.classic import ClassicGroup, JoinRequest, MemberIdentity
+from penstock.broker.groups.context import Answer, GroupContext
 from penstock.broker.groups.group_log import GroupLog, StoredRecord
 from penstock.broker.groups.offsets import CommittedOffset, OffsetStore, TopicPartition
 from penstock.broker.groups.schemas import RecordKind
@@ -47,16 +50,23 @@ class GroupCoordinator:
         log = GroupLog(topics, clock)
         self.offsets = OffsetStore(log)
         self.clock = clock
-        self._config = config
-        self._topics = topics
-        self._timers = timers
-        stored = log.read()
-        by_kind: dict[RecordKind, list[StoredRecord]] = {}
-        for each in stored.records:
-            by_kind.setdefault(each.record.kind, []).append(each)
-        self.offsets.load(by_kind.get(RecordKind.OFFSET_COMMIT, []), stored.pending)
-        self._drop_offsets_of_lost_topics()
+        self._context = GroupContext(config, topics, log, timers, clock)
+        self._groups: dict[str, ClassicGroup] = {}
+        self._load()
         self._schedule_expiry()
+
+    def _load(self) -> None:
+        stored = self._context.log.read()
+        by_kind: dict[RecordKind, list[StoredRecord]] = {kind: [] for kind in RecordKind}
+        for each in stored.records:
+            by_kind[each.record.kind].append(each)
+        self.offsets.load(by_kind[RecordKind.OFFSET_COMMIT], stored.pending)
+        self._drop_offsets_of_lost_topics()
+        for _, record in by_kind[RecordKind.GROUP]:
+            group = self._groups[record.key["group"]] = ClassicGroup(record.key["group"], self._context)
+            group.load(record.value or {})
+        for group_id in self.offsets.groups():
+            self._groups.setdefault(group_id, ClassicGroup(group_id, self._context))
 
     def take_over(self, store: MetadataStore) -> None:
         """Take the committed offsets of a data directory that an older version wrote.
@@ -70,6 +80,7 @@ class GroupCoordinator:
             groups.setdefault(old.group, {})[old.topic, old.partition] = offset
         try:
             for group, offsets in groups.items():
+                self._groups.setdefault(group, ClassicGroup(group, self._context))
                 self.offsets.commit(group, offsets)
             store.drop_old_offsets()
         except ApiError as error:
@@ -77,7 +88,7 @@ class GroupCoordinator:
 
     def _drop_offsets_of_lost_topics(self) -> None:
         # A crash may have come between the deletion of a topic and that of its offsets.
-        existing = {topic.name for topic in self._topics.all()}
+        existing = {topic.name for topic in self._context.topics.all()}
         for topic in self.offsets.topics() - existing:
             self.on_topic_deleted(topic)
 
@@ -89,6 +100,92 @@ class GroupCoordinator:
             # The topic is gone already; the next start removes them.
             _log.error("the offsets for the deleted topic %r are left: %s", topic, error)
 
+    def _group(self, group_id: str) -> ClassicGroup:
+        group = self._groups.get(group_id)
+        if group is None:
+            raise ApiError(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
+        return group
+
+    def _new_group(self, group_id: str) -> ClassicGroup:
+        most = self._context.config.max_groups
+        if len(self._groups) >= most:
+            raise ApiError(ErrorCode.policy_violation, f"there are {most} groups already (max_groups)")
+        group = self._groups[group_id] = ClassicGroup(group_id, self._context)
+        return group
+
+    # Members of classic groups
+
+    def join(self, group_id: str, request: JoinRequest, answer: Answer) -> None:
+        """Let a client join a group; the answer may come later.
+
+        Raises:
+            ApiError: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, POLICY_VIOLATION where there are too many groups, and
+                what ClassicGroup.join raises.
+        """
+        _check_group_id(group_id)
+        config = self._context.config
+        longest = config.group_max_session_timeout_ms
+        if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= longest:
+            raise ApiError(ErrorCode.invalid_session_timeout)
+        if group_id not in self._groups and request.member_id:
+            raise ApiError(ErrorCode.unknown_member_id)
+        group = self._groups.get(group_id) or self._new_group(group_id)
+        try:
+            group.join(request, answer)
+        except ApiError:
+            self._drop_unused(group)
+            raise
+
+    def _drop_unused(self, group: ClassicGroup) -> None:
+        if group.is_unused and not group.removals() and not self.offsets.has_group(group.group_id):
+            del self._groups[group.group_id]
+
+    def sync(
+        self,
+        group_id: str,
+        identity: MemberIdentity,
+        protocol_type: str | None,
+        protocol: str | None,
+        assignments: Mapping[str, bytes],
+        answer: Answer,
+    ) -> None:
+        """Give a member its assignment, perhaps later; the arguments are those of ClassicGroup.sync.
+
+        Raises:
+            ApiError: INVALID_GROUP_ID, and what ClassicGroup.sync raises.
+        """
+        self._with_members(group_id).sync(identity, protocol_type, protocol, assignments, answer)
+
+    def heartbeat(self, group_id: str, identity: MemberIdentity) -> None:
+        """Extend the session of a member.
+
+        Raises:
+            ApiError: INVALID_GROUP_ID, and what ClassicGroup.heartbeat raises.
+        """
+        self._with_members(group_id).heartbeat(identity)
+
+    def leave(self, group_id: str, members: Sequence[tuple[str, str | None]]) -> list[ErrorCode]:
+        """Remove members, given by member id and instance id, and return a code for each.
+
+        Raises:
+            ApiError: INVALID_GROUP_ID.
+        """
+        try:
+            return self._with_members(group_id).leave(members)
+        except ApiError as error:
+            if error.code != ErrorCode.unknown_member_id:
+                raise
+            return [error.code] * len(members)
+
+    def _with_members(self, group_id: str) -> ClassicGroup:
+        _check_group_id(group_id)
+        group = self._groups.get(group_id)
+        if group is None:
+            raise ApiError(ErrorCode.unknown_member_id)
+        return group
+
+    # Offsets
+
     def check_member(self, group: str, member_id: str, group_instance_id: str | None, generation: int) -> None:
         """Check that a transaction's offsets come from a present member, or from a client without a membership.
 
@@ -99,18 +196,13 @@ class GroupCoordinator:
             generation: the member's generation or epoch; negative where the client says none.
 
         Raises:
-            ApiError: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID or ILLEGAL_GENERATION.
+            ApiError: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, or POLICY_VIOLATION
+                where there are too many groups.
         """
-        if not group:
-            raise ApiError(ErrorCode.invalid_group_id)
-        if generation >= 0:
-            exists = group in self.offsets.groups()
-            code = ErrorCode.unknown_member_id if exists else ErrorCode.illegal_generation
-            raise ApiError(code, f"group {group!r} has no members")
+        identity = MemberIdentity(member_id, group_instance_id, generation)
+        self._group_for_commit(group, generation).check_transactional_commit(identity)
 
-    def check_commit(
-        self, group: str, member_id: str, group_instance_id: str | None, generation: int, version: int
-    ) -> None:
+    def check_commit(self, group: str, member_id: str, group_instance_id: str | None, generation: int) -> None:
         """Check that a member, or a client without a membership, may commit offsets of a group now.
 
         Args:
@@ -118,12 +210,22 @@ class GroupCoordinator:
             member_id: the member; empty where the client says none.
             group_instance_id: the static member; None where the client says none.
             generation: the member's generation or epoch; negative where the client says none.
-            version: the version of OffsetCommit.
 
         Raises:
-            ApiError: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID or ILLEGAL_GENERATION.
+            ApiError: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
+                REBALANCE_IN_PROGRESS, or POLICY_VIOLATION where there are too many groups.
         """
-        self.check_member(group, member_id, group_instance_id, generation)
+        identity = MemberIdentity(member_id, group_instance_id, generation)
+        self._group_for_commit(group, generation).check_commit(identity)
+
+    def _group_for_commit(self, group_id: str, generation: int) -> ClassicGroup:
+        _check_group_id(group_id)
+        group = self._groups.get(group_id)
+        if group is not None:
+            return group
+        if generation >= 0:
+            raise ApiError(ErrorCode.illegal_generation, f"group {group_id!r} has no members")
+        return self._new_group(group_id)
 
     def check_fetch(self, group: str, member_id: str | None, member_epoch: int) -> None:
         """Check that a client may read the offsets of a group.
@@ -137,37 +239,52 @@ class GroupCoordinator:
             ApiError: UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH.
         """
 
-    def delete_offsets(self, group: str, partitions: Mapping[str, list[int]]) -> dict[TopicPartition, ErrorCode]:
+    def delete_offsets(self, group_id: str, partitions: Mapping[str, list[int]]) -> dict[TopicPartition, ErrorCode]:
         """Remove offsets of a group, and return the error code of each partition.
 
         Args:
-            group: the group.
+            group_id: the group.
             partitions: numbers of partitions by topic.
 
         Raises:
-            ApiError: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND or COORDINATOR_NOT_AVAILABLE.
+            ApiError: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP or COORDINATOR_NOT_AVAILABLE.
         """
-        if not group:
-            raise ApiError(ErrorCode.invalid_group_id)
-        if group not in self.offsets.groups():
-            raise ApiError(ErrorCode.group_id_not_found, f"there is no group {group!r}")
+        _check_group_id(group_id)
+        group = self._group(group_id)
+        group.check_offsets_can_be_deleted()
+        used = {topic for topic in partitions if group.is_subscribed_to(topic)}
         wanted = [(topic, index) for topic, indexes in partitions.items() for index in indexes]
-        self.offsets.delete(group, wanted)
-        return dict.fromkeys(wanted, ErrorCode.none)
+        self.offsets.delete(group_id, [each for each in wanted if each[0] not in used])
+        return {each: ErrorCode.group_subscribed_to_topic if each[0] in used else ErrorCode.none for each in wanted}
 
     def expire_offsets(self) -> None:
-        """Remove the offsets that have outlived their group by the retention time."""
-        oldest = self.clock.milliseconds() - self._config.offsets_retention_minutes * 60_000
-        for group in self.offsets.groups():
-            expired = [
-                partition
-                for partition, offset in self.offsets.of_group(group).items()
-                if offset.committed_ms <= oldest and not self.offsets.has_pending(group, *partition)
-            ]
-            self.offsets.delete(group, expired)
+        """Remove the offsets that have outlived their use by the retention time, and the groups that have nothing left.
+
+        Raises:
+            ApiError: COORDINATOR_NOT_AVAILABLE; some are left.
+        """
+        oldest = self.clock.milliseconds() - self._context.config.offsets_retention_minutes * 60_000
+        for group in tuple(self._groups.values()):
+            expired: list[TopicPartition] = []
+            offsets = self.offsets.of_group(group.group_id)
+            for partition, offset in offsets.items():
+                retained_from = group.retained_from(offset)
+                if (
+                    retained_from is not None
+                    and retained_from <= oldest
+                    and not group.is_subscribed_to(partition[0])
+                    and not self.offsets.has_pending(group.group_id, *partition)
+                ):
+                    expired.append(partition)
+            is_bare = len(expired) == len(offsets) and not self.offsets.has_open_transaction(group.group_id)
+            if group.is_unused and is_bare:
+                self._delete(group)
+            else:
+                self.offsets.delete(group.group_id, expired)
 
     def _schedule_expiry(self) -> None:
-        self._timers.schedule(_EXPIRY, self._config.offsets_retention_check_interval_ms, self._expire_and_go_on)
+        interval_ms = self._context.config.offsets_retention_check_interval_ms
+        self._context.timers.schedule(_EXPIRY, interval_ms, self._expire_and_go_on)
 
     def _expire_and_go_on(self) -> None:
         try:
@@ -175,3 +292,42 @@ class GroupCoordinator:
         except ApiError as error:
             _log.error("expired offsets are left: %s", error)
         self._schedule_expiry()
+
+    # Administration
+
+    def groups(self) -> list[ClassicGroup]:
+        """Return all groups."""
+        return list(self._groups.values())
+
+    def describe(self, group_id: str) -> Message:
+        """Return a group as DescribeGroups shows it.
+
+        Raises:
+            ApiError: GROUP_ID_NOT_FOUND.
+        """
+        return self._group(group_id).description()
+
+    def delete_group(self, group_id: str) -> None:
+        """Delete a group without members, and its offsets.
+
+        Raises:
+            ApiError: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP or COORDINATOR_NOT_AVAILABLE.
+        """
+        _check_group_id(group_id)
+        group = self._group(group_id)
+        if not group.is_empty:
+            raise ApiError(ErrorCode.non_empty_group)
+        self._delete(group)
+
+    def _delete(self, group: ClassicGroup) -> None:
+        records = [*self.offsets.removals(group.group_id), *group.removals()]
+        if records:
+            self._context.log.append(records)
+        group.close()
+        self.offsets.forget_group(group.group_id)
+        del self._groups[group.group_id]
+
+
+def _check_group_id(group_id: str) -> None:
+    if not group_id:
+        raise ApiError(ErrorCode.invalid_group_id)

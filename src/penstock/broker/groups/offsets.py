@@ -65,6 +65,10 @@ class OffsetStore:
         """Return the groups with a committed or a pending offset."""
         return list(self._committed.keys() | {group for offsets in self._pending.values() for group in offsets})
 
+    def has_group(self, group: str) -> bool:
+        """Return whether a group has a committed or a pending offset."""
+        return group in self._committed or self.has_open_transaction(group)
+
     def of_group(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
         """Return the committed offsets of a group."""
         return self._committed.get(group, {})

@@ -1,0 +1,60 @@
+"""The APIs that show and delete groups: DescribeGroups, ListGroups and DeleteGroups."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from penstock.broker.codec import Message
+from penstock.broker.errors import ApiError
+from penstock.broker.state import BrokerState, Request
+
+_NO_SUCH_GROUP_VERSION: Final = 6
+"""The version of DescribeGroups from which an unknown group is an error, not a dead group."""
+
+
+def describe_groups(state: BrokerState, request: Request) -> Message:
+    """Answer DescribeGroups."""
+    return {"groups": [_describe_group(state, group_id, request.version) for group_id in request.body["groups"]]}
+
+
+def _describe_group(state: BrokerState, group_id: str, version: int) -> Message:
+    try:
+        return {"error_code": ErrorCode.none} | state.groups.describe(group_id)
+    except ApiError as error:
+        missing: Message = {"group_id": group_id, "group_state": "Dead"}
+        if version < _NO_SUCH_GROUP_VERSION:
+            return missing | {"error_code": ErrorCode.none}
+        return missing | {"error_code": error.code, "error_message": error.message}
+
+
+def list_groups(state: BrokerState, request: Request) -> Message:
+    """Answer ListGroups."""
+    states = {name.lower() for name in request.body.get("states_filter", [])}
+    types = {name.lower() for name in request.body.get("types_filter", [])}
+    return {
+        "groups": [
+            {
+                "group_id": group.group_id,
+                "protocol_type": group.protocol_type or "",
+                "group_state": str(group.state),
+                "group_type": group.group_type,
+            }
+            for group in state.groups.groups()
+            if (not states or group.state.lower() in states) and (not types or group.group_type in types)
+        ]
+    }
+
+
+def delete_groups(state: BrokerState, request: Request) -> Message:
+    """Answer DeleteGroups."""
+    return {"results": [_delete_group(state, group_id) for group_id in request.body["groups_names"]]}
+
+
+def _delete_group(state: BrokerState, group_id: str) -> Message:
+    try:
+        state.groups.delete_group(group_id)
+    except ApiError as error:
+        return {"group_id": group_id, "error_code": error.code}
+    return {"group_id": group_id, "error_code": ErrorCode.none}

@@ -1,0 +1,35 @@
+"""What all groups share: where they are kept, their limits and the time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.broker.codec import Message
+from penstock.broker.config import BrokerConfig
+from penstock.broker.groups.group_log import GroupLog
+from penstock.broker.groups.timers import Timers
+from penstock.broker.topics import TopicRegistry
+from penstock.clock import Clock
+
+Answer = Callable[[Message], None]
+"""Gives the response to a request that waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupContext:
+    """The surroundings of a group.
+
+    Args:
+        config: the broker's settings.
+        topics: the broker's topics.
+        log: where groups are kept.
+        timers: what is due after a time.
+        clock: the time of changes.
+    """
+
+    config: BrokerConfig
+    topics: TopicRegistry
+    log: GroupLog
+    timers: Timers
+    clock: Clock

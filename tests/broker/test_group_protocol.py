@@ -1,0 +1,250 @@
+"""The APIs of groups on the wire, in every version."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from penstock.broker.apis import APIS
+from penstock.broker.codec import Message
+from penstock.broker.process import BrokerProcess
+from tests.support.protocol_client import ProtocolClient
+
+JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS = 11, 12, 13, 14, 15, 16, 42
+METADATA = 3
+
+
+def versions_of(key: int) -> range:
+    return range(APIS[key].min_version, APIS[key].max_version + 1)
+
+
+@pytest.fixture
+def client(embedded_broker: BrokerProcess) -> Iterator[ProtocolClient]:
+    with ProtocolClient(embedded_broker.bootstrap_servers) as connected:
+        yield connected
+
+
+@pytest.fixture
+def other(embedded_broker: BrokerProcess) -> Iterator[ProtocolClient]:
+    with ProtocolClient(embedded_broker.bootstrap_servers) as connected:
+        yield connected
+
+
+@pytest.fixture
+def group() -> str:
+    return f"group-{uuid.uuid4()}"
+
+
+def join_body(group: str, member_id: str = "", **settings: object) -> Message:
+    return {
+        "group_id": group,
+        "session_timeout": 10_000,
+        "rebalance_timeout": 10_000,
+        "member_id": member_id,
+        "group_instance_id": None,
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b"topics"}],
+        "reason": "test",
+    } | settings
+
+
+def join(client: ProtocolClient, version: int, group: str) -> Message:
+    answer = client.call(JOIN_GROUP, version, join_body(group))
+    if version >= 4:
+        assert answer["error_code"] == ErrorCode.member_id_required
+        answer = client.call(JOIN_GROUP, version, join_body(group, answer["member_id"]))
+    assert answer["error_code"] == ErrorCode.none
+    return answer
+
+
+def sync_body(group: str, joined: Message, **settings: object) -> Message:
+    assignment = {"member_id": joined["member_id"], "assignment": b"all"}
+    return (
+        member_body(group, joined)
+        | {
+            "protocol_type": "consumer",
+            "protocol_name": "range",
+            "assignments": [assignment] if joined["leader"] == joined["member_id"] else [],
+        }
+        | settings
+    )
+
+
+def member_body(group: str, joined: Message) -> Message:
+    return {
+        "group_id": group,
+        "generation_id": joined["generation_id"],
+        "member_id": joined["member_id"],
+        "group_instance_id": None,
+    }
+
+
+@pytest.mark.parametrize("version", versions_of(JOIN_GROUP))
+def test_every_version_of_join_group(client: ProtocolClient, other: ProtocolClient, group: str, version: int) -> None:
+    first = join(client, version, group)
+    assert (first["generation_id"], first["leader"], first["protocol_name"]) == (1, first["member_id"], "range")
+    assert [one["metadata"] for one in first["members"]] == [b"topics"]
+    if version >= 4:
+        new = other.call(JOIN_GROUP, version, join_body(group))["member_id"]
+        other.send(JOIN_GROUP, version, join_body(group, new))
+    else:
+        other.send(JOIN_GROUP, version, join_body(group))
+    assert wait_for_rebalance(client, group, first) == ErrorCode.rebalance_in_progress
+    again = client.call(JOIN_GROUP, version, join_body(group, first["member_id"]))
+    second = other.receive(JOIN_GROUP, version)
+    assert again["generation_id"] == second["generation_id"] == 2
+    assert (len(again["members"]), len(second["members"])) == (2, 0)
+    for wrong, code in (
+        (join_body(group, "unknown"), ErrorCode.unknown_member_id),
+        (join_body(""), ErrorCode.invalid_group_id),
+        (join_body(group, session_timeout=1), ErrorCode.invalid_session_timeout),
+        (join_body(group, protocol_type="connect"), ErrorCode.inconsistent_group_protocol),
+    ):
+        assert client.call(JOIN_GROUP, version, wrong)["error_code"] == code
+
+
+def wait_for_rebalance(client: ProtocolClient, group: str, joined: Message) -> int:
+    for _ in range(10_000):
+        code: int = client.call(HEARTBEAT, 4, member_body(group, joined))["error_code"]
+        if code != ErrorCode.none:
+            break
+    return code
+
+
+@pytest.mark.parametrize("version", versions_of(SYNC_GROUP))
+def test_every_version_of_sync_group(client: ProtocolClient, group: str, version: int) -> None:
+    joined = join(client, 9, group)
+    answer = client.call(SYNC_GROUP, version, sync_body(group, joined))
+    assert (answer["error_code"], answer["assignment"]) == (ErrorCode.none, b"all")
+    if version >= 5:
+        assert (answer["protocol_type"], answer["protocol_name"]) == ("consumer", "range")
+        for wrong in ({"protocol_name": "other"}, {"protocol_type": "other"}, {"protocol_name": None}):
+            answer = client.call(SYNC_GROUP, version, sync_body(group, joined, **wrong))
+            assert answer["error_code"] == ErrorCode.inconsistent_group_protocol
+    for settings, code in (
+        ({"generation_id": 7}, ErrorCode.illegal_generation),
+        ({"member_id": "unknown"}, ErrorCode.unknown_member_id),
+        ({"group_id": "unknown"}, ErrorCode.unknown_member_id),
+        ({"group_id": ""}, ErrorCode.invalid_group_id),
+    ):
+        assert client.call(SYNC_GROUP, version, sync_body(group, joined, **settings))["error_code"] == code
+
+
+@pytest.mark.parametrize("version", versions_of(HEARTBEAT))
+def test_every_version_of_heartbeat(client: ProtocolClient, group: str, version: int) -> None:
+    joined = join(client, 9, group)
+    for settings, code in (
+        ({}, ErrorCode.none),
+        ({"generation_id": 7}, ErrorCode.illegal_generation),
+        ({"member_id": "unknown"}, ErrorCode.unknown_member_id),
+        ({"group_id": "unknown"}, ErrorCode.unknown_member_id),
+        ({"group_id": ""}, ErrorCode.invalid_group_id),
+    ):
+        answer = client.call(HEARTBEAT, version, member_body(group, joined) | settings)
+        assert answer["error_code"] == code
+
+
+@pytest.mark.parametrize("version", versions_of(LEAVE_GROUP))
+def test_every_version_of_leave_group(client: ProtocolClient, group: str, version: int) -> None:
+    joined = join(client, 9, group)
+
+    def leave(group: str, member_id: str) -> list[int]:
+        member = {"member_id": member_id, "group_instance_id": None, "reason": "test"}
+        answer = client.call(LEAVE_GROUP, version, {"group_id": group, "members": [member]} | member)
+        return [answer["error_code"], *(one["error_code"] for one in answer.get("members", []))]
+
+    whole, of_member = ([], [ErrorCode.none]) if version >= 3 else ([ErrorCode.none], [])
+    unknown = [ErrorCode.none, ErrorCode.unknown_member_id] if version >= 3 else [ErrorCode.unknown_member_id]
+    assert leave(group, joined["member_id"]) == (whole or [ErrorCode.none]) + of_member
+    assert leave(group, joined["member_id"]) == unknown
+    assert leave("unknown", "m") == unknown
+    assert leave("", "m")[0] == ErrorCode.invalid_group_id
+
+
+@pytest.mark.parametrize("version", versions_of(DESCRIBE_GROUPS))
+def test_every_version_of_describe_groups(client: ProtocolClient, group: str, version: int) -> None:
+    joined = join(client, 9, group)
+
+    def describe(name: str) -> Message:
+        [described] = client.call(DESCRIBE_GROUPS, version, {"groups": [name]})["groups"]
+        found: Message = described
+        return found
+
+    found = describe(group)
+    assert (found["group_state"], found["protocol_type"], found["protocol_data"]) == (
+        "CompletingRebalance",
+        "consumer",
+        "",
+    )
+    client.call(SYNC_GROUP, 5, sync_body(group, joined))
+    found = describe(group)
+    [member] = found["members"]
+    assert (found["group_state"], found["protocol_data"]) == ("Stable", "range")
+    assert (member["client_id"], member["client_host"]) == ("test", "/127.0.0.1")
+    assert (member["member_metadata"], member["member_assignment"]) == (b"topics", b"all")
+    missing = describe("unknown")
+    code = ErrorCode.group_id_not_found if version >= 6 else ErrorCode.none
+    assert (missing["error_code"], missing["group_state"]) == (code, "Dead")
+
+
+@pytest.mark.parametrize("version", versions_of(LIST_GROUPS))
+def test_every_version_of_list_groups(client: ProtocolClient, group: str, version: int) -> None:
+    join(client, 9, group)
+
+    def listed(**filters: list[str]) -> Message | None:
+        answer = client.call(LIST_GROUPS, version, filters)
+        found: list[Message] = [one for one in answer["groups"] if one["group_id"] == group]
+        return found[0] if found else None
+
+    found = listed()
+    assert found is not None
+    assert found["protocol_type"] == "consumer"
+    if version >= 4:
+        assert found["group_state"] == "CompletingRebalance"
+        assert listed(states_filter=["Stable", "Empty"]) is None
+        assert listed(states_filter=["completingrebalance"]) == found
+    if version >= 5:
+        assert found["group_type"] == "classic"
+        assert listed(types_filter=["consumer"]) is None
+        assert listed(types_filter=["Classic"]) == found
+
+
+@pytest.mark.parametrize("version", versions_of(DELETE_GROUPS))
+def test_every_version_of_delete_groups(client: ProtocolClient, group: str, version: int) -> None:
+    joined = join(client, 9, group)
+
+    def delete() -> list[int]:
+        results = client.call(DELETE_GROUPS, version, {"groups_names": [group, "unknown", ""]})["results"]
+        return [one["error_code"] for one in results]
+
+    others = [ErrorCode.group_id_not_found, ErrorCode.invalid_group_id]
+    assert delete() == [ErrorCode.non_empty_group, *others]
+    client.call(LEAVE_GROUP, 0, {"group_id": group, "member_id": joined["member_id"]})
+    assert delete() == [ErrorCode.none, *others]
+    assert delete() == [ErrorCode.group_id_not_found, *others]
+
+
+def test_requests_behind_one_that_waits_are_answered_after_it(
+    client: ProtocolClient, other: ProtocolClient, group: str
+) -> None:
+    first = join(client, 0, group)
+    other.send(JOIN_GROUP, 0, join_body(group))
+    other.send(METADATA, 12, {"topics": []})
+    wait_for_rebalance(client, group, first)
+    client.call(JOIN_GROUP, 0, join_body(group, first["member_id"]))
+    frames = [other.receive_frame(), other.receive_frame()]
+    assert [int.from_bytes(frame[:4], "big") for frame in frames] == [1, 2]
+
+
+def test_a_member_whose_connection_is_lost_while_it_waits_stays_a_member(
+    embedded_broker: BrokerProcess, client: ProtocolClient, group: str
+) -> None:
+    first = join(client, 0, group)
+    with ProtocolClient(embedded_broker.bootstrap_servers) as crashed:
+        crashed.send(JOIN_GROUP, 0, join_body(group))
+        wait_for_rebalance(client, group, first)
+    again = client.call(JOIN_GROUP, 0, join_body(group, first["member_id"]))
+    assert len(again["members"]) == 2
