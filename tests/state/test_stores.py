@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, InvalidStateStoreError, StreamsError
 from penstock.log_limits import forget_lines
+from penstock.metrics.observer import RecordingObserver
 from penstock.record import NO_TIMESTAMP, RecordMetadata, ValueAndTimestamp
 from penstock.serdes import Serdes
 from penstock.state.api import FlushedEntries, RecordContext, StoreBuilder
@@ -234,6 +235,19 @@ def test_a_builder_is_plain_data() -> None:
     assert (builder.caching, builder.logging, builder.changelog_config) == (True, True, {"retention.ms": "5"})
     again = pickle.loads(pickle.dumps(builder)).with_logging_disabled().with_caching_disabled()
     assert (again.caching, again.logging, dict(again.changelog_config)) == (False, False, {})
+
+
+def test_a_store_below_its_cache_does_not_report_the_calls_of_the_store() -> None:
+    observer = RecordingObserver(lambda: 0)
+    view, cache = MemoryBase().view("s"), RecordCache(10_000_000, observer)
+    store: Any = build_store(text_store(caching=True), CONFIG, view, cache, lambda: CONTEXT, {}, observer=observer)
+    store.put("a", "1")
+    assert (store.beneath_cache().get("a"), store.get("a")) == (None, "1")
+    assert {name: measured.number for name, measured in observer.take().items()} == {
+        "put/in-memory-state-id/s": 1,
+        "get/in-memory-state-id/s": 1,
+        "hit-ratio/record-cache-id/s": 1,
+    }
 
 
 def test_without_cache_bytes_a_store_is_not_cached() -> None:

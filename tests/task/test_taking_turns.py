@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from penstock import JoinWindows, Materialized, StreamsBuilder
 from penstock.config import StreamsConfig
+from penstock.metrics.host_metrics import NODE_ID, PROCESS, operation_of
 from penstock.plan.subtopology import TaskId
 from penstock.state.memory import MemoryBase
 from penstock.task.stream_task import StreamTask
@@ -89,8 +90,8 @@ ROWS = st.lists(
 )
 
 
-def outcome(program: Program, execution: str, cache_bytes: int, batches: list[Any]) -> tuple[Any, ...]:
-    """Return what the first sub-topology sends, what its stores change, and its dropped records."""
+def task_of(program: Program, execution: str, cache_bytes: int, level: str = "INFO") -> StreamTask:
+    """Return a task of the first sub-topology."""
     builder = StreamsBuilder()
     program(builder)
     part = builder.build().build("test").subtopologies[0]
@@ -100,9 +101,17 @@ def outcome(program: Program, execution: str, cache_bytes: int, batches: list[An
         "default.value.serde": STRING,
         "penstock.execution": execution,
         "statestore.cache.max.bytes": cache_bytes,
+        "metrics.recording.level": level,
     }
-    task = StreamTask(part, TaskId(0, 0), StreamsConfig(settings, environment={}), MemoryBase(), AnyTopic(1))
+    config = StreamsConfig(settings, environment={})
+    task = StreamTask(part, TaskId(0, 0), config, MemoryBase(), AnyTopic(1), nanoseconds=lambda: 0)
     task.initialize()
+    return task
+
+
+def outcome(program: Program, execution: str, cache_bytes: int, batches: list[Any]) -> tuple[Any, ...]:
+    """Return what the first sub-topology sends, what its stores change, and its dropped records."""
+    task = task_of(program, execution, cache_bytes)
     for rows in batches:
         for topic in "ab":
             own = [(key, value, time) for time, (name, key, value) in rows if name == topic]
@@ -123,3 +132,15 @@ def test_taking_turns_changes_nothing(
     batches = [timed[:cut], timed[cut:]]
     expected = outcome(program, "record", cache_bytes, batches)
     assert outcome(program, "auto", cache_bytes, batches) == expected
+
+
+@pytest.mark.parametrize("execution", ["auto", "record"])
+def test_each_source_counts_its_own_records(execution: str) -> None:
+    task = task_of(merge, execution, 0, "DEBUG")
+    task.add_records("a", 0, batch_of(("k", "x", 0), ("k", "x", 2), ("k", "x", 4)))
+    task.add_records("b", 0, batch_of(("k", "y", 1), ("k", "y", 3)))
+    assert task.process() == 5
+    measured, _ = task.take_measured()
+    names = [f"KSTREAM-{name}" for name in ("SOURCE-0000000000", "SOURCE-0000000001", "MERGE-0000000002")]
+    assert [measured[operation_of(PROCESS, NODE_ID, name)].number for name in names] == [3, 2, 5]
+    assert task.take_measured()[0] == {}

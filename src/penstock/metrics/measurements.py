@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Final, Generic, NamedTuple, TypeVar
 
 _log = logging.getLogger(__name__)
@@ -41,37 +41,6 @@ class Measurement(NamedTuple):
 
 NOTHING: Final = Measurement()
 """What is measured where nothing was recorded."""
-
-
-class Recorder:
-    """Adds up what is recorded by name, until it is taken."""
-
-    def __init__(self, nanoseconds: Callable[[], int]) -> None:
-        """Have nothing yet. nanoseconds: tells the time, for what measures how long something takes."""
-        self.nanoseconds = nanoseconds
-        self._measurements: dict[str, Measurement] = {}
-
-    def record(self, name: str, measurement: Measurement) -> None:
-        """Add `measurement` to what was recorded of `name`."""
-        known = self._measurements.get(name)
-        self._measurements[name] = measurement if known is None else known.plus(measurement)
-
-    def count(self, name: str, number: int) -> None:
-        """Add `number` values of 1 to what was recorded of `name`; none for 0."""
-        if number:
-            self.record(name, Measurement(number, float(number), 1.0, 1.0))
-
-    def took(self, name: str, began: int, number: int = 1) -> None:
-        """Add to what was recorded of `name` that it happened `number` times since `began` (ns), each as long as the
-        others."""
-        took = self.nanoseconds() - began
-        each = took / number
-        self.record(name, Measurement(number, float(took), each, each))
-
-    def take(self) -> dict[str, Measurement]:
-        """Give up what was recorded since the last time."""
-        measurements, self._measurements = self._measurements, {}
-        return measurements
 
 
 class Sampled(NamedTuple):

@@ -209,9 +209,8 @@ class EngineContext(ProcessorContext, Protocol):
         """Add to the dropped records of this node (Kafka metric: dropped-records-total)."""
         ...
 
-    def counter(self, operation: str) -> Callable[[int], None] | None:
-        """Return what adds to the count of an operation of this node, such as SUPPRESSION_EMIT; None if
-        `metrics.recording.level` asks for no such counts."""
+    def count_emitted(self, records: int) -> None:
+        """Add to the suppressed records that this node has emitted (Kafka metric: suppression-emit-total)."""
         ...
 
     def processor_metadata(self) -> MutableMapping[str, int]:

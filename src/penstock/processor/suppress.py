@@ -6,7 +6,6 @@ Nothing but the arrival of records moves it on. What is emitted has the context 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
@@ -14,7 +13,6 @@ from typing import Any, cast
 import numpy as np
 
 from penstock.errors import StreamsError
-from penstock.metrics.host_metrics import SUPPRESSION_EMIT
 from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, ProcessorContext, RowOrigin
 from penstock.processor.columns import write_contexts
 from penstock.processor.operator_time import ObservedStreamTime
@@ -23,9 +21,6 @@ from penstock.record import NO_METADATA, Change, Record, RecordBatch, ValueAndTi
 from penstock.state.api import RecordContext
 from penstock.state.time_ordered_buffer import Eviction, TimeOrderedChangeBuffer, WaitingUpdate
 from penstock.windows import LONG_MAX
-
-_ForwardOne = Callable[[Record[Any, Any]], None]
-_ForwardRows = Callable[[RecordBatch, Sequence[RecordContext]], None]
 
 
 @dataclass(frozen=True)
@@ -59,24 +54,6 @@ class TableSuppress(BatchProcessor):
         self._engine = cast(EngineContext, context)
         self._buffer: TimeOrderedChangeBuffer = context.get_state_store(self._store_name)
         self._stream_time = ObservedStreamTime(self._engine.processor_metadata(), self._store_name)
-        self._forward_one, self._forward_rows = self._forwards(self._engine.counter(SUPPRESSION_EMIT))
-
-    def _forwards(self, count: Callable[[int], None] | None) -> tuple[_ForwardOne, _ForwardRows]:
-        """Return a function that forwards a record, and one that forwards rows; both report the number to `count`, if
-        any."""
-        forward, forward_flushed = self.context.forward, self._engine.forward_flushed
-        if count is None:
-            return forward, forward_flushed
-
-        def forward_one(record: Record[Any, Any]) -> None:
-            forward(record)
-            count(1)
-
-        def forward_rows(batch: RecordBatch, contexts: Sequence[RecordContext]) -> None:
-            forward_flushed(batch, contexts)
-            count(len(batch))
-
-        return forward_one, forward_rows
 
     def process(self, record: Record[Any, Change]) -> None:
         """Hold the update and emit those that have waited long enough, or are too many; raises StreamsError if there
@@ -149,7 +126,8 @@ class TableSuppress(BatchProcessor):
         )
         headers = [context.headers for context in contexts]
         batch = RecordBatch(keys, changes, timestamps, offsets, headers if any(headers) else None)
-        self._forward_rows(batch, contexts)
+        self._engine.forward_flushed(batch, contexts)
+        self._engine.count_emitted(len(batch))
 
     def _is_over_capacity(self) -> bool:
         limits, buffer = self._constraints, self._buffer
@@ -167,7 +145,8 @@ class TableSuppress(BatchProcessor):
         if change.new_value is None and self._constraints.until_window_closes:
             return
         with self._engine.in_record_context(context):
-            self._forward_one(Record(key, change, context.timestamp, context.headers))
+            self.context.forward(Record(key, change, context.timestamp, context.headers))
+        self._engine.count_emitted(1)
 
 
 @dataclass(frozen=True)

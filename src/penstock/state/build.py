@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Final, ParamSpec, TypeVar
+from typing import Final
 
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
-from penstock.metrics.host_metrics import state_id
-from penstock.metrics.measurements import Recorder
+from penstock.metrics.observer import NOT_OBSERVED, TaskObserver
 from penstock.record import NO_TIMESTAMP
 from penstock.serdes import Serde
 from penstock.state.api import BaseView, BufferedBytesStore, EngineStore, RecordContext, StoreBuilder
@@ -21,8 +19,6 @@ from penstock.state.custom import CustomStore, CustomStoreSupplier
 from penstock.state.key_value_store import TypedKeyValueStore, TypedTimestampedKeyValueStore
 from penstock.state.layouts import SESSION_SUFFIX_SIZE, VERSION_SUFFIX_SIZE, WINDOW_SUFFIX_SIZE
 from penstock.state.lru import LruStore
-from penstock.state.measured_buffer import MeasuredTimeOrderedChangeBuffer
-from penstock.state.measured_stores import measured
 from penstock.state.record_cache import RecordCache
 from penstock.state.segmented import (
     CachingSegmentedStore,
@@ -54,9 +50,6 @@ from penstock.state.versioned_store import TypedVersionedKeyValueStore
 from penstock.state.window_store import TypedTimestampedWindowStore, TypedWindowStore
 from penstock.state.wrapped import WithoutHeaders, WithoutTimestamps
 
-P = ParamSpec("P")
-M = TypeVar("M", bound=TypedStore)
-
 _SCOPES: Final = {"window": "-window", "session": "-session", "lru": "-lru"}
 """How Kafka's scopes of stores end, by kind."""
 
@@ -73,7 +66,7 @@ class _Build:
     metadata: MutableMapping[str, int]
     count_dropped: Callable[[int], None]
     change_log: ChangeLog | None
-    recorder: Recorder | None = None
+    observer: TaskObserver = NOT_OBSERVED
 
     @property
     def in_memory(self) -> bool:
@@ -148,12 +141,12 @@ class _Build:
             lambda key: None if log is None else log.put(key, None),
         )
 
-    def kind(self, kind: Callable[P, M]) -> Callable[P, M]:
-        """Return what makes the typed store: `kind`, or one like it whose calls are measured."""
-        if self.recorder is None:
-            return kind
-        tag = state_id(("in-memory" if self.in_memory else "rocksdb") + _SCOPES.get(self.builder.supplier.kind, ""))
-        return measured(kind, self.recorder, tag, self.builder.name)
+    def observed(self, store: TypedStore) -> TypedStore:
+        """Return `store`, which reports its calls if they are recorded."""
+        if self.observer.should_record:
+            scope = ("in-memory" if self.in_memory else "rocksdb") + _SCOPES.get(self.builder.supplier.kind, "")
+            store.report_calls(self.observer, scope)
+        return store
 
     def serdes(self) -> StateSerdes:
         builder = self.builder
@@ -214,17 +207,17 @@ def build_store(
     metadata: MutableMapping[str, int],
     count_dropped: Callable[[int], None] = lambda records: None,
     change_log: ChangeLog | None = None,
-    recorder: Recorder | None = None,
+    observer: TaskObserver = NOT_OBSERVED,
 ) -> EngineStore:
     """Put the layers of one store of a task together: metered, cached, logged, uncommitted writes, base.
 
     view: the committed entries. cache: the record cache of the task; one of 0 bytes leaves the layer out, as in Kafka.
     context: gives the record that causes a write. metadata: what stores remember besides entries. count_dropped: takes
     the number of writes that a store refused. change_log: takes the changelog records of the stores that it names; None
-    leaves the layer out. recorder: takes what is measured of calls; None has stores that measure nothing. Raises
-    ConfigError if a serde is not given and has no default, or the kind of the store is unknown.
+    leaves the layer out. observer: receives what the store reports. Raises ConfigError if a serde is not given and has
+    no default, or the kind of the store is unknown.
     """
-    build = _Build(builder, config, view, cache, context, metadata, count_dropped, change_log, recorder)
+    build = _Build(builder, config, view, cache, context, metadata, count_dropped, change_log, observer)
     match builder.supplier:
         case KeyValueBytesStoreSupplier(keeps_timestamps=keeps_timestamps):
             return _key_value(build, build.buffer() if keeps_timestamps else build.plain_buffer())
@@ -237,8 +230,7 @@ def build_store(
         case LruMapBytesStoreSupplier(max_entries=max_entries):
             return _key_value(build, build.lru(build.buffer(), max_entries))
         case TimeOrderedBufferBytesStoreSupplier():
-            make = TimeOrderedChangeBuffer if recorder is None else partial(MeasuredTimeOrderedChangeBuffer, recorder)
-            return make(build.serdes(), build.buffer(), metadata, build.log())
+            return TimeOrderedChangeBuffer(build.serdes(), build.buffer(), metadata, build.log(), observer)
         case CustomStoreSupplier() as supplier:
             return CustomStore(supplier, config, view, build.log())
         case _:
@@ -278,7 +270,7 @@ def _key_value(build: _Build, buffer: BufferedBytesStore) -> TypedStore:
     buffer = build.logging(buffer)
     cached = CachingKeyValueStore(build.builder.name, buffer, build.cache, build.context) if build.cached else None
     make = TypedTimestampedKeyValueStore if build.builder.timestamped else TypedKeyValueStore
-    return build.kind(make)(build.serdes(), buffer, cached, not build.in_memory, build.logged)
+    return build.observed(make(build.serdes(), buffer, cached, not build.in_memory, build.logged))
 
 
 def _window(build: _Build, supplier: WindowBytesStoreSupplier) -> TypedStore:
@@ -289,8 +281,8 @@ def _window(build: _Build, supplier: WindowBytesStoreSupplier) -> TypedStore:
     )
     cached = None if supplier.retain_duplicates else build.caching_segmented(buffer)
     make = TypedTimestampedWindowStore if build.builder.timestamped else TypedWindowStore
-    return build.kind(make)(
-        build.serdes(), supplier, buffer, cached, not build.in_memory, build.metadata, duplicates_log
+    return build.observed(
+        make(build.serdes(), supplier, buffer, cached, not build.in_memory, build.metadata, duplicates_log)
     )
 
 
@@ -299,7 +291,7 @@ def _session(build: _Build, supplier: SessionBytesStoreSupplier) -> TypedStore:
         build.buffer(), SESSION_SUFFIX_SIZE, supplier.retention_ms, supplier.segment_interval_ms, build.log()
     )
     cached = build.caching_segmented(buffer)
-    return build.kind(TypedSessionStore)(build.serdes(), supplier, buffer, cached, not build.in_memory)
+    return build.observed(TypedSessionStore(build.serdes(), supplier, buffer, cached, not build.in_memory))
 
 
 def _versioned(build: _Build, supplier: VersionedBytesStoreSupplier) -> TypedStore:
@@ -307,4 +299,4 @@ def _versioned(build: _Build, supplier: VersionedBytesStoreSupplier) -> TypedSto
     history = build.segmented(
         latest, VERSION_SUFFIX_SIZE, supplier.history_retention_ms, supplier.segment_interval_ms, None
     )
-    return build.kind(TypedVersionedKeyValueStore)(build.serdes(), supplier, latest, history, build.log())
+    return build.observed(TypedVersionedKeyValueStore(build.serdes(), supplier, latest, history, build.log()))

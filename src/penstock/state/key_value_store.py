@@ -6,8 +6,8 @@ Processors that work column by column use `get_columns` and `put_columns`: the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from penstock.record import Int64Array
 from penstock.serdes import Serde
@@ -19,6 +19,21 @@ from penstock.state.typed_store import TypedIterator, TypedStore
 class TypedKeyValueStore(TypedStore):
     """A key-value store of objects; its serdes say whether they are timestamped (implements KeyValueStore and
     EngineKeyValueStore)."""
+
+    _calls: ClassVar[Mapping[str, str]] = {
+        **TypedStore._calls,
+        "get": "get",
+        "put": "put",
+        "put_if_absent": "put-if-absent",
+        "put_all": "put-all",
+        "delete": "delete",
+        "range": "range",
+        "reverse_range": "range",
+        "all": "all",
+        "reverse_all": "all",
+        "prefix_scan": "prefix-scan",
+    }
+    _column_calls: ClassVar[Mapping[str, str]] = {"get_columns": "get", "put_columns": "put"}
 
     # ---------- what users call
 

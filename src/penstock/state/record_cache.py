@@ -21,6 +21,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
+from penstock.metrics.observer import NOT_OBSERVED, TaskObserver
 from penstock.state.api import RecordContext
 from penstock.state.sorted_keys import SortedKeys
 
@@ -55,11 +56,13 @@ def entry_size(key: bytes, value: bytes | None, context: RecordContext | None) -
 class RecordCache:
     """The named caches of one task and their common bound (Kafka class: ThreadCache)."""
 
-    __slots__ = ("_caches", "_put_to", "max_bytes", "size_bytes")
+    __slots__ = ("_caches", "_observer", "_put_to", "max_bytes", "size_bytes")
 
-    def __init__(self, max_bytes: int) -> None:
-        """Bound the cache to `max_bytes` (0: stores are built without caches)."""
+    def __init__(self, max_bytes: int, observer: TaskObserver = NOT_OBSERVED) -> None:
+        """Bound the cache to `max_bytes` (0: stores are built without caches); `observer` receives how many reads each
+        named cache answers."""
         self.max_bytes = max_bytes
+        self._observer = observer
         self.size_bytes = 0
         self._caches: dict[str, NamedCache] = {}
         self._put_to: list[NamedCache] = []
@@ -68,7 +71,7 @@ class RecordCache:
         """Make the cache of `store_name`; raises RuntimeError if it has one."""
         if store_name in self._caches:
             raise RuntimeError(f"Store {store_name!r} already has a record cache: a task builds each store once.")
-        cache = self._caches[store_name] = self._make_cache(store_name, flush_dirty)
+        cache = self._caches[store_name] = NamedCache(self, store_name, flush_dirty, self._observer)
         return cache
 
     def note_batch(self, cache: NamedCache) -> None:
@@ -88,18 +91,17 @@ class RecordCache:
         if cache is not None:
             cache.clear()
 
-    def _make_cache(self, store_name: str, flush_dirty: FlushDirty) -> NamedCache:
-        return NamedCache(self, flush_dirty)
-
 
 class NamedCache:
     """The cached entries of one store (Kafka class: NamedCache)."""
 
-    __slots__ = ("_dirty", "_entries", "_flush_dirty", "_owner", "_sorted", "size_bytes")
+    __slots__ = ("_dirty", "_entries", "_flush_dirty", "_observer", "_owner", "_sorted", "_store_name", "size_bytes")
 
-    def __init__(self, owner: RecordCache, flush_dirty: FlushDirty) -> None:
+    def __init__(self, owner: RecordCache, store_name: str, flush_dirty: FlushDirty, observer: TaskObserver) -> None:
         """Belong to `owner`, whose bound counts; `flush_dirty` takes what leaves."""
         self._owner = owner
+        self._store_name = store_name
+        self._observer = observer
         self._flush_dirty = flush_dirty
         self._entries: OrderedDict[bytes, CacheEntry] = OrderedDict()  # eldest first
         self._dirty: dict[bytes, None] = {}  # in the order of the last write
@@ -117,11 +119,15 @@ class NamedCache:
         entry = self._entries.get(key)
         if entry is not None:
             self._entries.move_to_end(key)
+        if self._observer.should_record:
+            self._observer.cache_read(self._store_name, 1, 0 if entry is None else 1)
         return entry
 
     def peek_many(self, keys: Sequence[bytes]) -> list[CacheEntry | None]:
         """Return the entry of each of `keys`, None if there is none, without counting it as used."""
-        return list(map(self._entries.get, keys))
+        entries = list(map(self._entries.get, keys))
+        self._observer.cache_read(self._store_name, len(entries), len(entries) - entries.count(None))
+        return entries
 
     def put(self, key: bytes, value: bytes | None, context: RecordContext) -> None:
         """Write an entry (None: delete); may evict."""

@@ -7,8 +7,8 @@ An entry is known by key, end and start of the session, and expires by its end. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -35,6 +35,17 @@ _Order = Callable[[tuple[bytes, bytes]], Any]
 
 class TypedSessionStore(TypedStore):
     """A session store of objects (implements SessionStore and EngineSessionStore)."""
+
+    _calls: ClassVar[Mapping[str, str]] = {
+        **TypedStore._calls,
+        "put": "put",
+        "remove": "remove",
+        **dict.fromkeys(("fetch", "fetch_range", "fetch_session"), "fetch"),
+        **dict.fromkeys(("find_sessions", "find_sessions_range", "find_sessions_by_time"), "fetch"),
+        **dict.fromkeys(("backward_fetch", "backward_fetch_range"), "fetch"),
+        **dict.fromkeys(("backward_find_sessions", "backward_find_sessions_range"), "fetch"),
+    }
+    _column_calls: ClassVar[Mapping[str, str]] = {"put_columns": "put"}
 
     def __init__(
         self,

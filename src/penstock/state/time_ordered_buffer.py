@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from penstock.errors import ProcessorStateError
+from penstock.metrics.observer import NOT_OBSERVED, TaskObserver
 from penstock.record import NO_TIMESTAMP, Change, ValueAndTimestamp, named_tuples
 from penstock.state.api import RecordContext
 from penstock.state.buffered_change import BufferedChange, pack_change, unpack_change
@@ -72,10 +73,13 @@ class TimeOrderedChangeBuffer(TypedStore):
         buffer: UncommittedStore,
         metadata: MutableMapping[str, int],
         log: StoreChangeLog | None = None,
+        observer: TaskObserver = NOT_OBSERVED,
     ) -> None:
         """Keep the updates in `buffer`, uncommitted writes, and the counts in `metadata`. log: receives the changes of
-        a commit, also a key that came and went since the last one."""
+        a commit, also a key that came and went since the last one. observer: receives the size after each update that
+        comes, and after some that leave together, as in Kafka."""
         super().__init__(serdes, buffer, None, persistent=False)
+        self._observer = observer
         self._entries = buffer
         self._log = log
         self._metadata = metadata
@@ -131,6 +135,7 @@ class TimeOrderedChangeBuffer(TypedStore):
             self._count(0, size - before.size)
             self._fresh_bytes += size - before.size if key in self._fresh else size + _FRESH_BYTES
             self._fresh[key] = WaitingUpdate(before.entry_key, added, size, before.stored)
+        self._report_size()
 
     def serialize_change(self, key: Any, change: Change) -> tuple[bytes, bytes | None, bytes | None]:
         """Return key, new value and old value as bytes, for `put_serialized`; raises TypeError for a None key,
@@ -181,14 +186,21 @@ class TimeOrderedChangeBuffer(TypedStore):
             callback(Eviction(self._serdes.deserialize_key(update.key), change, buffered.context))
             self._remove(update)
             evicted += 1
+        if evicted:
+            self._report_size()
         return evicted
 
     def take_until(self, time: int) -> Iterator[WaitingUpdate]:
         """Remove and yield the updates of up to `time` (ms), the eldest first."""
-        while self.min_timestamp <= time:
-            update = self._eldest()
-            self._remove(update)
-            yield update
+        before = self._records
+        try:
+            while self.min_timestamp <= time:
+                update = self._eldest()
+                self._remove(update)
+                yield update
+        finally:
+            if self._records < before:
+                self._report_size()
 
     def uncommitted_bytes(self) -> int:
         """Return about how many bytes of memory the uncommitted writes take, those of the updates that came since the
@@ -278,6 +290,9 @@ class TimeOrderedChangeBuffer(TypedStore):
         self._bytes += size
         self._metadata[self._records_name] = self._records
         self._metadata[self._bytes_name] = self._bytes
+
+    def _report_size(self) -> None:
+        self._observer.buffer_changed(self._name, self._bytes, self._records)
 
 
 def _size(key: bytes, change: BufferedChange) -> int:

@@ -7,12 +7,14 @@ Keys and values become bytes here; below there are only bytes. A kind of store o
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from typing import Any, NoReturn, Self
+from functools import partial
+from typing import Any, ClassVar, NoReturn, Self
 
 from penstock.errors import InvalidStateStoreError
 from penstock.log_limits import limit_rate
+from penstock.metrics.observer import TaskObserver
 from penstock.record import Headers, Int64Array, KeyValue
 from penstock.serdes import Serde
 from penstock.state.api import BufferedBytesStore, BytesStore, CachingBytesStore, FlushListener
@@ -27,6 +29,11 @@ KEY_IS_NULL = "key cannot be null"
 class TypedStore:
     """A store of objects over a store of bytes (implements StateStore and EngineStore; Kafka class:
     WrappedStateStore)."""
+
+    _calls: ClassVar[Mapping[str, str]] = {"flush": "flush"}
+    """The operation that Kafka counts a call of each method as."""
+    _column_calls: ClassVar[Mapping[str, str]] = {}
+    """The same for methods whose first argument is a column of keys: one operation for each key."""
 
     def __init__(
         self,
@@ -160,9 +167,20 @@ class TypedStore:
         """Whether a value from the store, if it is written again, comes back the same."""
         return self._serdes.value_serde.repeatable
 
+    def report_calls(self, observer: TaskObserver, scope: str) -> None:
+        """Report the duration of every later call to `observer`, of an iterator until its end; `scope` is Kafka's, such
+        as rocksdb-window. The methods that report belong to this store instead of its class: other stores stay as
+        fast."""
+        for calls, reporting in ((self._calls, _reporting), (self._column_calls, _reporting_each_key)):
+            for method, operation in calls.items():
+                began = partial(observer.call_began, scope, self._name, operation)
+                vars(self)[method] = reporting(getattr(self, method), began)
+
     def beneath_cache(self) -> Self:
         """Return the same store as it is below the record cache; a store without a cache is as it is."""
         beneath = copy(self)
+        for method in (*self._calls, *self._column_calls):
+            vars(beneath).pop(method, None)  # one that reports its calls belongs to this store
         beneath._cache = None
         beneath._below = self._buffer
         return beneath
@@ -212,7 +230,7 @@ class TypedIterator:
     """Iterates over the entries of a store as KeyValue (implements KeyValueIterator; Kafka class:
     TypedKeyValueStoreIterator)."""
 
-    __slots__ = ("_entries", "_key_of", "_next", "_open", "_store", "_value_of")
+    __slots__ = ("_ended", "_entries", "_key_of", "_next", "_open", "_store", "_value_of")
 
     def __init__(
         self,
@@ -227,6 +245,7 @@ class TypedIterator:
         self._key_of = key_of
         self._value_of = value_of
         self._next: tuple[bytes, bytes] | None = None
+        self._ended: Callable[[], None] | None = None
         self._open = True
 
     def __iter__(self) -> TypedIterator:
@@ -237,7 +256,10 @@ class TypedIterator:
             self._refuse()
         entry = self._next
         if entry is None:
-            entry = next(self._entries)
+            entry = next(self._entries, None)
+            if entry is None:
+                self._end()
+                raise StopIteration
         else:
             self._next = None
         return KeyValue(self._key_of(entry[0]), self._value_of(entry[1]))
@@ -261,9 +283,46 @@ class TypedIterator:
         self._open = False
         self._entries = iter(())
         self._next = None
+        self._end()
+
+    def call_at_end(self, ended: Callable[[], None]) -> None:
+        """Call `ended` once, when all entries have been read or the iterator is closed."""
+        self._ended = ended
+
+    def _end(self) -> None:
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            ended()
 
     def _refuse(self) -> NoReturn:
         what = "iterator" if self._store.is_open() else "store"
         raise InvalidStateStoreError(
             f"Store {self._store.name!r}: the {what} is closed. Read all that you need before you close it."
         )
+
+
+def _reporting(method: Callable[..., Any], began: Callable[[], Callable[[int], None]]) -> Callable[..., Any]:
+    """Return `method`, whose calls report their beginning to `began`, and their end to what that returns."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        ended = began()
+        result = method(*args, **kwargs)
+        if isinstance(result, TypedIterator):
+            result.call_at_end(partial(ended, 1))
+        else:
+            ended(1)
+        return result
+
+    return call
+
+
+def _reporting_each_key(method: Callable[..., Any], began: Callable[[], Callable[[int], None]]) -> Callable[..., Any]:
+    """As `_reporting`, for a method whose first argument is a column of keys."""
+
+    def call(keys: Sequence[bytes], *args: Any) -> Any:
+        ended = began()
+        result = method(keys, *args)
+        ended(len(keys))
+        return result
+
+    return call

@@ -8,8 +8,8 @@ more. That a key has no value from some time on is seen from a version that ends
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, NamedTuple
 
 from penstock.state.change_logging_store import StoreChangeLog
 from penstock.state.layouts import (
@@ -52,6 +52,8 @@ class _Version(NamedTuple):
 
 class TypedVersionedKeyValueStore(TypedStore):
     """A versioned store of objects (implements VersionedKeyValueStore and EngineVersionedKeyValueStore)."""
+
+    _calls: ClassVar[Mapping[str, str]] = {**TypedStore._calls, "get": "get", "put": "put", "delete": "delete"}
 
     def __init__(
         self,

@@ -7,8 +7,8 @@ business of `segmented`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping, Sequence
-from typing import Any, Self
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from typing import Any, ClassVar, Self
 
 from penstock.record import Headers, Int64Array
 from penstock.state.api import RecordContext
@@ -39,6 +39,14 @@ Entries = Iterator[tuple[bytes, bytes]]
 class TypedWindowStore(TypedStore):
     """A window store of objects; its serdes say whether they are timestamped (implements WindowStore and
     EngineWindowStore)."""
+
+    _calls: ClassVar[Mapping[str, str]] = {
+        **TypedStore._calls,
+        "put": "put",
+        **dict.fromkeys(("fetch", "fetch_range", "fetch_all", "all", "fetch_duplicates"), "fetch"),
+        **dict.fromkeys(("backward_fetch", "backward_fetch_range", "backward_fetch_all", "backward_all"), "fetch"),
+    }
+    _column_calls: ClassVar[Mapping[str, str]] = {"get_columns": "fetch", "put_columns": "put"}
 
     def __init__(
         self,

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,8 +15,7 @@ from penstock.durations import Duration, milliseconds
 from penstock.errors import StreamsError, UnsupportedOperationError
 from penstock.exception_handlers import ProducerRecord
 from penstock.metrics import StreamsMetrics
-from penstock.metrics.host_metrics import NODE_ID, operation_of
-from penstock.metrics.measurements import Recorder
+from penstock.metrics.observer import NOT_OBSERVED, TaskObserver
 from penstock.plan.internal_topics import INTERNAL_SUFFIXES
 from penstock.processor.api import Cancellable, HeldResults, ProcessorContext, PunctuationType, Punctuator
 from penstock.record import NO_METADATA, NO_TIMESTAMP, Headers, Record, RecordBatch, RecordMetadata, TopicPartition
@@ -99,8 +97,9 @@ class TaskContext:
         schedules: Schedules,
         wall_clock: int,
         stream_time: int = NO_TIMESTAMP,
+        observer: TaskObserver = NOT_OBSERVED,
     ) -> None:
-        """Start at the times given (ms)."""
+        """Start at the times given (ms). observer: receives what the task, its nodes and its stores report."""
         self.task_id = task_id
         self.config = config
         self.schedules = schedules
@@ -118,7 +117,7 @@ class TaskContext:
         self.held_results: list[tuple[NodeContext, HeldResults]] = []
         self.dropped_records: Counter[str] = Counter()
         self.metrics = StreamsMetrics(config.client_id(), config["metrics.recording.level"])
-        self.recorder: Recorder | None = None
+        self.observer = observer
         self.commit_requested = False
         self.sender: Callable[[ProducerRecord], None] | None = None
 
@@ -329,10 +328,9 @@ class NodeContext:
         """Add to the dropped records of this node (Kafka metric: dropped-records-total)."""
         self._task.dropped_records[self._node.name] += records
 
-    def counter(self, operation: str) -> Callable[[int], None] | None:
-        """Return what adds to the count of an operation of this node, None if nothing takes it."""
-        recorder = self._task.recorder
-        return None if recorder is None else partial(recorder.count, operation_of(operation, NODE_ID, self._node.name))
+    def count_emitted(self, records: int) -> None:
+        """Add to the suppressed records that this node has emitted (Kafka metric: suppression-emit-total)."""
+        self._task.observer.emitted(self._node.name, records)
 
     def processor_metadata(self) -> MutableMapping[str, int]:
         """Return what the processors and stores of the task remember from commit to commit, by `<name>/<what>`."""

@@ -192,6 +192,7 @@ class Execution:
         """As `run`, for a batch of bytes and a source that `takes_serialized`."""
         node = self._plans_for_headers[source.name].nodes[0]
         if isinstance(node.processor, SerializedBatchProcessor):
+            self._task.observer.processed(node.name, len(batch))
             self._task.source = partition
             try:
                 node.processor.process_serialized(batch)
@@ -286,6 +287,7 @@ class Execution:
         batch, positions = part.batch, part.positions
         if not isinstance(processor, ColumnProcessor) or not len(batch):
             return
+        self._task.observer.processed(node.name, len(batch))
 
         def failed(row: int, error: Exception) -> None:
             self._task.metadata = RecordMetadata(partition.topic, partition.partition, int(batch.offsets[row]))

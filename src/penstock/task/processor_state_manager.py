@@ -8,7 +8,7 @@ from functools import partial
 
 from penstock.config import StreamsConfig
 from penstock.errors import ProcessorStateError, StreamsError
-from penstock.metrics.measurements import Recorder
+from penstock.metrics.observer import NOT_OBSERVED, TaskObserver
 from penstock.plan.subtopology import SubtopologySpec
 from penstock.state.api import Base, Changes, EngineStore, RecordContext
 from penstock.state.build import build_store
@@ -33,14 +33,14 @@ class ProcessorStateManager:
         count_dropped: Callable[[str, int], None],
         change_log: ChangeLog | None = None,
         spilled: SpilledChanges | None = None,
-        recorder: Recorder | None = None,
+        observer: TaskObserver = NOT_OBSERVED,
     ) -> None:
         """Build each store of `spec` over `base`, behind `cache` where it is to be cached; `context` gives the record
         that causes a write. log_prefix: begins the texts of errors, and says whose stores they are. metadata: what
         stores remember besides entries, such as their clocks. count_dropped: takes a store's name and the number of
         writes that it refused. change_log: takes the changelog records of the stores that it names. spilled: takes the
-        uncommitted changes that are too large for memory; None keeps them there. recorder: takes what is
-        measured of the calls of stores; None leaves them as they are."""
+        uncommitted changes that are too large for memory; None keeps them there. observer: receives what the stores
+        report."""
         self._log_prefix = log_prefix
         self._base = base
         self._cache = cache
@@ -57,7 +57,7 @@ class ProcessorStateManager:
                 metadata,
                 partial(count_dropped, name),
                 change_log,
-                recorder,
+                observer,
             )
             for name, builder in spec.stores.items()
         }

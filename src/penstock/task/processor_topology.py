@@ -19,6 +19,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, TaskCorruptedError, TaskMigratedError
 from penstock.exception_handlers import ProducerRecord, SerializationExceptionOrigin
 from penstock.log_limits import limit_rate
+from penstock.metrics.observer import TaskObserver
 from penstock.plan.serde_check import node_serde
 from penstock.plan.subtopology import ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
 from penstock.processor.api import Processor
@@ -68,6 +69,7 @@ class ProcessorNode:
         self.initializing = False
         self.flusher: Flusher | None = None
         self._task = task
+        _report_records(self, task.observer)
 
     def init(self) -> None:
         """Call the processor's `init`; raises StreamsError naming the node if that fails."""
@@ -186,6 +188,7 @@ class SinkNode:
             StringSerde,
             BytesSerde,
         )
+        _report_records(self, task.observer)
 
     def process(self, record: Record[Any, Any]) -> None:
         """Send one record; raises StreamsError if it cannot be written and the handler does not drop it."""
@@ -195,6 +198,7 @@ class SinkNode:
     def process_columns(self, batch: RecordBatch, sequence: Int64Array) -> None:
         """Send all rows, each with its sequence number; raises StreamsError for a row that cannot be written and that
         the handler does not drop."""
+        self._task.observer.processed(self.name, len(batch))
         topic, partitioner = self.spec.topic, self.spec.partitioner
         if topic is None or partitioner is not None:
             self._send_rows(batch, sequence)
@@ -309,28 +313,6 @@ class SinkNode:
         )
 
 
-class NodeFactory:
-    """Makes the nodes of a task that are handed records: those with a processor, and sinks."""
-
-    def processor(self, spec: ProcessorSpec, task: TaskContext, errors: ErrorHandling) -> ProcessorNode:
-        """Return a node with a processor."""
-        return ProcessorNode(spec, task, errors)
-
-    def sink(
-        self,
-        spec: SinkSpec,
-        task: TaskContext,
-        collector: RecordCollector,
-        sender: RecordSender,
-        errors: ErrorHandling,
-    ) -> SinkNode:
-        """Return a sink."""
-        return SinkNode(spec, task, collector, sender, errors)
-
-
-_PLAIN: Final = NodeFactory()
-
-
 class ProcessorTopology:
     """The nodes of one task, connected."""
 
@@ -341,10 +323,8 @@ class ProcessorTopology:
         collector: RecordCollector,
         sender: RecordSender,
         errors: ErrorHandling,
-        factory: NodeFactory = _PLAIN,
     ) -> None:
-        """Make every node of `spec`, those with a processor and the sinks by `factory`, and connect it to its
-        parents."""
+        """Make every node of `spec` and connect it to its parents."""
         self.key_value_stores = frozenset(
             name for name, builder in spec.stores.items() if isinstance(builder.supplier, KeyValueBytesStoreSupplier)
         )
@@ -361,11 +341,11 @@ class ProcessorTopology:
                     node = SourceNode(node_spec, task.config, errors)
                     self.sources.append(node)
                 case ProcessorSpec():
-                    node = factory.processor(node_spec, task, errors)
+                    node = ProcessorNode(node_spec, task, errors)
                     self.processors.append(node)
                     self._connect(node, node_spec.parents, by_name)
                 case SinkSpec():
-                    node = factory.sink(node_spec, task, collector, sender, errors)
+                    node = SinkNode(node_spec, task, collector, sender, errors)
                     self._connect(node, node_spec.parents, by_name)
             by_name[node_spec.name] = node
 
@@ -380,3 +360,16 @@ class ProcessorTopology:
             if isinstance(parent, SinkNode):
                 raise StreamsError(f"Sink {name} cannot be a parent of {node.name}.")
             parent.children.append(node)
+
+
+def _report_records(node: ProcessorNode | SinkNode, observer: TaskObserver) -> None:
+    """Report to `observer` each record that `node` processes alone, if it is recorded."""
+    if not observer.should_record:
+        return
+    name, process = node.name, node.process
+
+    def report_and_process(record: Record[Any, Any]) -> None:
+        observer.processed(name, 1)
+        process(record)
+
+    vars(node)["process"] = report_and_process  # instead of the method of the class: other nodes stay as fast

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -18,25 +17,24 @@ from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, TaskCorruptedError, TaskMigratedError
 from penstock.metrics import RecordingLevel, SensorReport
 from penstock.metrics.host_metrics import PUNCTUATE, RECORD_LATENESS
-from penstock.metrics.measurements import NOTHING, Measurement, Recorder
+from penstock.metrics.measurements import NOTHING, Measurement
+from penstock.metrics.observer import NOT_OBSERVED, RecordingObserver, TaskObserver
 from penstock.plan.subtopology import SinkSpec, SourceSpec, SubtopologySpec, TaskId
 from penstock.processor.api import HeldResults, PunctuationType
 from penstock.processor.timestamps import fail_on_invalid_timestamp
 from penstock.record import NO_METADATA, Int64Array, PartitionBatch, Record, RecordBatch, TopicPartition
 from penstock.state.api import Base, Changes, RecordContext, StateStore
 from penstock.state.change_logging_store import ChangeLog
-from penstock.state.measured_cache import MeasuredRecordCache
 from penstock.state.record_cache import RecordCache
 from penstock.state.spilled import SpilledChanges
 from penstock.task.context import NodeContext, TaskContext
 from penstock.task.error_handling import ErrorHandling, ProcessingError, user_line
 from penstock.task.execution import MAXIMUM_MIXED_ROWS, Execution
 from penstock.task.idling import NO_WAIT, Idling, InputWait
-from penstock.task.measured_nodes import MeasuredExecution, MeasuredNodeFactory
 from penstock.task.order_trace import OrderTrace, TracedCommit
 from penstock.task.partition_group import MixedRun, PartitionGroup, Run
 from penstock.task.processor_state_manager import ProcessorStateManager
-from penstock.task.processor_topology import NodeFactory, ProcessorTopology
+from penstock.task.processor_topology import ProcessorTopology
 from penstock.task.punctuation import LivingSchedules, Schedule, Schedules
 from penstock.task.record_collector import RecordCollector, SentRecord
 from penstock.task.record_sender import DeadLetterSink, RecordSender
@@ -100,14 +98,13 @@ class StreamTask:
         checkpoint = checkpoint or TaskCheckpoint()
         self._lane_offsets = dict(checkpoint.lane_offsets)
         self._idling = Idling(checkpoint.idle_deadlines)
+        self._observer = _observer(config, nanoseconds)
         self._context = TaskContext(
-            str(task_id), config, schedules or LivingSchedules(), wall_clock_ms, checkpoint.stream_time
+            str(task_id), config, schedules or LivingSchedules(), wall_clock_ms, checkpoint.stream_time, self._observer
         )
         self._context.processor_metadata.update(checkpoint.processor_metadata)
         self._collector = RecordCollector()
-        self._recorder = self._context.recorder = _recorder(config, nanoseconds)
         cache_bytes = config["statestore.cache.max.bytes"] if cache_bytes is None else cache_bytes
-        cache = RecordCache(cache_bytes) if self._recorder is None else MeasuredRecordCache(cache_bytes, self._recorder)
         self._log_prefix = f"stream-thread [main] task [{task_id}] "
         state_log_prefix = self._log_prefix if state_log_prefix is None else state_log_prefix
         self._state = ProcessorStateManager(
@@ -115,13 +112,13 @@ class StreamTask:
             state_log_prefix,
             config,
             base,
-            cache,
+            RecordCache(cache_bytes, self._observer),
             self._context.record_context,
             self._context.processor_metadata,
             self._context.count_dropped,
             change_log,
             spilled,
-            self._recorder,
+            self._observer,
         )
         self._context.stores = self._state.stores
         self._context.global_stores = global_stores or {}
@@ -135,13 +132,10 @@ class StreamTask:
     def _make_nodes(self, spec: SubtopologySpec, config: StreamsConfig, sender: RecordSender) -> None:
         self._context.sender = sender.send
         self._errors = ErrorHandling.of_task(self._context, sender)
-        recorder = self._recorder
-        nodes = NodeFactory() if recorder is None else MeasuredNodeFactory(recorder)
-        self._topology = ProcessorTopology(spec, self._context, self._collector, sender, self._errors, nodes)
+        self._topology = ProcessorTopology(spec, self._context, self._collector, sender, self._errors)
         sinks = [node for node in spec.nodes if isinstance(node, SinkSpec)]
         self._repartition_topics = {sink.topic for sink in sinks if sink.repartition and sink.topic is not None}
-        make_execution = Execution if recorder is None else partial(MeasuredExecution, recorder)
-        self._execution = make_execution(
+        self._execution = Execution(
             self._topology,
             self._context,
             self._collector,
@@ -236,6 +230,7 @@ class StreamTask:
 
     def _process_run(self, run: Run) -> None:
         batch = run.batch
+        self._observer.processed(run.source.name, len(batch))
         self._context.source_records.take(run.partition, run.source_records)
         if self._order is not None:
             self._order.take(run.partition, run.lanes, batch.offsets)
@@ -251,6 +246,9 @@ class StreamTask:
 
     def _process_mixed(self, run: MixedRun) -> None:
         batch = run.batch
+        counts = np.bincount(run.numbers, minlength=len(run.sources)).tolist()
+        for source, records in zip(run.sources, counts, strict=True):
+            self._observer.processed(source.name, records)
         if self._order is not None:
             for number, start, stop in run.turns():
                 self._order.take(run.partitions[number], run.lanes[start:stop], batch.offsets[start:stop])
@@ -324,7 +322,7 @@ class StreamTask:
 
     def take_measured(self) -> tuple[Mapping[str, Measurement], Sequence[SensorReport]]:
         """Give up what was measured since the last time, by operation, and what sensors recorded."""
-        measured = {} if self._recorder is None else self._recorder.take()
+        measured = self._observer.take()
         measured.update({RECORD_LATENESS: self._lateness, PUNCTUATE: self._punctuations})
         self._lateness = self._punctuations = NOTHING
         return {name: each for name, each in measured.items() if each.number}, self._context.metrics.take_reports()
@@ -441,10 +439,10 @@ class StreamTask:
         raise error from failure.error
 
 
-def _recorder(config: StreamsConfig, nanoseconds: Callable[[], int] | None) -> Recorder | None:
-    """Return what takes all that is measured from `metrics.recording.level` DEBUG on; None if nothing is."""
+def _observer(config: StreamsConfig, nanoseconds: Callable[[], int] | None) -> TaskObserver:
+    """Return an observer that records from `metrics.recording.level` DEBUG on, if the host shows measurements."""
     level = RecordingLevel[config["metrics.recording.level"]]
-    return None if nanoseconds is None or level < RecordingLevel.DEBUG else Recorder(nanoseconds)
+    return NOT_OBSERVED if nanoseconds is None or level < RecordingLevel.DEBUG else RecordingObserver(nanoseconds)
 
 
 def _stream_time(

@@ -1,0 +1,124 @@
+"""The observer of a task: takes what Kafka's sensors of level DEBUG record."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from penstock.metrics.host_metrics import (
+    CACHE_ID,
+    HIT_RATIO,
+    NODE_ID,
+    PROCESS,
+    SUPPRESSION_BUFFER_COUNT,
+    SUPPRESSION_BUFFER_SIZE,
+    SUPPRESSION_EMIT,
+    operation_of,
+    state_id,
+)
+from penstock.metrics.measurements import Measurement
+
+
+class TaskObserver:
+    """What a task, its nodes, caches and stores report to; this one records nothing."""
+
+    should_record = False
+    """Whether anything is recorded (Kafka method: Sensor.shouldRecord). What happens for each record and takes little
+    time is reported only then."""
+
+    def processed(self, node: str, records: int) -> None:
+        """Note that `node` receives a number of records (Kafka metric: process-total)."""
+
+    def emitted(self, node: str, records: int) -> None:
+        """Note that `node` emits a number of suppressed records (Kafka metric: suppression-emit-total)."""
+
+    def buffer_changed(self, store: str, size: int, records: int) -> None:
+        """Note that the suppression buffer `store` now has `size` bytes and a number of records (Kafka metrics:
+        suppression-buffer-size, suppression-buffer-count)."""
+
+    def cache_read(self, store: str, reads: int, hits: int) -> None:
+        """Note that the record cache of `store` had `hits` of the `reads` keys that it was asked for (Kafka metric:
+        hit-ratio)."""
+
+    def call_began(self, scope: str, store: str, operation: str) -> Callable[[int], None]:
+        """Note that a call of `store` begins; return a function to call at its end with the number of keys that it was
+        for.
+
+        Args:
+            scope: Kafka's scope of the store, such as rocksdb-window.
+            store: the name of the store.
+            operation: the name of the metric, such as put-if-absent.
+        """
+        return _nothing
+
+    def take(self) -> dict[str, Measurement]:
+        """Give up what was recorded since the last call, by operation (`operation_of`)."""
+        return {}
+
+
+class RecordingObserver(TaskObserver):
+    """Records all that is reported (Kafka classes: ProcessorNodeMetrics, StateStoreMetrics, NamedCacheMetrics)."""
+
+    should_record = True
+
+    def __init__(self, nanoseconds: Callable[[], int]) -> None:
+        """Measure the duration of calls by the clock `nanoseconds`."""
+        self._nanoseconds = nanoseconds
+        self._measurements: dict[str, Measurement] = {}
+        self._cache_reads: Counter[str] = Counter()
+        self._cache_hits: Counter[str] = Counter()
+
+    def processed(self, node: str, records: int) -> None:
+        """Count the records."""
+        self._count(operation_of(PROCESS, NODE_ID, node), records)
+
+    def emitted(self, node: str, records: int) -> None:
+        """Count the records."""
+        self._count(operation_of(SUPPRESSION_EMIT, NODE_ID, node), records)
+
+    def buffer_changed(self, store: str, size: int, records: int) -> None:
+        """Record both."""
+        for name, value in ((SUPPRESSION_BUFFER_SIZE, float(size)), (SUPPRESSION_BUFFER_COUNT, float(records))):
+            operation = operation_of(name, state_id("in-memory-suppression"), store)
+            self._record(operation, Measurement(1, value, value, value))
+
+    def cache_read(self, store: str, reads: int, hits: int) -> None:
+        """Record, for each hit, the ratio of hits to reads so far, as Kafka does."""
+        self._cache_reads[store] += reads
+        self._cache_hits[store] += hits
+        if hits:
+            ratio = self._cache_hits[store] / self._cache_reads[store]
+            self._record(operation_of(HIT_RATIO, CACHE_ID, store), Measurement(hits, hits * ratio, ratio, ratio))
+
+    def call_began(self, scope: str, store: str, operation: str) -> Callable[[int], None]:
+        """Return a function that records the time since now, as one call for each key."""
+        return partial(self._call_ended, operation_of(operation, state_id(scope), store), self._nanoseconds())
+
+    def take(self) -> dict[str, Measurement]:
+        """Give up what was recorded since the last call, by operation (`operation_of`)."""
+        measurements, self._measurements = self._measurements, {}
+        return measurements
+
+    def _call_ended(self, operation: str, began: int, keys: int) -> None:
+        if keys:
+            took = self._nanoseconds() - began
+            each = took / keys
+            self._record(operation, Measurement(keys, float(took), each, each))
+
+    def _count(self, operation: str, number: int) -> None:
+        if number:
+            self._record(operation, Measurement(number, float(number), 1.0, 1.0))
+
+    def _record(self, operation: str, measurement: Measurement) -> None:
+        known = self._measurements.get(operation)
+        self._measurements[operation] = measurement if known is None else known.plus(measurement)
+
+
+NOT_OBSERVED: Final = TaskObserver()
+"""The observer of a task below `metrics.recording.level` DEBUG."""
+
+
+def _nothing(keys: int) -> None:
+    """Do nothing at the end of a call that is not recorded."""
