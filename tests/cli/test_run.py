@@ -201,6 +201,47 @@ def test_ctrl_c_while_the_jvm_starts_leaves_no_process(broker_of_the_test: Broke
         assert command.nothing_left()
 
 
+SLOW = """
+import time
+from penstock import Produced, Serdes, StreamsBuilder
+config = {"application.id": "slow", "default.key.serde": Serdes.string(), "default.value.serde": Serdes.string()}
+def slow(value):
+    print("at work", flush=True)
+    time.sleep(1)
+    return value
+def words(value):
+    return value.lower().split()
+builder = StreamsBuilder()
+lines = builder.stream("plaintext-input").map_values(slow)
+counts = lines.flat_map_values(words).group_by(lambda key, word: word).count()
+counts.to_stream().to("word-count-output", Produced.with_(Serdes.string(), Serdes.long()))
+topology = builder.build()
+"""
+
+
+def test_ctrl_c_twice_gives_the_epoch_up_leaves_no_process_and_loses_nothing(
+    broker_of_the_test: BrokerProcess, tmp_path: Path
+) -> None:
+    program, environment = tmp_path / "slow.py", settings(broker_of_the_test, tmp_path)
+    program.write_text(SLOW)
+    more = [f"line {number}" for number in range(30)]
+    text = "\n".join(more) + "\n"
+    assert penstock(tmp_path, "produce", "plaintext-input", standard_input=text, **environment).code == 0
+    with Command(("run", str(program)), tmp_path, environment) as command:
+        assert until(lambda: "slow:" in command.output())
+        command.interrupt()
+        assert until(lambda: "Ctrl-C again gives that epoch up" in command.output())
+        command.interrupt()
+        ended = command.ended()
+        assert ended.code == 130
+        assert "Traceback" not in ended.err
+        assert command.nothing_left()
+    fast = program.read_text().replace("time.sleep(1)", "pass")
+    program.write_text(fast)
+    assert penstock(tmp_path, "run", str(program), "--until-end", **environment).code == 0
+    assert counts(broker_of_the_test.bootstrap_servers) == expected([*LINES, *more])
+
+
 def test_a_directory_with_other_things_in_it_is_not_emptied(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("precious")
