@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from penstock.broker.batch import check_batch
 from penstock.broker.errors import ApiError, BrokerError
-from penstock.broker.partition import LogLimits, Partition
+from penstock.broker.partition import Partition
 from penstock.broker.producer_state import AbortedTransaction
 from penstock.broker.records import (
     EndTransactionMarker,
@@ -24,13 +24,15 @@ from penstock.broker.records import (
     encode_records,
     encode_transactional_records,
 )
+from penstock.broker.topic_config import LogConfig, log_config
+from penstock.clock import MockClock
 from tests.support.record_batches import BatchRecord, Compression, encode_batch
 
-LIMITS = LogLimits(segment_bytes=1 << 20, max_message_bytes=1 << 20)
+CONFIG = log_config({"segment.bytes": str(1 << 20)})
 
 
-def open_log(directory: Path, limits: LogLimits = LIMITS) -> Partition:
-    return Partition(directory, "topic", 0, limits)
+def open_log(directory: Path, config: LogConfig = CONFIG) -> Partition:
+    return Partition(directory, "topic", 0, config, MockClock())
 
 
 def batch(count: int, first_time: int = 0, size: int = 10) -> memoryview:
@@ -47,6 +49,12 @@ def batches_of(log: Partition, start: int = 0, max_bytes: int = 1 << 30) -> Iter
             assert header.base_offset <= start < header.next_offset
             yield data[: header.size]
             data, start = data[header.size :], header.next_offset
+
+
+def forget_clean_stop(directory: Path) -> None:
+    """Leave a closed log as a kill leaves it, without what a clean stop writes."""
+    for path in directory.glob("*.index"):
+        path.unlink()
 
 
 def offsets_of(log: Partition, start: int = 0, max_bytes: int = 1 << 30) -> list[int]:
@@ -71,8 +79,8 @@ def test_batches_are_read_back_from_any_offset_before_and_after_a_restart(
     counts: list[tuple[int, int]], segment_bytes: int, max_bytes: int, data: st.DataObject
 ) -> None:
     with tempfile.TemporaryDirectory() as path:
-        limits = LogLimits(segment_bytes=segment_bytes, max_message_bytes=1 << 20)
-        log = open_log(Path(path), limits)
+        config = log_config({"segment.bytes": str(segment_bytes)})
+        log = open_log(Path(path), config)
         expected, offset = [], 0
         for count, size in counts:
             expected.append(offset)
@@ -84,7 +92,7 @@ def test_batches_are_read_back_from_any_offset_before_and_after_a_restart(
             assert (log.start_offset, log.end_offset) == (0, offset)
             assert offsets_of(log, start, max_bytes) == wanted
             log.close()
-            log = open_log(Path(path), limits)
+            log = open_log(Path(path), config)
         log.close()
 
 
@@ -98,6 +106,7 @@ def test_a_log_cut_at_any_byte_opens_with_all_whole_batches(directory: Path) -> 
     offsets = [0, 1, 4, 6]
     content = (directory / f"{0:020d}.log").read_bytes()
     for size in range(len(content) + 1):
+        forget_clean_stop(directory)
         (directory / f"{0:020d}.log").write_bytes(content[:size])
         whole = max(number for number, end in enumerate(ends) if end <= size)
         log = open_log(directory)
@@ -121,6 +130,7 @@ def test_what_follows_the_last_whole_batch_is_cut(tail: bytes, data: st.DataObje
         at = data.draw(st.integers(0, len(whole) - 1))
         kind = data.draw(st.sampled_from(["appended", "flipped"]))
         damaged = whole + tail if kind == "appended" else whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :]
+        forget_clean_stop(Path(path))
         file.write_bytes(damaged)
         log = open_log(Path(path))
         assert log.end_offset in ((7,) if kind == "appended" else (0, 2, 7))
@@ -131,7 +141,7 @@ def test_what_follows_the_last_whole_batch_is_cut(tail: bytes, data: st.DataObje
 
 
 def test_damage_before_the_last_segment_is_an_error_that_names_the_place(directory: Path) -> None:
-    log = open_log(directory, LogLimits(segment_bytes=100, max_message_bytes=1 << 20))
+    log = open_log(directory, log_config({"segment.bytes": str(100)}))
     for _ in range(3):
         log.append(batch(1))
     log.close()
@@ -224,7 +234,7 @@ def test_the_offset_for_a_time_is_the_first_that_is_not_older(
     times: list[list[int]], compression: Compression, segment_bytes: int
 ) -> None:
     with tempfile.TemporaryDirectory() as path:
-        log = open_log(Path(path), LogLimits(segment_bytes=segment_bytes, max_message_bytes=1 << 20))
+        log = open_log(Path(path), log_config({"segment.bytes": str(segment_bytes)}))
         for one in times:
             records = [BatchRecord(timestamp, b"k", b"v") for timestamp in one]
             log.append(memoryview(encode_batch(records, compression=compression)))
@@ -282,11 +292,11 @@ def test_what_the_broker_itself_writes_is_appended_and_wakes_the_readers(directo
 
 
 def test_the_last_stable_offset_is_that_of_the_first_open_transaction(directory: Path) -> None:
-    log = open_log(directory, LogLimits(segment_bytes=200, max_message_bytes=1 << 20))
+    log = open_log(directory, log_config({"segment.bytes": str(200)}))
 
     def reopened() -> Partition:
         log.close()
-        return open_log(directory, log.limits)
+        return open_log(directory, log.config)
 
     log.append_own(own(0))
     log.append_own(in_transaction(1, 3))  # 1 to 3
@@ -312,7 +322,7 @@ def test_readers_of_committed_records_see_what_was_committed(
         st.lists(st.tuples(st.sampled_from(["write", "commit", "abort", "plain"]), st.integers(1, 3)), max_size=30)
     )
     with tempfile.TemporaryDirectory() as path:
-        log = open_log(Path(path), LogLimits(segment_bytes=segment_bytes, max_message_bytes=1 << 20))
+        log = open_log(Path(path), log_config({"segment.bytes": str(segment_bytes)}))
         committed: set[int] = set()
         still_open: dict[int, list[int]] = {}
         for step, producer in steps:
@@ -330,7 +340,7 @@ def test_readers_of_committed_records_see_what_was_committed(
             assert log.last_stable_offset == stable
             assert consumed(log, start, max_bytes) == sorted(o for o in committed if start <= o < stable)
             log.close()
-            log = open_log(Path(path), log.limits)
+            log = open_log(Path(path), log.config)
         log.close()
 
 

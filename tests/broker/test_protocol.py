@@ -19,6 +19,7 @@ from penstock.broker.process import BrokerProcess
 from tests.support.protocol_client import API_VERSIONS, ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch
 
+DELETE_RECORDS = 21
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 0, 1, 2, 3, 8, 9, 10
 OFFSET_DELETE = 47
 CREATE_TOPICS, DELETE_TOPICS, INIT_PRODUCER_ID, DESCRIBE_CONFIGS, CREATE_PARTITIONS, DESCRIBE_CLUSTER = (
@@ -157,6 +158,26 @@ def test_every_version_of_list_offsets(client: ProtocolClient, topic: str, versi
     assert ask(1003) == (ErrorCode.none, -1, -1)
     assert ask(-3, partition=1) == (ErrorCode.none, -1, -1)
     assert ask(-1, partition=2)[0] == ErrorCode.unknown_topic_or_partition
+
+
+@pytest.mark.parametrize("version", versions_of(DELETE_RECORDS))
+def test_every_version_of_delete_records(client: ProtocolClient, topic: str, version: int) -> None:
+    produce(client, topic)
+
+    def delete(offset: int, partition: int = 0, name: str = topic) -> tuple[int, int]:
+        wanted = {"name": name, "partitions": [{"partition_index": partition, "offset": offset}]}
+        answer = client.call(DELETE_RECORDS, version, {"topics": [wanted], "timeout": 1000})
+        found = answer["topics"][0]["partitions"][0]
+        return found["error_code"], found["low_watermark"]
+
+    assert delete(1) == (ErrorCode.none, 1)
+    assert delete(4) == (ErrorCode.offset_out_of_range, -1)
+    assert delete(0, partition=2) == (ErrorCode.unknown_topic_or_partition, -1)
+    assert produce(client, topic)["log_start_offset"] == 1
+    assert delete(-1) == (ErrorCode.none, 6)
+    answer = fetched(client.call(FETCH, 16, fetch_body(client, topic, 5)))
+    assert (answer["error_code"], answer["high_watermark"]) == (ErrorCode.offset_out_of_range, 6)
+    assert fetched(client.call(FETCH, 16, fetch_body(client, topic, 6)))["log_start_offset"] == 6
 
 
 @pytest.mark.parametrize("version", versions_of(METADATA))

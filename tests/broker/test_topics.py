@@ -12,12 +12,13 @@ from penstock.broker.config import BrokerConfig
 from penstock.broker.errors import ApiError
 from penstock.broker.metadata_store import MetadataStore
 from penstock.broker.topics import OFFSETS_TOPIC, TopicRegistry
+from penstock.clock import MockClock
 
 
 @pytest.fixture
 def topics(tmp_path: Path) -> Iterator[TopicRegistry]:
     store = MetadataStore(tmp_path / "metadata.sqlite")
-    registry = TopicRegistry(BrokerConfig(data_dir=tmp_path, max_partitions=1), store)
+    registry = TopicRegistry(BrokerConfig(data_dir=tmp_path, max_partitions=1), store, MockClock())
     yield registry
     registry.close()
     store.close()

@@ -29,7 +29,7 @@ from penstock.errors import (
 )
 from penstock.plan.partitioning import partition_for
 from penstock.record import RecordBatch, TopicPartition
-from tests.support.brokers import EMBEDDED_ONLY, KAFKA_ONLY, RunningBroker
+from tests.support.brokers import RunningBroker
 
 NAMES = Callable[[str], str]
 SECONDS = 60.0
@@ -152,19 +152,12 @@ def test_offsets_of_a_group(admin: ConfluentAdmin, topic: str, unique_name: NAME
     assert admin.committed_offsets(group, partitions) == {partitions[1]: OffsetAndMetadata(7, "a note")}
 
 
-@KAFKA_ONLY
 def test_records_are_deleted(admin: ConfluentAdmin, config: StreamsConfig, topic: str) -> None:
     write(config, topic, 5, partition=1)
     admin.delete_records({TopicPartition(topic, 1): 3})
     admin.delete_records({})
     partitions = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
     assert admin.beginning_offsets(partitions) == {partitions[0]: 0, partitions[1]: 3}
-
-
-@EMBEDDED_ONLY
-def test_a_broker_that_deletes_no_records_says_so(admin: ConfluentAdmin, topic: str) -> None:
-    with pytest.raises(KafkaError):
-        admin.delete_records({TopicPartition(topic, 1): 3})
 
 
 @pytest.mark.parametrize("read_committed", [True, False])

@@ -5,7 +5,7 @@ Served, by API key (the table is in apis.py):
     Produce 3-11 (announced from 0)   Fetch 4-16            ListOffsets 1-9        Metadata 0-12
     OffsetCommit 2-10                 OffsetFetch 1-10      FindCoordinator 0-6    ApiVersions 0-4
     CreateTopics 2-7                  DeleteTopics 1-6      InitProducerId 0-5     DescribeConfigs 1-4
-    CreatePartitions 0-3              DescribeCluster 0-1
+    CreatePartitions 0-3              DescribeCluster 0-1   DeleteRecords 0-2
     JoinGroup 0-9                     SyncGroup 0-5         Heartbeat 0-4          LeaveGroup 0-5
     DescribeGroups 0-6                ListGroups 0-5        DeleteGroups 0-2       OffsetDelete 0-0
 
@@ -14,10 +14,10 @@ Tried with confluent-kafka (librdkafka 2.16), and with the Java client and tools
 Gaps:
 - Transactions: a transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which clients do not repeat.
 - Groups: those of the consumer protocol (KIP-848), of Kafka Streams (KIP-1071) and share groups are not announced.
-- Retention and compaction: records stay until their topic is deleted. The configuration of a topic is kept and
-  returned; only `segment.bytes` and `max.message.bytes` are acted on. `message.timestamp.type` is always CreateTime.
-- Altering configurations, DeleteRecords, ACLs, quotas, SASL and TLS are not announced.
+- Retention and compaction: records stay until a client deletes them or their topic. The configuration of a topic is
+  kept and returned; only the keys of segments and `max.message.bytes` are acted on. `message.timestamp.type` is always
+  CreateTime.
+- Altering configurations, ACLs, quotas, SASL and TLS are not announced.
 - One replica: acks=all means this broker has it. As in Kafka nothing is forced to disk, so records outlive the death
   of the process but perhaps not a power failure.
-- Offsets by time are found by reading the headers of the batches, without an index.
 """

@@ -23,7 +23,7 @@ from penstock.broker.group_apis import (
     leave_group,
     sync_group,
 )
-from penstock.broker.log_apis import list_offsets, produce
+from penstock.broker.log_apis import delete_records, list_offsets, produce
 from penstock.broker.offset_apis import offset_commit, offset_delete, offset_fetch
 from penstock.broker.state import BrokerState, Request
 from penstock.broker.topic_apis import (
@@ -100,6 +100,7 @@ APIS: Final[Mapping[int, Api]] = {
     API_VERSIONS: _api(_api_versions, 0, 4),
     19: _api(create_topics, 2, 7),
     20: _api(delete_topics, 1, 6),
+    21: _api(delete_records, 0, 2),
     22: _api(init_producer_id, 0, 5),
     32: _api(describe_configs, 1, 4),
     37: _api(create_partitions, 0, 3),

@@ -1,4 +1,4 @@
-"""The APIs about records that answer immediately: Produce and ListOffsets.
+"""The APIs about records that answer immediately: Produce, ListOffsets and DeleteRecords.
 
 Not here: Fetch, which may wait (fetch.py); batches, files and offsets (partition.py); and the bytes of requests and
 responses (wire.py).
@@ -106,3 +106,27 @@ def _find_offset(partition: Partition, timestamp: int) -> tuple[int, int] | None
             return None
         case _:
             return partition.offset_for_time(timestamp)
+
+
+def delete_records(state: BrokerState, request: Request) -> Message:
+    """Answer DeleteRecords."""
+    return {
+        "topics": [
+            {
+                "name": topic["name"],
+                "partitions": [_delete_records(state, topic["name"], partition) for partition in topic["partitions"]],
+            }
+            for topic in request.body["topics"]
+        ]
+    }
+
+
+def _delete_records(state: BrokerState, name: str, wanted: Message) -> Message:
+    index: int = wanted["partition_index"]
+    try:
+        topic = state.topics.by_name(name)
+        topic.check_not_internal()
+        low_watermark = partition_of(topic, index).delete_records(wanted["offset"])
+    except ApiError as error:
+        return {"partition_index": index, "low_watermark": -1, "error_code": error.code}
+    return {"partition_index": index, "low_watermark": low_watermark}

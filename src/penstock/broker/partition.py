@@ -1,26 +1,28 @@
-"""The log of one partition: its segments, its offsets and its producers.
+"""One partition: what is checked before a batch is appended, its producers, and the readers that wait for it.
 
-Here live appending and reading by offset, the roll of segments, and the offsets at either end and by time. Not here:
-the files (segment.py) and the names of topics (topics.py). There is one replica, so the end of the log is the high
-watermark.
+Here live appending and reading as the APIs see it, with Kafka's error codes. Not here: the files and offsets of the log
+(log.py) and the names of topics (topics.py). There is one replica, so the end of the log is the high watermark.
 """
 
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.batch import NO_TIMESTAMP, BatchHeader, assign_offset, check_produced, read_header
+from penstock.broker.batch import BatchHeader, assign_offset, check_produced, read_header
 from penstock.broker.errors import ApiError
+from penstock.broker.log import Log
 from penstock.broker.producer_state import AbortedTransaction, ProducerState
-from penstock.broker.records import EndTransactionMarker, read_marker, record_times
-from penstock.broker.segment import Segment
+from penstock.broker.records import EndTransactionMarker, read_marker
+from penstock.broker.topic_config import LogConfig
+from penstock.clock import Clock
+
+HIGH_WATERMARK: Final = -1
+"""What DeleteRecords sends in place of an offset to delete all records."""
 
 LEADER_EPOCH: Final = 0
 """The epoch of every partition's leader; it never changes, because there is one broker."""
@@ -28,26 +30,15 @@ LEADER_EPOCH: Final = 0
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class LogLimits:
-    """Limits that a topic's configuration sets on the logs of its partitions.
-
-    Args:
-        segment_bytes: size at which a new segment starts. max_message_bytes: largest accepted batch, in bytes.
-    """
-
-    segment_bytes: int
-    max_message_bytes: int
-
-
 class Partition:
-    """The log of one partition; opening it recovers what a crash left.
+    """One partition; opening it recovers what a crash left.
 
     Args:
         directory: its own directory, made when the first record comes.
         topic: name of the topic, for messages.
         index: number of the partition.
-        limits: limits from the topic's configuration.
+        config: the topic's configuration.
+        clock: the time of this machine.
 
     Attributes:
         topic: name of the topic.
@@ -58,59 +49,33 @@ class Partition:
         BrokerError: a segment before the last one is damaged.
     """
 
-    __slots__ = (
-        "_directory",
-        "_listeners",
-        "_producers",
-        "_read_segment",
-        "_segments",
-        "index",
-        "is_deleted",
-        "limits",
-        "topic",
-    )
+    __slots__ = ("_clock", "_listeners", "_log", "_producers", "index", "is_deleted", "topic")
 
-    def __init__(self, directory: Path, topic: str, index: int, limits: LogLimits) -> None:
+    def __init__(self, directory: Path, topic: str, index: int, config: LogConfig, clock: Clock) -> None:
         self.topic = topic
         self.index = index
-        self.limits = limits
         self.is_deleted = False
-        self._directory = directory
+        self._clock = clock
         self._producers = ProducerState()
         self._listeners: set[Callable[[], None]] = set()
-        self._read_segment: Segment | None = None
-        self._segments = self._recover()
+        self._log = Log(directory, f"{topic}-{index}", config, clock.milliseconds())
+        for header, batch in self._log.batches(self._log.start_offset):
+            self._producers.note(header, read_marker(batch) if header.is_control else None)
 
-    def _recover(self) -> list[Segment]:
-        offsets = sorted(int(path.stem) for path in self._directory.glob("*.log")) or [0]
-        segments = [Segment(self._directory, offset) for offset in offsets]
-        if not self._directory.exists():
-            return segments
-        for segment in segments[:-1]:
-            for header, marker in segment.recover(is_active=False):
-                self._producers.note(header, marker)
-        active = segments[-1]
-        path = self._directory / f"{active.base_offset:020d}.log"
-        size_before = path.stat().st_size if path.exists() else 0
-        if size_before:
-            for header, marker in active.recover(is_active=True):
-                self._producers.note(header, marker)
-        if active.size < size_before:
-            _log.warning(
-                "%s-%d: cut %d bytes of an unfinished write from the end of the log; the next offset is %d",
-                self.topic, self.index, size_before - active.size, active.next_offset,
-            )  # fmt: skip
-        return segments
+    @property
+    def config(self) -> LogConfig:
+        """The topic's configuration."""
+        return self._log.config
 
     @property
     def start_offset(self) -> int:
         """The first offset of the log."""
-        return self._segments[0].base_offset
+        return self._log.start_offset
 
     @property
     def end_offset(self) -> int:
         """The offset that the next record will get."""
-        return self._segments[-1].next_offset
+        return self._log.end_offset
 
     @property
     def last_stable_offset(self) -> int:
@@ -130,7 +95,7 @@ class Partition:
         Raises:
             ApiError: the batch is refused, or (KAFKA_STORAGE_ERROR) it could not be written; nothing was appended.
         """
-        sent = check_produced(records, self.limits.max_message_bytes)
+        sent = check_produced(records, self.config.max_message_bytes)
         duplicate_of = self._producers.find_duplicate(sent)
         if duplicate_of is not None:
             return duplicate_of
@@ -157,26 +122,17 @@ class Partition:
         header = sent._replace(base_offset=self.end_offset, leader_epoch=LEADER_EPOCH)
         assign_offset(batch, header.base_offset, header.leader_epoch)
         try:
-            self._segment_for(len(batch)).append(batch, header)
+            self._log.append(batch, header, self._clock.milliseconds())
         except OSError as error:
-            _log.error("%s-%d: cannot write at offset %d: %s", self.topic, self.index, header.base_offset, error)
-            raise ApiError(
-                ErrorCode.kafka_storage_error, f"cannot write to the log of {self.topic}-{self.index}: {error.strerror}"
-            ) from error
+            _log.error("%s: cannot write at offset %d: %s", self._log.name, header.base_offset, error)
+            raise self._storage_error("write to", error) from error
         self._producers.note(header, marker)
         for wake in tuple(self._listeners):
             wake()
         return header.base_offset
 
-    def _segment_for(self, size: int) -> Segment:
-        active = self._segments[-1]
-        if active.size == 0:
-            self._directory.mkdir(parents=True, exist_ok=True)
-        elif active.size + size > self.limits.segment_bytes:
-            active.close()
-            active = Segment(self._directory, active.next_offset)
-            self._segments.append(active)
-        return active
+    def _storage_error(self, action: str, error: OSError) -> ApiError:
+        return ApiError(ErrorCode.kafka_storage_error, f"cannot {action} the log of {self._log.name}: {error.strerror}")
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Return whole batches from the one that holds an offset on, of one segment.
@@ -222,46 +178,66 @@ class Partition:
         if not self.start_offset <= offset <= self.end_offset:
             raise ApiError(
                 ErrorCode.offset_out_of_range,
-                f"{self.topic}-{self.index} has offsets {self.start_offset} to {self.end_offset}, not {offset}",
+                f"{self._log.name} has offsets {self.start_offset} to {self.end_offset}, not {offset}",
             )
         if offset >= before:
             return b"", offset
-        at = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
         try:
-            return self._to_read(self._segments[at]).read(offset, max_bytes, before)
+            return self._log.read(offset, max_bytes, before)
         except OSError as error:
-            raise ApiError(
-                ErrorCode.kafka_storage_error, f"cannot read {self.topic}-{self.index} at {offset}: {error.strerror}"
-            ) from error
-
-    def _to_read(self, segment: Segment) -> Segment:
-        # At most two files of a partition are open: the one that is written and one that is read.
-        last, self._read_segment = self._read_segment, segment
-        if last is not None and last is not segment and last is not self._segments[-1]:
-            last.close()
-        return segment
+            raise self._storage_error("read", error) from error
 
     def offset_for_time(self, timestamp: int) -> tuple[int, int] | None:
         """Return offset and timestamp (ms) of the first record that is not older than a time, or None.
 
         Args:
             timestamp: the time in ms.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR where reading fails.
         """
-        for segment in self._segments:
-            if segment.max_timestamp < timestamp:
-                continue
-            for position, header in self._to_read(segment).headers():
-                if header.max_timestamp >= timestamp:
-                    batch = memoryview(segment.read_at(position, header.size))
-                    for offset, record_timestamp in record_times(batch):
-                        if record_timestamp >= timestamp:
-                            return offset, record_timestamp
-        return None
+        try:
+            return self._log.offset_for_time(timestamp)
+        except OSError as error:
+            raise self._storage_error("read", error) from error
 
     def offset_of_max_timestamp(self) -> tuple[int, int] | None:
-        """Return offset and timestamp (ms) of the first record with the largest timestamp; None without records."""
-        largest = max(segment.max_timestamp for segment in self._segments)
-        return None if largest == NO_TIMESTAMP else self.offset_for_time(largest)
+        """Return offset and timestamp (ms) of the first record with the largest timestamp; None without records.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR where reading fails.
+        """
+        try:
+            return self._log.offset_of_max_timestamp()
+        except OSError as error:
+            raise self._storage_error("read", error) from error
+
+    def delete_records(self, before: int) -> int:
+        """Let the log begin at an offset, as a client asks, and return where it begins now.
+
+        Args:
+            before: the offset; HIGH_WATERMARK for the end of the log.
+
+        Raises:
+            ApiError: POLICY_VIOLATION for a topic whose records are only compacted, OFFSET_OUT_OF_RANGE, or
+                KAFKA_STORAGE_ERROR; nothing was deleted.
+        """
+        if not self.config.delete:
+            raise ApiError(
+                ErrorCode.policy_violation,
+                f"records of {self._log.name} cannot be deleted: cleanup.policy of its topic does not contain delete",
+            )
+        offset = self.end_offset if before == HIGH_WATERMARK else before
+        if not 0 <= offset <= self.end_offset:
+            raise ApiError(
+                ErrorCode.offset_out_of_range,
+                f"{self._log.name} ends at {self.end_offset}; records before {offset} cannot be deleted",
+            )
+        try:
+            self._log.delete_before(offset, self._clock.milliseconds())
+        except OSError as error:
+            raise self._storage_error("delete from", error) from error
+        return self.start_offset
 
     def add_listener(self, wake: Callable[[], None]) -> None:
         """Have a function called after each append and when the topic is deleted.
@@ -284,8 +260,7 @@ class Partition:
 
     def close(self) -> None:
         """Close the files."""
-        for segment in self._segments:
-            segment.close()
+        self._log.close()
 
 
 def check_leader_epoch(epoch: int) -> None:

@@ -106,7 +106,7 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[str], None], stop_at_
     if stop_at_eof:
         loop.add_reader(sys.stdin.fileno(), _stop_at_eof, loop, stop)
     store = MetadataStore(config.data_dir / "metadata.sqlite")
-    topics = TopicRegistry(config, store)
+    topics = TopicRegistry(config, store, SystemClock())
     connections = Connections(config.max_connections, config.connections_max_idle_ms)
     state: BrokerState | None = None
 

@@ -1,7 +1,8 @@
-"""The configuration of topics: the keys that Kafka knows, their defaults and the checks of their values.
+"""The configuration of topics: the keys that Kafka knows, their defaults, the checks of their values, and the values as
+a log uses them.
 
-Here lives one row for each key. All keys are stored and returned; those that this broker acts on are `segment.bytes`
-and `max.message.bytes`. Retention, compaction and the others have no effect yet.
+Here lives one row for each key. All keys are stored and returned; compaction and the properties of messages have no
+effect yet.
 """
 
 from __future__ import annotations
@@ -129,3 +130,71 @@ def check_topic_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
             raise ApiError(ErrorCode.invalid_config, f"Invalid value {value} for {name}: expected {key.expected}")
         checked[name] = value
     return checked
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """The configuration of a topic as the logs of its partitions use it (Kafka class: LogConfig).
+
+    Args:
+        compact: whether older records of a key are removed.
+        delete: whether old segments are deleted.
+        segment_bytes: size at which a new segment starts.
+        segment_ms: time (ms) after which a new segment starts.
+        segment_jitter_ms: how much earlier than that it may start, at random (ms).
+        segment_index_bytes: size of the index at which a new segment starts, by Kafka's format.
+        index_interval_bytes: bytes of log between two entries of the index, at least.
+        retention_ms: age (ms) at which segments are deleted; negative for never.
+        retention_bytes: size of the log above which segments are deleted; negative for never.
+        file_delete_delay_ms: how long (ms) the file of a deleted segment stays.
+        max_message_bytes: largest accepted batch, in bytes.
+        max_compaction_lag_ms: time (ms) after which a record must be compacted.
+    """
+
+    compact: bool
+    delete: bool
+    segment_bytes: int
+    segment_ms: int
+    segment_jitter_ms: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    retention_ms: int
+    retention_bytes: int
+    file_delete_delay_ms: int
+    max_message_bytes: int
+    max_compaction_lag_ms: int
+
+    @property
+    def longest_segment_ms(self) -> int:
+        """Time (ms) after which a new segment starts; a record of the active segment could not be compacted."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
+
+
+def log_config(configs: Mapping[str, str]) -> LogConfig:
+    """Return the configuration of logs.
+
+    Args:
+        configs: values by key, checked; a key that is missing has Kafka's default.
+    """
+
+    def text(name: str) -> str:
+        return configs.get(name, TOPIC_CONFIGS[name].default)
+
+    def number(name: str) -> int:
+        return int(text(name))
+
+    policies = {policy.strip() for policy in text("cleanup.policy").split(",")}
+    return LogConfig(
+        compact="compact" in policies,
+        delete="delete" in policies,
+        segment_bytes=number("segment.bytes"),
+        segment_ms=number("segment.ms"),
+        segment_jitter_ms=number("segment.jitter.ms"),
+        segment_index_bytes=number("segment.index.bytes"),
+        index_interval_bytes=number("index.interval.bytes"),
+        retention_ms=number("retention.ms"),
+        retention_bytes=number("retention.bytes"),
+        file_delete_delay_ms=number("file.delete.delay.ms"),
+        max_message_bytes=number("max.message.bytes"),
+        max_compaction_lag_ms=number("max.compaction.lag.ms"),
+    )

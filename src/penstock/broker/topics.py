@@ -22,8 +22,9 @@ from kio.schema.errors import ErrorCode
 from penstock.broker.config import BrokerConfig
 from penstock.broker.errors import ApiError
 from penstock.broker.metadata_store import MetadataStore, TopicRow
-from penstock.broker.partition import LogLimits, Partition
-from penstock.broker.topic_config import TOPIC_CONFIGS, check_topic_configs
+from penstock.broker.partition import Partition
+from penstock.broker.topic_config import check_topic_configs, log_config
+from penstock.clock import Clock
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 """Name of the topic in which the broker keeps groups and their offsets."""
@@ -71,13 +72,15 @@ class TopicRegistry:
     Args:
         config: the broker's settings.
         store: the broker's database.
+        clock: the time of this machine.
 
     Raises:
         BrokerError: a log is damaged where no crash could have done it.
     """
 
-    def __init__(self, config: BrokerConfig, store: MetadataStore) -> None:
+    def __init__(self, config: BrokerConfig, store: MetadataStore, clock: Clock) -> None:
         self._config = config
+        self._clock = clock
         self._store = store
         self._directory = config.data_dir / "topics"
         self._by_name: dict[str, Topic] = {}
@@ -100,12 +103,8 @@ class TopicRegistry:
         return topic
 
     def _open(self, row: TopicRow, index: int) -> Partition:
-        given = row.configs.get("segment.bytes")
-        limits = LogLimits(
-            segment_bytes=int(given) if given else self._config.segment_bytes,
-            max_message_bytes=int(row.configs.get("max.message.bytes", TOPIC_CONFIGS["max.message.bytes"].default)),
-        )
-        return Partition(self._directory / row.topic_id.hex / str(index), row.name, index, limits)
+        config = log_config({"segment.bytes": str(self._config.segment_bytes)} | row.configs)
+        return Partition(self._directory / row.topic_id.hex / str(index), row.name, index, config, self._clock)
 
     def all(self) -> list[Topic]:
         """Return all topics, by name."""

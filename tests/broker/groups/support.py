@@ -33,7 +33,7 @@ class GroupBroker:
     def _open(self) -> None:
         self.timers = ManualTimers(self.clock)
         self.store = MetadataStore(self._config.data_dir / "metadata.sqlite")
-        self.topics = TopicRegistry(self._config, self.store)
+        self.topics = TopicRegistry(self._config, self.store, MockClock())
         self.groups = GroupCoordinator(self._config, self.topics, self.timers, self.clock)
         self.groups.take_over(self.store)
 

@@ -21,7 +21,7 @@ from penstock.plan.partitioning import partition_for
 from tests.host.spark.crashes import Crashes, KilledError
 from tests.host.spark.inline import InlineQuery, failure_of
 from tests.host.spark.support import TIMEOUT_SECONDS, InputRecord, Listening, SparkRunner, wait_for
-from tests.support.brokers import EMBEDDED_ONLY, KAFKA_ONLY
+from tests.support.brokers import EMBEDDED_ONLY
 
 STRING = Serdes.string()
 TEXT = Consumed.with_(key_serde=STRING, value_serde=STRING)
@@ -105,7 +105,6 @@ def delete_records(spark_runner: SparkRunner, topic: str, before: int) -> None:
         future.result(30)
 
 
-@KAFKA_ONLY
 @pytest.mark.parametrize(
     ("offset_reset", "expected"),
     [
@@ -137,7 +136,6 @@ def test_reading_continues_as_the_offset_reset_says_where_retention_deleted_what
     assert copied(spark_runner, prefix) == expected
 
 
-@KAFKA_ONLY
 def test_what_retention_deletes_of_an_epoch_that_is_planned_is_left_out(
     spark_runner: SparkRunner, application: str, prefix: str, crashes: Callable[..., Crashes]
 ) -> None:

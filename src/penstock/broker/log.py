@@ -1,0 +1,354 @@
+"""The log of one partition as files: its segments, the offsets at both ends, and what is deleted from its start.
+
+Here live the roll of segments, recovery, reading by offset and time, and retention. Not here: one file (segment.py),
+what is checked before a batch is appended, and who waits for it (partition.py), and compaction (cleaner.py).
+
+Rules:
+- The log begins at the offset in its checkpoint or at its first segment, whichever is later. What a client deletes is
+  written to the checkpoint before any file goes; so it never comes back, and a crash leaves at most files too many.
+- A file that leaves the log is renamed, and removed after `file.delete.delay.ms` or at the next start. A reader reads
+  in one turn of the event loop, so it never meets a file that is half gone.
+- The last segment is the active one. Only it is appended to, and it is never deleted or compacted: where all of its
+  records have expired, a new one begins first, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from penstock.broker.batch import NO_TIMESTAMP, BatchHeader
+from penstock.broker.offset_index import ENTRY_SIZE
+from penstock.broker.records import record_times
+from penstock.broker.segment import DELETED_SUFFIX, Segment, write_atomically
+from penstock.broker.topic_config import LogConfig
+
+_CHECKPOINT: Final = "checkpoint"
+_LARGEST_RELATIVE_OFFSET: Final = 2**31 - 1
+
+_log = logging.getLogger(__name__)
+
+
+class _Checkpoint(NamedTuple):
+    """What the files of the log do not tell; both are offsets."""
+
+    log_start_offset: int = 0
+    first_dirty_offset: int = 0
+
+
+class Log:
+    """The files of one partition; opening them recovers what a crash left.
+
+    Args:
+        directory: its own directory, made when the first record comes.
+        name: topic and partition, for messages.
+        config: the topic's configuration.
+        now: the time (ms).
+
+    Attributes:
+        name: topic and partition, for messages.
+        config: the topic's configuration.
+        on_roll: called when a new segment has begun.
+
+    Raises:
+        BrokerError: a segment before the last one is damaged.
+    """
+
+    __slots__ = (
+        "_aside",
+        "_checkpoint",
+        "_directory",
+        "_jitter_ms",
+        "_read_segment",
+        "_segment_began_ms",
+        "_segments",
+        "config",
+        "name",
+        "on_roll",
+    )
+
+    def __init__(self, directory: Path, name: str, config: LogConfig, now: int) -> None:
+        self.name = name
+        self.config = config
+        self.on_roll: Callable[[], None] = lambda: None
+        self._directory = directory
+        self._read_segment: Segment | None = None
+        self._aside: list[tuple[int, Path]] = []
+        self._segment_began_ms = now
+        self._jitter_ms = self._new_jitter()
+        self._checkpoint = _Checkpoint()
+        self._segments = [self._segment(0)]
+        if directory.exists():
+            self._recover()
+
+    def _segment(self, base_offset: int) -> Segment:
+        return Segment(self._directory, base_offset, self.config.index_interval_bytes)
+
+    def _new_jitter(self) -> int:
+        # As in Kafka, so that the segments of many logs do not end at the same time.
+        most = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        return random.randrange(most) if most > 0 else 0
+
+    def _recover(self) -> None:
+        for pattern in (f"*{DELETED_SUFFIX}", "*.tmp"):
+            for path in self._directory.glob(pattern):
+                path.unlink()
+        self._checkpoint = self._read_checkpoint()
+        offsets = sorted(int(path.stem) for path in self._directory.glob("*.log"))
+        if not offsets:
+            # Everything was deleted by hand: what follows must not get an offset again.
+            self._segments = [self._segment(self._checkpoint.log_start_offset)]
+            return
+        self._segments = [self._segment(offset) for offset in offsets]
+        for segment in self._segments[:-1]:
+            segment.recover(is_active=False)
+        active = self._segments[-1]
+        cut = active.recover(is_active=True)
+        if cut:
+            _log.warning(
+                "%s: cut %d bytes of an unfinished write from the end of the log; the next offset is %d",
+                self.name, cut, active.next_offset,
+            )  # fmt: skip
+
+    def _read_checkpoint(self) -> _Checkpoint:
+        path = self._directory / _CHECKPOINT
+        try:
+            return _Checkpoint(**json.loads(path.read_bytes()))
+        except FileNotFoundError:
+            return _Checkpoint()
+        except (ValueError, TypeError) as error:
+            _log.warning("%s: cannot read %s, so records that were deleted may be back: %s", self.name, path, error)
+            return _Checkpoint()
+
+    def _write_checkpoint(self, checkpoint: _Checkpoint) -> None:
+        write_atomically(self._directory / _CHECKPOINT, json.dumps(checkpoint._asdict()).encode())
+        self._checkpoint = checkpoint
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset of the log."""
+        return max(self._checkpoint.log_start_offset, self._segments[0].base_offset)
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record will get."""
+        return self._segments[-1].next_offset
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def active_base_offset(self) -> int:
+        """The first offset of the active segment."""
+        return self._segments[-1].base_offset
+
+    def append(self, batch: memoryview, header: BatchHeader, now: int) -> None:
+        """Append a batch, to a new segment where it is time for one.
+
+        Args:
+            batch: its bytes, with their offset assigned.
+            header: the header of these bytes.
+            now: the time (ms).
+
+        Raises:
+            OSError: the batch could not be written whole; the log is as before.
+        """
+        if self._must_roll(header, now):
+            self.roll(now)
+        active = self._segments[-1]
+        if active.size == 0:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            active.create()
+        active.append(batch, header)
+
+    def _must_roll(self, header: BatchHeader, now: int) -> bool:
+        active, config = self._segments[-1], self.config
+        if active.size == 0:
+            return False
+        began_ms, latest_ms = active.first_timestamp, header.max_timestamp
+        waited_ms = now - self._segment_began_ms if began_ms == NO_TIMESTAMP else latest_ms - began_ms
+        return (
+            active.size + header.size > config.segment_bytes
+            or waited_ms > config.longest_segment_ms - self._jitter_ms
+            or (active.index_entries + 1) * ENTRY_SIZE > config.segment_index_bytes
+            or header.next_offset - active.base_offset > _LARGEST_RELATIVE_OFFSET
+        )
+
+    def roll(self, now: int) -> None:
+        """Begin a new segment, unless the active one is empty.
+
+        Args:
+            now: the time (ms).
+
+        Raises:
+            OSError: the new file cannot be made; the log is as before.
+        """
+        last = self._segments[-1]
+        if last.size == 0:
+            return
+        active = self._segment(last.next_offset)
+        # The file is made at once: it alone tells the next offset, should the segments before it be deleted.
+        active.create()
+        last.write_index()
+        last.close()
+        self._segments.append(active)
+        self._segment_began_ms = now
+        self._jitter_ms = self._new_jitter()
+        self.on_roll()
+
+    def read(self, offset: int, max_bytes: int, before: int) -> tuple[bytes, int]:
+        """Return whole batches from the one that holds an offset on, of one segment.
+
+        Args:
+            offset: the first offset wanted, not before the log's start; where compaction left a gap, the next batch
+                follows.
+            max_bytes: the most bytes to return; the first batch is returned even if it is larger.
+            before: the offset that ends the range, not beyond the log's end.
+
+        Returns:
+            The batches, and the offset after the last one; no bytes where the range has no batch.
+
+        Raises:
+            OSError: reading fails.
+        """
+        next_offset = offset
+        first = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
+        for segment in self._segments[first:]:
+            if next_offset >= before:
+                break
+            records, next_offset = self._to_read(segment).read(offset, max_bytes, before)
+            if records:
+                return records, next_offset
+        return b"", next_offset
+
+    def batches(self, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Yield header and bytes of each batch from the one that holds an offset on.
+
+        Args:
+            offset: the first offset wanted.
+
+        Raises:
+            OSError: reading fails.
+        """
+        for segment in tuple(self._segments):
+            if segment.next_offset > offset:
+                yield from self._to_read(segment).batches_from(offset)
+
+    def _to_read(self, segment: Segment) -> Segment:
+        # At most two files of a log are open: the one that is written and one that is read.
+        last, self._read_segment = self._read_segment, segment
+        if last is not None and last is not segment and last is not self._segments[-1]:
+            last.close()
+        return segment
+
+    def offset_for_time(self, timestamp: int) -> tuple[int, int] | None:
+        """Return offset and timestamp (ms) of the first record that is not older than a time, or None.
+
+        Args:
+            timestamp: the time in ms.
+
+        Raises:
+            OSError: reading fails.
+        """
+        for segment in self._segments:
+            if segment.max_timestamp < timestamp:
+                continue
+            for header, batch in self._to_read(segment).batches_from_time(timestamp):
+                if header.max_timestamp >= timestamp and header.next_offset > self.start_offset:
+                    for offset, record_timestamp in record_times(batch):
+                        if record_timestamp >= timestamp and offset >= self.start_offset:
+                            return offset, record_timestamp
+        return None
+
+    def offset_of_max_timestamp(self) -> tuple[int, int] | None:
+        """Return offset and timestamp (ms) of the first record with the largest timestamp; None without records."""
+        first, *others = self._segments
+        largest = max((segment.max_timestamp for segment in others), default=NO_TIMESTAMP)
+        if self.start_offset == first.base_offset:
+            largest = max(largest, first.max_timestamp)
+        else:  # its largest timestamp may be that of a deleted record
+            live = self._to_read(first).batches_from(self.start_offset)
+            times = (time for _, batch in live for offset, time in record_times(batch) if offset >= self.start_offset)
+            largest = max(largest, max(times, default=NO_TIMESTAMP))
+        return None if largest == NO_TIMESTAMP else self.offset_for_time(largest)
+
+    def delete_before(self, offset: int, now: int) -> None:
+        """Let the log begin at an offset, and remove the segments that are wholly before it.
+
+        Args:
+            offset: the new start, not beyond the log's end; nothing changes where the log begins later.
+            now: the time (ms).
+
+        Raises:
+            OSError: the checkpoint cannot be written; nothing was deleted.
+        """
+        if offset > self.start_offset:
+            self._write_checkpoint(self._checkpoint._replace(log_start_offset=offset))
+            self._delete_first(self._count_before_start(), now)
+
+    def delete_old_segments(self, now: int) -> None:
+        """Delete the segments before the log's start, and those that the topic's retention does not keep.
+
+        Args:
+            now: the time (ms).
+        """
+        counts = [self._count_before_start]
+        if self.config.delete:
+            counts += [self._count_above_size, partial(self._count_expired, now)]
+        for count in counts:
+            self._delete_first(count(), now)
+
+    def _count_before_start(self) -> int:
+        return sum(segment.base_offset <= self.start_offset for segment in self._segments[1:])
+
+    def _count_above_size(self) -> int:
+        excess = self.size - self.config.retention_bytes
+        if self.config.retention_bytes < 0:
+            return 0
+        for count, segment in enumerate(self._segments):
+            excess -= segment.size
+            if excess < 0:
+                return count
+        return len(self._segments)
+
+    def _count_expired(self, now: int) -> int:
+        if self.config.retention_ms < 0:
+            return 0
+        for count, segment in enumerate(self._segments):
+            if segment.size == 0 or now - segment.largest_timestamp() <= self.config.retention_ms:
+                return count
+        return len(self._segments)
+
+    def _delete_first(self, count: int, now: int) -> None:
+        try:
+            if count == len(self._segments):
+                self.roll(now)
+            for _ in range(min(count, len(self._segments) - 1)):
+                self._aside.append((now + self.config.file_delete_delay_ms, self._segments[0].set_aside()))
+                del self._segments[0]
+        except OSError as error:
+            _log.warning("%s: cannot delete old segments; the next check tries it again: %s", self.name, error)
+
+    def remove_files_set_aside(self, now: int) -> None:
+        """Remove the files that left the log long enough ago (`file.delete.delay.ms`).
+
+        Args:
+            now: the time (ms).
+        """
+        for _, path in (due := [each for each in self._aside if each[0] <= now]):
+            path.unlink(missing_ok=True)
+        self._aside = [each for each in self._aside if each not in due]
+
+    def close(self) -> None:
+        """Close the files; the indexes are written, so that the next start need not read the log."""
+        self._segments[-1].write_index()
+        for segment in self._segments:
+            segment.close()

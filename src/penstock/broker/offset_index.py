@@ -1,0 +1,145 @@
+"""The sparse index of one segment: which batch holds an offset, and which is the first that is not older than a time.
+
+Here live the index in memory and the bytes of its file. Not here: when an index is written and when it is made again
+from the log (segment.py).
+
+Rules: an entry names a batch by its offset and position, with the largest timestamp of all batches before it. Kafka
+has an index of offsets and one of times; here one does for both. The file begins with a summary of its segment, which
+alone is read at start; both parts have checksums. It is written in the machine's order of bytes, because a file from
+another machine only fails its checksum and is made again.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from bisect import bisect_left, bisect_right
+from typing import Final, NamedTuple, Self
+
+from crc32c import crc32c
+
+_VERSION: Final = 1
+_SUMMARY: Final = struct.Struct("=iqqqqqI")
+_CHECKSUM: Final = struct.Struct("=I")
+
+SUMMARY_SIZE: Final = _SUMMARY.size + _CHECKSUM.size
+"""Bytes of the summary at the start of the file of an index."""
+
+ENTRY_SIZE: Final = 8
+"""Bytes of an entry by Kafka's count, which is the unit of `segment.index.bytes`."""
+
+
+class InvalidIndexError(ValueError):
+    """The file of an index is damaged or of another version."""
+
+
+class SegmentSummary(NamedTuple):
+    """What a broker must know of a segment at start; sizes in bytes, times in ms.
+
+    Args:
+        size: bytes of whole batches.
+        next_offset: the offset after its last record.
+        first_timestamp: the largest timestamp of its first batch.
+        max_timestamp: the largest timestamp of all its batches.
+    """
+
+    size: int
+    next_offset: int
+    first_timestamp: int
+    max_timestamp: int
+
+
+class OffsetIndex:
+    """The entries of an index, in the order of the log."""
+
+    __slots__ = ("_max_timestamps", "_offsets", "_positions")
+
+    def __init__(self) -> None:
+        self._offsets = array("q")
+        self._positions = array("q")
+        self._max_timestamps = array("q")
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def last_position(self) -> int:
+        """Position of the last entry's batch; -1 without entries."""
+        return self._positions[-1] if self._positions else -1
+
+    def add(self, offset: int, position: int, max_timestamp: int) -> None:
+        """Add an entry.
+
+        Args:
+            offset: the first offset of a batch.
+            position: where the batch begins, in bytes.
+            max_timestamp: the largest timestamp (ms) of the batches before it.
+        """
+        self._offsets.append(offset)
+        self._positions.append(position)
+        self._max_timestamps.append(max_timestamp)
+
+    def position_of_offset(self, offset: int) -> int:
+        """Return the position of the last entry whose batch does not begin after an offset; 0 if none is."""
+        entry = bisect_right(self._offsets, offset) - 1
+        return self._positions[entry] if entry >= 0 else 0
+
+    def position_of_time(self, timestamp: int) -> int:
+        """Return a position before which all batches are older than a time (ms), the last one that an entry has."""
+        entry = bisect_left(self._max_timestamps, timestamp) - 1
+        return self._positions[entry] if entry >= 0 else 0
+
+    def last_before(self, position: int) -> tuple[int, int]:
+        """Return position and offset of the last entry that is not beyond a position; there must be one."""
+        entry = bisect_right(self._positions, position) - 1
+        return self._positions[entry], self._offsets[entry]
+
+    def pack(self, summary: SegmentSummary) -> bytes:
+        """Return the bytes of the file of this index.
+
+        Args:
+            summary: the summary of its segment.
+        """
+        entries = b"".join(part.tobytes() for part in (self._offsets, self._positions, self._max_timestamps))
+        head = _SUMMARY.pack(_VERSION, *summary, len(self), crc32c(entries))
+        return head + _CHECKSUM.pack(crc32c(head)) + entries
+
+    @classmethod
+    def unpack(cls, content: bytes) -> Self:
+        """Return the index that a file holds.
+
+        Args:
+            content: the bytes of the file.
+
+        Raises:
+            InvalidIndexError: the file is damaged.
+        """
+        unpack_summary(content)
+        *_, count, checksum = _SUMMARY.unpack_from(content)
+        entries = memoryview(content)[SUMMARY_SIZE:]
+        if len(entries) != 24 * count or crc32c(entries) != checksum:
+            raise InvalidIndexError("the entries do not match their checksum")
+        index = cls()
+        for number, part in enumerate((index._offsets, index._positions, index._max_timestamps)):
+            part.frombytes(entries[8 * count * number : 8 * count * (number + 1)])
+        return index
+
+
+def unpack_summary(content: bytes) -> SegmentSummary:
+    """Return the summary at the start of the file of an index.
+
+    Args:
+        content: the first SUMMARY_SIZE bytes of the file, or more.
+
+    Raises:
+        InvalidIndexError: the file is damaged or of another version.
+    """
+    if len(content) < SUMMARY_SIZE:
+        raise InvalidIndexError(f"the file has {len(content)} bytes")
+    head = content[: _SUMMARY.size]
+    if _CHECKSUM.unpack_from(content, _SUMMARY.size)[0] != crc32c(head):
+        raise InvalidIndexError("the summary does not match its checksum")
+    version, *fields, _, _ = _SUMMARY.unpack(head)
+    if version != _VERSION:
+        raise InvalidIndexError(f"the file has version {version}")
+    return SegmentSummary(*fields)
