@@ -211,7 +211,8 @@ class SparkCases:
         try:
             return self._play(case, built, topology, StreamsConfig({**config, **connection}), clock)
         finally:
-            self._runner.admin.delete_topics(list(self._runner.admin.topics()))
+            topics = self._runner.admin.topics()
+            self._runner.admin.delete_topics([topic for topic in topics if not topic.startswith("__")])
             shutil.rmtree(directory)
 
     def _play(
