@@ -199,6 +199,26 @@ def test_members_share_partitions_and_miss_no_record(
     assert {value for member in read for value in member.values} == set(expected)
 
 
+def test_members_of_the_consumer_protocol_share_partitions_and_miss_no_record(
+    broker: RunningBroker, group: Group, topic: str
+) -> None:
+    read: list[Member] = []
+    expected = fill(broker, topic, "one")
+    read.append(group.start("a", group_protocol="consumer"))
+    group.wait_for_shares(6)
+    read.append(group.start("b", group_protocol="consumer"))
+    group.wait_for_shares(3, 3)
+    expected += fill(broker, topic, "two")
+    read.append(group.start("c", group_protocol="consumer"))
+    group.wait_for_shares(2, 2, 2)
+    group.stop(group.members[0])
+    group.wait_for_shares(3, 3)
+    expected += fill(broker, topic, "three")
+    wait_until(lambda: {value for member in read for value in member.values} >= set(expected))
+    assert group.owners.errors == []
+    assert {value for member in read for value in member.values} == set(expected)
+
+
 def test_a_group_is_described_listed_and_deleted(
     broker: RunningBroker, admin: AdminClient, group: Group, topic: str
 ) -> None:

@@ -14,7 +14,8 @@ from penstock.broker.process import BrokerProcess
 from tests.support.protocol_client import ProtocolClient
 
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS = 11, 12, 13, 14, 15, 16, 42
-METADATA = 3
+CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE = 68, 69
+METADATA, CREATE_TOPICS = 3, 19
 
 
 def versions_of(key: int) -> range:
@@ -248,3 +249,66 @@ def test_a_member_whose_connection_is_lost_while_it_waits_stays_a_member(
         wait_for_rebalance(client, group, first)
     again = client.call(JOIN_GROUP, 0, join_body(group, first["member_id"]))
     assert len(again["members"]) == 2
+
+
+@pytest.fixture
+def topic(client: ProtocolClient) -> str:
+    name = f"topic-{uuid.uuid4()}"
+    wanted = {"name": name, "num_partitions": 3, "replication_factor": 1}
+    client.call(CREATE_TOPICS, 7, {"topics": [wanted]})
+    return name
+
+
+def beat_body(group: str, member_id: str, epoch: int, **settings: object) -> Message:
+    return {
+        "group_id": group,
+        "member_id": member_id,
+        "member_epoch": epoch,
+        "rebalance_timeout": 1_000 if epoch == 0 else -1,
+        "subscribed_topic_names": None,
+        "topic_partitions": [] if epoch == 0 else None,
+    } | settings
+
+
+@pytest.mark.parametrize("version", versions_of(CONSUMER_GROUP_HEARTBEAT))
+def test_every_version_of_consumer_group_heartbeat(
+    client: ProtocolClient, group: str, topic: str, version: int
+) -> None:
+    def beat(member_id: str, epoch: int, **settings: object) -> Message:
+        return client.call(CONSUMER_GROUP_HEARTBEAT, version, beat_body(group, member_id, epoch, **settings))
+
+    # From version 1 the client chooses its id.
+    joined = beat("" if version == 0 else "me", 0, subscribed_topic_names=[topic])
+    assert joined["error_code"] == ErrorCode.none
+    assert joined["member_epoch"] == 1
+    assert [each["partitions"] for each in joined["assignment"]["topic_partitions"]] == [[0, 1, 2]]
+    again = beat(joined["member_id"], 1)
+    assert (again["error_code"], again["assignment"], again["heartbeat_interval"]) == (ErrorCode.none, None, 1_000)
+    assert beat(joined["member_id"], 7)["error_code"] == ErrorCode.fenced_member_epoch
+    assert beat("unknown", 7)["error_code"] == ErrorCode.unknown_member_id
+    assert beat("m", 0)["error_code"] == ErrorCode.invalid_request
+    assert beat("m", 0, group_id="")["error_code"] == ErrorCode.invalid_request
+    if version >= 1:
+        assert beat("", 0, subscribed_topic_names=[topic])["error_code"] == ErrorCode.invalid_request
+        wrong = beat("m", 0, subscribed_topic_regex="(")
+        assert wrong["error_code"] == ErrorCode.invalid_regular_expression
+        assert beat("m", 0, subscribed_topic_regex=topic)["error_code"] == ErrorCode.none
+    left = beat(joined["member_id"], -1)
+    assert (left["error_code"], left["member_epoch"]) == (ErrorCode.none, -1)
+
+
+@pytest.mark.parametrize("version", versions_of(CONSUMER_GROUP_DESCRIBE))
+def test_every_version_of_consumer_group_describe(client: ProtocolClient, group: str, topic: str, version: int) -> None:
+    client.call(CONSUMER_GROUP_HEARTBEAT, 1, beat_body(group, "me", 0, subscribed_topic_names=[topic]))
+    answer = client.call(CONSUMER_GROUP_DESCRIBE, version, {"group_ids": [group, "unknown"]})
+    found, missing = answer["groups"]
+    assert (found["error_code"], found["group_state"], found["group_epoch"]) == (ErrorCode.none, "Stable", 1)
+    assert found["assignor_name"] == "uniform"
+    [member] = found["members"]
+    [assigned] = member["assignment"]["topic_partitions"]
+    assert (assigned["topic_name"], assigned["partitions"]) == (topic, [0, 1, 2])
+    assert (member["member_id"], member["client_id"], member["subscribed_topic_names"]) == ("me", "test", [topic])
+    assert missing["error_code"] == ErrorCode.group_id_not_found
+    [listed] = client.call(LIST_GROUPS, 5, {"types_filter": ["consumer"], "states_filter": ["stable"]})["groups"]
+    assert (listed["group_id"], listed["group_type"]) == (group, "consumer")
+    client.call(CONSUMER_GROUP_HEARTBEAT, 1, beat_body(group, "me", -1))

@@ -14,8 +14,9 @@ from kio.schema.errors import ErrorCode
 from penstock.broker.answers import LaterAnswer
 from penstock.broker.codec import Message
 from penstock.broker.fetch import Fetch
-from penstock.broker.group_admin_apis import delete_groups, describe_groups, list_groups
+from penstock.broker.group_admin_apis import consumer_group_describe, delete_groups, describe_groups, list_groups
 from penstock.broker.group_apis import (
+    consumer_group_heartbeat,
     find_coordinator,
     heartbeat,
     init_producer_id,
@@ -107,5 +108,7 @@ APIS: Final[Mapping[int, Api]] = {
     42: _api(delete_groups, 0, 2),
     47: _api(offset_delete, 0, 0),
     60: _api(describe_cluster, 0, 1),
+    68: _api(consumer_group_heartbeat, 0, 1),
+    69: _api(consumer_group_describe, 0, 1),
 }
 """The APIs by their key."""

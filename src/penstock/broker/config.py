@@ -34,6 +34,9 @@ class BrokerConfig:
         group_max_session_timeout_ms: longest session (ms) that a member may ask for.
         group_max_size: most members of a group.
         group_max_bytes: most bytes that the members of a group tell one another.
+        group_consumer_heartbeat_interval_ms: how often (ms) members of consumer groups (KIP-848) send heartbeats
+            (Kafka's group.consumer.heartbeat.interval.ms, there 5,000); a rebalance takes a few of them.
+        group_consumer_session_timeout_ms: after how long (ms) without one they are removed.
         max_groups: most groups that the broker holds.
         offsets_retention_minutes: how long (minutes) the offsets of a group without members are kept (Kafka's
             offsets.retention.minutes).
@@ -59,6 +62,8 @@ class BrokerConfig:
     group_max_session_timeout_ms: int = 1_800_000
     group_max_size: int = 1_000
     group_max_bytes: int = 16 * 1024 * 1024
+    group_consumer_heartbeat_interval_ms: int = 1_000
+    group_consumer_session_timeout_ms: int = 45_000
     max_groups: int = 10_000
     offsets_retention_minutes: int = 7 * 24 * 60
     offsets_retention_check_interval_ms: int = 600_000
@@ -83,6 +88,8 @@ class BrokerConfig:
             ("group_max_session_timeout_ms", self.group_max_session_timeout_ms),
             ("group_max_size", self.group_max_size),
             ("group_max_bytes", self.group_max_bytes),
+            ("group_consumer_heartbeat_interval_ms", self.group_consumer_heartbeat_interval_ms),
+            ("group_consumer_session_timeout_ms", self.group_consumer_session_timeout_ms),
             ("max_groups", self.max_groups),
             ("offsets_retention_minutes", self.offsets_retention_minutes),
             ("offsets_retention_check_interval_ms", self.offsets_retention_check_interval_ms),

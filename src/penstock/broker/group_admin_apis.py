@@ -1,4 +1,4 @@
-"""The APIs that show and delete groups: DescribeGroups, ListGroups and DeleteGroups."""
+"""The APIs that show and delete groups: DescribeGroups, ConsumerGroupDescribe, ListGroups and DeleteGroups."""
 
 from __future__ import annotations
 
@@ -29,6 +29,18 @@ def _describe_group(state: BrokerState, group_id: str, version: int) -> Message:
         return missing | {"error_code": error.code, "error_message": error.message}
 
 
+def consumer_group_describe(state: BrokerState, request: Request) -> Message:
+    """Answer ConsumerGroupDescribe."""
+    return {"groups": [_describe_consumers(state, group_id) for group_id in request.body["group_ids"]]}
+
+
+def _describe_consumers(state: BrokerState, group_id: str) -> Message:
+    try:
+        return {"error_code": ErrorCode.none} | state.groups.describe_consumers(group_id)
+    except ApiError as error:
+        return {"group_id": group_id, "error_code": error.code, "error_message": error.message}
+
+
 def list_groups(state: BrokerState, request: Request) -> Message:
     """Answer ListGroups."""
     states = {name.lower() for name in request.body.get("states_filter", [])}
@@ -38,11 +50,11 @@ def list_groups(state: BrokerState, request: Request) -> Message:
             {
                 "group_id": group.group_id,
                 "protocol_type": group.protocol_type or "",
-                "group_state": str(group.state),
+                "group_state": group.state_name,
                 "group_type": group.group_type,
             }
             for group in state.groups.groups()
-            if (not states or group.state.lower() in states) and (not types or group.group_type in types)
+            if (not states or group.state_name.lower() in states) and (not types or group.group_type in types)
         ]
     }
 

@@ -1,11 +1,12 @@
-"""The APIs of the members of classic groups: FindCoordinator, JoinGroup, SyncGroup, Heartbeat and LeaveGroup; and
-InitProducerId.
+"""The APIs of the members of groups: FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and
+ConsumerGroupHeartbeat; and InitProducerId.
 
-Not here: what they mean (groups/classic.py). JoinGroup and SyncGroup may answer later.
+Not here: what they mean (groups/classic.py, groups/consumer.py). JoinGroup and SyncGroup may answer later.
 """
 
 from __future__ import annotations
 
+import uuid
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -13,7 +14,9 @@ from kio.schema.errors import ErrorCode
 from penstock.broker.answers import LaterAnswer, PromisedAnswer
 from penstock.broker.codec import Message
 from penstock.broker.errors import NO_TRANSACTIONS, ApiError
-from penstock.broker.groups.classic import JoinRequest, MemberIdentity
+from penstock.broker.groups.classic import JoinRequest
+from penstock.broker.groups.consumer import HeartbeatRequest, as_assignment, check_request
+from penstock.broker.groups.group import MemberIdentity
 from penstock.broker.state import NODE_ID, BrokerState, Request
 
 _GROUP_KEY: Final = 0
@@ -125,3 +128,31 @@ def leave_group(state: BrokerState, request: Request) -> Message:
             for (member_id, instance_id), code in zip(identities, codes, strict=True)
         ]
     }
+
+
+def consumer_group_heartbeat(state: BrokerState, request: Request) -> Message:
+    """Answer ConsumerGroupHeartbeat."""
+    body = request.body
+    names, owned = body["subscribed_topic_names"], body["topic_partitions"]
+    wanted = HeartbeatRequest(
+        member_id=body["member_id"],
+        member_epoch=body["member_epoch"],
+        instance_id=body["instance_id"],
+        rack_id=body["rack_id"],
+        rebalance_timeout_ms=None if body["rebalance_timeout"] == -1 else body["rebalance_timeout"],
+        client_id=request.client_id,
+        client_host=request.client_host,
+        topic_names=None if names is None else tuple(names),
+        topic_regex=body.get("subscribed_topic_regex"),
+        assignor=body["server_assignor"],
+        owned=None if owned is None else as_assignment(owned),
+    )
+    try:
+        if not body["group_id"]:
+            raise ApiError(ErrorCode.invalid_request, "GroupId can't be empty.")
+        check_request(wanted, request.version)
+        if not wanted.member_id:
+            wanted = wanted._replace(member_id=str(uuid.uuid4()))
+        return state.groups.consumer_heartbeat(body["group_id"], wanted)
+    except ApiError as error:
+        return {"error_code": error.code, "error_message": error.message}

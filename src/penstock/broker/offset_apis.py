@@ -26,6 +26,7 @@ def offset_commit(state: BrokerState, request: Request) -> Message:
             body["member_id"],
             body.get("group_instance_id"),
             body["generation_id_or_member_epoch"],
+            request.version,
         )
     except ApiError as error:
         refusal = error

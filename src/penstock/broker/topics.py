@@ -85,6 +85,7 @@ class TopicRegistry:
         self._directory = config.data_dir / "topics"
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[uuid.UUID, Topic] = {}
+        self._revision = 0
         self._directory.mkdir(exist_ok=True)
         rows = store.topics()
         self._remove_orphans({row.topic_id.hex for row in rows})
@@ -100,11 +101,17 @@ class TopicRegistry:
         partitions = [self._open(row, index) for index in range(row.partitions)]
         topic = Topic(row.name, row.topic_id, row.configs, partitions)
         self._by_name[row.name] = self._by_id[row.topic_id] = topic
+        self._revision += 1
         return topic
 
     def _open(self, row: TopicRow, index: int) -> Partition:
         config = log_config({"segment.bytes": str(self._config.segment_bytes)} | row.configs)
         return Partition(self._directory / row.topic_id.hex / str(index), row.name, index, config, self._clock)
+
+    @property
+    def revision(self) -> int:
+        """A number that grows with each topic or partition that comes or goes."""
+        return self._revision
 
     def all(self) -> list[Topic]:
         """Return all topics, by name."""
@@ -227,6 +234,7 @@ class TopicRegistry:
         topic.check_not_internal()
         self._store.delete_topic(topic.name)
         del self._by_name[topic.name], self._by_id[topic.topic_id]
+        self._revision += 1
         for partition in topic.partitions:
             partition.close_deleted()
         shutil.rmtree(self._directory / topic.topic_id.hex, ignore_errors=True)
@@ -264,6 +272,7 @@ class TopicRegistry:
         row = TopicRow(topic.name, topic.topic_id, count, dict(topic.configs))
         self._store.save_topic(row)
         topic.partitions.extend(self._open(row, index) for index in range(len(topic.partitions), count))
+        self._revision += 1
 
     def close(self) -> None:
         """Close the files of all partitions."""

@@ -62,7 +62,7 @@ class GroupBroker:
 
     def commit(self, group: str, topic: str, partition: int, position: int) -> None:
         """Commit one offset, as a client without a membership."""
-        self.groups.check_commit(group, "", None, -1)
+        self.groups.check_commit(group, "", None, -1, 9)
         self.groups.offsets.commit(group, {(topic, partition): self.offset(position)})
 
     def commit_in_transaction(self, producer_id: int, group: str, topic: str, partition: int, position: int) -> None:

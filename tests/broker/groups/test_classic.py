@@ -11,7 +11,8 @@ from kio.schema.errors import ErrorCode
 
 from penstock.broker.codec import Message
 from penstock.broker.errors import ApiError
-from penstock.broker.groups.classic import NEW_MEMBER_JOIN_TIMEOUT_MS, JoinRequest, MemberIdentity
+from penstock.broker.groups.classic import NEW_MEMBER_JOIN_TIMEOUT_MS, JoinRequest
+from penstock.broker.groups.group import MemberIdentity
 from penstock.broker.topics import OFFSETS_TOPIC
 from tests.broker.groups.support import GroupBroker
 
@@ -172,9 +173,9 @@ def test_a_member_of_an_older_generation_is_fenced(broker: GroupBroker) -> None:
     assert first.beat() == ErrorCode.illegal_generation
     assert code_of(first.sync) == ErrorCode.illegal_generation
     commit = broker.groups.check_commit
-    assert code_of(lambda: commit("g", first.member_id, None, 1)) == ErrorCode.illegal_generation
-    assert code_of(lambda: commit("g", first.member_id, None, 2)) == ErrorCode.none
-    assert code_of(lambda: commit("g", "", None, -1)) == ErrorCode.unknown_member_id
+    assert code_of(lambda: commit("g", first.member_id, None, 1, 9)) == ErrorCode.illegal_generation
+    assert code_of(lambda: commit("g", first.member_id, None, 2, 9)) == ErrorCode.none
+    assert code_of(lambda: commit("g", "", None, -1, 9)) == ErrorCode.unknown_member_id
     assert code_of(lambda: broker.groups.check_member("g", "", None, -1)) == ErrorCode.none
     assert code_of(lambda: broker.groups.check_member("g", first.member_id, None, 1)) == ErrorCode.illegal_generation
 
@@ -183,9 +184,9 @@ def test_commits_wait_for_the_assignment(broker: GroupBroker) -> None:
     first = Client(broker)
     first.join()
     commit = broker.groups.check_commit
-    assert code_of(lambda: commit("g", first.member_id, None, 1)) == ErrorCode.rebalance_in_progress
+    assert code_of(lambda: commit("g", first.member_id, None, 1, 9)) == ErrorCode.rebalance_in_progress
     first.sync({})
-    assert code_of(lambda: commit("g", first.member_id, None, 1)) == ErrorCode.none
+    assert code_of(lambda: commit("g", first.member_id, None, 1, 9)) == ErrorCode.none
 
 
 def test_a_new_member_is_given_its_id_first(broker: GroupBroker) -> None:
@@ -230,7 +231,7 @@ def test_a_commit_extends_the_session(broker: GroupBroker) -> None:
     stable_group(broker, member)
     for _ in range(3):
         broker.timers.advance(SESSION_MS - 1)
-        broker.groups.check_commit("g", member.member_id, None, member.generation)
+        broker.groups.check_commit("g", member.member_id, None, member.generation, 9)
     assert state_of(broker) == "Stable"
 
 
@@ -364,7 +365,7 @@ def test_a_group_has_a_size(tmp_path: Path) -> None:
     for number in range(5):  # a group that nobody enters is not kept
         with pytest.raises(ApiError):
             broker.groups.join(f"new-{number}", join_request(protocols={}), lambda response: None)
-    broker.groups.check_commit("second", "", None, -1)
+    broker.groups.check_commit("second", "", None, -1, 9)
     with pytest.raises(ApiError, match="max_groups"):
         broker.groups.join("third", join_request(), lambda response: None)
     pending = [Client(broker, needs_member_id=True) for _ in range(3)]
@@ -482,7 +483,7 @@ def test_an_assignment_that_cannot_be_kept_is_not_given(broker: GroupBroker, mon
 def test_an_empty_group_is_deleted_with_its_offsets(broker: GroupBroker) -> None:
     member = Client(broker)
     stable_group(broker, member)
-    broker.groups.check_commit("g", member.member_id, None, 1)
+    broker.groups.check_commit("g", member.member_id, None, 1, 9)
     broker.groups.offsets.commit("g", {("t", 0): broker.offset(5)})
     assert code_of(lambda: broker.groups.delete_group("g")) == ErrorCode.non_empty_group
     member.leave()

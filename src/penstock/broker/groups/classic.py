@@ -25,6 +25,7 @@ from kio.schema.errors import ErrorCode
 from penstock.broker.codec import Message, entity_codec
 from penstock.broker.errors import ApiError, MalformedRequestError
 from penstock.broker.groups.context import Answer, GroupContext
+from penstock.broker.groups.group import Group, MemberIdentity
 from penstock.broker.groups.offsets import CommittedOffset
 from penstock.broker.groups.schemas import GroupRecord, RecordKind
 from penstock.broker.wire import INT16, Cursor
@@ -76,25 +77,6 @@ class JoinRequest(NamedTuple):
     may_skip_assignment: bool
 
 
-class MemberIdentity(NamedTuple):
-    """Who a client says it is.
-
-    Args:
-        member_id: empty where it is no member.
-        instance_id: name of a static member; None for others.
-        generation: the generation that it knows, or the epoch of a consumer group; negative where it knows none.
-    """
-
-    member_id: str
-    instance_id: str | None
-    generation: int
-
-    @property
-    def is_given(self) -> bool:
-        """Whether the client claims to be a member."""
-        return bool(self.member_id) or self.instance_id is not None or self.generation >= 0
-
-
 @dataclass(slots=True)
 class ClassicMember:
     """A member and what it waits for."""
@@ -131,7 +113,7 @@ class ClassicMember:
         return answer is not None
 
 
-class ClassicGroup:
+class ClassicGroup(Group):
     """A classic group; without members and a type of protocol it only has committed offsets.
 
     Args:
@@ -148,14 +130,14 @@ class ClassicGroup:
         changed_ms: when its state changed last, in ms since the epoch.
     """
 
-    group_type: Final = "classic"
+    group_type = "classic"
 
     def __init__(self, group_id: str, context: GroupContext) -> None:
         self.group_id = group_id
         self.members: dict[str, ClassicMember] = {}
         self.state = ClassicState.EMPTY
         self.generation = 0
-        self.protocol_type: str | None = None
+        self.protocol_type = None
         self.protocol: str | None = None
         self.leader: str | None = None
         self.changed_ms = -1
@@ -193,6 +175,11 @@ class ClassicGroup:
                 self._static_ids[member.instance_id] = member.member_id
             self._extend_session(member)
         self.state = ClassicState.STABLE if self.members else ClassicState.EMPTY
+
+    @property
+    def state_name(self) -> str:
+        """The name of its state, as tools show it."""
+        return str(self.state)
 
     @property
     def is_empty(self) -> bool:
@@ -719,7 +706,7 @@ class ClassicGroup:
         if identity.is_given and not (identity.generation < 0 and self.is_empty):
             self.check_member(identity)
 
-    def check_commit(self, identity: MemberIdentity) -> None:
+    def check_commit(self, identity: MemberIdentity, version: int) -> None:
         """Check that a client may commit offsets; the session of a member is extended.
 
         Raises:
@@ -731,6 +718,9 @@ class ClassicGroup:
         if self.state == ClassicState.COMPLETING:
             raise ApiError(ErrorCode.rebalance_in_progress)
         self._extend_session(member)
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """Accept every client: only the members of consumer groups say who they are."""
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Return whether members read a topic, as far as the broker can tell."""

@@ -1,30 +1,37 @@
 """The coordinator: all groups of the broker, which of them a request is for, and what becomes of their offsets.
 
-Not here: what a request means within a group (classic.py) and how offsets are kept (offsets.py).
+Not here: what a request means within a group (classic.py, consumer.py) and how offsets are kept (offsets.py).
+
+Rule: a group without members changes its type with the next member; one with members keeps it, as in Kafka with
+`group.consumer.migration.policy=disabled`.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
 from penstock.broker.codec import Message
 from penstock.broker.config import BrokerConfig
 from penstock.broker.errors import ApiError, BrokerError
-from penstock.broker.groups.classic import ClassicGroup, JoinRequest, MemberIdentity
+from penstock.broker.groups.classic import ClassicGroup, JoinRequest
+from penstock.broker.groups.consumer import ConsumerGroup, HeartbeatRequest
 from penstock.broker.groups.context import Answer, GroupContext
+from penstock.broker.groups.group import Group, MemberIdentity
 from penstock.broker.groups.group_log import GroupLog, StoredRecord
 from penstock.broker.groups.offsets import CommittedOffset, OffsetStore, TopicPartition
-from penstock.broker.groups.schemas import RecordKind
+from penstock.broker.groups.schemas import GroupRecord, RecordKind
 from penstock.broker.groups.timers import Timers
 from penstock.broker.metadata_store import MetadataStore
 from penstock.broker.topics import OFFSETS_TOPIC, TopicRegistry
 from penstock.clock import Clock
 
 _EXPIRY: Final = "expiry of offsets"
+
+_AnyGroup = TypeVar("_AnyGroup", ClassicGroup, ConsumerGroup)
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +58,7 @@ class GroupCoordinator:
         self.offsets = OffsetStore(log)
         self.clock = clock
         self._context = GroupContext(config, topics, log, timers, clock)
-        self._groups: dict[str, ClassicGroup] = {}
+        self._groups: dict[str, Group] = {}
         self._load()
         self._schedule_expiry()
 
@@ -65,6 +72,14 @@ class GroupCoordinator:
         for _, record in by_kind[RecordKind.GROUP]:
             group = self._groups[record.key["group"]] = ClassicGroup(record.key["group"], self._context)
             group.load(record.value or {})
+        of_consumers: dict[str, list[GroupRecord]] = {}
+        for kind in RecordKind:
+            if kind >= RecordKind.CONSUMER_GROUP:
+                for _, record in by_kind[kind]:
+                    of_consumers.setdefault(record.key["group"], []).append(record)
+        for group_id, records in of_consumers.items():
+            consumers = self._groups[group_id] = ConsumerGroup(group_id, self._context)
+            consumers.load(records)
         for group_id in self.offsets.groups():
             self._groups.setdefault(group_id, ClassicGroup(group_id, self._context))
 
@@ -100,18 +115,34 @@ class GroupCoordinator:
             # The topic is gone already; the next start removes them.
             _log.error("the offsets for the deleted topic %r are left: %s", topic, error)
 
-    def _group(self, group_id: str) -> ClassicGroup:
+    def _group(self, group_id: str) -> Group:
         group = self._groups.get(group_id)
         if group is None:
             raise ApiError(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
         return group
 
-    def _new_group(self, group_id: str) -> ClassicGroup:
+    def _entered(self, group_id: str, group_type: type[_AnyGroup]) -> _AnyGroup:
+        """Return the group of a type that a client enters, in place of one of the other type without members.
+
+        Raises:
+            ApiError: INCONSISTENT_GROUP_PROTOCOL where that one has members, POLICY_VIOLATION where there are too many
+                groups, COORDINATOR_NOT_AVAILABLE.
+        """
+        group = self._groups.get(group_id)
+        if isinstance(group, group_type):
+            return group
         most = self._context.config.max_groups
-        if len(self._groups) >= most:
+        if group is None and len(self._groups) >= most:
             raise ApiError(ErrorCode.policy_violation, f"there are {most} groups already (max_groups)")
-        group = self._groups[group_id] = ClassicGroup(group_id, self._context)
-        return group
+        if group is not None:
+            if not group.is_unused:
+                raise ApiError(ErrorCode.inconsistent_group_protocol, f"group {group_id} is a {group.group_type} group")
+            removals = group.removals()
+            if removals:
+                self._context.log.append(removals)
+            group.close()
+        entered = self._groups[group_id] = group_type(group_id, self._context)
+        return entered
 
     # Members of classic groups
 
@@ -129,14 +160,14 @@ class GroupCoordinator:
             raise ApiError(ErrorCode.invalid_session_timeout)
         if group_id not in self._groups and request.member_id:
             raise ApiError(ErrorCode.unknown_member_id)
-        group = self._groups.get(group_id) or self._new_group(group_id)
+        group = self._entered(group_id, ClassicGroup)
         try:
             group.join(request, answer)
         except ApiError:
             self._drop_unused(group)
             raise
 
-    def _drop_unused(self, group: ClassicGroup) -> None:
+    def _drop_unused(self, group: Group) -> None:
         if group.is_unused and not group.removals() and not self.offsets.has_group(group.group_id):
             del self._groups[group.group_id]
 
@@ -171,7 +202,8 @@ class GroupCoordinator:
             ApiError: INVALID_GROUP_ID.
         """
         try:
-            return self._with_members(group_id).leave(members)
+            group = self._groups.get(group_id)
+            return (group if isinstance(group, ConsumerGroup) else self._with_members(group_id)).leave(members)
         except ApiError as error:
             if error.code != ErrorCode.unknown_member_id:
                 raise
@@ -180,9 +212,29 @@ class GroupCoordinator:
     def _with_members(self, group_id: str) -> ClassicGroup:
         _check_group_id(group_id)
         group = self._groups.get(group_id)
-        if group is None:
+        if not isinstance(group, ClassicGroup):
             raise ApiError(ErrorCode.unknown_member_id)
         return group
+
+    # Members of consumer groups
+
+    def consumer_heartbeat(self, group_id: str, request: HeartbeatRequest) -> Message:
+        """Handle the heartbeat of a member of a consumer group, and return the response.
+
+        Raises:
+            ApiError: GROUP_ID_NOT_FOUND where the group is missing or a classic one with members, POLICY_VIOLATION
+                where there are too many groups, and what ConsumerGroup.heartbeat raises.
+        """
+        group = self._groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            if request.member_epoch != 0 or (group is not None and not group.is_unused):
+                raise ApiError(ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
+            group = self._entered(group_id, ConsumerGroup)
+        try:
+            return group.heartbeat(request)
+        except ApiError:
+            self._drop_unused(group)
+            raise
 
     # Offsets
 
@@ -202,7 +254,9 @@ class GroupCoordinator:
         identity = MemberIdentity(member_id, group_instance_id, generation)
         self._group_for_commit(group, generation).check_transactional_commit(identity)
 
-    def check_commit(self, group: str, member_id: str, group_instance_id: str | None, generation: int) -> None:
+    def check_commit(
+        self, group: str, member_id: str, group_instance_id: str | None, generation: int, version: int
+    ) -> None:
         """Check that a member, or a client without a membership, may commit offsets of a group now.
 
         Args:
@@ -210,22 +264,23 @@ class GroupCoordinator:
             member_id: the member; empty where the client says none.
             group_instance_id: the static member; None where the client says none.
             generation: the member's generation or epoch; negative where the client says none.
+            version: the version of OffsetCommit.
 
         Raises:
-            ApiError: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
+            ApiError: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH,
                 REBALANCE_IN_PROGRESS, or POLICY_VIOLATION where there are too many groups.
         """
         identity = MemberIdentity(member_id, group_instance_id, generation)
-        self._group_for_commit(group, generation).check_commit(identity)
+        self._group_for_commit(group, generation).check_commit(identity, version)
 
-    def _group_for_commit(self, group_id: str, generation: int) -> ClassicGroup:
+    def _group_for_commit(self, group_id: str, generation: int) -> Group:
         _check_group_id(group_id)
         group = self._groups.get(group_id)
         if group is not None:
             return group
         if generation >= 0:
             raise ApiError(ErrorCode.illegal_generation, f"group {group_id!r} has no members")
-        return self._new_group(group_id)
+        return self._entered(group_id, ClassicGroup)
 
     def check_fetch(self, group: str, member_id: str | None, member_epoch: int) -> None:
         """Check that a client may read the offsets of a group.
@@ -238,6 +293,9 @@ class GroupCoordinator:
         Raises:
             ApiError: UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH.
         """
+        known = self._groups.get(group)
+        if known is not None:
+            known.check_fetch(member_id, member_epoch)
 
     def delete_offsets(self, group_id: str, partitions: Mapping[str, list[int]]) -> dict[TopicPartition, ErrorCode]:
         """Remove offsets of a group, and return the error code of each partition.
@@ -295,7 +353,7 @@ class GroupCoordinator:
 
     # Administration
 
-    def groups(self) -> list[ClassicGroup]:
+    def groups(self) -> list[Group]:
         """Return all groups."""
         return list(self._groups.values())
 
@@ -305,7 +363,21 @@ class GroupCoordinator:
         Raises:
             ApiError: GROUP_ID_NOT_FOUND.
         """
-        return self._group(group_id).description()
+        group = self._group(group_id)
+        if not isinstance(group, ClassicGroup):
+            raise ApiError(ErrorCode.group_id_not_found, f"Group {group_id} is not a classic group.")
+        return group.description()
+
+    def describe_consumers(self, group_id: str) -> Message:
+        """Return a group as ConsumerGroupDescribe shows it.
+
+        Raises:
+            ApiError: GROUP_ID_NOT_FOUND.
+        """
+        group = self._group(group_id)
+        if not isinstance(group, ConsumerGroup):
+            raise ApiError(ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
+        return group.description()
 
     def delete_group(self, group_id: str) -> None:
         """Delete a group without members, and its offsets.
@@ -319,7 +391,7 @@ class GroupCoordinator:
             raise ApiError(ErrorCode.non_empty_group)
         self._delete(group)
 
-    def _delete(self, group: ClassicGroup) -> None:
+    def _delete(self, group: Group) -> None:
         records = [*self.offsets.removals(group.group_id), *group.removals()]
         if records:
             self._context.log.append(records)

@@ -59,12 +59,19 @@ _UUID: Final[_Field] = (uuid.UUID, "uuid")
 _VERSION: Final = struct.Struct(">h")
 
 
-def _schema(name: str, fields: Mapping[str, _Field], is_flexible: bool = False) -> type[Any]:
+def _schema(
+    name: str, fields: Mapping[str, _Field], is_flexible: bool = False, tags: Mapping[str, int] | None = None
+) -> type[Any]:
     """Return a schema as kio generates them from Kafka's definitions."""
+
+    def metadata(field: str, kind: str | None) -> dict[str, object]:
+        found = {"kafka_type": kind, "tag": (tags or {}).get(field)}
+        return {key: value for key, value in found.items() if value is not None}
+
     return dataclasses.make_dataclass(
         name,
         [
-            (field, declared, dataclasses.field(metadata={} if kind is None else {"kafka_type": kind}))
+            (field, declared, dataclasses.field(metadata=metadata(field, kind)))
             for field, (declared, kind) in fields.items()
         ],
         namespace={"__flexible__": is_flexible},
@@ -128,7 +135,13 @@ _FORMATS: Final[Mapping[RecordKind, _Format]] = {
         ),
     ),
     RecordKind.CONSUMER_GROUP: _Format(
-        _GROUP_KEY, 0, entity_codec(_schema("ConsumerGroupMetadataValue", {"epoch": _INT32}, True))
+        _GROUP_KEY,
+        0,
+        entity_codec(
+            _schema(
+                "ConsumerGroupMetadataValue", {"epoch": _INT32, "metadata_hash": _INT64}, True, {"metadata_hash": 0}
+            )
+        ),
     ),
     RecordKind.CONSUMER_GROUP_MEMBER: _Format(
         _MEMBER_KEY,

@@ -1,0 +1,114 @@
+"""What both types of groups have in common: an identity, offsets, and an end."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, NamedTuple
+
+from penstock.broker.groups.offsets import CommittedOffset
+from penstock.broker.groups.schemas import GroupRecord
+
+
+class MemberIdentity(NamedTuple):
+    """Who a client says it is.
+
+    Args:
+        member_id: empty where it is no member.
+        instance_id: name of a static member; None for others.
+        generation: the generation that it knows, or the epoch of a consumer group; negative where it knows none.
+    """
+
+    member_id: str
+    instance_id: str | None
+    generation: int
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the client claims to be a member."""
+        return bool(self.member_id) or self.instance_id is not None or self.generation >= 0
+
+
+class Group(ABC):
+    """A group.
+
+    Attributes:
+        group_id: its name.
+        group_type: `classic` or `consumer`.
+        state: its state, as tools show it.
+        protocol_type: what the group is for, such as `consumer`; None where it never had members.
+    """
+
+    group_type: ClassVar[str]
+    group_id: str
+    protocol_type: str | None
+
+    @property
+    @abstractmethod
+    def state_name(self) -> str:
+        """The name of its state, as tools show it."""
+
+    @property
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Whether the group has no members."""
+
+    @property
+    @abstractmethod
+    def is_unused(self) -> bool:
+        """Whether nobody is a member nor about to be one."""
+
+    @abstractmethod
+    def check_commit(self, identity: MemberIdentity, version: int) -> None:
+        """Check that a client may commit offsets.
+
+        Args:
+            identity: who it is.
+            version: the version of OffsetCommit.
+
+        Raises:
+            ApiError: it may not, or not now.
+        """
+
+    @abstractmethod
+    def check_transactional_commit(self, identity: MemberIdentity) -> None:
+        """Check that a client may commit offsets in a transaction.
+
+        Raises:
+            ApiError: it may not.
+        """
+
+    @abstractmethod
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """Check that a client may read offsets.
+
+        Args:
+            member_id: None where it does not say.
+            member_epoch: negative where it does not say.
+
+        Raises:
+            ApiError: it claims to be a member, and is none.
+        """
+
+    @abstractmethod
+    def check_offsets_can_be_deleted(self) -> None:
+        """Check that offsets of topics without a subscription may be removed.
+
+        Raises:
+            ApiError: NON_EMPTY_GROUP, because the broker cannot tell which topics the members use.
+        """
+
+    @abstractmethod
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Return whether members read a topic, as far as the broker can tell."""
+
+    @abstractmethod
+    def retained_from(self, offset: CommittedOffset) -> int | None:
+        """Return from when on the retention time of an offset counts, in ms since the epoch; None if it does not."""
+
+    @abstractmethod
+    def removals(self) -> list[GroupRecord]:
+        """Return the records that remove the group; a group that only has offsets has none of its own."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Drop what is due, because the group is deleted."""
