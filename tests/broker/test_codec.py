@@ -48,7 +48,8 @@ def value_strategy(kind: str | None, declared: type[Any], nullable: bool) -> st.
         case "timedelta_i32":
             return st.integers(0, 2**31 - 1)
         case "datetime_i64":
-            return st.just(-1)
+            # kio reads -1 as null, where the field may be null.
+            return st.just(-1) if nullable else st.integers(0, 2**45)
         case "timedelta_i64":
             return st.integers(0, 2**40)
         case _:
@@ -77,6 +78,8 @@ def message_strategy(entity: type[Any]) -> st.SearchStrategy[dict[str, Any]]:
 def plain(value: Any) -> Any:
     """A message of kio in the plain form of the broker's messages."""
     match value:
+        case datetime.datetime():
+            return round(value.timestamp() * 1000)
         case datetime.timedelta():
             return round(value.total_seconds() * 1000)
         case tuple():

@@ -202,7 +202,7 @@ def test_an_idempotent_producer_gets_the_first_offset_of_a_repeated_batch(direct
     for life in range(2):
         for number in range(2, 7):
             assert log.append(sequenced(2 * number)) == 2 * number
-        assert refused(log, sequenced(2)) == ErrorCode.duplicate_sequence_number
+        assert refused(log, sequenced(2)) == ErrorCode.out_of_order_sequence_number
         assert refused(log, sequenced(15)) == ErrorCode.out_of_order_sequence_number
         assert log.append(sequenced(0, producer=10 + life)) == 14 + 2 * life
         log.close()

@@ -2,18 +2,20 @@
 
 Served, by API key (the table is in apis.py):
 
-    Produce 3-11 (announced from 0)   Fetch 4-16            ListOffsets 1-9        Metadata 0-12
+    Produce 3-12 (announced from 0)   Fetch 4-16            ListOffsets 1-9        Metadata 0-12
     OffsetCommit 2-10                 OffsetFetch 1-10      FindCoordinator 0-6    ApiVersions 0-4
     CreateTopics 2-7                  DeleteTopics 1-6      InitProducerId 0-5     DescribeConfigs 1-4
     CreatePartitions 0-3              DescribeCluster 0-1   DeleteRecords 0-2
     JoinGroup 0-9                     SyncGroup 0-5         Heartbeat 0-4          LeaveGroup 0-5
     ConsumerGroupHeartbeat 0-1        ConsumerGroupDescribe 0-1
     DescribeGroups 0-6                ListGroups 0-5        DeleteGroups 0-2       OffsetDelete 0-0
+    AddPartitionsToTxn 0-5            AddOffsetsToTxn 0-4   TxnOffsetCommit 0-5    EndTxn 0-5
+    DescribeProducers 0-0             WriteTxnMarkers 1-2   ListTransactions 0-1   DescribeTransactions 0-0
 
 Tried with confluent-kafka (librdkafka 2.16), and with the Java client and tools of Kafka 4.3.
 
 Gaps:
-- Transactions: a transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which clients do not repeat.
+- Transactions: two-phase commit (KIP-939) and the pattern of ListTransactions 2 are not announced.
 - Groups: those of Kafka Streams (KIP-1071) and share groups are not announced. A group with members keeps its
   protocol, classic or consumer (KIP-848); patterns of topics are Python's regular expressions.
 - Retention and compaction: records stay until a client deletes them or their topic. The configuration of a topic is

@@ -19,7 +19,6 @@ from penstock.broker.group_apis import (
     consumer_group_heartbeat,
     find_coordinator,
     heartbeat,
-    init_producer_id,
     join_group,
     leave_group,
     sync_group,
@@ -35,9 +34,24 @@ from penstock.broker.topic_apis import (
     describe_configs,
     metadata,
 )
+from penstock.broker.transaction_apis import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    describe_producers,
+    describe_transactions,
+    end_txn,
+    init_producer_id,
+    list_transactions,
+    txn_offset_commit,
+    write_txn_markers,
+)
+from penstock.broker.transaction_log import EPOCH_BUMPS
 
 Handler = Callable[[BrokerState, Request], Message | LaterAnswer | None]
 """Answers a request: a response, one that comes later, or None for no answer."""
+
+FEATURES: Final[Mapping[str, int]] = {"transaction.version": EPOCH_BUMPS}
+"""The features that clients are told of, and their levels."""
 
 API_VERSIONS: Final = 18
 """Key of ApiVersions, the API with special rules."""
@@ -80,12 +94,19 @@ def api_versions_response(code: ErrorCode) -> Message:
             {"api_key": key, "min_version": api.advertised_min, "max_version": api.max_version}
             for key, api in APIS.items()
         ],
+        "supported_features": [
+            {"name": name, "min_version": 1, "max_version": level} for name, level in FEATURES.items()
+        ],
+        "finalized_features_epoch": 0,
+        "finalized_features": [
+            {"name": name, "min_version_level": level, "max_version_level": level} for name, level in FEATURES.items()
+        ],
     }
 
 
 APIS: Final[Mapping[int, Api]] = {
     # Produce is announced from version 0: librdkafka before 2.11 does not compress where it finds a higher minimum.
-    0: _api(produce, 3, 11, advertised_min=0),
+    0: _api(produce, 3, 12, advertised_min=0),
     1: _api(Fetch, 4, 16),
     2: _api(list_offsets, 1, 9),
     3: _api(metadata, 0, 12),
@@ -103,11 +124,19 @@ APIS: Final[Mapping[int, Api]] = {
     20: _api(delete_topics, 1, 6),
     21: _api(delete_records, 0, 2),
     22: _api(init_producer_id, 0, 5),
+    24: _api(add_partitions_to_txn, 0, 5),
+    25: _api(add_offsets_to_txn, 0, 4),
+    26: _api(end_txn, 0, 5),
+    27: _api(write_txn_markers, 1, 2),
+    28: _api(txn_offset_commit, 0, 5),
     32: _api(describe_configs, 1, 4),
     37: _api(create_partitions, 0, 3),
     42: _api(delete_groups, 0, 2),
     47: _api(offset_delete, 0, 0),
     60: _api(describe_cluster, 0, 1),
+    61: _api(describe_producers, 0, 0),
+    65: _api(describe_transactions, 0, 0),
+    66: _api(list_transactions, 0, 1),
     68: _api(consumer_group_heartbeat, 0, 1),
     69: _api(consumer_group_describe, 0, 1),
 }

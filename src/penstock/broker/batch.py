@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.errors import NO_TRANSACTIONS, ApiError
+from penstock.broker.errors import ApiError
 
 HEADER_SIZE: Final = 61
 """Bytes of the header of a batch."""
@@ -50,6 +50,7 @@ _CHECKSUM: Final = struct.Struct(">I")
 _CHECKSUM_AT: Final = 17
 _CHECKSUMMED_FROM: Final = 21
 _EPOCH_AT: Final = 12
+_LOW_ATTRIBUTES_AT: Final = 22
 _MAGIC: Final = 2
 
 
@@ -170,13 +171,18 @@ def check_produced(view: memoryview, max_bytes: int) -> BatchHeader:
         )
     if header.is_control:
         raise InvalidBatchError(ErrorCode.invalid_record, "clients cannot write control batches")
-    if header.is_transactional:
-        raise InvalidBatchError(ErrorCode.invalid_txn_state, NO_TRANSACTIONS)
+    if header.is_transactional and header.producer_id == NO_PRODUCER_ID:
+        raise InvalidBatchError(ErrorCode.invalid_record, "a batch of a transaction has no producer id")
     if header.attributes & COMPRESSION_MASK > 4:
         raise InvalidBatchError(
             ErrorCode.unsupported_compression_type, f"unknown compression {header.attributes & COMPRESSION_MASK}"
         )
     return header
+
+
+def is_transactional(view: memoryview) -> bool:
+    """Return whether a batch that was not checked yet says that it belongs to a transaction."""
+    return len(view) > _LOW_ATTRIBUTES_AT and bool(view[_LOW_ATTRIBUTES_AT] & TRANSACTIONAL)
 
 
 def assign_offset(view: memoryview, base_offset: int, leader_epoch: int) -> None:

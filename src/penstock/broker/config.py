@@ -41,6 +41,11 @@ class BrokerConfig:
         offsets_retention_minutes: how long (minutes) the offsets of a group without members are kept (Kafka's
             offsets.retention.minutes).
         offsets_retention_check_interval_ms: how often (ms) offsets are checked for that.
+        transaction_max_timeout_ms: the longest time-out (ms) that a transactional producer may ask for (Kafka's
+            transaction.max.timeout.ms).
+        transactional_id_expiration_ms: after how long (ms) without use a transactional id is forgotten (Kafka's
+            transactional.id.expiration.ms).
+        max_transactional_ids: most transactional ids; one more replaces the one that has not been used for longest.
         min_free_bytes: free disk space below which the broker does not start.
 
     Raises:
@@ -67,6 +72,9 @@ class BrokerConfig:
     max_groups: int = 10_000
     offsets_retention_minutes: int = 7 * 24 * 60
     offsets_retention_check_interval_ms: int = 600_000
+    transaction_max_timeout_ms: int = 900_000
+    transactional_id_expiration_ms: int = 604_800_000
+    max_transactional_ids: int = 100_000
     min_free_bytes: int = 32 * 1024 * 1024
 
     def __post_init__(self) -> None:
@@ -93,6 +101,9 @@ class BrokerConfig:
             ("max_groups", self.max_groups),
             ("offsets_retention_minutes", self.offsets_retention_minutes),
             ("offsets_retention_check_interval_ms", self.offsets_retention_check_interval_ms),
+            ("transaction_max_timeout_ms", self.transaction_max_timeout_ms),
+            ("transactional_id_expiration_ms", self.transactional_id_expiration_ms),
+            ("max_transactional_ids", self.max_transactional_ids),
         ):
             if value < 1:
                 raise BrokerError(f"{name} is {value}; it must be at least 1")

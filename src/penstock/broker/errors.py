@@ -7,14 +7,9 @@ and what to do.
 
 from __future__ import annotations
 
-from typing import Final
-
 from kio.schema.errors import ErrorCode
 
 from penstock.errors import StreamsError
-
-NO_TRANSACTIONS: Final = "this broker does not serve transactions yet"
-"""The answer to a client that asks for a transaction."""
 
 
 class BrokerError(StreamsError):

@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from penstock.broker.answers import LaterAnswer
 from penstock.broker.codec import Message
 from penstock.broker.errors import ApiError
-from penstock.broker.partition import Partition, check_leader_epoch
+from penstock.broker.partition import READ_COMMITTED, Partition, check_leader_epoch
 from penstock.broker.state import BrokerState, Request
 from penstock.broker.topics import partition_of
 
@@ -30,14 +30,17 @@ class _FetchedPartition:
 
     Args:
         partition: the partition; None if there is none of that name or number.
-        wanted: the request for it. error: why there is none.
+        wanted: the request for it. error: why there is none. is_committed: whether only records of ended transactions
+            are returned.
     """
 
-    __slots__ = ("_wanted", "answer", "partition")
+    __slots__ = ("_ends", "_is_committed", "_wanted", "answer", "partition")
 
-    def __init__(self, partition: Partition | None, wanted: Message, error: ErrorCode) -> None:
+    def __init__(self, partition: Partition | None, wanted: Message, error: ErrorCode, is_committed: bool) -> None:
         self.partition = partition
         self._wanted = wanted
+        self._is_committed = is_committed
+        self._ends: tuple[int, int] | None = None
         self.answer: Message = {
             "partition_index": wanted["partition"],
             "error_code": error,
@@ -63,23 +66,34 @@ class _FetchedPartition:
             max_bytes: the most bytes of records that the response has room for.
         """
         partition, answer = self.partition, self.answer
-        if partition is None or (partition.end_offset == answer["high_watermark"] and not partition.is_deleted):
+        if partition is None:
             return
+        ends = (partition.end_offset, partition.last_stable_offset)
+        if ends == self._ends and not partition.is_deleted:
+            return
+        self._ends = ends
         try:
             check_leader_epoch(self._wanted.get("current_leader_epoch", -1))
             # Where no room is left the answer has no records, and the client asks for them again.
             limit = min(self._wanted["partition_max_bytes"], max_bytes)
-            records = partition.read(self._wanted["fetch_offset"], limit) if max_bytes > 0 else b""
+            records, aborted = self._records(partition, limit) if max_bytes > 0 else (b"", None)
         except ApiError as error:
             answer |= {"error_code": error.code, "high_watermark": partition.end_offset, "records": b""}
             return
         answer |= {
             "high_watermark": partition.end_offset,
-            "last_stable_offset": partition.end_offset,
+            "last_stable_offset": partition.last_stable_offset,
             "log_start_offset": partition.start_offset,
-            "aborted_transactions": None,
+            "aborted_transactions": aborted,
             "records": records,
         }
+
+    def _records(self, partition: Partition, max_bytes: int) -> tuple[bytes, list[Message] | None]:
+        offset: int = self._wanted["fetch_offset"]
+        if not self._is_committed:
+            return partition.read(offset, max_bytes), None
+        records, aborted = partition.read_committed(offset, max_bytes)
+        return records, [{"producer_id": one.producer_id, "first_offset": one.first_offset} for one in aborted]
 
 
 class Fetch(LaterAnswer):
@@ -134,14 +148,15 @@ class Fetch(LaterAnswer):
             self._response["responses"].append(topic | {"partitions": [one.answer for one in found]})
 
     def _find(self, topic: Message, wanted: Message) -> _FetchedPartition:
+        is_committed = self._body.get("isolation_level", 0) == READ_COMMITTED
         try:
             if "topic_id" in topic:
                 partition = partition_of(self._state.topics.by_id(topic["topic_id"]), wanted["partition"])
             else:
                 partition = self._state.topics.partition(topic["topic"], wanted["partition"])
         except ApiError as error:
-            return _FetchedPartition(None, wanted, error.code)
-        return _FetchedPartition(partition, wanted, ErrorCode.none)
+            return _FetchedPartition(None, wanted, error.code, is_committed)
+        return _FetchedPartition(partition, wanted, ErrorCode.none, is_committed)
 
     def _is_enough(self) -> bool:
         """Read what has come, and return whether the response need not wait."""

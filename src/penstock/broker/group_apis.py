@@ -1,5 +1,5 @@
 """The APIs of the members of groups: FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and
-ConsumerGroupHeartbeat; and InitProducerId.
+ConsumerGroupHeartbeat.
 
 Not here: what they mean (groups/classic.py, groups/consumer.py). JoinGroup and SyncGroup may answer later.
 """
@@ -13,39 +13,29 @@ from kio.schema.errors import ErrorCode
 
 from penstock.broker.answers import LaterAnswer, PromisedAnswer
 from penstock.broker.codec import Message
-from penstock.broker.errors import NO_TRANSACTIONS, ApiError
+from penstock.broker.errors import ApiError
 from penstock.broker.groups.classic import JoinRequest
 from penstock.broker.groups.consumer import HeartbeatRequest, as_assignment, check_request
 from penstock.broker.groups.group import MemberIdentity
 from penstock.broker.state import NODE_ID, BrokerState, Request
 
 _GROUP_KEY: Final = 0
+_TRANSACTION_KEY: Final = 1
 
 
 def find_coordinator(state: BrokerState, request: Request) -> Message:
-    """Answer FindCoordinator: this broker, for groups."""
+    """Answer FindCoordinator: this broker, for groups and for transactional ids."""
     body = request.body
     key_type: int = body.get("key_type", _GROUP_KEY)
     coordinator: Message = {"node_id": NODE_ID, "host": state.host, "port": state.port}
-    if key_type != _GROUP_KEY:
+    if key_type not in (_GROUP_KEY, _TRANSACTION_KEY):
         coordinator = {
             "node_id": -1,
             "port": -1,
-            # A client repeats its request on most errors; on this one it fails immediately.
-            "error_code": ErrorCode.transactional_id_authorization_failed,
-            "error_message": NO_TRANSACTIONS,
+            "error_code": ErrorCode.invalid_request,
+            "error_message": f"there is no coordinator of type {key_type}",
         }
     return coordinator | {"coordinators": [coordinator | {"key": key} for key in body.get("coordinator_keys", [])]}
-
-
-def init_producer_id(state: BrokerState, request: Request) -> Message:
-    """Answer InitProducerId for idempotent producers; one with a transactional id is refused."""
-    if request.body["transactional_id"] is not None:
-        return {"error_code": ErrorCode.transactional_id_authorization_failed, "producer_epoch": -1}
-    try:
-        return {"producer_id": state.store.next_producer_id(), "producer_epoch": 0}
-    except ApiError as error:
-        return {"error_code": error.code, "producer_epoch": -1}
 
 
 def join_group(state: BrokerState, request: Request) -> Message | LaterAnswer:

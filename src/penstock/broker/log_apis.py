@@ -6,17 +6,21 @@ responses (wire.py).
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.batch import NO_TIMESTAMP
+from penstock.broker.batch import NO_TIMESTAMP, is_transactional, read_header
 from penstock.broker.codec import Message
-from penstock.broker.errors import NO_TRANSACTIONS, ApiError
-from penstock.broker.partition import LEADER_EPOCH, Partition, check_leader_epoch
+from penstock.broker.errors import ApiError
+from penstock.broker.groups.offsets import TopicPartition
+from penstock.broker.partition import LEADER_EPOCH, READ_COMMITTED, Partition, check_leader_epoch
 from penstock.broker.state import BrokerState, Request
 from penstock.broker.topics import partition_of
+from penstock.broker.transaction_apis import check_transactional_produce
+from penstock.broker.transactions import Producer
 
 _NO_ACKS: Final = 0
 
@@ -34,16 +38,26 @@ class _Time(IntEnum):
 def produce(state: BrokerState, request: Request) -> Message | None:
     """Answer Produce; None if the client asks for no answer (acks=0)."""
     acks: int = request.body["acks"]
-    refusal = None
+    refusals: dict[TopicPartition, ApiError] = {}
+    transactional = _transactional_partitions(state, request)
     if acks not in (-1, 0, 1):
-        refusal = ApiError(ErrorCode.invalid_required_acks, f"acks={acks}; it must be -1 (all), 0 or 1")
-    elif request.body["transactional_id"] is not None:
-        refusal = ApiError(ErrorCode.transactional_id_authorization_failed, NO_TRANSACTIONS)
+        refusals = dict.fromkeys(
+            _partitions(request), ApiError(ErrorCode.invalid_required_acks, f"acks={acks}; it must be -1 (all), 0 or 1")
+        )
+    elif transactional and request.body["transactional_id"] is None:
+        refusals = dict.fromkeys(
+            _partitions(request),
+            ApiError(
+                ErrorCode.transactional_id_authorization_failed, "records of a transaction need a transactional id"
+            ),
+        )
+    elif transactional:
+        refusals = check_transactional_produce(state, request, transactional)
     responses = [
         {
             "name": topic["name"],
             "partition_responses": [
-                _produce_partition(state, topic["name"], partition, refusal) for partition in topic["partition_data"]
+                _produce_partition(state, topic["name"], partition, refusals) for partition in topic["partition_data"]
             ],
         }
         for topic in request.body["topic_data"]
@@ -51,11 +65,31 @@ def produce(state: BrokerState, request: Request) -> Message | None:
     return None if acks == _NO_ACKS else {"responses": responses}
 
 
-def _produce_partition(state: BrokerState, topic: str, wanted: Message, refusal: ApiError | None) -> Message:
+def _partitions(request: Request) -> Iterator[TopicPartition]:
+    for topic in request.body["topic_data"]:
+        for partition in topic["partition_data"]:
+            yield topic["name"], partition["index"]
+
+
+def _transactional_partitions(state: BrokerState, request: Request) -> dict[TopicPartition, Producer]:
+    """Return the partitions that exist with records of transactions, and the producers of the records."""
+    found: dict[TopicPartition, Producer] = {}
+    for topic in request.body["topic_data"]:
+        for partition in topic["partition_data"]:
+            records: memoryview | None = partition["records"]
+            if records and is_transactional(records) and state.topics.has_partition(topic["name"], partition["index"]):
+                header = read_header(records)
+                found[topic["name"], partition["index"]] = Producer(header.producer_id, header.producer_epoch)
+    return found
+
+
+def _produce_partition(
+    state: BrokerState, topic: str, wanted: Message, refusals: Mapping[TopicPartition, ApiError]
+) -> Message:
     index: int = wanted["index"]
     try:
-        if refusal is not None:
-            raise refusal
+        if (topic, index) in refusals:
+            raise refusals[topic, index]
         found = state.topics.by_name(topic)
         found.check_not_internal()
         partition = partition_of(found, index)
@@ -74,18 +108,23 @@ def list_offsets(state: BrokerState, request: Request) -> Message:
         "topics": [
             {
                 "name": topic["name"],
-                "partitions": [_list_offset(state, topic["name"], partition) for partition in topic["partitions"]],
+                "partitions": [
+                    _list_offset(state, topic["name"], partition, request.body.get("isolation_level", 0))
+                    for partition in topic["partitions"]
+                ],
             }
             for topic in request.body["topics"]
         ]
     }
 
 
-def _list_offset(state: BrokerState, topic: str, wanted: Message) -> Message:
+def _list_offset(state: BrokerState, topic: str, wanted: Message, isolation_level: int) -> Message:
     index: int = wanted["partition_index"]
     try:
         check_leader_epoch(wanted.get("current_leader_epoch", -1))
-        found = _find_offset(state.topics.partition(topic, index), wanted["timestamp"])
+        partition = state.topics.partition(topic, index)
+        end = partition.last_stable_offset if isolation_level == READ_COMMITTED else partition.end_offset
+        found = _find_offset(partition, wanted["timestamp"], end)
     except ApiError as error:
         return {"partition_index": index, "error_code": error.code}
     answer: Message = {"partition_index": index}
@@ -94,18 +133,19 @@ def _list_offset(state: BrokerState, topic: str, wanted: Message) -> Message:
     return answer
 
 
-def _find_offset(partition: Partition, timestamp: int) -> tuple[int, int] | None:
+def _find_offset(partition: Partition, timestamp: int, end_offset: int) -> tuple[int, int] | None:
     match timestamp:
         case _Time.LATEST:
-            return partition.end_offset, NO_TIMESTAMP
+            return end_offset, NO_TIMESTAMP
         case _Time.EARLIEST | _Time.EARLIEST_LOCAL:
             return partition.start_offset, NO_TIMESTAMP
         case _Time.MAX_TIMESTAMP:
-            return partition.offset_of_max_timestamp()
+            found = partition.offset_of_max_timestamp()
         case _Time.LATEST_TIERED:
             return None
         case _:
-            return partition.offset_for_time(timestamp)
+            found = partition.offset_for_time(timestamp)
+    return found if found is not None and found[0] < end_offset else None
 
 
 def delete_records(state: BrokerState, request: Request) -> Message:

@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from penstock.broker.batch import BatchHeader, assign_offset, check_produced, read_header
 from penstock.broker.errors import ApiError
 from penstock.broker.log import Log
-from penstock.broker.producer_state import AbortedTransaction, ProducerState
+from penstock.broker.producer_state import AbortedTransaction, ActiveProducer, ProducerState
 from penstock.broker.records import EndTransactionMarker, read_marker
 from penstock.broker.topic_config import LogConfig
 from penstock.clock import Clock
@@ -26,6 +26,9 @@ HIGH_WATERMARK: Final = -1
 
 LEADER_EPOCH: Final = 0
 """The epoch of every partition's leader; it never changes, because there is one broker."""
+
+READ_COMMITTED: Final = 1
+"""The isolation level of readers that see the records of committed transactions alone."""
 
 _log = logging.getLogger(__name__)
 
@@ -81,7 +84,25 @@ class Partition:
     def last_stable_offset(self) -> int:
         """The offset up to which every transaction has ended: what a reader of committed records may see."""
         first_open = self._producers.first_open_offset
-        return self.end_offset if first_open is None else first_open
+        # A client may have deleted the first records of an open transaction.
+        return self.end_offset if first_open is None else max(first_open, self.start_offset)
+
+    def producers(self) -> list[ActiveProducer]:
+        """Return what is known of each producer of the partition."""
+        return self._producers.all()
+
+    def check_marker(self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker) -> None:
+        """Check that a marker is not of an earlier epoch of its producer or its coordinator.
+
+        Args:
+            producer_id: the producer of the transaction.
+            producer_epoch: its epoch.
+            marker: the marker.
+
+        Raises:
+            ApiError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
+        """
+        self._producers.check_marker(producer_id, producer_epoch, marker)
 
     def append(self, records: memoryview) -> int:
         """Append the batch of a producer and wake the readers that wait.

@@ -45,6 +45,17 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: int
 
 
+class ActiveProducer(NamedTuple):
+    """What a partition knows of a producer; -1 stands for nothing."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    first_open_offset: int
+
+
 @dataclass(slots=True)
 class _Producer:
     epoch: int
@@ -85,6 +96,41 @@ class ProducerState:
                 break
         return found
 
+    def all(self) -> list[ActiveProducer]:
+        """Return what is known of each producer."""
+        return [
+            ActiveProducer(
+                producer_id,
+                known.epoch,
+                known.batches[-1].last_sequence if known.batches else NO_SEQUENCE,
+                known.last_timestamp,
+                known.coordinator_epoch,
+                self._open.get(producer_id, -1),
+            )
+            for producer_id, known in self._producers.items()
+        ]
+
+    def check_marker(self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker) -> None:
+        """Check that a marker is not of an earlier epoch of its producer or its coordinator.
+
+        Args:
+            producer_id: the producer of the transaction.
+            producer_epoch: its epoch.
+            marker: the marker.
+
+        Raises:
+            ApiError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
+        """
+        known = self._producers.get(producer_id)
+        if known is None:
+            return
+        _check_epoch(producer_id, producer_epoch, known)
+        if marker.coordinator_epoch < known.coordinator_epoch:
+            raise ApiError(
+                ErrorCode.transaction_coordinator_fenced,
+                f"the marker has coordinator epoch {marker.coordinator_epoch}; it is now {known.coordinator_epoch}",
+            )
+
     def find_duplicate(self, header: BatchHeader) -> int | None:
         """Return the base offset of an equal batch that was appended before, or None if the batch is the next.
 
@@ -92,15 +138,17 @@ class ProducerState:
             header: the batch that a producer sent.
 
         Raises:
-            ApiError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or DUPLICATE_SEQUENCE_NUMBER.
+            ApiError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, or INVALID_TXN_STATE where the producer has
+                an open transaction to which the batch does not belong.
         """
         known = self._producers.get(header.producer_id)
         if header.producer_id == NO_PRODUCER_ID or known is None:
             return None
-        if header.producer_epoch < known.epoch:
+        _check_epoch(header.producer_id, header.producer_epoch, known)
+        if header.producer_id in self._open and not header.is_transactional:
             raise ApiError(
-                ErrorCode.invalid_producer_epoch,
-                f"producer {header.producer_id} sent epoch {header.producer_epoch}; its epoch is now {known.epoch}",
+                ErrorCode.invalid_txn_state,
+                f"producer {header.producer_id} has an open transaction, and the batch does not belong to it",
             )
         if header.producer_epoch > known.epoch:
             if header.base_sequence != 0:
@@ -111,22 +159,13 @@ class ProducerState:
             return None
         if not known.batches:
             # Only a marker is known of this epoch, so the sequence numbers begin.
-            self._check_follows(header, NO_SEQUENCE)
+            _check_follows(header, NO_SEQUENCE)
             return None
         for batch in known.batches:
             if (batch.base_sequence, batch.last_sequence) == (header.base_sequence, header.last_sequence):
                 return batch.base_offset
-        self._check_follows(header, known.batches[-1].last_sequence)
+        _check_follows(header, known.batches[-1].last_sequence)
         return None
-
-    def _check_follows(self, header: BatchHeader, last_sequence: int) -> None:
-        expected = (last_sequence + 1) & 0x7FFFFFFF
-        if header.base_sequence == expected:
-            return
-        sent = f"producer {header.producer_id} sent sequence {header.base_sequence}; expected {expected}"
-        if header.last_sequence <= last_sequence:
-            raise ApiError(ErrorCode.duplicate_sequence_number, f"{sent}: the batch is an old duplicate")
-        raise ApiError(ErrorCode.out_of_order_sequence_number, sent)
 
     def note(self, header: BatchHeader, marker: EndTransactionMarker | None) -> None:
         """Remember an appended batch.
@@ -168,3 +207,20 @@ class ProducerState:
         silent = next((producer_id for producer_id in self._producers if producer_id not in self._open), None)
         if silent is not None:
             del self._producers[silent]
+
+
+def _check_epoch(producer_id: int, epoch: int, known: _Producer) -> None:
+    if epoch < known.epoch:
+        raise ApiError(
+            ErrorCode.invalid_producer_epoch,
+            f"producer {producer_id} sent epoch {epoch}; its epoch is now {known.epoch}",
+        )
+
+
+def _check_follows(header: BatchHeader, last_sequence: int) -> None:
+    expected = (last_sequence + 1) & 0x7FFFFFFF
+    if header.base_sequence != expected:
+        raise ApiError(
+            ErrorCode.out_of_order_sequence_number,
+            f"producer {header.producer_id} sent sequence {header.base_sequence}; expected {expected}",
+        )

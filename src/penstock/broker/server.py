@@ -29,12 +29,17 @@ from penstock.broker.groups.timers import LoopTimers
 from penstock.broker.metadata_store import MetadataStore
 from penstock.broker.state import BrokerState
 from penstock.broker.topics import TopicRegistry
+from penstock.broker.transaction_log import TransactionLog
+from penstock.broker.transactions import TransactionCoordinator
 from penstock.clock import SystemClock
 from penstock.errors import ProcessorStateError
 from penstock.private_files import FILE_MODE, private_directory
 
 READY_LINE: Final = "Kafka broker is ready: bootstrap.servers="
 """The beginning of the line that the broker prints when it is ready; the address follows."""
+
+_TICK_SECONDS: Final = 1.0
+"""How often it is checked whether transactions take too long."""
 
 _log = logging.getLogger(__name__)
 
@@ -117,22 +122,33 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[str], None], stop_at_
     try:
         groups = GroupCoordinator(config, topics, LoopTimers(), SystemClock())
         groups.take_over(store)
+        transactions = TransactionCoordinator(
+            config, TransactionLog(topics), topics, groups.offsets, store.next_producer_id, SystemClock()
+        )
         host = "127.0.0.1" if config.host == "localhost" else config.host
         server = await _listen(loop, connect, host, config.port)
         port: int = server.sockets[0].getsockname()[1]
-        state = BrokerState(config, store, topics, groups, host, port, store.cluster_id)
+        state = BrokerState(config, store, topics, groups, transactions, host, port, store.cluster_id)
         await server.start_serving()
         closing_idle = loop.create_task(connections.close_idle())
+        ticking = loop.create_task(_tick(transactions))
         on_ready(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         await stop.wait()
         server.close()
         closing_idle.cancel()
+        ticking.cancel()
         for connection in connections:
             connection.close()
         await server.wait_closed()
     finally:
         topics.close()
         store.close()
+
+
+async def _tick(transactions: TransactionCoordinator) -> None:
+    while True:
+        await asyncio.sleep(_TICK_SECONDS)
+        transactions.tick()
 
 
 async def _listen(

@@ -1,4 +1,4 @@
-"""What the handlers of requests share: the broker's settings, topics, groups, database and address."""
+"""What the handlers of requests share: the broker's settings, topics, coordinators, database and address."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from penstock.broker.config import BrokerConfig
 from penstock.broker.groups.coordinator import GroupCoordinator
 from penstock.broker.metadata_store import MetadataStore
 from penstock.broker.topics import TopicRegistry
+from penstock.broker.transactions import TransactionCoordinator
 
 NODE_ID: Final = 1
 """Id of the one broker of the cluster."""
@@ -24,6 +25,7 @@ class BrokerState:
         store: its database.
         topics: its topics.
         groups: its groups.
+        transactions: its coordinator of transactions.
         host: the address that clients receive.
         port: the TCP port that it listens on.
         cluster_id: id of the cluster.
@@ -33,6 +35,7 @@ class BrokerState:
     store: MetadataStore
     topics: TopicRegistry
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
     host: str
     port: int
     cluster_id: str

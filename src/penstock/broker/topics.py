@@ -148,6 +148,11 @@ class TopicRegistry:
         """
         return partition_of(self.by_name(name), index)
 
+    def has_partition(self, name: str, index: int) -> bool:
+        """Return whether there is a partition of a topic."""
+        topic = self._by_name.get(name)
+        return topic is not None and 0 <= index < len(topic.partitions)
+
     def check_new(self, name: str, partitions: int | None, configs: Mapping[str, str | None]) -> TopicRow:
         """Check whether a topic can be created, and return what would be stored.
 

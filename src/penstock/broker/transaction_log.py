@@ -1,0 +1,272 @@
+"""The topic `__transaction_state`: the state of each transactional id, in Kafka's record format.
+
+Here live the states of a transaction, its record, and reading and writing the topic. Not here: what changes a state
+(transactions.py).
+
+Rules: one partition, because there is one broker. The topic is created by the first write, as in Kafka, and compacted:
+the last record of a transactional id is its state, and one without a value removes it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field, make_dataclass
+from enum import IntEnum
+from itertools import groupby
+from typing import Any, Final
+
+from penstock.broker.batch import read_header
+from penstock.broker.codec import Message, entity_codec
+from penstock.broker.errors import ApiError, BrokerError, MalformedRequestError
+from penstock.broker.groups.offsets import TopicPartition
+from penstock.broker.partition import Partition
+from penstock.broker.records import LogRecord, encode_records, read_records
+from penstock.broker.topics import TRANSACTIONS_TOPIC, TopicRegistry
+from penstock.broker.wire import Cursor, Sink
+
+NO_EPOCH: Final = -1
+"""Epoch of a producer that has none yet."""
+
+NO_ID: Final = -1
+"""Producer id where there is none."""
+
+EPOCH_BUMPS: Final = 2
+"""The version of transactions in which each one bumps its producer's epoch (KIP-890; the feature
+`transaction.version`)."""
+
+# Small segments, so that little is read at start: the last one is never compacted.
+_CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": str(4 * 1024 * 1024)}
+_READ_BYTES: Final = 1024 * 1024
+_KEY_VERSION: Final = 0
+_VALUE_VERSION: Final = 1
+_VERSION: Final = struct.Struct(">h")
+
+
+class State(IntEnum):
+    """States of a transaction, by their numbers in the topic (Kafka class: TransactionState)."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+
+    @property
+    def label(self) -> str:
+        """The name in the APIs for administrators."""
+        return self.name.title().replace("_", "")
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the outcome is decided, and markers may be missing."""
+        return self in (State.PREPARE_COMMIT, State.PREPARE_ABORT)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no transaction is open or being ended."""
+        return self not in (State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transaction:
+    """The state of a transactional id (Kafka class: TransactionMetadata).
+
+    Args:
+        transactional_id: the id.
+        producer_id: its producer.
+        epoch: the producer's epoch; a lower one is fenced.
+        last_epoch: the epoch before the last bump, by which a repeated request is known; not stored, as in Kafka.
+        previous_producer_id: its producer id before the last one.
+        next_producer_id: the producer id from the end of this transaction on, where the epochs of this one are used up.
+        timeout_ms: how long a transaction may take.
+        state: what the transaction is doing.
+        partitions: the partitions with records of the transaction.
+        started_ms: when the transaction began; -1 where there is none.
+        updated_ms: the last change.
+        version: the version of transactions that its producer speaks.
+    """
+
+    transactional_id: str
+    producer_id: int
+    epoch: int = NO_EPOCH
+    last_epoch: int = NO_EPOCH
+    previous_producer_id: int = NO_ID
+    next_producer_id: int = NO_ID
+    timeout_ms: int
+    state: State = State.EMPTY
+    partitions: frozenset[TopicPartition] = frozenset()
+    started_ms: int = -1
+    updated_ms: int
+    version: int = 0
+
+
+class TransactionLog:
+    """The states of transactional ids on disk.
+
+    Args:
+        topics: the topics of the broker.
+    """
+
+    def __init__(self, topics: TopicRegistry) -> None:
+        self._topics = topics
+
+    def write(self, transaction: Transaction) -> None:
+        """Write the state of a transactional id.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR; nothing was written.
+        """
+        self._append(transaction.transactional_id, encode_value(transaction), transaction.updated_ms)
+
+    def remove(self, transactional_id: str, now_ms: int) -> None:
+        """Remove a transactional id.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR; nothing was written.
+        """
+        self._append(transactional_id, None, now_ms)
+
+    def _append(self, transactional_id: str, value: bytes | None, now_ms: int) -> None:
+        record = LogRecord(0, now_ms, encode_key(transactional_id), value)
+        partition = self._topics.internal_topic(TRANSACTIONS_TOPIC, 1, _CONFIGS).partitions[0]
+        partition.append_own(memoryview(encode_records([record])))
+
+    def read(self) -> list[Transaction]:
+        """Return the last state of each transactional id; none where the topic does not exist.
+
+        Raises:
+            BrokerError: a record cannot be read.
+        """
+        values: dict[bytes, LogRecord] = {}
+        if any(topic.name == TRANSACTIONS_TOPIC for topic in self._topics.all()):
+            for record in _records(self._topics.partition(TRANSACTIONS_TOPIC, 0)):
+                # The order is that of the last changes.
+                values.pop(record.key or b"", None)
+                if record.value is not None:
+                    values[record.key or b""] = record
+        return [_decode(record) for record in values.values()]
+
+
+def _records(partition: Partition) -> Iterator[LogRecord]:
+    offset = partition.start_offset
+    while offset < partition.end_offset:
+        try:
+            data = memoryview(partition.read(offset, _READ_BYTES))
+        except ApiError as error:
+            raise BrokerError(f"cannot read the state of transactions: {error}") from error
+        while data:
+            header = read_header(data)
+            yield from read_records(data)
+            data, offset = data[header.size :], header.next_offset
+
+
+def _schema(name: str, fields: dict[str, tuple[Any, str | None, dict[str, int]]]) -> type[Any]:
+    """Return a schema as kio generates them from Kafka's definitions."""
+    return make_dataclass(
+        name,
+        [
+            (key, declared, field(metadata=tag if kind is None else {"kafka_type": kind} | tag))
+            for key, (declared, kind, tag) in fields.items()
+        ],
+        namespace={"__flexible__": True},
+    )
+
+
+_PARTITIONS: Final = _schema(
+    "PartitionsSchema", {"topic": (str, "string", {}), "partition_ids": (tuple[int, ...], "int32", {})}
+)
+_VALUE: Final = entity_codec(
+    _schema(
+        "TransactionLogValue",
+        {
+            "producer_id": (int, "int64", {}),
+            "previous_producer_id": (int, "int64", {"tag": 0}),
+            "next_producer_id": (int, "int64", {"tag": 1}),
+            "producer_epoch": (int, "int16", {}),
+            "transaction_timeout_ms": (int, "int32", {}),
+            "transaction_status": (int, "int8", {}),
+            # A schema is a value, which mypy does not take for a type.
+            "transaction_partitions": (tuple[_PARTITIONS, ...] | None, None, {}),  # type: ignore[valid-type]
+            "transaction_last_update_timestamp_ms": (int, "int64", {}),
+            "transaction_start_timestamp_ms": (int, "int64", {}),
+            "client_transaction_version": (int, "int16", {"tag": 2}),
+        },
+    )
+)
+
+
+def encode_key(transactional_id: str) -> bytes:
+    """Return the key of a transactional id (TransactionLogKey, version 0)."""
+    name = transactional_id.encode()
+    return struct.pack(">hh", _KEY_VERSION, len(name)) + name
+
+
+def encode_value(transaction: Transaction) -> bytes:
+    """Return the record of a state (TransactionLogValue, version 1)."""
+    by_topic = groupby(sorted(transaction.partitions), key=lambda partition: partition[0])
+    message: Message = {
+        "producer_id": transaction.producer_id,
+        "producer_epoch": transaction.epoch,
+        "transaction_timeout_ms": transaction.timeout_ms,
+        "transaction_status": transaction.state,
+        # Kafka writes null while there is no transaction.
+        "transaction_partitions": [
+            {"topic": topic, "partition_ids": [index for _, index in partitions]} for topic, partitions in by_topic
+        ]
+        if transaction.state != State.EMPTY
+        else None,
+        "transaction_last_update_timestamp_ms": transaction.updated_ms,
+        "transaction_start_timestamp_ms": transaction.started_ms,
+    }
+    tagged = {
+        "previous_producer_id": (transaction.previous_producer_id, NO_ID),
+        "next_producer_id": (transaction.next_producer_id, NO_ID),
+        "client_transaction_version": (transaction.version, 0),
+    }
+    message |= {name: value for name, (value, default) in tagged.items() if value != default}
+    sink = Sink()
+    sink.number(_VERSION, _VALUE_VERSION)
+    _VALUE.encode(sink, message)
+    return b"".join(sink.chunks)
+
+
+def _decode(record: LogRecord) -> Transaction:
+    try:
+        key = record.key or b""
+        version = _VERSION.unpack_from(key)[0]
+        if version != _KEY_VERSION:
+            raise MalformedRequestError(
+                f"its key has version {version}; this version of the broker reads {_KEY_VERSION}"
+            )
+        cursor = Cursor(memoryview(record.value or b""))
+        version = cursor.number(_VERSION)
+        if version != _VALUE_VERSION:
+            raise MalformedRequestError(f"it has version {version}; this version of the broker reads {_VALUE_VERSION}")
+        return _transaction(key[4:].decode(), _VALUE.decode(cursor))
+    except (MalformedRequestError, struct.error, ValueError) as error:
+        raise BrokerError(
+            f"{TRANSACTIONS_TOPIC}-0: the record at offset {record.offset} cannot be read: {error}; use the version of "
+            "the broker that wrote it, or another data directory"
+        ) from error
+
+
+def _transaction(transactional_id: str, message: Message) -> Transaction:
+    return Transaction(
+        transactional_id=transactional_id,
+        producer_id=message["producer_id"],
+        epoch=message["producer_epoch"],
+        previous_producer_id=message.get("previous_producer_id", NO_ID),
+        next_producer_id=message.get("next_producer_id", NO_ID),
+        timeout_ms=message["transaction_timeout_ms"],
+        state=State(message["transaction_status"]),
+        partitions=frozenset(
+            (topic["topic"], index)
+            for topic in message["transaction_partitions"] or ()
+            for index in topic["partition_ids"]
+        ),
+        started_ms=message["transaction_start_timestamp_ms"],
+        updated_ms=message["transaction_last_update_timestamp_ms"],
+        version=message.get("client_transaction_version", 0),
+    )

@@ -1,0 +1,554 @@
+"""Transactions on the wire, on both brokers: every version of their APIs, fencing, and what readers see."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from penstock.broker.codec import Message
+from tests.support.brokers import EMBEDDED_ONLY, RunningBroker
+from tests.support.protocol_client import API_VERSIONS, ProtocolClient
+from tests.support.record_batches import BatchRecord, encode_batch
+
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_FETCH, FIND_COORDINATOR, CREATE_TOPICS = 0, 1, 2, 3, 9, 10, 19
+INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, WRITE_MARKERS, TXN_OFFSET_COMMIT = 22, 24, 25, 26, 27, 28
+DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 61, 65, 66
+
+TRANSACTIONAL: Final = 0x10
+WAIT_SECONDS: Final = 30
+NOT_READY: Final = {
+    ErrorCode.coordinator_not_available,
+    ErrorCode.coordinator_load_in_progress,
+    ErrorCode.not_coordinator,
+    ErrorCode.concurrent_transactions,
+}
+"""What a broker answers that is not ready yet, or still ends a transaction."""
+
+V1_VERSIONS: Final = (11, 3, 4, 3, 4)
+"""Versions of Produce, AddPartitionsToTxn, EndTxn, TxnOffsetCommit and AddOffsetsToTxn without bumps of the epoch."""
+
+
+class Transactions:
+    """A producer of transactions that sends what a test wants.
+
+    Args:
+        client: its connection.
+        transactional_id: its id.
+    """
+
+    def __init__(self, client: ProtocolClient, transactional_id: str) -> None:
+        self.client = client
+        self.transactional_id = transactional_id
+        self.producer: tuple[int, int] = (-1, -1)
+        self._sequences: dict[tuple[str, int], int] = {}
+
+    def _body(self, **fields: object) -> Message:
+        producer_id, epoch = self.producer
+        return {
+            "transactional_id": self.transactional_id, "producer_id": producer_id, "producer_epoch": epoch
+        } | fields  # fmt: skip
+
+    def begin(self, version: int = 4, **fields: object) -> ErrorCode:
+        """Get producer id and epoch, as a producer that starts."""
+        body = self._body(producer_id=-1, producer_epoch=-1, transaction_timeout=60_000) | fields
+        answer = ready(lambda: self.client.call(INIT_PRODUCER_ID, version, body))
+        if answer["error_code"] == ErrorCode.none:
+            self._continue_as(answer)
+        return ErrorCode(answer["error_code"])
+
+    def _continue_as(self, answer: Message) -> None:
+        self.producer = (answer["producer_id"], answer["producer_epoch"])
+        self._sequences.clear()
+
+    def add(self, topic: str, *partitions: int, version: int = 3) -> list[ErrorCode]:
+        """Add partitions to the transaction, and return the error code of each."""
+        topics = [{"name": topic, "partitions": list(partitions)}]
+        if version < 4:
+            body = {f"v3_and_below_{name}": value for name, value in self._body(topics=topics).items()}
+        else:
+            body = {"transactions": [self._body(topics=topics)]}
+
+        def call() -> Message:
+            answer = self.client.call(ADD_PARTITIONS, version, body)
+            results = answer["results_by_transaction"][0]["topic_results"] if version >= 4 else None
+            [result] = results or answer["results_by_topic_v3_and_below"]
+            codes = [one["partition_error_code"] for one in result["results_by_partition"]]
+            return {"error_code": codes[0], "codes": codes}
+
+        return [ErrorCode(code) for code in ready(call)["codes"]]
+
+    def produce(self, topic: str, partition: int, *values: bytes, version: int = 11) -> ErrorCode:
+        """Append records to the transaction."""
+        producer_id, epoch = self.producer
+        batch = encode_batch(
+            [BatchRecord(1000, None, value) for value in values],
+            attributes=TRANSACTIONAL,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=self._sequences.get((topic, partition), 0),
+        )
+        data = {"name": topic, "partition_data": [{"index": partition, "records": bytes(batch)}]}
+        body = {"transactional_id": self.transactional_id, "acks": -1, "timeout": 5000, "topic_data": [data]}
+
+        def call() -> Message:
+            answer: Message = self.client.call(PRODUCE, version, body)["responses"][0]["partition_responses"][0]
+            return answer
+
+        code = ErrorCode(ready(call)["error_code"])
+        if code == ErrorCode.none:
+            self._sequences[topic, partition] = self._sequences.get((topic, partition), 0) + len(values)
+        return code
+
+    def end(self, is_commit: bool = True, version: int = 4) -> ErrorCode:
+        """End the transaction; with version 5 the producer goes on with the epoch of the answer."""
+        answer = ready(lambda: self.client.call(END_TXN, version, self._body(committed=is_commit)))
+        if version >= 5 and answer["error_code"] == ErrorCode.none:
+            self._continue_as(answer)
+        return ErrorCode(answer["error_code"])
+
+    def add_offsets(self, group: str, version: int = 3) -> ErrorCode:
+        """Add the offsets of a group to the transaction."""
+        answer = ready(lambda: self.client.call(ADD_OFFSETS, version, self._body(group_id=group)))
+        return ErrorCode(answer["error_code"])
+
+    def commit_offset(self, group: str, topic: str, offset: int, version: int = 3, **fields: object) -> ErrorCode:
+        """Commit an offset of partition 0 in the transaction."""
+        partition = {"partition_index": 0, "committed_offset": offset, "committed_metadata": "m"}
+        body = self._body(group_id=group, topics=[{"name": topic, "partitions": [partition]}]) | fields
+
+        def call() -> Message:
+            answer: Message = self.client.call(TXN_OFFSET_COMMIT, version, body)["topics"][0]["partitions"][0]
+            return answer
+
+        return ErrorCode(ready(call)["error_code"])
+
+
+def ready(call: Callable[[], Message]) -> Message:
+    """Return the answer of a call, repeated while the broker is not ready."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while (answer := call())["error_code"] in NOT_READY and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return answer
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds: Kafka writes markers after its answer to EndTxn."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def partition_field(answer: Message, topics: str = "topics") -> Message:
+    """The only partition in an answer."""
+    partition: Message = answer[topics][0]["partitions"][0]
+    return partition
+
+
+def end_offset(client: ProtocolClient, topic: str, isolation_level: int, timestamp: int = -1) -> int:
+    wanted = {"partition_index": 0, "timestamp": timestamp}
+    body = {
+        "replica_id": -1, "isolation_level": isolation_level, "topics": [{"name": topic, "partitions": [wanted]}]
+    }  # fmt: skip
+    offset: int = partition_field(client.call(LIST_OFFSETS, 7, body))["offset"]
+    return offset
+
+
+def fetch_body(topic: str, isolation_level: int, offset: int = 0, **fields: object) -> Message:
+    wanted = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+    return {
+        "max_wait": 0, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": isolation_level, "session_epoch": -1,
+        "topics": [{"topic": topic, "partitions": [wanted]}],
+    } | fields  # fmt: skip
+
+
+def fetch(client: ProtocolClient, topic: str, isolation_level: int, version: int = 12, offset: int = 0) -> Message:
+    return partition_field(client.call(FETCH, version, fetch_body(topic, isolation_level, offset)), "responses")
+
+
+@pytest.fixture
+def client(broker: RunningBroker) -> Iterator[ProtocolClient]:
+    with ProtocolClient(broker.bootstrap_servers) as connected:
+        yield connected
+
+
+@pytest.fixture
+def topic(client: ProtocolClient) -> str:
+    name = f"topic-{uuid.uuid4()}"
+    wanted = {"name": name, "num_partitions": 2, "replication_factor": 1}
+    answer = client.call(CREATE_TOPICS, 7, {"topics": [wanted], "timeout": 10_000})["topics"][0]
+    assert answer["error_code"] == ErrorCode.none
+    # A real Kafka elects the leaders after its answer.
+    eventually(lambda: end_offset(client, name, 0) == 0)
+    return name
+
+
+@pytest.fixture
+def transactions(client: ProtocolClient) -> Transactions:
+    one = Transactions(client, f"id-{uuid.uuid4()}")
+    body = {"key_type": 1, "coordinator_keys": [one.transactional_id]}
+    ready(lambda: client.call(FIND_COORDINATOR, 4, body)["coordinators"][0])
+    return one
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_every_version_of_init_producer_id(transactions: Transactions, version: int) -> None:
+    assert transactions.begin(version) == ErrorCode.none
+    producer_id, epoch = transactions.producer
+    assert transactions.begin(version) == ErrorCode.none
+    assert transactions.producer == (producer_id, epoch + 1)
+    assert transactions.begin(version, transactional_id="") == ErrorCode.invalid_request
+    assert transactions.begin(version, transaction_timeout=900_001) == ErrorCode.invalid_transaction_timeout
+    if version >= 3:
+        assert transactions.begin(version, producer_id=producer_id, producer_epoch=epoch + 1) == ErrorCode.none
+        assert transactions.producer == (producer_id, epoch + 2)
+        fenced = transactions.begin(version, producer_id=producer_id, producer_epoch=epoch)
+        assert fenced == (ErrorCode.producer_fenced if version >= 4 else ErrorCode.invalid_producer_epoch)
+        assert transactions.begin(version, producer_id=producer_id) == ErrorCode.invalid_request
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_every_version_of_add_partitions(transactions: Transactions, topic: str, version: int) -> None:
+    transactions.begin()
+    assert transactions.add(topic, 0, 1, version=version) == [ErrorCode.none] * 2
+    refused = transactions.add(topic, 0, 7, version=version)
+    assert refused == [ErrorCode.operation_not_attempted, ErrorCode.unknown_topic_or_partition]
+    old, transactions.producer = transactions.producer, (transactions.producer[0], transactions.producer[1] - 1)
+    fenced = ErrorCode.producer_fenced if version >= 2 else ErrorCode.invalid_producer_epoch
+    assert transactions.add(topic, 0, version=version) == [fenced]
+    transactions.producer = (old[0] + 1_000_000, old[1])
+    assert transactions.add(topic, 0, version=version) == [ErrorCode.invalid_producer_id_mapping]
+
+
+def test_partitions_of_a_transaction_can_be_verified(
+    client: ProtocolClient, transactions: Transactions, topic: str
+) -> None:
+    transactions.begin()
+    transactions.add(topic, 1)
+    topics = [{"name": topic, "partitions": [0, 1]}]
+    body = {"transactions": [transactions._body(verify_only=True, topics=topics)]}
+    [result] = client.call(ADD_PARTITIONS, 5, body)["results_by_transaction"]
+    assert [one["partition_error_code"] for one in result["topic_results"][0]["results_by_partition"]] == [
+        ErrorCode.transaction_abortable,
+        ErrorCode.none,
+    ]
+
+
+@pytest.mark.parametrize("version", range(3, 13))
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_readers_of_committed_records_see_a_transaction_when_it_is_committed(
+    client: ProtocolClient, transactions: Transactions, topic: str, version: int, is_commit: bool
+) -> None:
+    transactions.begin()
+    if version < 12:
+        transactions.add(topic, 0)
+    assert transactions.produce(topic, 0, b"one", b"two", version=version) == ErrorCode.none
+    assert transactions.produce(topic, 0, b"three", version=version) == ErrorCode.none
+    assert (end_offset(client, topic, 0), end_offset(client, topic, 1)) == (3, 0)
+    assert end_offset(client, topic, 0, timestamp=1) == 0
+    assert end_offset(client, topic, 1, timestamp=1) == -1
+    assert b"three" in bytes(fetch(client, topic, 0)["records"])
+    hidden = fetch(client, topic, 1)
+    assert (bytes(hidden["records"] or b""), hidden["last_stable_offset"], hidden["high_watermark"]) == (b"", 0, 3)
+    producer_id = transactions.producer[0]
+    assert transactions.end(is_commit, version=5 if version >= 12 else 4) == ErrorCode.none
+    eventually(lambda: end_offset(client, topic, 1) == 4)
+    seen = fetch(client, topic, 1)
+    assert b"three" in bytes(seen["records"])
+    aborted = [{"producer_id": producer_id, "first_offset": 0}]
+    assert (seen["aborted_transactions"] or []) == ([] if is_commit else aborted)
+    assert fetch(client, topic, 0)["aborted_transactions"] is None
+    assert (fetch(client, topic, 1, offset=4)["aborted_transactions"] or []) == []
+
+
+@pytest.mark.parametrize("version", range(4, 13))
+def test_every_version_of_fetch_lists_aborted_transactions(
+    client: ProtocolClient, transactions: Transactions, topic: str, version: int
+) -> None:
+    transactions.begin()
+    transactions.add(topic, 0)
+    transactions.produce(topic, 0, b"one")
+    transactions.end(is_commit=False)
+    eventually(lambda: end_offset(client, topic, 1) == 2)
+    assert [one["first_offset"] for one in fetch(client, topic, 1, version)["aborted_transactions"]] == [0]
+
+
+def test_a_fetch_of_committed_records_ends_when_the_transaction_does(
+    broker: RunningBroker, client: ProtocolClient, transactions: Transactions, topic: str
+) -> None:
+    transactions.begin()
+    transactions.add(topic, 0)
+    transactions.produce(topic, 0, b"one")
+    with ProtocolClient(broker.bootstrap_servers) as reader:
+        reader.send(FETCH, 12, fetch_body(topic, 1, max_wait=15_000, min_bytes=1))
+        transactions.end()
+        assert b"one" in bytes(partition_field(reader.receive(FETCH, 12), "responses")["records"])
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_every_version_of_end_txn(transactions: Transactions, topic: str, version: int) -> None:
+    transactions.begin()
+    begun = transactions.producer
+    if version >= 5:
+        transactions.produce(topic, 0, b"one", version=12)
+    else:
+        transactions.add(topic, 0)
+        transactions.produce(topic, 0, b"one")
+    assert transactions.end(version=version) == ErrorCode.none
+    assert transactions.producer == (begun[0], begun[1] + (version >= 5))
+    transactions.producer = begun
+    # The answer got lost, so the request is repeated.
+    assert transactions.end(version=version) == ErrorCode.none
+    transactions.producer = begun
+    assert transactions.end(is_commit=False, version=version) == ErrorCode.invalid_txn_state
+    transactions.producer = (begun[0], begun[1] - 1)
+    assert transactions.end(version=version) == (
+        ErrorCode.producer_fenced if version >= 2 else ErrorCode.invalid_producer_epoch
+    )
+    transactions.producer = (begun[0] + 1_000_000, begun[1])
+    assert transactions.end(version=version) == ErrorCode.invalid_producer_id_mapping
+
+
+def test_a_producer_that_another_one_replaced_is_fenced(
+    broker: RunningBroker, client: ProtocolClient, transactions: Transactions, topic: str
+) -> None:
+    transactions.begin()
+    transactions.add(topic, 0)
+    assert transactions.produce(topic, 0, b"lost") == ErrorCode.none
+    with ProtocolClient(broker.bootstrap_servers) as other:
+        successor = Transactions(other, transactions.transactional_id)
+        assert successor.begin() == ErrorCode.none
+        assert successor.producer[0] == transactions.producer[0]
+        assert successor.producer[1] > transactions.producer[1]
+        for version in (10, 11, 12):
+            assert transactions.produce(topic, 0, b"zombie", version=version) == ErrorCode.invalid_producer_epoch
+        assert transactions.end() == ErrorCode.producer_fenced
+        assert successor.produce(topic, 0, b"kept", version=12) == ErrorCode.none
+        assert successor.end(version=5) == ErrorCode.none
+    eventually(lambda: end_offset(client, topic, 1) == 4)
+    assert [one["first_offset"] for one in fetch(client, topic, 1)["aborted_transactions"]] == [0]
+
+
+def test_records_of_a_transaction_need_a_transactional_id_and_an_added_partition(
+    transactions: Transactions, topic: str
+) -> None:
+    transactions.begin()
+    assert transactions.produce(topic, 0, b"one", version=10) == ErrorCode.invalid_txn_state
+    assert transactions.produce(topic, 0, b"one", version=11) == ErrorCode.transaction_abortable
+    transactions.add(topic, 0)
+    transactions.transactional_id, kept = None, transactions.transactional_id  # type: ignore[assignment]  # null
+    assert transactions.produce(topic, 0, b"one") == ErrorCode.transactional_id_authorization_failed
+    transactions.transactional_id = kept
+    assert transactions.produce(topic, 0, b"one") == ErrorCode.none
+
+
+def test_records_outside_of_the_open_transaction_of_their_producer_are_refused(
+    client: ProtocolClient, transactions: Transactions, topic: str
+) -> None:
+    transactions.begin()
+    transactions.add(topic, 0)
+    assert transactions.produce(topic, 0, b"one") == ErrorCode.none
+    producer_id, epoch = transactions.producer
+    plain = encode_batch(
+        [BatchRecord(1000, None, b"plain")], producer_id=producer_id, producer_epoch=epoch, base_sequence=1
+    )
+    data = {"name": topic, "partition_data": [{"index": 0, "records": bytes(plain)}]}
+    answer = client.call(PRODUCE, 11, {"acks": -1, "timeout": 5000, "topic_data": [data]})
+    assert answer["responses"][0]["partition_responses"][0]["error_code"] == ErrorCode.invalid_txn_state
+
+
+def test_each_transaction_of_version_2_begins_its_sequence_numbers_again(
+    client: ProtocolClient, transactions: Transactions, topic: str
+) -> None:
+    transactions.begin()
+    for number in range(3):
+        assert transactions.produce(topic, 0, b"a", b"b", version=12) == ErrorCode.none
+        assert transactions.end(is_commit=number != 1, version=5) == ErrorCode.none
+        transactions._sequences[topic, 0] = 1
+        assert transactions.produce(topic, 0, b"gap", version=12) == ErrorCode.out_of_order_sequence_number
+        transactions._sequences[topic, 0] = 0
+    eventually(lambda: end_offset(client, topic, 0) == 9)
+
+
+def test_version_2_aborts_without_records_and_answers_with_the_next_epoch(transactions: Transactions) -> None:
+    transactions.begin()
+    producer_id, epoch = transactions.producer
+    assert transactions.end(is_commit=False, version=5) == ErrorCode.none
+    assert transactions.producer == (producer_id, epoch + 1)
+    assert transactions.end(is_commit=True, version=5) == ErrorCode.invalid_txn_state
+    assert transactions.end(is_commit=False, version=4) in (ErrorCode.none, ErrorCode.invalid_txn_state)
+
+
+def committed(client: ProtocolClient, group: str, topic: str, require_stable: bool = False) -> tuple[int, int]:
+    """Offset and error code of partition 0 of a group."""
+    wanted = {"group_id": group, "topics": [{"name": topic, "partition_indexes": [0]}]}
+    body = wanted | {"require_stable": require_stable}
+    ready(lambda: client.call(FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [group]})["coordinators"][0])
+    deadline = time.monotonic() + WAIT_SECONDS
+    while (answer := client.call(OFFSET_FETCH, 7, body))["error_code"] in NOT_READY and time.monotonic() < deadline:
+        time.sleep(0.02)
+    found = partition_field(answer)
+    return found["committed_offset"], found["error_code"]
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_every_version_of_txn_offset_commit(
+    client: ProtocolClient, transactions: Transactions, topic: str, version: int
+) -> None:
+    group = f"group-{uuid.uuid4()}"
+    assert committed(client, group, topic) == (-1, ErrorCode.none)
+    transactions.begin()
+    if version < 5:
+        code = ErrorCode.transaction_abortable if version == 4 else ErrorCode.invalid_txn_state
+        assert transactions.commit_offset(group, topic, 3, version) == code
+        assert transactions.add_offsets(group, min(version, 4)) == ErrorCode.none
+    end_version = 5 if version >= 5 else 4
+    assert transactions.commit_offset(group, topic, 3, version) == ErrorCode.none
+    assert committed(client, group, topic) == (-1, ErrorCode.none)
+    assert committed(client, group, topic, require_stable=True) == (-1, ErrorCode.unstable_offset_commit)
+    assert transactions.end(version=end_version) == ErrorCode.none
+    eventually(lambda: committed(client, group, topic, require_stable=True) == (3, ErrorCode.none))
+    if version < 5:
+        transactions.add_offsets(group)
+    assert transactions.commit_offset(group, topic, 9, version) == ErrorCode.none
+    assert transactions.end(is_commit=False, version=end_version) == ErrorCode.none
+    eventually(lambda: committed(client, group, topic, require_stable=True) == (3, ErrorCode.none))
+    transactions.producer = (transactions.producer[0], transactions.producer[1] - 1)
+    assert transactions.commit_offset(group, topic, 9, version) == ErrorCode.invalid_producer_epoch
+
+
+def test_offsets_of_a_member_that_is_not_there_are_refused(transactions: Transactions, topic: str) -> None:
+    transactions.begin()
+    transactions.add_offsets("g")
+    code = transactions.commit_offset("g", topic, 3, member_id="gone", generation_id=4)
+    assert code in (ErrorCode.unknown_member_id, ErrorCode.illegal_generation)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_every_version_of_add_offsets(transactions: Transactions, version: int) -> None:
+    transactions.begin()
+    assert transactions.add_offsets("g", version) == ErrorCode.none
+    transactions.producer = (transactions.producer[0], transactions.producer[1] - 1)
+    assert transactions.add_offsets("g", version) == (
+        ErrorCode.producer_fenced if version >= 2 else ErrorCode.invalid_producer_epoch
+    )
+
+
+def test_a_transaction_that_takes_too_long_is_aborted(
+    client: ProtocolClient, transactions: Transactions, topic: str
+) -> None:
+    transactions.begin(transaction_timeout=100)
+    transactions.add(topic, 0)
+    assert transactions.produce(topic, 0, b"late") == ErrorCode.none
+    eventually(lambda: end_offset(client, topic, 1) == 2)
+    assert len(fetch(client, topic, 1)["aborted_transactions"]) == 1
+    assert transactions.produce(topic, 0, b"later") == ErrorCode.invalid_producer_epoch
+    assert transactions.end() == ErrorCode.producer_fenced
+
+
+def test_transactions_are_described_and_listed(client: ProtocolClient, transactions: Transactions, topic: str) -> None:
+    transactions.begin()
+    name = transactions.transactional_id
+
+    def describe(transactional_id: str) -> Message:
+        body = {"transactional_ids": [transactional_id]}
+        [state] = client.call(DESCRIBE_TRANSACTIONS, 0, body)["transaction_states"]
+        return dict(state)
+
+    def listed(version: int = 1, **filters: object) -> list[str]:
+        body: Message = {"state_filters": [], "producer_id_filters": []} | filters
+        found = client.call(LIST_TRANSACTIONS, version, body)["transaction_states"]
+        return [one["transaction_state"] for one in found if one["transactional_id"] == name]
+
+    assert describe(name)["transaction_state"] == "Empty"
+    transactions.add(topic, 0, 1)
+    state = describe(name)
+    assert (state["transaction_state"], state["transaction_timeout"]) == ("Ongoing", 60_000)
+    assert (state["producer_id"], state["producer_epoch"]) == transactions.producer
+    assert [(one["topic"], sorted(one["partitions"])) for one in state["topics"]] == [(topic, [0, 1])]
+    assert state["transaction_start_time"] > 0
+    assert describe("no-such-id")["error_code"] == ErrorCode.transactional_id_not_found
+    for version in (0, 1):
+        assert listed(version) == ["Ongoing"]
+        assert listed(version, state_filters=["Ongoing"]) == ["Ongoing"]
+        assert listed(version, state_filters=["CompleteCommit"]) == []
+        assert listed(version, producer_id_filters=[transactions.producer[0]]) == ["Ongoing"]
+        assert listed(version, producer_id_filters=[transactions.producer[0] + 1_000_000]) == []
+    assert listed(duration_filter=3_600_000) == []
+    unknown = client.call(LIST_TRANSACTIONS, 1, {"state_filters": ["Nonsense"], "producer_id_filters": []})
+    assert (unknown["unknown_state_filters"], unknown["transaction_states"]) == (["Nonsense"], [])
+    transactions.end()
+    eventually(lambda: describe(name)["transaction_state"] == "CompleteCommit")
+
+
+def producers(client: ProtocolClient, topic: str, index: int = 0) -> Message:
+    body = {"topics": [{"name": topic, "partition_indexes": [index]}]}
+    return partition_field(client.call(DESCRIBE_PRODUCERS, 0, body))
+
+
+def test_the_producers_of_a_partition_are_described(
+    client: ProtocolClient, transactions: Transactions, topic: str
+) -> None:
+    assert producers(client, topic)["active_producers"] == []
+    transactions.begin()
+    transactions.add(topic, 0)
+    transactions.produce(topic, 0, b"one", b"two")
+    [one] = producers(client, topic)["active_producers"]
+    assert (one["producer_id"], one["producer_epoch"]) == transactions.producer
+    assert (one["last_sequence"], one["current_txn_start_offset"], one["last_timestamp"]) == (1, 0, 1000)
+    transactions.end()
+    eventually(lambda: producers(client, topic)["active_producers"][0]["current_txn_start_offset"] == -1)
+    assert producers(client, topic, 5)["error_code"] == ErrorCode.unknown_topic_or_partition
+    assert producers(client, "no-such-topic")["error_code"] == ErrorCode.unknown_topic_or_partition
+
+
+def test_a_marker_of_an_administrator_ends_a_hanging_transaction(
+    client: ProtocolClient, transactions: Transactions, topic: str
+) -> None:
+    transactions.begin()
+    transactions.add(topic, 0)
+    transactions.produce(topic, 0, b"hanging")
+    producer_id, epoch = transactions.producer
+
+    def mark(epoch: int, partition: int = 0) -> int:
+        marker = {
+            "producer_id": producer_id, "producer_epoch": epoch, "transaction_result": False, "coordinator_epoch": 0,
+            "topics": [{"name": topic, "partition_indexes": [partition]}],
+        }  # fmt: skip
+        answer = client.call(WRITE_MARKERS, 1, {"markers": [marker]})["markers"][0]
+        code: int = partition_field(answer)["error_code"]
+        return code
+
+    assert mark(epoch - 1) == ErrorCode.invalid_producer_epoch
+    assert mark(epoch, 5) == ErrorCode.unknown_topic_or_partition
+    assert mark(epoch) == ErrorCode.none
+    eventually(lambda: end_offset(client, topic, 1) == 2)
+    assert len(fetch(client, topic, 1)["aborted_transactions"]) == 1
+
+
+def test_version_2_of_transactions_is_announced(client: ProtocolClient) -> None:
+    for version in (3, 4):
+        answer = client.call(API_VERSIONS, version, {"client_software_name": "test", "client_software_version": "1"})
+        supported = {one["name"]: one for one in answer["supported_features"]}
+        assert supported["transaction.version"]["max_version"] == 2
+        finalized = {one["name"]: one["max_version_level"] for one in answer["finalized_features"]}
+        assert finalized["transaction.version"] == 2
+
+
+# In Kafka an admin client may produce to internal topics, and anyone may delete them.
+@EMBEDDED_ONLY
+def test_internal_topics_are_shown_as_such_and_only_read(client: ProtocolClient, transactions: Transactions) -> None:
+    transactions.begin()
+    name = "__transaction_state"
+    [found] = client.call(METADATA, 12, {"topics": [{"name": name}]})["topics"]
+    assert (found["is_internal"], len(found["partitions"])) == (True, 1)
+    records = bytes(encode_batch([BatchRecord(1000, b"k", b"v")]))
+    data = {"name": name, "partition_data": [{"index": 0, "records": records}]}
+    answer = client.call(PRODUCE, 11, {"acks": -1, "timeout": 5000, "topic_data": [data]})
+    assert answer["responses"][0]["partition_responses"][0]["error_code"] == ErrorCode.invalid_topic_exception
+    assert len(fetch(client, name, 0)["records"]) > 0
