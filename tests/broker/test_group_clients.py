@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -66,9 +68,9 @@ class Member:
         self.name = name
         self.values: list[bytes] = []
         self.failures: list[str] = []
+        self.assignments = 0
         self._owners = owners
         self._stop = threading.Event()
-        self._crash = threading.Event()
         config = {key.replace("_", "."): value for key, value in settings.items()}
         self._consumer = Consumer(
             {
@@ -86,6 +88,7 @@ class Member:
         self._thread.start()
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.assignments += 1
         self._owners.take(self.name, partitions)
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -217,6 +220,56 @@ def test_members_of_the_consumer_protocol_share_partitions_and_miss_no_record(
     wait_until(lambda: {value for member in read for value in member.values} >= set(expected))
     assert group.owners.errors == []
     assert {value for member in read for value in member.values} == set(expected)
+
+
+_CRASHING = """
+import sys
+from confluent_kafka import Consumer
+servers, group, topic = sys.argv[1:]
+times = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 300}
+consumer = Consumer({"bootstrap.servers": servers, "group.id": group, **times})
+consumer.subscribe([topic])
+while True:
+    consumer.poll(1)
+"""
+
+
+def test_the_partitions_of_a_crashed_member_go_to_others(broker: RunningBroker, group: Group, topic: str) -> None:
+    survivor = group.start("survivor", heartbeat_interval_ms=300)
+    group.wait_for_shares(6)
+    arguments = [broker.bootstrap_servers, group.name, topic]
+    with subprocess.Popen([sys.executable, "-c", _CRASHING, *arguments]) as crashing:
+        group.wait_for_shares(3)
+        crashing.kill()
+    group.wait_for_shares(6)
+    expected = fill(broker, topic, "after")
+    wait_until(lambda: set(survivor.values) == set(expected))
+
+
+def test_a_static_member_that_restarts_keeps_its_partitions_and_the_others_theirs(
+    broker: RunningBroker, group: Group, topic: str
+) -> None:
+    settings = {"session_timeout_ms": 30_000, "heartbeat_interval_ms": 300}
+    first = group.start("a", group_instance_id="one", **settings)
+    second = group.start("b", group_instance_id="two", **settings)
+    group.wait_for_shares(3, 3)
+    before = first.assignments
+    group.stop(second)
+    again = group.start("b", group_instance_id="two", **settings)
+    group.wait_for_shares(3, 3)
+    expected = fill(broker, topic, "x")
+    wait_until(lambda: {*first.values, *again.values} == set(expected))
+    assert first.assignments == before
+    assert group.owners.errors == []
+
+
+def test_a_second_member_of_the_same_static_name_fences_the_first(
+    broker: RunningBroker, group: Group, topic: str
+) -> None:
+    first = group.start("a", group_instance_id="one")
+    group.wait_for_shares(6)
+    group.start("b", group_instance_id="one")
+    wait_until(lambda: any("fenced" in failure.lower() for failure in first.failures))
 
 
 def test_a_group_is_described_listed_and_deleted(

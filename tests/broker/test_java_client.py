@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -71,3 +72,69 @@ def test_offsets_are_listed_and_records_consumed_from_one(at_broker: tuple[str, 
         assert listed.strip() == f"java-lines:0:{offset}"
     read = ("--topic", "java-lines", "--partition", "0", "--offset", "10", "--max-messages", "40")
     assert java(f"{TOOLS}.consumer.ConsoleConsumer", *at_broker, *read).splitlines() == lines[10:]
+
+
+def in_columns(table: str, *names: str) -> list[tuple[str, ...]]:
+    """Return columns of a table that a tool prints, row by row."""
+    lines = [line.split() for line in table.splitlines() if line.strip()]
+    header = next(number for number, line in enumerate(lines) if names[0] in line)
+    at = [lines[header].index(name) for name in names]
+    return [tuple(line[number] for number in at) for line in lines[header + 1 :]]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_of_the_console_consumer_is_described_reset_and_deleted(
+    at_broker: tuple[str, str], protocol: str
+) -> None:
+    topic, group = f"java-group-{protocol}", f"java-readers-{protocol}"
+    java(f"{TOOLS}.TopicCommand", *at_broker, "--create", "--topic", topic, "--partitions", "2")
+    produce = ("--topic", topic, "--compression-codec", "none")
+    java(f"{TOOLS}.ConsoleProducer", *at_broker, *produce, input="".join(f"line {number}\n" for number in range(20)))
+    consume = ("--topic", topic, "--group", group, "--from-beginning", "--max-messages", "20")
+    settings = ("--command-property", f"group.protocol={protocol}")
+    read = java(f"{TOOLS}.consumer.ConsoleConsumer", *at_broker, *consume, *settings)
+    assert sorted(read.split("\n")[:-1]) == sorted(f"line {number}" for number in range(20))
+    tool = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
+    java(f"{TOOLS}.ConsoleProducer", *at_broker, *produce, input="one\ntwo\nthree\n")
+    described = java(tool, *at_broker, "--describe", "--group", group)
+    rows = in_columns(described, "TOPIC", "PARTITION", "CURRENT-OFFSET", "LAG")
+    assert {(name, partition) for name, partition, _, _ in rows} == {(topic, "0"), (topic, "1")}
+    assert sum(int(offset) for _, _, offset, _ in rows if offset != "-") == 20
+    assert sum(int(lag) for _, _, _, lag in rows if lag != "-") == 3
+    states = java(tool, *at_broker, "--describe", "--group", group, "--state")
+    assert "Empty" in states
+    listed = java(tool, *at_broker, "--list", "--state", "Empty")
+    assert group in [row[0] for row in in_columns(listed, "GROUP", "STATE")]
+    reset = ("--reset-offsets", "--group", group, "--topic", topic, "--to-earliest", "--execute")
+    assert {row[-1] for row in in_columns(java(tool, *at_broker, *reset), "TOPIC", "NEW-OFFSET")} == {"0"}
+    java(tool, *at_broker, "--delete-offsets", "--group", group, "--topic", f"{topic}:0")
+    rows = in_columns(java(tool, *at_broker, "--describe", "--group", group), "PARTITION", "CURRENT-OFFSET")
+    assert ("1", "0") in rows
+    assert ("0", "0") not in rows
+    assert "successful" in java(tool, *at_broker, "--delete", "--group", group)
+    assert group not in java(tool, *at_broker, "--list").split()
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_java_consumers_share_partitions(at_broker: tuple[str, str], protocol: str) -> None:
+    topic, group = f"java-shared-{protocol}", f"java-sharing-{protocol}"
+    tool = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
+    java(f"{TOOLS}.TopicCommand", *at_broker, "--create", "--topic", topic, "--partitions", "4")
+    consume = ("--topic", topic, "--group", group, "--command-property", f"group.protocol={protocol}")
+    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", kafka_class_path(), f"{TOOLS}.consumer.ConsoleConsumer"]
+    running = [
+        subprocess.Popen([*command, *at_broker, *consume], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(2)
+    ]
+    try:
+        owners: list[str] = []
+        deadline = time.monotonic() + 60
+        while sorted(owners.count(owner) for owner in set(owners)) != [2, 2]:
+            assert time.monotonic() < deadline, owners
+            described = java(tool, *at_broker, "--describe", "--group", group)
+            if "CONSUMER-ID" in described:  # before the first member comes, the group is missing
+                owners = [owner for (owner,) in in_columns(described, "CONSUMER-ID") if owner != "-"]
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
