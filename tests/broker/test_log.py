@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.errors import ApiError
+from penstock.broker.batch import LOG_APPEND_TIME, check_batch
+from penstock.broker.errors import ApiError, RefusedRecordsError
 from penstock.broker.partition import HIGH_WATERMARK, Partition
-from penstock.broker.topic_config import log_config
+from penstock.broker.records import read_records
+from penstock.broker.topic_config import TOPIC_CONFIGS, check_topic_configs, log_config
 from penstock.clock import MockClock
 from tests.broker.test_partition import batch, offsets_of
+from tests.support.record_batches import BatchRecord, Compression, encode_batch
 
 
 def open_partition(directory: Path, clock: MockClock | None = None, **configs: object) -> Partition:
@@ -98,3 +101,160 @@ def test_without_space_for_the_checkpoint_nothing_is_deleted(tmp_path: Path, mon
     monkeypatch.undo()
     assert (partition.start_offset, names_in(tmp_path)) == (0, before)
     assert partition.delete_records(3) == 3
+
+
+def test_a_segment_ends_when_its_time_is_over(tmp_path: Path) -> None:
+    clock = MockClock(1_000_000)
+    partition = open_partition(tmp_path, clock, segment_ms=100)
+    for time in (0, 100, 50, 101, 110, 300):
+        partition.append(batch(1, first_time=time))
+    assert segments_in(tmp_path) == [0, 3, 5]
+
+
+def test_a_segment_of_records_without_times_ends_by_the_clock(tmp_path: Path) -> None:
+    clock = MockClock(1_000)
+    partition = open_partition(tmp_path, clock, segment_ms=100)
+    partition.append(batch(1, first_time=-1))
+    clock.advance(100)
+    partition.append(batch(1, first_time=-1))
+    clock.advance(1)
+    partition.append(batch(1, first_time=-1))
+    assert segments_in(tmp_path) == [0, 2]
+
+
+def test_a_segment_ends_when_its_index_is_full(tmp_path: Path) -> None:
+    partition = open_partition(tmp_path, index_interval_bytes=0, segment_index_bytes=16)
+    fill(partition, 5)
+    assert segments_in(tmp_path) == [0, 2, 4]
+
+
+def test_old_segments_are_deleted_and_their_files_some_time_later(tmp_path: Path) -> None:
+    clock = MockClock(1_000)
+    configs = {"segment_bytes": 200, "retention_ms": 100, "file_delete_delay_ms": 50}
+    partition = open_partition(tmp_path, clock, **configs)
+    for time in (890, 890, 900, 900, 880, 880):
+        partition.append(batch(1, first_time=time))
+    partition.delete_old_segments(clock.milliseconds())
+    # The third segment is older, but the log is deleted from its start.
+    assert (partition.start_offset, segments_in(tmp_path)) == (2, [2, 4])
+    assert f"{0:020d}.log.deleted" in names_in(tmp_path)
+    clock.advance(50)
+    partition.delete_old_segments(clock.milliseconds())
+    assert partition.start_offset == partition.end_offset == 6
+    assert segments_in(tmp_path) == [6]
+    assert f"{0:020d}.log.deleted" not in names_in(tmp_path)
+    partition.close()
+    partition = open_partition(tmp_path, clock, **configs)
+    assert not list(tmp_path.glob("*.deleted"))
+    assert partition.append(batch(1)) == 6
+
+
+def test_a_log_that_is_too_large_loses_its_first_segments(tmp_path: Path) -> None:
+    partition = open_partition(tmp_path, segment_bytes=200, retention_bytes=350)
+    fill(partition, 7)
+    size = sum(path.stat().st_size for path in tmp_path.glob("*.log"))
+    assert size > 500
+    partition.delete_old_segments(0)
+    assert segments_in(tmp_path) == [2, 4, 6]
+    partition.delete_old_segments(0)
+    assert segments_in(tmp_path) == [2, 4, 6]
+
+
+@pytest.mark.parametrize("configs", [{"retention_ms": -1}, {"cleanup_policy": "compact", "retention_ms": 0}])
+def test_what_retention_does_not_delete(tmp_path: Path, configs: dict[str, object]) -> None:
+    partition = open_partition(tmp_path, MockClock(1 << 40), segment_bytes=200, **configs)
+    partition.append(batch(1, first_time=5))
+    partition.delete_old_segments(1 << 41)
+    assert partition.start_offset == 0
+
+
+def test_the_log_is_forced_to_disk_as_the_topic_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = MockClock()
+    flushed: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", lambda descriptor: flushed.append(partition.end_offset))
+    partition = open_partition(tmp_path / "never", clock)
+    fill(partition, 4)
+    partition.flush_if_due(1 << 60)
+    assert flushed == []
+    partition = open_partition(tmp_path / "messages", clock, flush_messages=3)
+    for count in (2, 2, 1, 2):
+        partition.append(batch(count))
+    assert flushed == [2, 5]  # both before the batch is acknowledged
+    flushed.clear()
+    partition = open_partition(tmp_path / "time", clock, flush_ms=100)
+    partition.flush_if_due(1 << 60)
+    fill(partition, 2)
+    partition.flush_if_due(99)
+    assert flushed == []
+    partition.flush_if_due(100)
+    partition.flush_if_due(300)
+    assert flushed == [2]
+
+
+def test_a_batch_that_cannot_be_forced_to_disk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    partition = open_partition(tmp_path, flush_messages=1)
+    fill(partition, 1)
+    monkeypatch.setattr(os, "fdatasync", fails)
+    with pytest.raises(ApiError) as refused:
+        partition.append(batch(1))
+    assert code_of(refused) == ErrorCode.kafka_storage_error
+    monkeypatch.undo()
+    assert (partition.end_offset, offsets_of(partition)) == (1, [0])
+
+
+def test_records_get_the_time_of_the_append(tmp_path: Path) -> None:
+    clock = MockClock(5_000)
+    partition = open_partition(tmp_path, clock, message_timestamp_type="LogAppendTime")
+    partition.append(batch(2, first_time=1 << 50))
+    clock.advance(100)
+    partition.append(batch(1, first_time=3))
+    first = check_batch(memoryview(partition.read(0, 1)))
+    assert (first.max_timestamp, first.attributes & LOG_APPEND_TIME) == (5_000, LOG_APPEND_TIME)
+    assert [record.timestamp for record in read_records(memoryview(partition.read(0, 1)))] == [5_000, 5_000]
+    assert partition.offset_for_time(5_001) == (2, 5_100)
+
+
+def refused_by(partition: Partition, *records: BatchRecord, attributes: int = 0) -> tuple[ErrorCode, list[int]]:
+    with pytest.raises(RefusedRecordsError) as refused:
+        partition.append(memoryview(encode_batch(records, attributes=attributes)))
+    assert partition.end_offset == 0
+    return refused.value.code, [place for place, _ in refused.value.records]
+
+
+def test_records_whose_time_is_out_of_range_are_refused(tmp_path: Path) -> None:
+    configs = {"message_timestamp_before_max_ms": 100, "message_timestamp_after_max_ms": 10}
+    partition = open_partition(tmp_path, MockClock(1_000), **configs)
+    times = (900, 899, 1_010, 1_011, -1)
+    records = [BatchRecord(time, b"k", b"v") for time in times]
+    assert refused_by(partition, *records) == (ErrorCode.invalid_timestamp, [1, 3])
+    assert refused_by(partition, records[0], attributes=LOG_APPEND_TIME) == (ErrorCode.invalid_timestamp, [0])
+    partition.append(memoryview(encode_batch([records[0], records[2], records[4]])))
+
+
+def test_a_compacted_topic_refuses_records_without_keys(tmp_path: Path) -> None:
+    partition = open_partition(tmp_path, cleanup_policy="compact")
+    records = [BatchRecord(0, b"", b"v"), BatchRecord(0, None, b"v"), BatchRecord(0, b"k", None)]
+    assert refused_by(partition, *records) == (ErrorCode.invalid_record, [1])
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_keys_are_looked_at_in_every_compression(tmp_path: Path, compression: Compression) -> None:
+    partition = open_partition(tmp_path, cleanup_policy="compact,delete")
+    without = [BatchRecord(0, b"k", b"v"), BatchRecord(0, None, b"v")]
+    with pytest.raises(RefusedRecordsError):
+        partition.append(memoryview(encode_batch(without, compression=compression)))
+    assert partition.append(memoryview(encode_batch(without[:1], compression=compression))) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("compression.type", "gzip"), ("preallocate", "true"), ("unclean.leader.election.enable", "True")],
+)
+def test_a_configuration_that_would_not_be_acted_on_is_refused(name: str, value: str) -> None:
+    with pytest.raises(ApiError, match=rf"{value} for {name} is not served .*use {TOPIC_CONFIGS[name].default}") as one:
+        check_topic_configs({name: value})
+    assert one.value.code == ErrorCode.invalid_config
+    assert check_topic_configs({name: TOPIC_CONFIGS[name].default})

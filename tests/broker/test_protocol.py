@@ -19,7 +19,7 @@ from penstock.broker.process import BrokerProcess
 from tests.support.protocol_client import API_VERSIONS, ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch
 
-DELETE_RECORDS = 21
+DELETE_RECORDS, OFFSET_FOR_LEADER_EPOCH = 21, 23
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 0, 1, 2, 3, 8, 9, 10
 OFFSET_DELETE = 47
 CREATE_TOPICS, DELETE_TOPICS, INIT_PRODUCER_ID, DESCRIBE_CONFIGS, CREATE_PARTITIONS, DESCRIBE_CLUSTER = (
@@ -178,6 +178,59 @@ def test_every_version_of_delete_records(client: ProtocolClient, topic: str, ver
     answer = fetched(client.call(FETCH, 16, fetch_body(client, topic, 5)))
     assert (answer["error_code"], answer["high_watermark"]) == (ErrorCode.offset_out_of_range, 6)
     assert fetched(client.call(FETCH, 16, fetch_body(client, topic, 6)))["log_start_offset"] == 6
+
+
+@pytest.mark.parametrize("version", versions_of(OFFSET_FOR_LEADER_EPOCH))
+def test_every_version_of_offset_for_leader_epoch(client: ProtocolClient, topic: str, version: int) -> None:
+    produce(client, topic)
+
+    def end_of(epoch: int, partition: int = 0, current: int = -1) -> tuple[int, int, int]:
+        wanted = {"partition": partition, "current_leader_epoch": current, "leader_epoch": epoch}
+        body = {"replica_id": -1, "topics": [{"topic": topic, "partitions": [wanted]}]}
+        found = client.call(OFFSET_FOR_LEADER_EPOCH, version, body)["topics"][0]["partitions"][0]
+        return found["error_code"], found["leader_epoch"], found["end_offset"]
+
+    assert end_of(0) == (ErrorCode.none, 0, 3)
+    assert end_of(1) == (ErrorCode.none, -1, -1)
+    assert end_of(0, partition=2) == (ErrorCode.unknown_topic_or_partition, -1, -1)
+    assert end_of(0, current=1) == (ErrorCode.unknown_leader_epoch, -1, -1)
+
+
+@pytest.mark.parametrize("version", versions_of(PRODUCE))
+def test_every_version_of_produce_names_the_records_that_are_refused(client: ProtocolClient, version: int) -> None:
+    name = f"compacted-{uuid.uuid4()}"
+    create(client, name, 1, configs=[{"name": "cleanup.policy", "value": "compact"}])
+    records = bytes(encode_batch([BatchRecord(0, b"k", b"v"), BatchRecord(0, None, b"v")]))
+    data = [{"name": name, "partition_data": [{"index": 0, "records": records}]}]
+    answer = produce(client, name, version, topic_data=data)
+    assert (answer["error_code"], answer["base_offset"]) == (ErrorCode.invalid_record, -1)
+    if version >= 8:
+        assert [one["batch_index"] for one in answer["record_errors"]] == [1]
+        assert "compacted" in answer["error_message"]
+
+
+@pytest.mark.parametrize("version", versions_of(PRODUCE))
+def test_every_version_of_produce_gives_the_time_of_the_append(client: ProtocolClient, version: int) -> None:
+    name = f"append-time-{uuid.uuid4()}"
+    create(client, name, 1, configs=[{"name": "message.timestamp.type", "value": "LogAppendTime"}])
+    time = produce(client, name, version)["log_append_time"]
+    [[found]] = [
+        one["partitions"]
+        for one in client.call(
+            LIST_OFFSETS,
+            9,
+            {"replica_id": -1, "topics": [{"name": name, "partitions": [{"partition_index": 0, "timestamp": -3}]}]},
+        )["topics"]
+    ]
+    assert (found["offset"], found["timestamp"]) == (0, time)
+    assert time > 1_000_000_000_000
+
+
+def test_too_few_replicas_refuse_producers_that_wait_for_all(client: ProtocolClient) -> None:
+    name = f"replicas-{uuid.uuid4()}"
+    create(client, name, 1, configs=[{"name": "min.insync.replicas", "value": "2"}])
+    assert produce(client, name)["error_code"] == ErrorCode.not_enough_replicas
+    assert produce(client, name, acks=1)["error_code"] == ErrorCode.none
 
 
 @pytest.mark.parametrize("version", versions_of(METADATA))

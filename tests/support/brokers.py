@@ -33,7 +33,8 @@ class RunningBroker:
 @pytest.fixture(scope="session")
 def embedded_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """The embedded broker of the session."""
-    with BrokerProcess(tmp_path_factory.mktemp("broker")) as process:
+    # Records of tests have timestamps of any time, and a long session would meet a check of the retention.
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), arguments=("--log-retention-ms", "-1")) as process:
         yield process
 
 

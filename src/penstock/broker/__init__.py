@@ -6,6 +6,7 @@ Served, by API key (the table is in apis.py):
     OffsetCommit 2-10                 OffsetFetch 1-10      FindCoordinator 0-6    ApiVersions 0-4
     CreateTopics 2-7                  DeleteTopics 1-6      InitProducerId 0-5     DescribeConfigs 1-4
     CreatePartitions 0-3              DescribeCluster 0-1   DeleteRecords 0-2
+    OffsetForLeaderEpoch 2-4
     JoinGroup 0-9                     SyncGroup 0-5         Heartbeat 0-4          LeaveGroup 0-5
     ConsumerGroupHeartbeat 0-1        ConsumerGroupDescribe 0-1
     DescribeGroups 0-6                ListGroups 0-5        DeleteGroups 0-2       OffsetDelete 0-0
@@ -18,10 +19,11 @@ Gaps:
 - Transactions: two-phase commit (KIP-939) and the pattern of ListTransactions 2 are not announced.
 - Groups: those of Kafka Streams (KIP-1071) and share groups are not announced. A group with members keeps its
   protocol, classic or consumer (KIP-848); patterns of topics are Python's regular expressions.
-- Retention and compaction: records stay until a client deletes them or their topic. The configuration of a topic is
-  kept and returned; only the keys of segments and `max.message.bytes` are acted on. `message.timestamp.type` is always
-  CreateTime.
+- Compaction: `cleanup.policy=compact` keeps all records.
+- Configuration of topics: what is accepted is acted on. `compression.type` other than producer, `preallocate` and
+  `unclean.leader.election.enable` are refused.
 - Altering configurations, ACLs, quotas, SASL and TLS are not announced.
-- One replica: acks=all means this broker has it. As in Kafka nothing is forced to disk, so records outlive the death
+- One replica: acks=all means this broker has it. As in Kafka nothing is forced to disk unless the topic
+  asks for it (`flush.messages`), so records outlive the death
   of the process but perhaps not a power failure.
 """

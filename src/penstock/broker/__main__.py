@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from penstock.broker.config import BrokerConfig
+from penstock.broker.config import DEFAULT_RETENTION_MS, BrokerConfig
 from penstock.broker.errors import BrokerError
 from penstock.broker.server import run
 
@@ -32,6 +32,18 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=BrokerConfig.__dataclass_fields__["segment_bytes"].default,
         help="size at which a segment of a log is closed (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--log-retention-ms",
+        type=int,
+        default=DEFAULT_RETENTION_MS,
+        help="age (ms) at which records are deleted, unless the topic sets it; -1 for never (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--log-retention-check-interval-ms",
+        type=int,
+        default=BrokerConfig.__dataclass_fields__["log_retention_check_interval_ms"].default,
+        help="how often records are checked for that (default: %(default)s)",
     )
     parser.add_argument("--stop-at-eof", action="store_true", help="exit when standard input is closed")
     parser.add_argument("-v", "--verbose", action="store_true", help="log more")
@@ -59,6 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             num_partitions=options.num_partitions,
             auto_create_topics=not options.no_auto_create_topics,
             segment_bytes=options.segment_bytes,
+            log_retention_ms=options.log_retention_ms,
+            log_retention_check_interval_ms=options.log_retention_check_interval_ms,
         )
         run(config, stop_at_eof=options.stop_at_eof)
     except BrokerError as error:

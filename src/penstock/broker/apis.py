@@ -23,7 +23,7 @@ from penstock.broker.group_apis import (
     leave_group,
     sync_group,
 )
-from penstock.broker.log_apis import delete_records, list_offsets, produce
+from penstock.broker.log_apis import delete_records, list_offsets, offset_for_leader_epoch, produce
 from penstock.broker.offset_apis import offset_commit, offset_delete, offset_fetch
 from penstock.broker.state import BrokerState, Request
 from penstock.broker.topic_apis import (
@@ -129,6 +129,7 @@ APIS: Final[Mapping[int, Api]] = {
     26: _api(end_txn, 0, 5),
     27: _api(write_txn_markers, 1, 2),
     28: _api(txn_offset_commit, 0, 5),
+    23: _api(offset_for_leader_epoch, 2, 4),
     32: _api(describe_configs, 1, 4),
     37: _api(create_partitions, 0, 3),
     42: _api(delete_groups, 0, 2),

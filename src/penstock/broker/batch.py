@@ -5,7 +5,7 @@ Not here: the records in a batch (records.py), files (segment.py) and offsets (p
 
 Rules:
 - A batch is stored as the producer sent it. What the broker writes into it lies before the checksummed region, so the
-  checksum stays the producer's.
+  checksum stays the producer's; only the time of the append, where a topic asks for it, needs a new one.
 - Nothing is trusted before its length is checked; every failure is an InvalidBatchError with Kafka's error code.
 """
 
@@ -51,6 +51,8 @@ _CHECKSUM_AT: Final = 17
 _CHECKSUMMED_FROM: Final = 21
 _EPOCH_AT: Final = 12
 _LOW_ATTRIBUTES_AT: Final = 22
+_ATTRIBUTES: Final = struct.Struct(">h")
+_MAX_TIMESTAMP_AT: Final = 35
 _MAGIC: Final = 2
 
 
@@ -195,6 +197,22 @@ def assign_offset(view: memoryview, base_offset: int, leader_epoch: int) -> None
     """
     _OFFSET.pack_into(view, 0, base_offset)
     _EPOCH.pack_into(view, _EPOCH_AT, leader_epoch)
+
+
+def set_append_time(view: memoryview, header: BatchHeader, time: int) -> BatchHeader:
+    """Give all records of a batch the time of the append, in place, and return the header as it is then.
+
+    Args:
+        view: a writable view of the batch.
+        header: its header.
+        time: the time in ms.
+    """
+    attributes = header.attributes | LOG_APPEND_TIME
+    _ATTRIBUTES.pack_into(view, _CHECKSUMMED_FROM, attributes)
+    _OFFSET.pack_into(view, _MAX_TIMESTAMP_AT, time)
+    checksum = crc32c(view[_CHECKSUMMED_FROM : header.size])
+    _CHECKSUM.pack_into(view, _CHECKSUM_AT, checksum)
+    return header._replace(attributes=attributes, max_timestamp=time, checksum=checksum)
 
 
 def encode_batch(header: BatchHeader, records: bytes | memoryview) -> bytearray:

@@ -8,8 +8,12 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from penstock.broker.errors import BrokerError
+
+DEFAULT_RETENTION_MS: Final = 7 * 24 * 60 * 60 * 1000
+"""Age (ms) at which segments are deleted, as in Kafka."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +27,10 @@ class BrokerConfig:
         num_partitions: partitions of a topic that is created without a number.
         auto_create_topics: whether a Metadata request that allows it creates a missing topic.
         segment_bytes: size at which a segment of the log is closed, unless the topic sets it.
+        log_retention_ms: age (ms) at which segments are deleted, unless the topic sets it; -1 for never (Kafka's
+            log.retention.ms).
+        log_retention_check_interval_ms: how often (ms) segments are checked for that.
+        log_flush_scheduler_interval_ms: how often (ms) logs are checked for `flush.ms`.
         max_request_bytes: largest request that is read; a larger one closes its connection.
         max_partitions: most partitions the broker holds, over all topics.
         max_connections: most connected clients; one more closes the connection that has been idle longest.
@@ -58,6 +66,9 @@ class BrokerConfig:
     num_partitions: int = 1
     auto_create_topics: bool = True
     segment_bytes: int = 256 * 1024 * 1024
+    log_retention_ms: int = DEFAULT_RETENTION_MS
+    log_retention_check_interval_ms: int = 300_000
+    log_flush_scheduler_interval_ms: int = 1_000
     max_request_bytes: int = 100 * 1024 * 1024
     max_partitions: int = 10_000
     max_connections: int = 1_000
@@ -77,6 +88,14 @@ class BrokerConfig:
     max_transactional_ids: int = 100_000
     min_free_bytes: int = 32 * 1024 * 1024
 
+    @property
+    def topic_defaults(self) -> dict[str, str]:
+        """The configuration of a topic that sets none, where it is not Kafka's."""
+        defaults = {"segment.bytes": self.segment_bytes}
+        if self.log_retention_ms != DEFAULT_RETENTION_MS:
+            defaults["retention.ms"] = self.log_retention_ms
+        return {name: str(value) for name, value in defaults.items()}
+
     def __post_init__(self) -> None:
         if not _is_loopback(self.host):
             raise BrokerError(
@@ -88,6 +107,8 @@ class BrokerConfig:
         for name, value in (
             ("num_partitions", self.num_partitions),
             ("segment_bytes", self.segment_bytes),
+            ("log_retention_check_interval_ms", self.log_retention_check_interval_ms),
+            ("log_flush_scheduler_interval_ms", self.log_flush_scheduler_interval_ms),
             ("max_request_bytes", self.max_request_bytes),
             ("max_partitions", self.max_partitions),
             ("max_connections", self.max_connections),
@@ -107,6 +128,8 @@ class BrokerConfig:
         ):
             if value < 1:
                 raise BrokerError(f"{name} is {value}; it must be at least 1")
+        if self.log_retention_ms < -1:
+            raise BrokerError(f"log_retention_ms is {self.log_retention_ms}; it must be at least 0, or -1 for never")
         if self.group_initial_rebalance_delay_ms < 0:
             raise BrokerError(
                 f"group_initial_rebalance_delay_ms is {self.group_initial_rebalance_delay_ms}; it must be at least 0"

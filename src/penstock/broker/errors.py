@@ -7,6 +7,8 @@ and what to do.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kio.schema.errors import ErrorCode
 
 from penstock.errors import StreamsError
@@ -28,6 +30,20 @@ class ApiError(StreamsError):
         super().__init__(message or code.name)
         self.code = code
         self.message = message or None
+
+
+class RefusedRecordsError(ApiError):
+    """Some records of a batch are refused, and so the batch is (KIP-467).
+
+    Args:
+        code: the code that goes over the wire.
+        message: what was wrong.
+        records: the refused records: the place of each in its batch, from 0, and the reason.
+    """
+
+    def __init__(self, code: ErrorCode, message: str, records: Sequence[tuple[int, str]]) -> None:
+        super().__init__(code, message)
+        self.records = records
 
 
 class MalformedRequestError(StreamsError):

@@ -27,7 +27,7 @@ from penstock.broker.batch import NO_TIMESTAMP, BatchHeader
 from penstock.broker.offset_index import ENTRY_SIZE
 from penstock.broker.records import record_times
 from penstock.broker.segment import DELETED_SUFFIX, Segment, write_atomically
-from penstock.broker.topic_config import LogConfig
+from penstock.broker.topic_config import NEVER, LogConfig
 
 _CHECKPOINT: Final = "checkpoint"
 _LARGEST_RELATIVE_OFFSET: Final = 2**31 - 1
@@ -68,6 +68,8 @@ class Log:
         "_read_segment",
         "_segment_began_ms",
         "_segments",
+        "_unflushed",
+        "_unflushed_since_ms",
         "config",
         "name",
         "on_roll",
@@ -82,6 +84,7 @@ class Log:
         self._aside: list[tuple[int, Path]] = []
         self._segment_began_ms = now
         self._jitter_ms = self._new_jitter()
+        self._unflushed, self._unflushed_since_ms = 0, now
         self._checkpoint = _Checkpoint()
         self._segments = [self._segment(0)]
         if directory.exists():
@@ -167,7 +170,30 @@ class Log:
         if active.size == 0:
             self._directory.mkdir(parents=True, exist_ok=True)
             active.create()
-        active.append(batch, header)
+        unflushed = self._unflushed + header.record_count
+        must_flush = unflushed >= self.config.flush_messages or self._is_flush_due(now)
+        active.append(batch, header, must_flush)
+        if must_flush:
+            self._unflushed = 0
+        else:
+            self._unflushed_since_ms = self._unflushed_since_ms if self._unflushed else now
+            self._unflushed = unflushed
+
+    def _is_flush_due(self, now: int) -> bool:
+        return bool(self._unflushed) and now - self._unflushed_since_ms >= self.config.flush_ms
+
+    def flush_if_due(self, now: int) -> None:
+        """Force the log to disk if its oldest record that is not there is older than `flush.ms`.
+
+        Args:
+            now: the time (ms).
+        """
+        if self._is_flush_due(now):
+            try:
+                self._segments[-1].flush()
+                self._unflushed = 0
+            except OSError as error:
+                _log.warning("%s: cannot force the log to disk; it is tried again: %s", self.name, error)
 
     def _must_roll(self, header: BatchHeader, now: int) -> bool:
         active, config = self._segments[-1], self.config
@@ -194,6 +220,9 @@ class Log:
         last = self._segments[-1]
         if last.size == 0:
             return
+        if self._unflushed and min(self.config.flush_messages, self.config.flush_ms) < NEVER:
+            last.flush()
+        self._unflushed = 0
         active = self._segment(last.next_offset)
         # The file is made at once: it alone tells the next offset, should the segments before it be deleted.
         active.create()

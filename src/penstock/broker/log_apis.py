@@ -1,4 +1,4 @@
-"""The APIs about records that answer immediately: Produce, ListOffsets and DeleteRecords.
+"""The APIs about records that answer immediately: Produce, ListOffsets, OffsetForLeaderEpoch and DeleteRecords.
 
 Not here: Fetch, which may wait (fetch.py); batches, files and offsets (partition.py); and the bytes of requests and
 responses (wire.py).
@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from penstock.broker.batch import NO_TIMESTAMP, is_transactional, read_header
 from penstock.broker.codec import Message
-from penstock.broker.errors import ApiError
+from penstock.broker.errors import ApiError, RefusedRecordsError
 from penstock.broker.groups.offsets import TopicPartition
 from penstock.broker.partition import LEADER_EPOCH, READ_COMMITTED, Partition, check_leader_epoch
 from penstock.broker.state import BrokerState, Request
@@ -23,6 +23,7 @@ from penstock.broker.transaction_apis import check_transactional_produce
 from penstock.broker.transactions import Producer
 
 _NO_ACKS: Final = 0
+_ALL_ACKS: Final = -1
 
 
 class _Time(IntEnum):
@@ -57,7 +58,8 @@ def produce(state: BrokerState, request: Request) -> Message | None:
         {
             "name": topic["name"],
             "partition_responses": [
-                _produce_partition(state, topic["name"], partition, refusals) for partition in topic["partition_data"]
+                _produce_partition(state, topic["name"], partition, acks, refusals)
+                for partition in topic["partition_data"]
             ],
         }
         for topic in request.body["topic_data"]
@@ -84,7 +86,7 @@ def _transactional_partitions(state: BrokerState, request: Request) -> dict[Topi
 
 
 def _produce_partition(
-    state: BrokerState, topic: str, wanted: Message, refusals: Mapping[TopicPartition, ApiError]
+    state: BrokerState, topic: str, wanted: Message, acks: int, refusals: Mapping[TopicPartition, ApiError]
 ) -> Message:
     index: int = wanted["index"]
     try:
@@ -96,10 +98,27 @@ def _produce_partition(
         records: memoryview | None = wanted["records"]
         if not records:
             raise ApiError(ErrorCode.invalid_record, "the request has no record batch for the partition")
+        _check_replicas(partition, acks)
         base_offset = partition.append(records)
-        return {"index": index, "base_offset": base_offset, "log_start_offset": partition.start_offset}
+        answer: Message = {"index": index, "base_offset": base_offset, "log_start_offset": partition.start_offset}
+        if partition.config.is_log_append_time:
+            answer["log_append_time"] = read_header(records).max_timestamp
+        return answer
+    except RefusedRecordsError as error:
+        refused = [{"batch_index": place, "batch_index_error_message": reason} for place, reason in error.records]
+        answer = {"index": index, "error_code": error.code, "base_offset": -1, "error_message": error.message}
+        return answer | {"record_errors": refused}
     except ApiError as error:
         return {"index": index, "error_code": error.code, "base_offset": -1, "error_message": error.message}
+
+
+def _check_replicas(partition: Partition, acks: int) -> None:
+    needed = partition.config.min_insync_replicas
+    if acks == _ALL_ACKS and needed > 1:
+        raise ApiError(
+            ErrorCode.not_enough_replicas,
+            f"min.insync.replicas of topic {partition.topic!r} is {needed}, and there is 1 replica",
+        )
 
 
 def list_offsets(state: BrokerState, request: Request) -> Message:
@@ -170,3 +189,28 @@ def _delete_records(state: BrokerState, name: str, wanted: Message) -> Message:
     except ApiError as error:
         return {"partition_index": index, "low_watermark": -1, "error_code": error.code}
     return {"partition_index": index, "low_watermark": low_watermark}
+
+
+def offset_for_leader_epoch(state: BrokerState, request: Request) -> Message:
+    """Answer OffsetForLeaderEpoch: where the records of an epoch end; there is one epoch."""
+    return {
+        "topics": [
+            {
+                "topic": topic["topic"],
+                "partitions": [_end_of_epoch(state, topic["topic"], partition) for partition in topic["partitions"]],
+            }
+            for topic in request.body["topics"]
+        ]
+    }
+
+
+def _end_of_epoch(state: BrokerState, topic: str, wanted: Message) -> Message:
+    index: int = wanted["partition"]
+    try:
+        check_leader_epoch(wanted["current_leader_epoch"])
+        partition = state.topics.partition(topic, index)
+    except ApiError as error:
+        return {"partition": index, "error_code": error.code, "leader_epoch": -1, "end_offset": -1}
+    if wanted["leader_epoch"] != LEADER_EPOCH:
+        return {"partition": index, "leader_epoch": -1, "end_offset": -1}
+    return {"partition": index, "leader_epoch": LEADER_EPOCH, "end_offset": partition.end_offset}

@@ -13,9 +13,10 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.batch import BatchHeader, assign_offset, check_produced, read_header
+from penstock.broker.batch import BatchHeader, assign_offset, check_produced, read_header, set_append_time
 from penstock.broker.errors import ApiError
 from penstock.broker.log import Log
+from penstock.broker.log_validator import check_records
 from penstock.broker.producer_state import AbortedTransaction, ActiveProducer, ProducerState
 from penstock.broker.records import EndTransactionMarker, read_marker
 from penstock.broker.topic_config import LogConfig
@@ -108,7 +109,8 @@ class Partition:
         """Append the batch of a producer and wake the readers that wait.
 
         Args:
-            records: a writable view of exactly one batch; its offset is written into it.
+            records: a writable view of exactly one batch; its offset is written into it and, where the topic's
+                timestamps are LogAppendTime, the time.
 
         Returns:
             The offset of its first record; for a repeated batch of an idempotent producer, the one it has already.
@@ -120,6 +122,10 @@ class Partition:
         duplicate_of = self._producers.find_duplicate(sent)
         if duplicate_of is not None:
             return duplicate_of
+        now = self._clock.milliseconds()
+        check_records(records, sent, self.config, now)
+        if self.config.is_log_append_time:
+            sent = set_append_time(records, sent, now)
         return self._append(records, sent, None)
 
     def append_own(self, batch: memoryview) -> int:
@@ -232,6 +238,23 @@ class Partition:
             return self._log.offset_of_max_timestamp()
         except OSError as error:
             raise self._storage_error("read", error) from error
+
+    def delete_old_segments(self, now: int) -> None:
+        """Delete what the topic's retention does not keep, and remove files that left the log long enough ago.
+
+        Args:
+            now: the time (ms).
+        """
+        self._log.delete_old_segments(now)
+        self._log.remove_files_set_aside(now)
+
+    def flush_if_due(self, now: int) -> None:
+        """Force the log to disk if its oldest record that is not there is older than `flush.ms`.
+
+        Args:
+            now: the time (ms).
+        """
+        self._log.flush_if_due(now)
 
     def delete_records(self, before: int) -> int:
         """Let the log begin at an offset, as a client asks, and return where it begins now.

@@ -14,6 +14,7 @@ import selectors
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Final, Self
@@ -41,11 +42,19 @@ class BrokerProcess:
         port: TCP port on the loopback address; 0 takes a free one, which a restart keeps.
         num_partitions: partitions of a topic that is created without a number.
         auto_create_topics: whether a client's Metadata request may create a missing topic.
+        arguments: more arguments of `python -m penstock.broker`, such as `--log-retention-ms`, `-1`.
     """
 
     def __init__(
-        self, data_dir: Path, *, port: int = 0, num_partitions: int = 1, auto_create_topics: bool = True
+        self,
+        data_dir: Path,
+        *,
+        port: int = 0,
+        num_partitions: int = 1,
+        auto_create_topics: bool = True,
+        arguments: Sequence[str] = (),
     ) -> None:
+        self._arguments = tuple(arguments)
         self._data_dir = data_dir
         self._port = port
         self._num_partitions = num_partitions
@@ -113,7 +122,7 @@ class BrokerProcess:
 
     def _command(self) -> list[str]:
         command = [sys.executable, "-m", "penstock.broker", "--stop-at-eof", "--data-dir", str(self._data_dir)]
-        command += ["--port", str(self._port), "--num-partitions", str(self._num_partitions)]
+        command += ["--port", str(self._port), "--num-partitions", str(self._num_partitions), *self._arguments]
         return command if self._auto_create_topics else [*command, "--no-auto-create-topics"]
 
     def _wait_for_address(self, process: subprocess.Popen[bytes], log: IO[bytes]) -> str:

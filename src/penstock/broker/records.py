@@ -85,6 +85,23 @@ def record_times(view: memoryview) -> Iterator[tuple[int, int]]:
         yield offset, timestamp
 
 
+def records_without_key(view: memoryview) -> list[int]:
+    """Return the places in a batch, from 0, of the records that have no key.
+
+    Args:
+        view: bytes that begin with a checked batch.
+
+    Raises:
+        InvalidBatchError: the records cannot be decompressed or read.
+    """
+    header = read_header(view)
+    framed = enumerate(_framed_records(view, header))
+    try:
+        return [place for place, (record, key_at, *_) in framed if _unpack_varint(record, key_at)[0] < 0]
+    except IndexError as error:
+        raise _unreadable(header, error) from error
+
+
 def encode_records(records: Sequence[LogRecord]) -> bytearray:
     """Return a batch without compression of records that the broker itself writes.
 

@@ -200,12 +200,13 @@ class Segment:
             self._descriptor = os.open(self.path, _OPEN)
         return self._descriptor
 
-    def append(self, batch: memoryview, header: BatchHeader) -> None:
+    def append(self, batch: memoryview, header: BatchHeader, must_flush: bool = False) -> None:
         """Write one batch at the end.
 
         Args:
             batch: the bytes, with their offset assigned.
             header: the header of these bytes.
+            must_flush: whether it is forced to disk, with all before it.
 
         Raises:
             OSError: the batch could not be written whole; the file is as before.
@@ -214,6 +215,8 @@ class Segment:
         try:
             while written < len(batch):
                 written += os.pwrite(self._file, batch[written:], self.size + written)
+            if must_flush:
+                os.fdatasync(self._file)
         except OSError:
             if self._descriptor is not None:
                 os.ftruncate(self._descriptor, self.size)

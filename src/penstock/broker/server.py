@@ -26,6 +26,7 @@ from penstock.broker.connection import Connection, Connections
 from penstock.broker.errors import BrokerError
 from penstock.broker.groups.coordinator import GroupCoordinator
 from penstock.broker.groups.timers import LoopTimers
+from penstock.broker.log_manager import LogManager
 from penstock.broker.metadata_store import MetadataStore
 from penstock.broker.state import BrokerState
 from penstock.broker.topics import TopicRegistry
@@ -132,11 +133,13 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[str], None], stop_at_
         await server.start_serving()
         closing_idle = loop.create_task(connections.close_idle())
         ticking = loop.create_task(_tick(transactions))
+        keeping_logs = loop.create_task(LogManager(config, topics, SystemClock()).run())
         on_ready(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         await stop.wait()
         server.close()
         closing_idle.cancel()
         ticking.cancel()
+        keeping_logs.cancel()
         for connection in connections:
             connection.close()
         await server.wait_closed()

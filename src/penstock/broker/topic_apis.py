@@ -131,7 +131,7 @@ def _create_topic(state: BrokerState, request: Request, wanted: Message, times: 
         "replication_factor": 1,
         "configs": [
             {key: entry[key] for key in ("name", "value", "read_only", "config_source", "is_sensitive")}
-            for entry in _topic_config_entries(topic, None)
+            for entry in _topic_config_entries(state, topic, None)
         ],
     }
 
@@ -217,7 +217,7 @@ def _resource_entries(state: BrokerState, resource: Message) -> list[Message]:
     name: str = resource["resource_name"]
     match resource["resource_type"]:
         case _Resource.TOPIC:
-            return _topic_config_entries(state.topics.by_name(name), keys)
+            return _topic_config_entries(state, state.topics.by_name(name), keys)
         case _Resource.BROKER if name in (str(NODE_ID), ""):
             return _broker_config_entries(state, keys)
         case _Resource.BROKER:
@@ -226,17 +226,18 @@ def _resource_entries(state: BrokerState, resource: Message) -> list[Message]:
             raise ApiError(ErrorCode.invalid_request, f"resources of type {other} have no configuration here")
 
 
-def _topic_config_entries(topic: Topic, keys: list[str] | None) -> list[Message]:
+def _topic_config_entries(state: BrokerState, topic: Topic, keys: list[str] | None) -> list[Message]:
     # Java's older admin client sends an empty list for all keys, as Kafka's brokers accept it.
     names = [name for name in TOPIC_CONFIGS if not keys or name in keys]
-    return [_entry(name, topic.configs, TOPIC_CONFIGS[name].default, TOPIC_CONFIGS[name].type) for name in names]
+    return [_entry(name, topic.configs, state.config.topic_defaults) for name in names]
 
 
-def _entry(name: str, given: Mapping[str, str], default: str, type_: ConfigType) -> Message:
-    value, source = (given[name], _SET_ON_TOPIC) if name in given else (default, _DEFAULT_CONFIG)
-    synonyms = [{"name": name, "value": default, "source": _DEFAULT_CONFIG}]
-    if source == _SET_ON_TOPIC:
-        synonyms.insert(0, {"name": name, "value": value, "source": source})
+def _entry(name: str, of_topic: Mapping[str, str], of_broker: Mapping[str, str]) -> Message:
+    key = TOPIC_CONFIGS[name]
+    layers = ((of_topic, _SET_ON_TOPIC), (of_broker, _STATIC_BROKER_CONFIG), ({name: key.default}, _DEFAULT_CONFIG))
+    given = [(values[name], source) for values, source in layers if name in values]
+    value, source = given[0]
+    synonyms = [{"name": name, "value": value, "source": source} for value, source in given]
     return {
         "name": name,
         "value": value,
@@ -244,7 +245,7 @@ def _entry(name: str, given: Mapping[str, str], default: str, type_: ConfigType)
         "config_source": source,
         "is_sensitive": False,
         "synonyms": synonyms,
-        "config_type": type_,
+        "config_type": key.type,
     }
 
 
@@ -254,6 +255,8 @@ def _broker_config_entries(state: BrokerState, keys: list[str] | None) -> list[M
         "auto.create.topics.enable": (str(config.auto_create_topics).lower(), ConfigType.BOOLEAN),
         "broker.id": (str(NODE_ID), ConfigType.INT),
         "default.replication.factor": ("1", ConfigType.INT),
+        "log.retention.ms": (str(config.log_retention_ms), ConfigType.LONG),
+        "log.retention.check.interval.ms": (str(config.log_retention_check_interval_ms), ConfigType.LONG),
         "log.dirs": (str(config.data_dir), ConfigType.STRING),
         "log.segment.bytes": (str(config.segment_bytes), ConfigType.INT),
         "num.partitions": (str(config.num_partitions), ConfigType.INT),

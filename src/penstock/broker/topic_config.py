@@ -1,15 +1,15 @@
 """The configuration of topics: the keys that Kafka knows, their defaults, the checks of their values, and the values as
 a log uses them.
 
-Here lives one row for each key. All keys are stored and returned; compaction and the properties of messages have no
-effect yet.
+Here lives one row for each key. Rule: what is accepted is acted on. A key whose other values this broker does not serve
+accepts its default alone, and the refusal gives the reason.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
@@ -38,12 +38,14 @@ class TopicConfigKey:
         type: the type of its values.
         is_valid: the check of a value that a client gives.
         expected: what the check accepts, for its error.
+        why_only_default: why this broker serves no other value than the default; empty where it serves all.
     """
 
     default: str
     type: ConfigType
     is_valid: Callable[[str], bool]
     expected: str
+    why_only_default: str = ""
 
 
 def _number(default: int, minimum: int, maximum: int = 2**63 - 1, type: ConfigType = ConfigType.LONG) -> TopicConfigKey:
@@ -84,9 +86,18 @@ def _is_compression(value: str) -> bool:
 
 _LARGEST: Final = 2**63 - 1
 
+NEVER: Final = _LARGEST
+"""Number of messages, or ms, after which nothing is ever flushed."""
+
 TOPIC_CONFIGS: Final[Mapping[str, TopicConfigKey]] = {
     "cleanup.policy": TopicConfigKey("delete", ConfigType.LIST, _is_cleanup_policy, "compact, delete, or both"),
-    "compression.type": TopicConfigKey("producer", ConfigType.STRING, _is_compression, "a compression or producer"),
+    "compression.type": TopicConfigKey(
+        "producer",
+        ConfigType.STRING,
+        _is_compression,
+        "a compression or producer",
+        why_only_default="it stores batches as producers compressed them",
+    ),
     "delete.retention.ms": _number(86_400_000, 0),
     "file.delete.delay.ms": _number(60_000, 0),
     "flush.messages": _number(_LARGEST, 1),
@@ -100,14 +111,16 @@ TOPIC_CONFIGS: Final[Mapping[str, TopicConfigKey]] = {
     "min.cleanable.dirty.ratio": TopicConfigKey("0.5", ConfigType.DOUBLE, _is_ratio, "a number from 0 to 1"),
     "min.compaction.lag.ms": _number(0, 0),
     "min.insync.replicas": _int(1, 1),
-    "preallocate": _boolean(False),
+    "preallocate": replace(_boolean(False), why_only_default="it does not reserve space for segments"),
     "retention.bytes": _number(-1, -1),
     "retention.ms": _number(604_800_000, -1),
     "segment.bytes": _int(1_073_741_824, 14),
     "segment.index.bytes": _int(10_485_760, 4),
     "segment.jitter.ms": _number(0, 0),
     "segment.ms": _number(604_800_000, 1),
-    "unclean.leader.election.enable": _boolean(False),
+    "unclean.leader.election.enable": replace(
+        _boolean(False), why_only_default="with one replica there is no leader to elect"
+    ),
 }
 """The keys of a topic's configuration; those of replication and tiered storage without a use here are left out."""
 
@@ -128,6 +141,12 @@ def check_topic_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
             raise ApiError(ErrorCode.invalid_config, f"Unknown topic config name: {name}")
         if value is None or not key.is_valid(value):
             raise ApiError(ErrorCode.invalid_config, f"Invalid value {value} for {name}: expected {key.expected}")
+        if key.why_only_default and value.lower() != key.default:
+            raise ApiError(
+                ErrorCode.invalid_config,
+                f"Value {value} for {name} is not served by this broker: {key.why_only_default}. Leave it out, or use "
+                f"{key.default}",
+            )
         checked[name] = value
     return checked
 
@@ -148,7 +167,16 @@ class LogConfig:
         retention_bytes: size of the log above which segments are deleted; negative for never.
         file_delete_delay_ms: how long (ms) the file of a deleted segment stays.
         max_message_bytes: largest accepted batch, in bytes.
+        min_compaction_lag_ms: time (ms) before which a record is not compacted.
         max_compaction_lag_ms: time (ms) after which a record must be compacted.
+        min_cleanable_dirty_ratio: share of the log that must be uncompacted for a compaction to begin.
+        delete_retention_ms: how long (ms) a compaction keeps tombstones and the markers of transactions.
+        is_log_append_time: whether records get the time of the append.
+        timestamp_before_max_ms: how far (ms) before the time of the append a record's timestamp may be.
+        timestamp_after_max_ms: how far (ms) after the time of the append a record's timestamp may be.
+        flush_messages: records after which the log is forced to disk.
+        flush_ms: time (ms) after which the log is forced to disk.
+        min_insync_replicas: replicas that must have a batch before a producer with acks=all is answered.
     """
 
     compact: bool
@@ -162,7 +190,16 @@ class LogConfig:
     retention_bytes: int
     file_delete_delay_ms: int
     max_message_bytes: int
+    min_compaction_lag_ms: int
     max_compaction_lag_ms: int
+    min_cleanable_dirty_ratio: float
+    delete_retention_ms: int
+    is_log_append_time: bool
+    timestamp_before_max_ms: int
+    timestamp_after_max_ms: int
+    flush_messages: int
+    flush_ms: int
+    min_insync_replicas: int
 
     @property
     def longest_segment_ms(self) -> int:
@@ -196,5 +233,14 @@ def log_config(configs: Mapping[str, str]) -> LogConfig:
         retention_bytes=number("retention.bytes"),
         file_delete_delay_ms=number("file.delete.delay.ms"),
         max_message_bytes=number("max.message.bytes"),
+        min_compaction_lag_ms=number("min.compaction.lag.ms"),
         max_compaction_lag_ms=number("max.compaction.lag.ms"),
+        min_cleanable_dirty_ratio=float(text("min.cleanable.dirty.ratio")),
+        delete_retention_ms=number("delete.retention.ms"),
+        is_log_append_time=text("message.timestamp.type") == "LogAppendTime",
+        timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
+        timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
+        flush_messages=number("flush.messages"),
+        flush_ms=number("flush.ms"),
+        min_insync_replicas=number("min.insync.replicas"),
     )

@@ -105,7 +105,7 @@ class TopicRegistry:
         return topic
 
     def _open(self, row: TopicRow, index: int) -> Partition:
-        config = log_config({"segment.bytes": str(self._config.segment_bytes)} | row.configs)
+        config = log_config(self._config.topic_defaults | row.configs)
         return Partition(self._directory / row.topic_id.hex / str(index), row.name, index, config, self._clock)
 
     @property

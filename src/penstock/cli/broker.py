@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.broker.config import BrokerConfig
+from penstock.broker.config import DEFAULT_RETENTION_MS, BrokerConfig
 from penstock.broker.server import run
 from penstock.cli.common import DEFAULT_PORT, Verbose, err, set_verbose
 from penstock.config import StreamsConfig
@@ -32,6 +32,14 @@ def broker(
     partitions: Annotated[
         int, typer.Option("--partitions", min=1, help="Partitions of topics that are created automatically.")
     ] = 1,
+    log_retention_ms: Annotated[
+        int,
+        typer.Option(
+            "--log-retention-ms",
+            min=-1,
+            help="Age (ms) at which records are deleted, unless the topic sets it; -1: never.",
+        ),
+    ] = DEFAULT_RETENTION_MS,
     verbose: Verbose = False,
 ) -> None:
     """Run an embedded Kafka broker on this machine until Ctrl-C; records stay in its directory."""
@@ -42,4 +50,5 @@ def broker(
     def ready(address: str) -> None:
         err.print(f"Listening at {address}; data in {directory}. Ctrl-C stops it.")
 
-    run(BrokerConfig(data_dir=directory, port=port, num_partitions=partitions), ready)
+    config = BrokerConfig(data_dir=directory, port=port, num_partitions=partitions, log_retention_ms=log_retention_ms)
+    run(config, ready)

@@ -1,0 +1,58 @@
+"""What a topic's configuration demands of the records that clients produce (Kafka class: LogValidator).
+
+Here live the checks of timestamps and keys. Not here: the checks of the batch itself (batch.py).
+
+Rule: records are read only where the header cannot tell: on compacted topics, with a limit for old timestamps, and to
+name the records that are refused.
+"""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from penstock.broker.batch import LOG_APPEND_TIME, NO_TIMESTAMP, BatchHeader
+from penstock.broker.errors import RefusedRecordsError
+from penstock.broker.records import record_times, records_without_key
+from penstock.broker.topic_config import NEVER, LogConfig
+
+
+def check_records(batch: memoryview, header: BatchHeader, config: LogConfig, now: int) -> None:
+    """Check the records of a batch that a client produced.
+
+    Args:
+        batch: the batch, with what the client sent.
+        header: its header.
+        config: the topic's configuration.
+        now: the time (ms).
+
+    Raises:
+        RefusedRecordsError: INVALID_TIMESTAMP or INVALID_RECORD, with the records that are refused.
+        InvalidBatchError: the records cannot be read.
+    """
+    refused = _wrong_times(batch, header, config, now)
+    if refused:
+        raise RefusedRecordsError(
+            ErrorCode.invalid_timestamp, "One or more records have been rejected due to invalid timestamp", refused
+        )
+    if config.compact:
+        refused = [(place, "a record of a compacted topic needs a key") for place in records_without_key(batch)]
+    if refused:
+        raise RefusedRecordsError(
+            ErrorCode.invalid_record,
+            f"One or more records have been rejected: {len(refused)} records have no key, and the topic is compacted",
+            refused,
+        )
+
+
+def _wrong_times(batch: memoryview, header: BatchHeader, config: LogConfig, now: int) -> list[tuple[int, str]]:
+    if header.attributes & LOG_APPEND_TIME:
+        reason = "a producer cannot set the timestamp type LogAppendTime"
+        return [(place, reason) for place in range(header.record_count)]
+    earliest, latest = now - config.timestamp_before_max_ms, now + config.timestamp_after_max_ms
+    if config.is_log_append_time or (header.max_timestamp <= latest and config.timestamp_before_max_ms == NEVER):
+        return []
+    return [
+        (place, f"timestamp {time} is not between {earliest} and {latest}, which the topic allows now")
+        for place, (_, time) in enumerate(record_times(batch))
+        if time != NO_TIMESTAMP and not earliest <= time <= latest
+    ]
