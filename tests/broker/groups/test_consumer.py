@@ -40,8 +40,8 @@ class Consumer:
 
     def __init__(self, broker: GroupBroker, *topics: str, instance_id: str | None = None, **settings: Any) -> None:
         self._broker = broker
-        self._topics = topics or ("t",)
-        self._settings = settings
+        self.topics = topics or ("t",)
+        self.settings = settings
         self.instance_id = instance_id
         self.member_id = str(uuid.uuid4())
         self.epoch = 0
@@ -59,13 +59,13 @@ class Consumer:
             REBALANCE_MS if is_joining else None,
             "client",
             "/127.0.0.1",
-            self._topics if is_joining else None,
+            self.topics if is_joining else None,
             None,
             None,
             self.owned,
         )
         if is_joining:
-            request = request._replace(**self._settings)
+            request = request._replace(**self.settings)
         answer = self._broker.groups.consumer_heartbeat("g", request._replace(**changes))
         if answer["error_code"] == ErrorCode.none and answer["member_epoch"] >= 0:
             self.epoch = answer["member_epoch"]
