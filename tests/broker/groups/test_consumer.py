@@ -47,24 +47,26 @@ class Consumer:
         self.epoch = 0
         self.owned: Assignment = frozenset()
         self.wanted: Assignment = frozenset()
+        self.has_missed_an_answer = False
 
     def beat(self, **changes: Any) -> Message:
         """Send a heartbeat; take over what the answer says."""
-        is_joining = self.epoch == 0
+        says_all = self.epoch == 0 or self.has_missed_an_answer
         request = HeartbeatRequest(
             self.member_id,
             self.epoch,
             self.instance_id,
             None,
-            REBALANCE_MS if is_joining else None,
+            REBALANCE_MS if says_all else None,
             "client",
             "/127.0.0.1",
-            self.topics if is_joining else None,
+            self.topics if says_all else None,
             None,
             None,
             self.owned,
         )
-        if is_joining:
+        self.has_missed_an_answer = False
+        if says_all:
             request = request._replace(**self.settings)
         answer = self._broker.groups.consumer_heartbeat("g", request._replace(**changes))
         if answer["error_code"] == ErrorCode.none and answer["member_epoch"] >= 0:

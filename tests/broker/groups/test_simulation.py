@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
@@ -328,6 +328,7 @@ class ConsumerSimulation:
         self.beat(at)
         if self.consumers[at] is consumer:
             consumer.epoch, consumer.owned, consumer.wanted = before
+            consumer.has_missed_an_answer = True
 
     def _leave(self, at: int, epoch: int) -> None:
         consumer = self.consumers[at]
@@ -389,6 +390,7 @@ _consumer_actions = st.sampled_from(
 
 @_many
 @given(steps=st.lists(st.tuples(_consumer_actions, st.integers(0, 3), st.integers(0, 5)), max_size=60))
+@example(steps=[("step", 1, 0), ("all", 0, 0), ("step", 1, 0), ("lost", 0, 0)])
 def test_a_consumer_group_keeps_its_rules(tmp_path_factory: pytest.TempPathFactory, steps: list[Step]) -> None:
     broker = GroupBroker(tmp_path_factory.mktemp("consumer"))
     broker.create_topic("t", 6)
