@@ -12,11 +12,11 @@ demo: bootstrap ## count the words of a real text on Spark, and watch the counts
 
 PYTEST := PENSTOCK_BROKERS=$(BROKERS) exec $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --max-worker-restart 0
 
-test: bootstrap ## run the tests that need no real Kafka, no other package and no kill
-	@$(PYTEST) -m "not kafka and not crash and not packaging" $(ARGS)
+test: bootstrap ## run the tests that need no real Kafka, no other package, no kill and not much time
+	@$(PYTEST) -m "not kafka and not crash and not packaging and not slow" $(ARGS)
 
-test-slow: bootstrap ## run the tests on a real Kafka, of the wheel and of the oldest Spark, and a seeded sample of the crash tests
-	@$(PYTEST) -m "kafka or crash or packaging" $(ARGS)
+test-slow: bootstrap ## run the others: on a real Kafka, of the wheel, of the oldest Spark, the slow ones and a seeded sample of the crash tests
+	@$(PYTEST) -m "kafka or crash or packaging or slow" $(ARGS)
 
 lint: ## ruff, mypy, pyright and the contract of the layers
 	@./scripts/bootstrap.sh --no-java

@@ -80,6 +80,7 @@ def settings(broker: BrokerProcess, directory: Path) -> dict[str, str]:
     return {"PENSTOCK_BOOTSTRAP_SERVERS": broker.bootstrap_servers, "PENSTOCK_STATE_DIR": str(directory / "state")}
 
 
+@pytest.mark.slow
 def test_the_example_counts_what_is_there_and_continues_from_there(
     broker_of_the_test: BrokerProcess, tmp_path: Path
 ) -> None:
@@ -104,6 +105,7 @@ def test_the_example_counts_what_is_there_and_continues_from_there(
         assert second.nothing_left()
 
 
+@pytest.mark.slow
 def test_a_program_of_ones_own_lives_as_long_as_its_application(
     broker_of_the_test: BrokerProcess, tmp_path: Path
 ) -> None:
@@ -121,6 +123,7 @@ def test_a_program_of_ones_own_lives_as_long_as_its_application(
     assert "Traceback" not in ended.err
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_away_is_reported_on_the_terminal(broker_of_the_test: BrokerProcess, tmp_path: Path) -> None:
     with Command(("run", str(EXAMPLE)), tmp_path, settings(broker_of_the_test, tmp_path)) as running:
         assert until(lambda: counts(broker_of_the_test.bootstrap_servers) == expected(LINES))
@@ -146,6 +149,7 @@ def test_a_function_that_fails_is_reported_in_a_few_lines(broker_of_the_test: Br
     assert len(ended.err.splitlines()) < 30
 
 
+@pytest.mark.slow
 def test_dropped_records_are_reported(broker_of_the_test: BrokerProcess, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(DROPS)
@@ -171,6 +175,7 @@ def test_a_run_without_brokers_starts_its_own_and_ends_it(tmp_path: Path) -> Non
         assert running.nothing_left()
 
 
+@pytest.mark.slow
 def test_the_demo_counts_exactly_a_second_time_too(tmp_path: Path) -> None:
     for _ in range(2):
         with Command(("demo", "--repeat", "1", "--data-dir", str(tmp_path / "demo")), tmp_path) as demo:
@@ -181,6 +186,7 @@ def test_the_demo_counts_exactly_a_second_time_too(tmp_path: Path) -> None:
         assert "Where to look next" in ended.out
 
 
+@pytest.mark.slow
 def test_ctrl_c_during_the_demo_leaves_no_process(tmp_path: Path) -> None:
     with Command(("demo", "--data-dir", str(tmp_path / "demo")), tmp_path) as demo:
         assert until(lambda: "streams-wordcount:" in demo.output())
@@ -192,6 +198,7 @@ def test_ctrl_c_during_the_demo_leaves_no_process(tmp_path: Path) -> None:
         assert demo.nothing_left()
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_the_jvm_starts_leaves_no_process(broker_of_the_test: BrokerProcess, tmp_path: Path) -> None:
     servers = f"bootstrap.servers={broker_of_the_test.bootstrap_servers}"
     with Command(("run", str(EXAMPLE), "--config", servers, "--config", f"state.dir={tmp_path}"), tmp_path) as command:
@@ -219,6 +226,7 @@ topology = builder.build()
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_twice_gives_the_epoch_up_leaves_no_process_and_loses_nothing(
     broker_of_the_test: BrokerProcess, tmp_path: Path
 ) -> None:

@@ -59,6 +59,7 @@ def test_case_on_the_spark_host_gives_what_kafka_streams_gives(case: Case, inlin
     check(case, inline)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize("case", [marked(family, "spark") for family in ON_A_QUERY])

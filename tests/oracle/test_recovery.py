@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -185,6 +186,7 @@ def _with_repartitioned(
     return {**topics, **{topic: batch_of(rows) for topic, rows in written.items()}}
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(st.sampled_from(sorted(ELIGIBLE)), st.integers(0, 1 << 30))
 def test_pieces_and_crashes_give_what_one_run_gives(id: str, seed: int) -> None:

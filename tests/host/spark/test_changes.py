@@ -276,6 +276,7 @@ def test_rows_on_their_way_to_a_topic_that_is_no_longer_read_are_reported(
     assert "they are discarded" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", crashpoints.TOPOLOGY_POINTS)
 @pytest.mark.one_broker
 def test_a_change_that_fails_at_any_line_has_happened_or_not(
@@ -321,6 +322,7 @@ PROGRAMS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_counts_are_exact_while_the_program_changes_and_falls(
     spark_runner: SparkRunner,

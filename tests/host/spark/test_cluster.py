@@ -19,7 +19,7 @@ import penstock
 from penstock.broker.process import BrokerProcess
 from tests.host.spark.support import SparkRunner, lines, wait_for
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.slow]
 
 SOURCE = str(Path(penstock.__file__).parents[1])
 SPARK = Path(pyspark.__file__).parent

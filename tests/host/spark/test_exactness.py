@@ -49,6 +49,7 @@ def assert_counts(
         assert_counted_one_by_one(records)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "uncommitted_bytes"), [*((seed, None) for seed in range(4)), (4, 1024), (5, 1024)])
 def test_counts_are_exact_whatever_fails_when(
     spark_runner: SparkRunner,

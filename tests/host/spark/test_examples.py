@@ -160,6 +160,7 @@ def test_each_example_has_records() -> None:
     assert INPUTS.keys() == {str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py")}
 
 
+@pytest.mark.slow
 @pytest.mark.one_broker
 @pytest.mark.parametrize("name", INPUTS)
 def test_an_example_runs_on_spark(

@@ -209,6 +209,7 @@ def parameters() -> list[object]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "execution"), parameters())
 def test_family_ends_with_what_the_test_driver_ends_with(
     family: str, execution: str, runner: SparkRunner, unique_name: Callable[[str], str], tmp_path: Path

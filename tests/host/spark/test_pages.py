@@ -31,7 +31,7 @@ from tests.docs.pages import converting_orders, given, run_block
 from tests.host.spark.support import InputRecord, SparkRunner, wait_for
 from tests.host.spark.test_examples import Piped, Program, check_on_spark
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.one_broker]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.one_broker, pytest.mark.slow]
 
 STRING, DOUBLE = Serdes.string(), Serdes.double()
 ADDRESS = "localhost:9092"

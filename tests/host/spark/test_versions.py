@@ -110,6 +110,7 @@ def test_a_sink_takes_rows_as_objects_of_spark() -> None:
     assert kept.rows == [Row(CONTROL, 1, 2, 3, 4, b"five"), Row(DATA, 0, 0, 0, 1, b"")]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 @pytest.mark.one_broker
@@ -128,6 +129,7 @@ def test_rows_come_to_the_partitions_that_they_name(spark_runner: SparkRunner, p
     assert sorted(map(tuple, shuffled.collect())) == [(n // 3, n // 3) for n in range(3 * partitions)]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 @pytest.mark.usefixtures("as_on_the_oldest")

@@ -39,6 +39,7 @@ def run_to_end_over_losses_of_power(query: InlineQuery, config: StreamsConfig, d
             killed = True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_counts_are_exact_whenever_the_power_is_lost(
     spark_runner: SparkRunner,

@@ -25,6 +25,7 @@ RESTORE_POINTS = [
 DROP_POINTS = [point for point in crashpoints.SAVEPOINT_POINTS if point.startswith("drop.")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", RESTORE_POINTS)
 def test_a_restore_that_fails_at_any_line_is_reported_and_can_be_repeated(
     spark_runner: SparkRunner,
@@ -58,6 +59,7 @@ def test_a_restore_that_fails_at_any_line_is_reported_and_can_be_repeated(
     assert counts(spark_runner, again, "counts") == {"a": 2, "b": 2, "c": 2, "d": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", DROP_POINTS)
 def test_a_drop_that_fails_at_any_line_has_happened_or_not(
     spark_runner: SparkRunner,

@@ -145,6 +145,7 @@ def test_a_failed_query_is_replaced_and_continues_from_the_last_commit(
     assert listening.states[:1] + listening.states[1:7] == ["RUNNING", *again, *again]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 @pytest.mark.one_broker
