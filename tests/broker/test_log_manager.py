@@ -5,9 +5,16 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from penstock.broker.batch import read_header
+from penstock.broker.config import BrokerConfig
+from penstock.broker.log_manager import LogManager
+from penstock.broker.metadata_store import MetadataStore
 from penstock.broker.process import BrokerProcess
+from penstock.broker.topics import TopicRegistry
+from penstock.clock import MockClock
 from tests.broker.test_protocol import FETCH, create, fetch_body, fetched, produce
 from tests.support.protocol_client import ProtocolClient
+from tests.support.record_batches import BatchRecord, encode_batch
 
 WAIT_SECONDS = 30
 
@@ -24,3 +31,46 @@ def test_a_running_broker_deletes_old_records_and_serves_what_is_left(tmp_path: 
             assert time.monotonic() < deadline
         assert produce(client, "deleted")["base_offset"] == 3
         assert fetched(client.call(FETCH, 16, fetch_body(client, "kept", 0)))["log_start_offset"] == 0
+
+
+def test_a_running_broker_compacts_and_serves_what_is_left(tmp_path: Path) -> None:
+    arguments = ("--log-cleaner-backoff-ms", "20")
+    with BrokerProcess(tmp_path, arguments=arguments) as broker, ProtocolClient(broker.bootstrap_servers) as client:
+        configs = {"cleanup.policy": "compact", "segment.bytes": "200", "min.cleanable.dirty.ratio": "0.01"}
+        create(client, "compacted", 1, configs=[{"name": name, "value": value} for name, value in configs.items()])
+        for _ in range(20):
+            produce(client, "compacted")
+        deadline = time.monotonic() + WAIT_SECONDS
+        while (
+            read_header(fetched(client.call(FETCH, 16, fetch_body(client, "compacted", 0)))["records"]).base_offset < 50
+        ):
+            assert time.monotonic() < deadline
+        assert produce(client, "compacted")["base_offset"] == 60
+
+
+def test_the_dirtiest_log_is_compacted_first_and_a_damaged_one_not_again(tmp_path: Path) -> None:
+    store = MetadataStore(tmp_path / "metadata.sqlite")
+    config = BrokerConfig(data_dir=tmp_path, segment_bytes=150)
+    topics = TopicRegistry(config, store, MockClock())
+    manager = LogManager(config, topics, MockClock())
+    for name, count in (("clean", 6), ("dirtier", 6), ("dirtiest", 6), ("deleted", 9)):
+        policy = "delete" if name == "deleted" else "compact"
+        topics.create(name, 1, {"cleanup.policy": policy})
+        for _ in range(count):
+            topics.partition(name, 0).append(memoryview(encode_batch([BatchRecord(0, b"k", b"v" * 50)])))
+    for name, more in (("clean", 0), ("dirtier", 6), ("dirtiest", 12)):
+        for _ in topics.partition(name, 0).clean(1 << 20, 0):
+            pass
+        for _ in range(more):
+            topics.partition(name, 0).append(memoryview(encode_batch([BatchRecord(0, b"k", b"v" * 50)])))
+    damaged = sorted((tmp_path / "topics" / topics.by_name("dirtier").topic_id.hex / "0").glob("*.log"))[-2]
+    damaged.write_bytes(b"\x00" * damaged.stat().st_size)
+    order = []
+    for _ in manager.clean():
+        sizes = {name: topics.partition(name, 0).dirtiness(0).is_due for name in ("dirtier", "dirtiest")}
+        if sizes not in order:
+            order.append(sizes)
+    assert order[0] == {"dirtier": True, "dirtiest": True}
+    assert order[1] == {"dirtier": True, "dirtiest": False}
+    topics.close()
+    store.close()

@@ -19,7 +19,6 @@ Gaps:
 - Transactions: two-phase commit (KIP-939) and the pattern of ListTransactions 2 are not announced.
 - Groups: those of Kafka Streams (KIP-1071) and share groups are not announced. A group with members keeps its
   protocol, classic or consumer (KIP-848); patterns of topics are Python's regular expressions.
-- Compaction: `cleanup.policy=compact` keeps all records.
 - Configuration of topics: what is accepted is acted on. `compression.type` other than producer, `preallocate` and
   `unclean.leader.election.enable` are refused.
 - Altering configurations, ACLs, quotas, SASL and TLS are not announced.

@@ -45,6 +45,12 @@ def _parser() -> argparse.ArgumentParser:
         default=BrokerConfig.__dataclass_fields__["log_retention_check_interval_ms"].default,
         help="how often records are checked for that (default: %(default)s)",
     )
+    parser.add_argument(
+        "--log-cleaner-backoff-ms",
+        type=int,
+        default=BrokerConfig.__dataclass_fields__["log_cleaner_backoff_ms"].default,
+        help="how often logs are checked for what a compaction removes (default: %(default)s)",
+    )
     parser.add_argument("--stop-at-eof", action="store_true", help="exit when standard input is closed")
     parser.add_argument("-v", "--verbose", action="store_true", help="log more")
     return parser
@@ -73,6 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             segment_bytes=options.segment_bytes,
             log_retention_ms=options.log_retention_ms,
             log_retention_check_interval_ms=options.log_retention_check_interval_ms,
+            log_cleaner_backoff_ms=options.log_cleaner_backoff_ms,
         )
         run(config, stop_at_eof=options.stop_at_eof)
     except BrokerError as error:

@@ -42,6 +42,8 @@ TRANSACTIONAL: Final = 0x10
 """Bit of the attributes: the batch belongs to a transaction."""
 CONTROL: Final = 0x20
 """Bit of the attributes: the batch holds a marker."""
+DELETE_HORIZON: Final = 0x40
+"""Bit of the attributes: from the base timestamp on, compaction may remove the tombstones or the marker (KIP-534)."""
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _OFFSET: Final = struct.Struct(">q")
@@ -96,6 +98,11 @@ class BatchHeader(NamedTuple):
     def is_transactional(self) -> bool:
         """Whether the batch belongs to a transaction."""
         return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def delete_horizon(self) -> int | None:
+        """Time (ms) from which compaction may remove the tombstones or the marker in it; None where none was set."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
     @property
     def is_control(self) -> bool:

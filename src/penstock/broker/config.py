@@ -31,6 +31,8 @@ class BrokerConfig:
             log.retention.ms).
         log_retention_check_interval_ms: how often (ms) segments are checked for that.
         log_flush_scheduler_interval_ms: how often (ms) logs are checked for `flush.ms`.
+        log_cleaner_backoff_ms: how often (ms) logs are checked for what a compaction removes.
+        log_cleaner_dedupe_buffer_size: bytes of memory for the keys of one compaction.
         max_request_bytes: largest request that is read; a larger one closes its connection.
         max_partitions: most partitions the broker holds, over all topics.
         max_connections: most connected clients; one more closes the connection that has been idle longest.
@@ -69,6 +71,8 @@ class BrokerConfig:
     log_retention_ms: int = DEFAULT_RETENTION_MS
     log_retention_check_interval_ms: int = 300_000
     log_flush_scheduler_interval_ms: int = 1_000
+    log_cleaner_backoff_ms: int = 15_000
+    log_cleaner_dedupe_buffer_size: int = 64 * 1024 * 1024
     max_request_bytes: int = 100 * 1024 * 1024
     max_partitions: int = 10_000
     max_connections: int = 1_000
@@ -109,6 +113,8 @@ class BrokerConfig:
             ("segment_bytes", self.segment_bytes),
             ("log_retention_check_interval_ms", self.log_retention_check_interval_ms),
             ("log_flush_scheduler_interval_ms", self.log_flush_scheduler_interval_ms),
+            ("log_cleaner_backoff_ms", self.log_cleaner_backoff_ms),
+            ("log_cleaner_dedupe_buffer_size", self.log_cleaner_dedupe_buffer_size),
             ("max_request_bytes", self.max_request_bytes),
             ("max_partitions", self.max_partitions),
             ("max_connections", self.max_connections),

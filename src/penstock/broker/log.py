@@ -14,11 +14,13 @@ Rules:
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import os
 import random
-from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -26,11 +28,13 @@ from typing import Final, NamedTuple
 from penstock.broker.batch import NO_TIMESTAMP, BatchHeader
 from penstock.broker.offset_index import ENTRY_SIZE
 from penstock.broker.records import record_times
-from penstock.broker.segment import DELETED_SUFFIX, Segment, write_atomically
+from penstock.broker.segment import CLEANED_SUFFIX, DELETED_SUFFIX, Segment, write_atomically
 from penstock.broker.topic_config import NEVER, LogConfig
 
 _CHECKPOINT: Final = "checkpoint"
-_LARGEST_RELATIVE_OFFSET: Final = 2**31 - 1
+
+LARGEST_RELATIVE_OFFSET: Final = 2**31 - 1
+"""How far the offsets of a segment may be apart, as in Kafka."""
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +44,18 @@ class _Checkpoint(NamedTuple):
 
     log_start_offset: int = 0
     first_dirty_offset: int = 0
+
+
+class Dirtiness(NamedTuple):
+    """How much a log needs a compaction.
+
+    Args:
+        ratio: the share of the log's bytes, up to where it may be compacted, that was not compacted yet.
+        is_due: whether a compaction should begin.
+    """
+
+    ratio: float
+    is_due: bool
 
 
 class Log:
@@ -99,7 +115,7 @@ class Log:
         return random.randrange(most) if most > 0 else 0
 
     def _recover(self) -> None:
-        for pattern in (f"*{DELETED_SUFFIX}", "*.tmp"):
+        for pattern in (f"*{DELETED_SUFFIX}", f"*{CLEANED_SUFFIX}", "*.tmp"):
             for path in self._directory.glob(pattern):
                 path.unlink()
         self._checkpoint = self._read_checkpoint()
@@ -108,10 +124,16 @@ class Log:
             # Everything was deleted by hand: what follows must not get an offset again.
             self._segments = [self._segment(self._checkpoint.log_start_offset)]
             return
-        self._segments = [self._segment(offset) for offset in offsets]
-        for segment in self._segments[:-1]:
+        *closed, active = [self._segment(offset) for offset in offsets]
+        self._segments = []
+        for segment in closed:
+            if self._segments and segment.base_offset < self._segments[-1].next_offset:
+                # A compaction was killed after its new file had taken the place of the first of several.
+                segment.set_aside().unlink()
+                continue
             segment.recover(is_active=False)
-        active = self._segments[-1]
+            self._segments.append(segment)
+        self._segments.append(active)
         cut = active.recover(is_active=True)
         if cut:
             _log.warning(
@@ -149,9 +171,10 @@ class Log:
         return sum(segment.size for segment in self._segments)
 
     @property
-    def active_base_offset(self) -> int:
-        """The first offset of the active segment."""
-        return self._segments[-1].base_offset
+    def first_dirty_offset(self) -> int:
+        """The offset up to which the log was compacted."""
+        checkpoint = self._checkpoint.first_dirty_offset
+        return checkpoint if self.start_offset <= checkpoint <= self.end_offset else self.start_offset
 
     def append(self, batch: memoryview, header: BatchHeader, now: int) -> None:
         """Append a batch, to a new segment where it is time for one.
@@ -205,7 +228,7 @@ class Log:
             active.size + header.size > config.segment_bytes
             or waited_ms > config.longest_segment_ms - self._jitter_ms
             or (active.index_entries + 1) * ENTRY_SIZE > config.segment_index_bytes
-            or header.next_offset - active.base_offset > _LARGEST_RELATIVE_OFFSET
+            or header.next_offset - active.base_offset > LARGEST_RELATIVE_OFFSET
         )
 
     def roll(self, now: int) -> None:
@@ -352,7 +375,8 @@ class Log:
         if self.config.retention_ms < 0:
             return 0
         for count, segment in enumerate(self._segments):
-            if segment.size == 0 or now - segment.largest_timestamp() <= self.config.retention_ms:
+            is_empty = segment.size == 0 and segment is self._segments[-1]
+            if is_empty or now - segment.largest_timestamp() <= self.config.retention_ms:
                 return count
         return len(self._segments)
 
@@ -365,6 +389,100 @@ class Log:
                 del self._segments[0]
         except OSError as error:
             _log.warning("%s: cannot delete old segments; the next check tries it again: %s", self.name, error)
+
+    def segments_before(self, offset: int) -> list[Segment]:
+        """Return the segments that begin before an offset, without the active one."""
+        return [segment for segment in self._segments[:-1] if segment.base_offset < offset]
+
+    def first_uncleanable_offset(self, last_stable_offset: int, now: int) -> int:
+        """Return the start of the first segment that must not be compacted yet.
+
+        Args:
+            last_stable_offset: the offset up to which every transaction has ended.
+            now: the time (ms).
+        """
+        youngest = now - self.config.min_compaction_lag_ms
+        for segment, following in zip(self._segments, self._segments[1:], strict=False):
+            is_stable = following.base_offset <= last_stable_offset
+            is_dirty = segment.next_offset > self.first_dirty_offset
+            is_young = is_dirty and self.config.min_compaction_lag_ms and segment.largest_timestamp() > youngest
+            if not is_stable or is_young:
+                return segment.base_offset
+        return self._segments[-1].base_offset
+
+    def dirtiness(self, last_stable_offset: int, now: int) -> Dirtiness:
+        """Return how much the log needs a compaction.
+
+        Args:
+            last_stable_offset: the offset up to which every transaction has ended.
+            now: the time (ms).
+
+        Raises:
+            OSError: a file cannot be looked at.
+        """
+        segments = self.segments_before(self.first_uncleanable_offset(last_stable_offset, now))
+        dirty = [segment for segment in segments if segment.next_offset > self.first_dirty_offset]
+        dirty_bytes = sum(segment.size for segment in dirty)
+        if not dirty_bytes:
+            return Dirtiness(0.0, is_due=False)
+        ratio = dirty_bytes / sum(segment.size for segment in segments)
+        times = [segment.first_timestamp for segment in dirty if segment.first_timestamp > 0]
+        is_overdue = min(times, default=now) < now - self.config.max_compaction_lag_ms
+        return Dirtiness(ratio, is_overdue or ratio > self.config.min_cleanable_dirty_ratio)
+
+    def begin_cleaned_segment(self, base_offset: int) -> Segment:
+        """Return a new segment that replaces others when it is complete.
+
+        Args:
+            base_offset: the first offset of the first of them.
+
+        Raises:
+            OSError: its file cannot be made.
+        """
+        segment = Segment(self._directory, base_offset, self.config.index_interval_bytes, CLEANED_SUFFIX)
+        segment.path.unlink(missing_ok=True)
+        segment.create()
+        return segment
+
+    def replace(self, old: Sequence[Segment], cleaned: Segment, now: int) -> None:
+        """Let a cleaned segment take the place of those that it was made from.
+
+        Args:
+            old: the segments, one after the other.
+            cleaned: the segment with what is kept of them.
+            now: the time (ms).
+
+        Raises:
+            OSError: that failed, or one of them was deleted meanwhile.
+        """
+        at = bisect_left(self._segments, old[0].base_offset, key=lambda segment: segment.base_offset)
+        if self._segments[at : at + len(old)] != list(old):
+            raise OSError(errno.ENOENT, f"segments of {self.name} were deleted while they were compacted")
+        modified_ns = old[-1].path.stat().st_mtime_ns
+        cleaned.take_the_place_of(old[0])
+        os.utime(cleaned.path, ns=(modified_ns, modified_ns))
+        self._segments[at : at + len(old)] = [cleaned]
+        cleaned.write_index()
+        cleaned.close()
+        for segment in old[1:]:
+            self._aside.append((now + self.config.file_delete_delay_ms, segment.set_aside()))
+
+    def remove_unfinished(self, cleaned: Segment) -> None:
+        """Remove the file of a cleaned segment that took no other's place."""
+        if cleaned not in self._segments:
+            cleaned.close()
+            cleaned.path.unlink(missing_ok=True)
+
+    def note_cleaned(self, end_offset: int) -> None:
+        """Remember that the log is compacted up to an offset.
+
+        Args:
+            end_offset: the offset.
+
+        Raises:
+            OSError: the checkpoint cannot be written; the next compaction begins where this one did.
+        """
+        self._write_checkpoint(self._checkpoint._replace(first_dirty_offset=end_offset))
 
     def remove_files_set_aside(self, now: int) -> None:
         """Remove the files that left the log long enough ago (`file.delete.delay.ms`).

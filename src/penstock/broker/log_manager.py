@@ -1,21 +1,30 @@
-"""What the broker does with its logs from time to time: retention and flushes (Kafka class: LogManager).
+"""What the broker does with its logs from time to time: retention, flushes and compaction (Kafka classes: LogManager,
+LogCleaner).
 
-Here lives when this is done and in which order. Not here: what is done to one log (log.py).
+Here lives when this is done and in which order. Not here: what is done to one log (log.py, cleaner.py).
 
-Rule: one partition is one short step, and other requests are served between two of them.
+Rule: all of it is cut into steps, and other requests are served at least every STEP_SECONDS. A thread would make
+requests wait longer, for the interpreter changes threads every 5 ms.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterator
+from typing import Final
+from weakref import WeakSet
 
+from penstock.broker.batch import InvalidBatchError
 from penstock.broker.config import BrokerConfig
 from penstock.broker.partition import Partition
 from penstock.broker.topic_config import NEVER
 from penstock.broker.topics import TopicRegistry
 from penstock.clock import Clock
+
+STEP_SECONDS: Final = 0.002
+"""How long the upkeep works before other requests are served."""
 
 _log = logging.getLogger(__name__)
 
@@ -33,12 +42,14 @@ class LogManager:
         self._config = config
         self._topics = topics
         self._clock = clock
+        self._uncleanable: WeakSet[Partition] = WeakSet()
 
     async def run(self) -> None:
         """Keep the logs until the task is cancelled."""
         await asyncio.gather(
             _repeat(self._config.log_retention_check_interval_ms, self.delete_old_segments),
             _repeat(self._config.log_flush_scheduler_interval_ms, self.flush),
+            _repeat(self._config.log_cleaner_backoff_ms, self.clean),
         )
 
     def delete_old_segments(self) -> Iterator[None]:
@@ -54,6 +65,25 @@ class LogManager:
                 partition.flush_if_due(self._clock.milliseconds())
                 yield
 
+    def clean(self) -> Iterator[None]:
+        """Compact logs, the dirtiest first, until none is dirty enough; a step is a part of a batch."""
+        while (partition := self._dirtiest()) is not None:
+            try:
+                yield from partition.clean(self._config.log_cleaner_dedupe_buffer_size, self._clock.milliseconds())
+            except OSError as error:
+                if not partition.is_deleted:
+                    _log.warning("cannot compact %s; it is tried again: %s", partition.name, error)
+                return
+            except InvalidBatchError as error:
+                _log.error("%s is not compacted until the broker starts again: %s", partition.name, error)
+                self._uncleanable.add(partition)
+
+    def _dirtiest(self) -> Partition | None:
+        now = self._clock.milliseconds()
+        found = [(one.dirtiness(now), one) for one in self._partitions() if one.config.compact]
+        due = [(how.ratio, one) for how, one in found if how.is_due and one not in self._uncleanable]
+        return max(due, key=lambda each: each[0], default=(0, None))[1]
+
     def _partitions(self) -> Iterator[Partition]:
         for topic in self._topics.all():
             for partition in tuple(topic.partitions):
@@ -65,7 +95,10 @@ async def _repeat(interval_ms: int, steps: Callable[[], Iterator[None]]) -> None
     while True:
         await asyncio.sleep(interval_ms / 1000)
         try:
+            pause_at = time.monotonic() + STEP_SECONDS
             for _ in steps():
-                await asyncio.sleep(0)
+                if time.monotonic() >= pause_at:
+                    await asyncio.sleep(0)
+                    pause_at = time.monotonic() + STEP_SECONDS
         except Exception:
             _log.exception("the upkeep of the logs failed; it is tried again in %d ms", interval_ms)

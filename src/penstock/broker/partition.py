@@ -14,8 +14,9 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from penstock.broker.batch import BatchHeader, assign_offset, check_produced, read_header, set_append_time
+from penstock.broker.cleaner import Cleaner, Steps
 from penstock.broker.errors import ApiError
-from penstock.broker.log import Log
+from penstock.broker.log import Dirtiness, Log
 from penstock.broker.log_validator import check_records
 from penstock.broker.producer_state import AbortedTransaction, ActiveProducer, ProducerState
 from penstock.broker.records import EndTransactionMarker, read_marker
@@ -53,7 +54,7 @@ class Partition:
         BrokerError: a segment before the last one is damaged.
     """
 
-    __slots__ = ("_clock", "_listeners", "_log", "_producers", "index", "is_deleted", "topic")
+    __slots__ = ("__weakref__", "_clock", "_listeners", "_log", "_producers", "index", "is_deleted", "topic")
 
     def __init__(self, directory: Path, topic: str, index: int, config: LogConfig, clock: Clock) -> None:
         self.topic = topic
@@ -64,7 +65,12 @@ class Partition:
         self._listeners: set[Callable[[], None]] = set()
         self._log = Log(directory, f"{topic}-{index}", config, clock.milliseconds())
         for header, batch in self._log.batches(self._log.start_offset):
-            self._producers.note(header, read_marker(batch) if header.is_control else None)
+            self._producers.note(header, _marker_in(header, batch))
+
+    @property
+    def name(self) -> str:
+        """Topic and partition, for messages."""
+        return self._log.name
 
     @property
     def config(self) -> LogConfig:
@@ -143,7 +149,7 @@ class Partition:
             ApiError: KAFKA_STORAGE_ERROR; nothing was appended.
         """
         header = read_header(batch)
-        return self._append(batch, header, read_marker(batch) if header.is_control else None)
+        return self._append(batch, header, _marker_in(header, batch))
 
     def _append(self, batch: memoryview, sent: BatchHeader, marker: EndTransactionMarker | None) -> int:
         header = sent._replace(base_offset=self.end_offset, leader_epoch=LEADER_EPOCH)
@@ -256,6 +262,31 @@ class Partition:
         """
         self._log.flush_if_due(now)
 
+    def dirtiness(self, now: int) -> Dirtiness:
+        """Return how much the log needs a compaction.
+
+        Args:
+            now: the time (ms).
+
+        Raises:
+            OSError: a file cannot be looked at.
+        """
+        return self._log.dirtiness(self.last_stable_offset, now)
+
+    def clean(self, most_bytes: int, now: int) -> Steps:
+        """Compact the log, step by step.
+
+        Args:
+            most_bytes: bytes of memory for the map of keys.
+            now: the time (ms).
+
+        Raises:
+            OSError: a file cannot be read or written, or was deleted meanwhile.
+            InvalidBatchError: the log is damaged.
+        """
+        end_offset = self._log.first_uncleanable_offset(self.last_stable_offset, now)
+        return Cleaner(self._log, self._producers, end_offset, most_bytes, now).clean()
+
     def delete_records(self, before: int) -> int:
         """Let the log begin at an offset, as a client asks, and return where it begins now.
 
@@ -305,6 +336,11 @@ class Partition:
     def close(self) -> None:
         """Close the files."""
         self._log.close()
+
+
+def _marker_in(header: BatchHeader, batch: memoryview) -> EndTransactionMarker | None:
+    # Compaction leaves empty control batches, which only keep the state of their producers.
+    return read_marker(batch) if header.is_control and header.record_count else None
 
 
 def check_leader_epoch(epoch: int) -> None:

@@ -34,6 +34,28 @@ class _AppendedBatch(NamedTuple):
     last_sequence: int
     base_offset: int
 
+    @property
+    def last_offset(self) -> int:
+        """The offset of its last record."""
+        return self.base_offset + ((self.last_sequence - self.base_sequence) & 0x7FFFFFFF)
+
+
+class LastBatch(NamedTuple):
+    """The last batch of a producer: its last offset, None where only markers of its epoch are known."""
+
+    last_offset: int | None
+    epoch: int
+
+    def is_in(self, header: BatchHeader) -> bool:
+        """Return whether a batch of the producer is this one.
+
+        Args:
+            header: its header.
+        """
+        if self.last_offset is None:
+            return header.is_control and header.producer_epoch == self.epoch
+        return header.next_offset - 1 == self.last_offset
+
 
 class AbortedTransaction(NamedTuple):
     """A transaction that was aborted: its producer, its first offset, the offset of its marker, and the last stable
@@ -109,6 +131,13 @@ class ProducerState:
             )
             for producer_id, known in self._producers.items()
         ]
+
+    def last_batches(self) -> dict[int, LastBatch]:
+        """Return, by producer id, the last batch of each producer, which compaction must keep, if only empty."""
+        return {
+            producer_id: LastBatch(known.batches[-1].last_offset if known.batches else None, known.epoch)
+            for producer_id, known in self._producers.items()
+        }
 
     def check_marker(self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker) -> None:
         """Check that a marker is not of an earlier epoch of its producer or its coordinator.
@@ -186,7 +215,7 @@ class ProducerState:
         if marker is not None:
             producer.coordinator_epoch = marker.coordinator_epoch
             self._end_transaction(header, marker)
-        elif header.is_transactional:
+        elif header.is_transactional and not header.is_control:
             self._open.setdefault(header.producer_id, header.base_offset)
         if header.base_sequence != NO_SEQUENCE:
             producer.batches.append(_AppendedBatch(header.base_sequence, header.last_sequence, header.base_offset))

@@ -18,10 +18,12 @@ from kio.schema.errors import ErrorCode
 from penstock.broker.batch import (
     COMPRESSION_MASK,
     CONTROL,
+    DELETE_HORIZON,
     HEADER_SIZE,
     LOG_APPEND_TIME,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
+    NO_TIMESTAMP,
     TRANSACTIONAL,
     BatchHeader,
     InvalidBatchError,
@@ -46,6 +48,26 @@ class LogRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
+
+
+class StoredRecord(NamedTuple):
+    """A record as compaction sees it.
+
+    Args:
+        offset: its offset.
+        timestamp: its timestamp (ms).
+        key: its key.
+        has_value: whether it has a value; a record without one is a tombstone.
+        content: its bytes in the batch, from the attributes on.
+        key_at: where in them its key begins.
+    """
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    has_value: bool
+    content: memoryview
+    key_at: int
 
 
 class EndTransactionMarker(NamedTuple):
@@ -100,6 +122,54 @@ def records_without_key(view: memoryview) -> list[int]:
         return [place for place, (record, key_at, *_) in framed if _unpack_varint(record, key_at)[0] < 0]
     except IndexError as error:
         raise _unreadable(header, error) from error
+
+
+def stored_records(view: memoryview) -> Iterator[StoredRecord]:
+    """Yield the records of a batch, in order.
+
+    Args:
+        view: bytes that begin with a checked batch.
+
+    Raises:
+        InvalidBatchError: the records cannot be decompressed or read.
+    """
+    header = read_header(view)
+    for content, key_at, offset, timestamp in _framed_records(view, header):
+        try:
+            key, value_at = _unpack_sized(content, key_at)
+            value_size, _ = _unpack_varint(content, value_at)
+        except IndexError as error:
+            raise _unreadable(header, error) from error
+        yield StoredRecord(offset, timestamp, key, value_size >= 0, content, key_at)
+
+
+def encode_kept(header: BatchHeader, records: Sequence[StoredRecord], delete_horizon: int | None) -> bytearray:
+    """Return a batch with those of its records that compaction keeps; offsets and sequence numbers stay.
+
+    Args:
+        header: the header of the batch.
+        records: the records to keep; without any, an empty batch is made, which keeps the producer's sequence numbers.
+        delete_horizon: time (ms) from which tombstones or the marker may be removed, set now; None to leave it.
+    """
+    if not records:
+        kinds = header.attributes & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL)
+        return encode_batch(header._replace(attributes=kinds, base_timestamp=NO_TIMESTAMP, record_count=0), b"")
+    if not header.attributes & LOG_APPEND_TIME:
+        header = header._replace(max_timestamp=max(record.timestamp for record in records))
+    header = header._replace(record_count=len(records))
+    if delete_horizon is None:
+        content = b"".join(_varint(len(record.content)) + record.content for record in records)
+    else:
+        # The times of the records are relative to the base timestamp, which is the horizon from now on.
+        header = header._replace(attributes=header.attributes | DELETE_HORIZON, base_timestamp=delete_horizon)
+        content = b"".join(_with_base_timestamp(record, header) for record in records)
+    return encode_batch(header, _compress(content, header.attributes & COMPRESSION_MASK))
+
+
+def _with_base_timestamp(record: StoredRecord, header: BatchHeader) -> bytes:
+    content = bytes(record.content[:1]) + _varint(record.timestamp - header.base_timestamp)
+    content += _varint(record.offset - header.base_offset) + record.content[record.key_at :]
+    return _varint(len(content)) + content
 
 
 def encode_records(records: Sequence[LogRecord]) -> bytearray:
@@ -302,6 +372,23 @@ def _decompress_snappy(data: bytes) -> bytes:
         room -= len(blocks[-1])
         position += 4 + size
     return b"".join(blocks)
+
+
+def _compress(data: bytes, compression: int) -> bytes:
+    match compression:
+        case 0:
+            return data
+        case 1:
+            return bytes(cramjam.gzip.compress(data))
+        case 2:
+            return bytes(cramjam.snappy.compress_raw(data))
+        case 3:
+            # Java's client reads independent blocks only.
+            compressor = cramjam.lz4.Compressor(block_linked=False)
+            compressor.compress(data)
+            return bytes(compressor.finish())
+        case _:
+            return bytes(cramjam.zstd.compress(data))
 
 
 def _decompress(view: memoryview, header: BatchHeader) -> bytes | memoryview:

@@ -30,6 +30,9 @@ from penstock.broker.errors import BrokerError
 from penstock.broker.offset_index import SUMMARY_SIZE, InvalidIndexError, OffsetIndex, SegmentSummary, unpack_summary
 from penstock.private_files import FILE_MODE
 
+CLEANED_SUFFIX: Final = ".cleaned"
+"""What follows the name of a file that a compaction has not finished."""
+
 DELETED_SUFFIX: Final = ".deleted"
 """What follows the name of a file that is no longer part of the log and waits to be removed."""
 
@@ -44,8 +47,10 @@ class Segment:
         directory: the directory of the partition.
         base_offset: offset of the first record the segment may hold.
         index_interval_bytes: bytes of log between two entries of the index, at least.
+        suffix: what follows the usual name of the file.
 
     Attributes:
+        path: the file.
         base_offset: offset of the first record the segment may hold.
         next_offset: the offset after its last record.
         size: bytes of whole batches.
@@ -67,9 +72,9 @@ class Segment:
         "size",
     )
 
-    def __init__(self, directory: Path, base_offset: int, index_interval_bytes: int) -> None:
-        self.path = directory / f"{base_offset:020d}.log"
-        self._index_path = self.path.with_suffix(".index")
+    def __init__(self, directory: Path, base_offset: int, index_interval_bytes: int, suffix: str = "") -> None:
+        self.path = directory / f"{base_offset:020d}.log{suffix}"
+        self._index_path = directory / f"{base_offset:020d}.index"
         self._index_interval_bytes = index_interval_bytes
         self._index: OffsetIndex | None = OffsetIndex()
         self._has_index_file = False
@@ -306,6 +311,21 @@ class Segment:
     def largest_timestamp(self) -> int:
         """Return the largest timestamp (ms) in it or, where its records have none, when the file was last changed."""
         return self.path.stat().st_mtime_ns // 1_000_000 if self.max_timestamp == NO_TIMESTAMP else self.max_timestamp
+
+    def take_the_place_of(self, other: Segment) -> None:
+        """Replace the file of another segment of the same offset by this one's, in one step.
+
+        Args:
+            other: the segment; it is closed.
+
+        Raises:
+            OSError: that failed; the other file is as it was.
+        """
+        other.close()
+        # An index of the other file must not be taken for one of this file.
+        self._index_path.unlink(missing_ok=True)
+        os.replace(self.path, other.path)
+        self.path = other.path
 
     def set_aside(self) -> Path:
         """Take the files out of the log, and return the one that is left to be removed.

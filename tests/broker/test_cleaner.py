@@ -1,0 +1,389 @@
+"""Compaction: what it keeps, what readers see afterwards, and kills in the middle of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.broker.batch import TRANSACTIONAL, BatchHeader, read_header
+from penstock.broker.cleaner import ENTRY_BYTES
+from penstock.broker.partition import Partition
+from penstock.broker.records import EndTransactionMarker, LogRecord, encode_marker, read_marker, read_records
+from penstock.clock import MockClock
+from tests.broker.test_log import open_partition, segments_in
+from tests.support.record_batches import BatchRecord, Compression, encode_batch
+
+MOST_BYTES = 1 << 20
+COMPACT = {"cleanup_policy": "compact", "segment_bytes": 150, "min_cleanable_dirty_ratio": 0}
+
+
+def compacted(directory: Path, clock: MockClock | None = None, **configs: object) -> Partition:
+    return open_partition(directory, clock, **(COMPACT | configs))
+
+
+def clean(partition: Partition, now: int = 0, most_bytes: int = MOST_BYTES) -> None:
+    for _ in partition.clean(most_bytes, now):
+        pass
+
+
+def write(partition: Partition, *records: tuple[bytes, bytes | None], **settings: int) -> int:
+    batch = encode_batch([BatchRecord(10, key, value) for key, value in records], **settings)
+    return partition.append(memoryview(batch))
+
+
+def batches(partition: Partition, start: int = 0, isolated: bool = False) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """The batches from an offset on, as a consumer fetches them."""
+    end = partition.last_stable_offset if isolated else partition.end_offset
+    while start < end:
+        data = partition.read_committed(start, 200)[0] if isolated else partition.read(start, 200)
+        assert data, f"nothing at {start} before the end {end}"
+        view = memoryview(data)
+        while view:
+            header = read_header(view)
+            assert header.next_offset > start
+            yield header, view[: header.size]
+            view, start = view[header.size :], header.next_offset
+
+
+def records_of(partition: Partition, start: int = 0) -> list[tuple[int, bytes | None, bytes | None]]:
+    found = (
+        record for header, batch in batches(partition, start) if not header.is_control for record in read_records(batch)
+    )
+    return [(record.offset, record.key, record.value) for record in found if record.offset >= start]
+
+
+def committed(partition: Partition) -> dict[bytes, bytes]:
+    """The last value of each key, for a reader of committed records that begins at the start."""
+    state: dict[bytes, bytes] = {}
+    ignored: set[int] = set()
+    ahead = sorted(partition.read_committed(0, 1 << 30)[1], key=lambda one: one.first_offset)
+    for header, batch in batches(partition, 0, isolated=True):
+        ahead += partition.read_committed(header.base_offset, 1)[1]
+        for one in ahead:
+            if one.first_offset <= header.base_offset <= one.last_offset:
+                ignored.add(one.producer_id)
+        if header.is_control:
+            ignored.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in ignored):
+            for record in read_records(batch):
+                assert record.key is not None
+                if record.value is None:
+                    state.pop(record.key, None)
+                else:
+                    state[record.key] = record.value
+    return state
+
+
+def test_the_last_record_of_each_key_stays_at_its_offset(tmp_path: Path) -> None:
+    partition = compacted(tmp_path)
+    for number in range(6):
+        write(partition, (b"a", b"%d" % number), (b"b%d" % (number % 2), b"x"))
+    assert partition.dirtiness(0).is_due
+    clean(partition)
+    assert not partition.dirtiness(0).is_due
+    # The active segment, which begins at 10, stays as it is.
+    expected = [(7, b"b1", b"x"), (8, b"a", b"4"), (9, b"b0", b"x"), (10, b"a", b"5"), (11, b"b1", b"x")]
+    for _ in range(2):
+        assert segments_in(tmp_path)[0] == 0
+        for start in range(13):
+            assert records_of(partition, start) == [each for each in expected if each[0] >= start]
+        assert (partition.start_offset, partition.end_offset) == (0, 12)
+        partition.close()
+        partition = compacted(tmp_path)
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_a_batch_that_loses_records_keeps_its_compression_and_its_times(
+    tmp_path: Path, compression: Compression
+) -> None:
+    partition = compacted(tmp_path)
+    first = [BatchRecord(30, b"a", b"1"), BatchRecord(20, b"b", None, (("h", b"1"),)), BatchRecord(10, b"c", b"3")]
+    partition.append(memoryview(encode_batch(first, compression=compression)))
+    write(partition, (b"a", b"2" * 100))
+    write(partition, (b"z", b"2" * 100))
+    clean(partition, now=1_000)
+    header, batch = next(batches(partition))
+    assert header == read_header(batch)
+    assert header.attributes & 7 == compression
+    assert (header.base_offset, header.next_offset, header.max_timestamp, header.record_count) == (0, 3, 20, 2)
+    assert list(read_records(batch)) == [
+        LogRecord(1, 20, b"b", None, (("h", b"1"),)),
+        LogRecord(2, 10, b"c", b"3"),
+    ]
+
+
+def test_a_tombstone_goes_after_its_time(tmp_path: Path) -> None:
+    partition = compacted(tmp_path, delete_retention_ms=100)
+    write(partition, (b"a", b"1"))
+    write(partition, (b"a", None), (b"b", b"1"))
+
+    def cleaned_at(now: int) -> list[int]:
+        write(partition, (b"%d" % now, b"x" * 200))
+        write(partition, (b"active", b"x" * 200))
+        clean(partition, now)
+        return [offset for offset, key, _ in records_of(partition) if key in (b"a", b"b")]
+
+    assert cleaned_at(1_000) == [1, 2]
+    assert next(batches(partition, 1))[0].delete_horizon == 1_100
+    assert cleaned_at(1_099) == [1, 2]
+    partition.close()
+    partition = compacted(tmp_path, delete_retention_ms=100)
+    assert cleaned_at(1_100) == [2]
+
+
+def test_what_is_too_young_or_must_not_wait(tmp_path: Path) -> None:
+    young = compacted(tmp_path / "young", min_compaction_lag_ms=100)
+    for _ in range(4):
+        write(young, (b"a", b"1" * 100))
+    assert not young.dirtiness(109).is_due
+    assert young.dirtiness(110).is_due
+    clean(young, now=109)
+    assert len(records_of(young)) == 4
+    late = compacted(tmp_path / "late", min_cleanable_dirty_ratio=1, max_compaction_lag_ms=100)
+    for _ in range(4):
+        write(late, (b"a", b"1" * 100))
+    assert not late.dirtiness(110).is_due
+    assert late.dirtiness(111).is_due
+
+
+def test_the_share_that_must_be_dirty(tmp_path: Path) -> None:
+    partition = compacted(tmp_path, min_cleanable_dirty_ratio=0.5)
+    for number in range(5):
+        write(partition, (b"%d" % number, b"1" * 100))
+    clean(partition)
+    write(partition, (b"a", b"1" * 100))
+    assert partition.dirtiness(0).ratio == pytest.approx(0.2)
+    assert not partition.dirtiness(0).is_due
+
+
+def end_transaction(partition: Partition, producer: int, is_commit: bool) -> int:
+    return partition.append_own(memoryview(encode_marker(EndTransactionMarker(is_commit, 0), producer, 0, 10)))
+
+
+def in_transaction(partition: Partition, producer: int, sequence: int, *records: tuple[bytes, bytes | None]) -> int:
+    settings = {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequence}
+    return write(partition, *records, attributes=TRANSACTIONAL, **settings)
+
+
+def test_records_of_aborted_transactions_go_and_their_markers_later(tmp_path: Path) -> None:
+    partition = compacted(tmp_path, delete_retention_ms=100)
+    write(partition, (b"a", b"old"))
+    in_transaction(partition, 1, 0, (b"a", b"aborted"))
+    end_transaction(partition, 1, is_commit=False)
+    in_transaction(partition, 1, 1, (b"b", b"committed"))
+    end_transaction(partition, 1, is_commit=True)
+
+    def markers_after(now: int) -> list[bool]:
+        write(partition, (b"%d" % now, b"x" * 200))
+        write(partition, (b"active", b"x" * 200))
+        clean(partition, now)
+        assert committed(partition).items() >= {(b"a", b"old"), (b"b", b"committed")}
+        markers = [read_marker(batch) for header, batch in batches(partition) if header.is_control]
+        return [marker.is_commit for marker in markers if marker is not None]
+
+    # The first compaction removes the records, the next one finds the marker alone, and the last one may remove it.
+    assert markers_after(1_000) == [False, True]
+    assert markers_after(2_000) == [False, True]
+    assert markers_after(2_100) == [True]
+
+
+def test_an_open_transaction_is_not_compacted(tmp_path: Path) -> None:
+    partition = compacted(tmp_path)
+    in_transaction(partition, 1, 0, (b"a", b"1" * 100))
+    for _ in range(4):
+        write(partition, (b"a", b"2" * 100))
+    assert not partition.dirtiness(0).is_due
+    clean(partition)
+    assert len(records_of(partition)) == 5
+    end_transaction(partition, 1, is_commit=True)
+    assert partition.dirtiness(0).is_due
+
+
+def test_the_sequence_numbers_of_a_producer_outlive_its_records(tmp_path: Path) -> None:
+    partition = compacted(tmp_path)
+    sequenced = {"producer_id": 7, "producer_epoch": 0}
+    assert write(partition, (b"a", b"1"), (b"a", b"1"), **sequenced, base_sequence=0) == 0
+    for _ in range(4):
+        write(partition, (b"a", b"2" * 100))
+    clean(partition)
+    partition.close()
+    partition = compacted(tmp_path)
+    assert next(batches(partition))[0].record_count == 0
+    assert write(partition, (b"a", b"1"), (b"a", b"1"), **sequenced, base_sequence=0) == 0
+    assert write(partition, (b"a", b"3"), **sequenced, base_sequence=2) == partition.end_offset - 1
+
+
+def test_the_last_batch_that_is_compacted_stays_if_only_empty(tmp_path: Path) -> None:
+    partition = compacted(tmp_path, segment_bytes=400)
+    for sequence in range(2):
+        in_transaction(partition, 1, sequence, (b"a", b"1" * 300))
+    end_transaction(partition, 1, is_commit=False)
+    in_transaction(partition, 1, 2, (b"a", b"1"))
+    end_transaction(partition, 1, is_commit=True)
+    assert segments_in(tmp_path) == [0, 1, 2]
+    clean(partition)
+    header, _ = next(batches(partition))
+    assert (header.base_offset, header.record_count) == (1, 0)
+
+
+def test_more_keys_than_the_map_has_room_for_take_several_compactions(tmp_path: Path) -> None:
+    partition = compacted(tmp_path)
+    for number in range(40):
+        write(partition, (b"k%d" % (number % 20), b"%d" % number))
+    write(partition, (b"active", b"x" * 200))
+    compactions = 0
+    while partition.dirtiness(0).is_due:
+        clean(partition, most_bytes=5 * ENTRY_BYTES)
+        compactions += 1
+    assert 5 < compactions < 20
+    assert [offset for offset, *_ in records_of(partition)][:20] == list(range(20, 40))
+
+
+def test_small_segments_become_one(tmp_path: Path) -> None:
+    partition = compacted(tmp_path, segment_bytes=300)
+    for _ in range(2):
+        for number in range(20):
+            write(partition, (b"a", b"%d" % number))
+        clean(partition)
+    assert [offset for offset, *_ in records_of(partition)] == [35, 36, 37, 38, 39]
+    # All that was compacted twice is one segment by now.
+    assert segments_in(tmp_path)[:2] == [0, 16]
+
+
+@dataclass
+class Written:
+    """What was written to a partition, by offset."""
+
+    records: dict[int, tuple[bytes, bytes | None]] = field(default_factory=dict)
+    open: dict[int, list[int]] = field(default_factory=dict)
+    aborted: set[int] = field(default_factory=set)
+    sequences: dict[int, int] = field(default_factory=dict)
+
+    def add(self, offset: int, records: list[tuple[bytes, bytes | None]]) -> list[int]:
+        numbered = dict(enumerate(records, offset))
+        self.records |= numbered
+        return list(numbered)
+
+    def state(self) -> dict[bytes, bytes]:
+        """The last value of each key."""
+        last = {key: value for offset, (key, value) in self.records.items() if offset not in self.aborted}
+        return {key: value for key, value in last.items() if value is not None}
+
+
+KEYS = st.sampled_from([b"a", b"b", b"c", b"a longer key than a digest"])
+RECORDS = st.lists(st.tuples(KEYS, st.none() | st.binary(max_size=30)), min_size=1, max_size=4)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), RECORDS, st.sampled_from(Compression)),
+        st.tuples(st.just("transaction"), RECORDS, st.integers(1, 3)),
+        st.tuples(st.just("end"), st.booleans(), st.integers(1, 3)),
+        st.tuples(st.just("clean"), st.integers(0, 100), st.integers(1, 6)),
+        st.tuples(st.just("stopped clean"), st.integers(0, 100), st.integers(0, 60)),
+        st.tuples(st.just("restart"), st.booleans(), st.just(0)),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps=STEPS, segment_bytes=st.integers(100, 600), policy=st.sampled_from(["compact", "compact,delete"]))
+def test_readers_of_a_compacted_log_see_the_last_committed_value_of_each_key(
+    steps: list[tuple[str, list[tuple[bytes, bytes | None]] | bool | int, int]], segment_bytes: int, policy: str
+) -> None:
+    with tempfile.TemporaryDirectory() as path:
+        directory, lives, now = Path(path) / "0", 0, 1_000
+        configs = {"segment_bytes": segment_bytes, "cleanup_policy": policy, "delete_retention_ms": 50}
+        partition = compacted(directory, **configs)
+        written = Written()
+        for kind, what, how in steps:
+            if kind == "write" and isinstance(what, list):
+                offset = write(partition, *what, compression=Compression(how))
+                written.add(offset, what)
+            elif kind == "transaction" and isinstance(what, list):
+                sequence = written.sequences.get(how, 0)
+                offset = in_transaction(partition, how, sequence, *what)
+                written.sequences[how] = sequence + len(what)
+                written.open.setdefault(how, []).extend(written.add(offset, what))
+            elif kind == "end":
+                end_transaction(partition, how, bool(what))
+                ended = written.open.pop(how, [])
+                written.aborted |= set() if what else set(ended)
+            elif kind == "restart":
+                lives += 1
+                directory = restarted(partition, directory, Path(path) / str(lives), is_clean=bool(what))
+                partition = compacted(directory, **configs)
+            else:
+                assert isinstance(what, int)
+                now += what
+                work = partition.clean(how * ENTRY_BYTES if kind == "clean" else MOST_BYTES, now)
+                for _ in work if kind == "clean" else islice(work, how):
+                    pass
+                work.close()
+        end = partition.end_offset
+        if not written.open:
+            assert committed(partition) == written.state()
+        for start in range(end + 1):
+            found = records_of(partition, start)
+            assert [offset for offset, *_ in found] == sorted(offset for offset, *_ in found)
+            assert all(written.records[offset] == (key, value) for offset, key, value in found)
+        for producer, sequence in written.sequences.items():
+            assert in_transaction(partition, producer, sequence, (b"a", b"next")) == partition.end_offset - 1
+        partition.close()
+
+
+def restarted(partition: Partition, directory: Path, new: Path, is_clean: bool) -> Path:
+    """Return a copy of the files as a clean stop or a kill leaves them."""
+    if is_clean:
+        partition.close()
+    if directory.exists():
+        shutil.copytree(directory, new)
+    if not is_clean:
+        partition.close()
+    return new
+
+
+def test_a_kill_at_any_moment_of_a_compaction_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = tmp_path / "log"
+    partition = compacted(directory, segment_bytes=300)
+    for number in range(12):
+        write(partition, (b"%d" % (number % 3), b"%d" % number))
+        in_transaction(partition, 1, number, (b"t", b"%d" % number))
+        end_transaction(partition, 1, is_commit=number % 2 == 0)
+        if number == 6:
+            clean(partition)
+    expected = committed(partition)
+    copies: list[Path] = []
+
+    def copying_first(name: str) -> None:
+        real = getattr(os, name)
+
+        def copy_and_call(*args: object, **settings: object) -> object:
+            monkeypatch.setattr(os, name, real)
+            copies.append(shutil.copytree(directory, tmp_path / str(len(copies))))
+            monkeypatch.setattr(os, name, copy_and_call)
+            return real(*args, **settings)
+
+        monkeypatch.setattr(os, name, copy_and_call)
+
+    for name in ("open", "pwrite", "replace", "unlink"):
+        copying_first(name)
+    clean(partition, now=1)
+    monkeypatch.undo()
+    assert len(copies) > 20
+    partition.close()
+    for copy in copies:
+        again = compacted(copy, segment_bytes=300)
+        assert committed(again) == expected == committed(partition)
+        assert again.end_offset == partition.end_offset
+        clean(again, now=1)
+        assert records_of(again) == records_of(partition)
+        again.close()
