@@ -17,8 +17,9 @@ from penstock.broker.process import BrokerProcess
 from tests.support.kafka import LONG_LIVED, KafkaUnavailableError, RealKafka
 
 ROOT: Final = Path(__file__).resolve().parents[1]
+EMBEDDED: Final = "embedded broker"
 EXACTLY_ONCE: Final = "exactly_once_v2"
-AT_LEAST_ONCE: Final = "at_least_once"
+"""What every contestant that can promises, on every broker."""
 _TIMEOUT_SECONDS: Final = 1800
 
 
@@ -28,11 +29,10 @@ class ContestError(Exception):
 
 @dataclass(frozen=True)
 class Broker:
-    """A broker of the run and what it can promise."""
+    """A broker of the run."""
 
     name: str
     bootstrap: str
-    guarantee: str
 
 
 @contextmanager
@@ -41,17 +41,17 @@ def brokers(bootstrap: str | None, missing: dict[str, str]) -> Iterator[list[Bro
     reason otherwise), and the embedded broker."""
     with ExitStack() as running:
         if bootstrap:
-            yield [Broker("Kafka", bootstrap, EXACTLY_ONCE)]
+            yield [Broker("Kafka", bootstrap)]
             return
         found = []
         try:
             kafka = running.enter_context(RealKafka(java_options=LONG_LIVED))
-            found.append(Broker("Kafka", kafka.bootstrap_servers, EXACTLY_ONCE))
+            found.append(Broker("Kafka", kafka.bootstrap_servers))
         except KafkaUnavailableError as error:
             missing["a real Kafka"] = str(error)
         directory = running.enter_context(tempfile.TemporaryDirectory(prefix="penstock-benchmark-"))
         embedded = running.enter_context(BrokerProcess(Path(directory)))
-        found.append(Broker("embedded broker", embedded.bootstrap_servers, AT_LEAST_ONCE))
+        found.append(Broker(EMBEDDED, embedded.bootstrap_servers))
         yield found
 
 

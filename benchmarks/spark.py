@@ -20,7 +20,7 @@ if not __package__:  # run as a script: the root of the repository is not on the
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.families import KEYS
-from benchmarks.running import Broker, ContestError, brokers, run_contestant
+from benchmarks.running import EXACTLY_ONCE, Broker, ContestError, brokers, run_contestant
 
 FAMILIES: Final = {
     "stateless chain": 400_000,
@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _contests(options: argparse.Namespace, asked: Sequence[str], broker: Broker) -> list[dict[str, Any]]:
     """Return what is to be run on a broker: the name in the table, and the arguments of a contestant."""
-    common = {"bootstrap": broker.bootstrap, "guarantee": broker.guarantee}
+    common = {"bootstrap": broker.bootstrap, "guarantee": EXACTLY_ONCE}
     contests: list[dict[str, Any]] = [
         {"name": name, "run": "family", "family": name, "records": options.records, "distinct_keys": KEYS, **common}
         for name in FAMILIES

@@ -7,10 +7,13 @@ import time
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from kio.schema.errors import ErrorCode
 
 from penstock.broker.process import BrokerProcess
 from tests.support.brokers import ON_KAFKA
 from tests.support.kafka import kafka_class_path, require_kafka
+from tests.support.protocol_client import ProtocolClient
+from tests.support.transactions import Transactions
 
 pytestmark = list(ON_KAFKA)
 TOOLS = "org.apache.kafka.tools"
@@ -138,3 +141,57 @@ def test_java_consumers_share_partitions(at_broker: tuple[str, str], protocol: s
         for process in running:
             process.kill()
             process.wait()
+
+
+def records_of(bootstrap: str, topic: str, isolation_level: str) -> list[str]:
+    """The values in partition 0 of a topic."""
+    client = Consumer(
+        {
+            "bootstrap.servers": bootstrap, "group.id": "unused", "isolation.level": isolation_level,
+            "enable.partition.eof": True,
+        }
+    )  # fmt: skip
+    client.assign([TopicPartition(topic, 0, 0)])
+    found: list[str] = []
+    while (message := client.poll(WAIT)) is not None and message.error() is None:
+        found.append((message.value() or b"").decode())
+    client.close()
+    return found
+
+
+def test_a_java_program_copies_a_topic_exactly_once(at_broker: tuple[str, str]) -> None:
+    """It speaks version 2 of transactions, commits its positions in them, and aborts some at random."""
+    source, target, lines = "java-source", "java-copy", [f"line {number}" for number in range(200)]
+    java(f"{TOOLS}.ConsoleProducer", *at_broker, "--topic", source, input="\n".join(lines) + "\n")
+    copier = (
+        "--broker-list", at_broker[1], "--input-topic", source, "--input-partition", "0", "--output-topic", target,
+        "--consumer-group", "java-copier", "--transactional-id", "java-copier", "--transaction-size", "10",
+        "--max-messages", "200", "--enable-random-aborts", "--use-group-metadata",
+    )  # fmt: skip
+    java(f"{TOOLS}.TransactionalMessageCopier", *copier)
+    assert records_of(at_broker[1], target, "read_committed") == lines
+    tool = f"{TOOLS}.TransactionsCommand"
+    assert "java-copier" in java(tool, *at_broker, "list")
+    described = java(tool, *at_broker, "describe", "--transactional-id", "java-copier")
+    [(producer_id, epoch, state)] = in_columns(described, "ProducerId", "ProducerEpoch", "TransactionState")
+    assert state == "CompleteCommit"
+    # Each of the 20 transactions and of those that were aborted bumped it.
+    assert int(epoch) >= 20
+    producers = java(tool, *at_broker, "describe-producers", "--topic", target, "--partition", "0")
+    assert producer_id in producers
+
+
+def test_the_java_tool_aborts_transactions_that_hang(at_broker: tuple[str, str]) -> None:
+    topic, tool = "java-hanging", f"{TOOLS}.TransactionsCommand"
+    java(f"{TOOLS}.TopicCommand", *at_broker, "--create", "--topic", topic)
+    with ProtocolClient(at_broker[1]) as client:
+        for end in ("abort", "force-terminate"):
+            hanging = Transactions(client, f"java-{end}")
+            assert hanging.begin() == ErrorCode.none
+            assert hanging.produce(topic, 0, end.encode(), version=12) == ErrorCode.none
+            if end == "abort":
+                java(tool, *at_broker, end, "--topic", topic, "--partition", "0", "--start-offset", "0")
+            else:
+                java(tool, *at_broker, end, "--transactional-id", hanging.transactional_id)
+            assert records_of(at_broker[1], topic, "read_committed") == []
+    assert records_of(at_broker[1], topic, "read_uncommitted") == ["abort", "force-terminate"]

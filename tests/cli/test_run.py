@@ -91,7 +91,7 @@ def test_the_example_counts_what_is_there_and_continues_from_there(
     assert (ended.code, ended.out) == (0, "")
     promised, done = ended.err.splitlines()
     assert done.startswith("3 records read, ")
-    for part in ("streams-wordcount: at_least_once", broker_of_the_test.bootstrap_servers, str(tmp_path / "state")):
+    for part in ("streams-wordcount: exactly_once_v2", broker_of_the_test.bootstrap_servers, str(tmp_path / "state")):
         assert part in promised
     assert counts(broker_of_the_test.bootstrap_servers) == expected(LINES)
 
@@ -182,7 +182,9 @@ def test_the_demo_counts_exactly_a_second_time_too(tmp_path: Path) -> None:
             ended = demo.ended()
             assert demo.nothing_left()
         assert ended.code == 0, ended.err
-        assert "Every count equals a plain count of the text." in ended.out
+        assert (
+            "Every count equals a plain count of the text, and each update is in the topic exactly once." in ended.out
+        )
         assert "Where to look next" in ended.out
 
 

@@ -1,4 +1,4 @@
-"""The writers of a sink partition, on a real Kafka: each epoch once, however often and from wherever it is written, and
+"""The writers of a sink partition: each epoch once, however often and from wherever it is written, and
 zombies write nothing."""
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ class Place:
     config: StreamsConfig
     topic: str
     commits: str
-    transactional: bool
     before_commit: Callable[[int], object] = lambda epoch: None
     writers: list[TransactionalWriter] = field(default_factory=list)
 
@@ -97,7 +96,7 @@ def _last_stable_is_last(admin: ConfluentAdmin, partition: TopicPartition) -> bo
 @pytest.fixture
 def place(broker: RunningBroker, unique_name: Callable[[str], str]) -> Iterator[Place]:
     config = StreamsConfig({"application.id": "writers", "bootstrap.servers": broker.bootstrap_servers})
-    made = Place(config, unique_name("out"), unique_name("commits"), broker.kind == "kafka")
+    made = Place(config, unique_name("out"), unique_name("commits"))
     admin = ConfluentAdmin(config)
     admin.create_topics([NewTopic(made.topic, 1, 1, {"retention.ms": "-1"}), NewTopic(made.commits, 2, 1)])
     admin.close()
@@ -106,16 +105,14 @@ def place(broker: RunningBroker, unique_name: Callable[[str], str]) -> Iterator[
         writer.close()
 
 
-@pytest.fixture
-def kafka_place(broker: RunningBroker, place: Place) -> Place:
-    if broker.kind != "kafka":
-        pytest.skip("the embedded broker serves no transactions")
-    return place
+def test_says_whether_brokers_serve_transactions(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert transactions_refused(place.config, "probe") is None
 
+    def refuse(*_: object) -> None:
+        raise KafkaException(Code(Code._UNSUPPORTED_FEATURE, "no transactions here"))
 
-def test_says_whether_brokers_serve_transactions(broker: RunningBroker, place: Place) -> None:
-    refused = transactions_refused(place.config, "probe")
-    assert (refused is None) == (broker.kind == "kafka")
+    monkeypatch.setattr(transactions, "_until", refuse)
+    assert transactions_refused(place.config, "probe") == "no transactions here"
 
 
 def test_without_transactions_everything_is_written_each_time(place: Place) -> None:
@@ -126,13 +123,14 @@ def test_without_transactions_everything_is_written_each_time(place: Place) -> N
     assert place.read() == [b"a", b"b", b"a", b"b"]
 
 
-def test_records_are_written_as_they_are(place: Place) -> None:
+@pytest.mark.parametrize("is_transactional", [True, False])
+def test_records_are_written_as_they_are(place: Place, is_transactional: bool) -> None:
     with_headers = RecordBatch.of(
         [(b"k", b"v", 5, 0, (("h", b"1"), ("h", None))), (None, b"w", 3, 1, ()), (b"k", None, 9, 2, (("i", b""),))]
     )
     plain = RecordBatch.of([(b"p", None, 7, 0, ()), (None, b"q", 8, 1, ())])
     output = [PartitionBatch(place.topic, 0, each) for each in (with_headers, plain)]
-    writer = place.writer() if place.transactional else AtLeastOnceWriter(place.config)
+    writer = place.writer() if is_transactional else AtLeastOnceWriter(place.config)
     writer.write(1, "q", output)
     writer.close()
     until(lambda: len(place.read()) == 5)
@@ -149,20 +147,19 @@ def test_without_transactions_a_record_that_is_refused_is_an_error(place: Place)
         writer.write(1, "q", [PartitionBatch(place.topic, 99, RecordBatch.of(rows))])
 
 
-def test_an_epoch_is_written_once_by_whomever(kafka_place: Place) -> None:
-    first = kafka_place.writer()
-    assert first.write(1, "q", kafka_place.output("a"))
-    assert not first.write(1, "q", kafka_place.output("a"))
-    second = kafka_place.writer()
-    assert not second.write(1, "q", kafka_place.output("a"))
-    assert second.write(2, "q", kafka_place.output("b"))
-    assert not first.write(2, "q", kafka_place.output("b"))  # fenced meanwhile, and looks again
-    assert first.write(3, "q", kafka_place.output("c"))
-    assert kafka_place.read() == [b"a", b"b", b"c"]
+def test_an_epoch_is_written_once_by_whomever(place: Place) -> None:
+    first = place.writer()
+    assert first.write(1, "q", place.output("a"))
+    assert not first.write(1, "q", place.output("a"))
+    second = place.writer()
+    assert not second.write(1, "q", place.output("a"))
+    assert second.write(2, "q", place.output("b"))
+    assert not first.write(2, "q", place.output("b"))  # fenced meanwhile, and looks again
+    assert first.write(3, "q", place.output("c"))
+    assert place.read() == [b"a", b"b", b"c"]
 
 
-def test_an_epoch_is_not_taken_for_the_same_where_it_is_made_of_something_else(kafka_place: Place) -> None:
-    place = kafka_place
+def test_an_epoch_is_not_taken_for_the_same_where_it_is_made_of_something_else(place: Place) -> None:
     assert place.writer().write(1, "q", place.output("a"), note="checkpoint one")
     assert not place.writer().write(1, "q", place.output("a"), note="checkpoint one")
     assert not place.writer().write(1, "q", place.output("a"))
@@ -171,34 +168,34 @@ def test_an_epoch_is_not_taken_for_the_same_where_it_is_made_of_something_else(k
     assert place.read() == [b"a"]
 
 
-def test_another_life_writes_its_own_epochs(kafka_place: Place) -> None:
-    assert kafka_place.writer().write(5, "first", kafka_place.output("a"))
-    assert kafka_place.writer().write(1, "second", kafka_place.output("b"))
-    assert kafka_place.read() == [b"a", b"b"]
+def test_another_life_writes_its_own_epochs(place: Place) -> None:
+    assert place.writer().write(5, "first", place.output("a"))
+    assert place.writer().write(1, "second", place.output("b"))
+    assert place.read() == [b"a", b"b"]
 
 
-def test_a_driver_that_is_behind_learns_that_it_is_a_zombie(kafka_place: Place) -> None:
-    assert kafka_place.writer().write(3, "q", kafka_place.output("a"))
+def test_a_driver_that_is_behind_learns_that_it_is_a_zombie(place: Place) -> None:
+    assert place.writer().write(3, "q", place.output("a"))
     with pytest.raises(TaskMigratedError, match=r"Epoch 3 of .* is already committed"):
-        kafka_place.writer().write(2, "q", kafka_place.output("b"))
-    assert kafka_place.read() == [b"a"]
+        place.writer().write(2, "q", place.output("b"))
+    assert place.read() == [b"a"]
 
 
-def test_a_zombie_with_an_open_transaction_commits_nothing(kafka_place: Place) -> None:
-    overtaking = kafka_place.writer()
+def test_a_zombie_with_an_open_transaction_commits_nothing(place: Place) -> None:
+    overtaking = place.writer()
     taken_over: list[bool] = []
 
     def overtake(epoch: int) -> None:  # the other writes the same epoch while this one has everything sent
         if not taken_over:
-            taken_over.append(overtaking.write(epoch, "q", kafka_place.output("a", "b")))
+            taken_over.append(overtaking.write(epoch, "q", place.output("a", "b")))
 
-    zombie = kafka_place.writer(overtake)
-    assert not zombie.write(1, "q", kafka_place.output("a", "b"))
+    zombie = place.writer(overtake)
+    assert not zombie.write(1, "q", place.output("a", "b"))
     assert taken_over == [True]
-    assert kafka_place.read() == [b"a", b"b"]
+    assert place.read() == [b"a", b"b"]
 
 
-def test_what_a_killed_writer_left_open_is_aborted(kafka_place: Place) -> None:
+def test_what_a_killed_writer_left_open_is_aborted(place: Place) -> None:
     class KilledError(BaseException):
         pass
 
@@ -206,9 +203,9 @@ def test_what_a_killed_writer_left_open_is_aborted(kafka_place: Place) -> None:
         raise KilledError
 
     with pytest.raises(KilledError):
-        kafka_place.writer(kill).write(1, "q", kafka_place.output("a"))
-    assert kafka_place.writer().write(1, "q", kafka_place.output("a"))
-    assert kafka_place.read() == [b"a"]
+        place.writer(kill).write(1, "q", place.output("a"))
+    assert place.writer().write(1, "q", place.output("a"))
+    assert place.read() == [b"a"]
 
 
 LARGE = "x" * 3_000_000
@@ -220,10 +217,11 @@ def test_a_record_that_is_too_large_is_an_error_by_its_name(place: Place) -> Non
         AtLeastOnceWriter(place.config).write(1, "q", place.output("a", LARGE))
 
 
-def test_what_a_topic_refuses_can_be_dropped_or_replaced(place: Place) -> None:
+@pytest.mark.parametrize("is_transactional", [True, False])
+def test_what_a_topic_refuses_can_be_dropped_or_replaced(place: Place, is_transactional: bool) -> None:
     """The topic takes less than the producer: the whole batch is refused, and one of its records is to blame."""
     small = place.small_topic()
-    writer = place.writer() if place.transactional else AtLeastOnceWriter(place.config)
+    writer = place.writer() if is_transactional else AtLeastOnceWriter(place.config)
     refused: list[RefusedRecord] = []
 
     def instead(record: RefusedRecord) -> list[PartitionBatch]:
@@ -236,7 +234,7 @@ def test_what_a_topic_refuses_can_be_dropped_or_replaced(place: Place) -> None:
     assert {record.topic for record in refused} == {small}
     assert sorted(len(record.value or b"") for record in refused) == [5_000, 3_000_000]
     assert place.read_topic(small) == [b"a", b"b"]
-    if place.transactional:
+    if is_transactional:
         assert not writer.write(1, "q", output, instead)
     assert place.read() == [b"letter"] * 2
     writer.close()
@@ -261,25 +259,25 @@ def test_what_shares_a_batch_with_a_refused_record_is_not_overtaken(place: Place
     assert set(place.read()) == {b"elsewhere"}
 
 
-def test_an_epoch_that_is_known_to_be_committed_needs_no_marker(kafka_place: Place) -> None:
-    writer = kafka_place.writer(was_committed=lambda epoch: epoch == 1)
-    assert not writer.write(1, "q", kafka_place.output("a"))
-    assert writer.write(2, "q", kafka_place.output("b"))
-    assert kafka_place.read() == [b"b"]
+def test_an_epoch_that_is_known_to_be_committed_needs_no_marker(place: Place) -> None:
+    writer = place.writer(was_committed=lambda epoch: epoch == 1)
+    assert not writer.write(1, "q", place.output("a"))
+    assert writer.write(2, "q", place.output("b"))
+    assert place.read() == [b"b"]
 
 
-def test_two_programs_of_one_id_with_separate_checkpoints_are_reported(kafka_place: Place) -> None:
-    one, other = kafka_place.writer(), kafka_place.writer()
-    assert one.write(1, "first", kafka_place.output("a"))
-    assert other.write(1, "second", kafka_place.output("b"))
+def test_two_programs_of_one_id_with_separate_checkpoints_are_reported(place: Place) -> None:
+    one, other = place.writer(), place.writer()
+    assert one.write(1, "first", place.output("a"))
+    assert other.write(1, "second", place.output("b"))
     with pytest.raises(TaskMigratedError, match=r"the same application\.id and another checkpoint"):
-        one.write(2, "first", kafka_place.output("c"))
-    assert kafka_place.read() == [b"a", b"b"]
+        one.write(2, "first", place.output("c"))
+    assert place.read() == [b"a", b"b"]
 
 
 @pytest.mark.parametrize(("given", "expected"), [({}, 5), ({"retry.backoff.ms": 70}, 70)])
 def test_the_transaction_before_is_waited_for_in_short_steps_unless_the_user_says_otherwise(
-    kafka_place: Place, monkeypatch: pytest.MonkeyPatch, given: dict[str, object], expected: int
+    place: Place, monkeypatch: pytest.MonkeyPatch, given: dict[str, object], expected: int
 ) -> None:
     made: list[object] = []
 
@@ -295,17 +293,17 @@ def test_the_transaction_before_is_waited_for_in_short_steps_unless_the_user_say
 
     monkeypatch.setattr(transactions, "Producer", Told)
     monkeypatch.setattr(transactions, "Consumer", ToldReader)
-    kafka_place.config = StreamsConfig({**kafka_place.config.given(), **given})
-    writer = kafka_place.writer()
+    place.config = StreamsConfig({**place.config.given(), **given})
+    writer = place.writer()
     for epoch in range(1, 4):  # back to back
-        assert writer.write(epoch, "q", kafka_place.output(str(epoch)))
+        assert writer.write(epoch, "q", place.output(str(epoch)))
     assert made
     assert set(made) == {expected}
-    assert kafka_place.read() == [b"1", b"2", b"3"]
+    assert place.read() == [b"1", b"2", b"3"]
 
 
 def test_a_request_that_librdkafka_never_answers_is_made_again_by_a_new_producer(
-    kafka_place: Place, monkeypatch: pytest.MonkeyPatch
+    place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     release, stuck = Event(), list[Producer]()
 
@@ -317,14 +315,14 @@ def test_a_request_that_librdkafka_never_answers_is_made_again_by_a_new_producer
             super().send_offsets_to_transaction(*arguments)
 
     monkeypatch.setattr(transactions, "Producer", Stuck)
-    writer = kafka_place.writer(timeout_ms=2_000)
-    assert writer.write(1, "q", kafka_place.output("a"))
+    writer = place.writer(timeout_ms=2_000)
+    assert writer.write(1, "q", place.output("a"))
     assert len(stuck) == 1
     release.set()  # its producer is fenced, so nothing is there twice
-    assert kafka_place.read() == [b"a"]
+    assert place.read() == [b"a"]
 
 
-def test_a_reader_that_finds_its_group_no_more_is_replaced(kafka_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_finds_its_group_no_more_is_replaced(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     lost: list[Consumer] = []
 
     class Lost(Consumer):
@@ -336,9 +334,9 @@ def test_a_reader_that_finds_its_group_no_more_is_replaced(kafka_place: Place, m
             return super().committed(*arguments)
 
     monkeypatch.setattr(transactions, "Consumer", Lost)
-    assert kafka_place.writer().write(1, "q", kafka_place.output("a"))
-    assert not kafka_place.writer().write(1, "q", kafka_place.output("a"))
-    assert kafka_place.read() == [b"a"]
+    assert place.writer().write(1, "q", place.output("a"))
+    assert not place.writer().write(1, "q", place.output("a"))
+    assert place.read() == [b"a"]
 
 
 def test_a_setting_that_is_on_purpose_is_not_warned_of(place: Place, caplog: pytest.LogCaptureFixture) -> None:

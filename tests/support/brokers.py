@@ -59,9 +59,6 @@ def real_kafka_cluster() -> Iterator[RealKafka]:
 ON_KAFKA = (pytest.mark.kafka, pytest.mark.xdist_group("kafka"))
 """Marks of a test that needs a real Kafka or its jars."""
 
-KAFKA_ONLY = pytest.mark.parametrize("broker", [pytest.param("kafka", marks=ON_KAFKA)], indirect=True)
-"""Mark of a test of the fixture `broker` that shows what the embedded broker does not do, such as transactions."""
-
 EMBEDDED_ONLY = pytest.mark.parametrize("broker", ["embedded"], indirect=True)
 """Mark of a test of the fixture `broker` that would show nothing more on Kafka."""
 

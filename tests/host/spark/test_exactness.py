@@ -22,7 +22,6 @@ from tests.host.spark.crashes import Crashes, run_to_end_over_kills
 from tests.host.spark.inline import InlineQuery, failure_of
 from tests.host.spark.support import InputRecord, SparkRunner, lines
 from tests.host.spark.test_topologies import TEXT, assert_counted_one_by_one, final, number, random_lines, word_count
-from tests.support.brokers import RunningBroker
 
 
 def count_random_words(runner: SparkRunner, source: str, seed: int, run_to_end: Callable[[], None]) -> Counter[str]:
@@ -36,24 +35,20 @@ def count_random_words(runner: SparkRunner, source: str, seed: int, run_to_end: 
     return expected
 
 
-def assert_counts(
-    runner: SparkRunner, broker: RunningBroker, config: StreamsConfig, target: str, expected: Counter[str]
-) -> None:
-    """Compare the store of a word count and the last counts in `target` with those expected; with transactions, each
-    count is there once."""
+def assert_counts(runner: SparkRunner, config: StreamsConfig, target: str, expected: Counter[str]) -> None:
+    """Compare the store of a word count and the last counts in `target` with those expected; each count is there
+    once."""
     store = runner.store(config, "counts")
     assert {key.decode(): number(value[8:]) for key, value in store.items()} == expected
     records = runner.read(target)
     assert final(records) == expected
-    if broker.kind == "kafka":
-        assert_counted_one_by_one(records)
+    assert_counted_one_by_one(records)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("seed", "uncommitted_bytes"), [*((seed, None) for seed in range(4)), (4, 1024), (5, 1024)])
 def test_counts_are_exact_whatever_fails_when(
     spark_runner: SparkRunner,
-    broker: RunningBroker,
     application: str,
     topics: tuple[str, str],
     crashes: Callable[..., Crashes],
@@ -66,7 +61,7 @@ def test_counts_are_exact_whatever_fails_when(
     installed = crashes(seed, 0.04, 30)
     expected = count_random_words(spark_runner, topics[0], seed, lambda: run_to_end_over_kills(query))
     assert sum(installed.struck.values()) >= 5
-    assert_counts(spark_runner, broker, config, topics[1], expected)
+    assert_counts(spark_runner, config, topics[1], expected)
 
 
 def test_changes_beyond_their_bound_are_written_inside_the_epoch(

@@ -10,7 +10,6 @@ import pytest
 
 from penstock import Processor, ProcessorContext, PunctuationType, Record, StreamsBuilder, Topology
 from penstock.errors import (
-    ConfigError,
     IncompatibleCheckpointError,
     LockError,
     MissingSourceTopicError,
@@ -21,7 +20,6 @@ from penstock.errors import (
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from tests.host.spark.support import Listening, SparkRunner, lines, wait_for
 from tests.host.spark.test_topologies import TEXT, TEXT_OUT, final, text, word_count
-from tests.support.brokers import RunningBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.partitions(2, 1)]
 
@@ -240,18 +238,11 @@ def test_a_checkpoint_that_is_not_whole_is_refused(
         spark_runner.run(word_count(*topics), config)
 
 
-def test_says_the_guarantee_and_refuses_what_the_broker_cannot_do(
-    spark_runner: SparkRunner, broker: RunningBroker, application: str, topics: tuple[str, str]
-) -> None:
+def test_says_the_guarantee(spark_runner: SparkRunner, application: str, topics: tuple[str, str]) -> None:
     ended = spark_runner.run(word_count(*topics), spark_runner.config(application))
     asked = spark_runner.config(f"{application}-asked", {"processing.guarantee": "exactly_once_v2"})
-    if broker.kind == "kafka":
-        assert ended.summary.startswith("exactly_once_v2; broker ")
-        assert spark_runner.run(word_count(*topics), asked).summary.startswith("exactly_once_v2; broker ")
-    else:
-        assert ended.summary.startswith("at_least_once (the broker has no transactions); broker ")
-        with pytest.raises(ConfigError, match=r"processing\.guarantee=exactly_once_v2.*needs transactions"):
-            spark_runner.run(word_count(*topics), asked)
+    assert ended.summary.startswith("exactly_once_v2; broker ")
+    assert spark_runner.run(word_count(*topics), asked).summary.startswith("exactly_once_v2; broker ")
     plain = spark_runner.config(f"{application}-plain", {"processing.guarantee": "at_least_once"})
     assert spark_runner.run(word_count(*topics), plain).summary.startswith("at_least_once; broker ")
 

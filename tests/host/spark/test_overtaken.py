@@ -23,7 +23,6 @@ from tests.host.spark.crashes import Crashes, KilledError
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner, lines
 from tests.host.spark.test_changes import counting, counts
-from tests.support.brokers import KAFKA_ONLY
 
 
 def query_with_input(
@@ -37,7 +36,6 @@ def query_with_input(
 
 
 @pytest.mark.parametrize("stores", [("counts",), ("counts", "new")], ids=["same shape", "another shape"])
-@KAFKA_ONLY
 def test_an_epoch_left_half_committed_is_finished_by_the_program_that_began_it(
     spark_runner: SparkRunner,
     application: str,
@@ -238,7 +236,6 @@ def test_a_driver_that_another_overtakes_while_it_prepares_changes_nothing(
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-@KAFKA_ONLY
 def test_spark_finishes_such_an_epoch_too(
     spark_runner: SparkRunner,
     application: str,

@@ -37,7 +37,6 @@ from penstock.testing import TopologyTestDriver
 from tests.host.spark.crashes import Crashes, KilledError, run_to_end_over_kills
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import InputRecord, SparkRunner
-from tests.support.brokers import RunningBroker
 
 pytestmark = pytest.mark.one_broker
 
@@ -124,7 +123,6 @@ def output_by_key(runner: SparkRunner, prefix: str) -> dict[str, list[tuple[str,
 @pytest.mark.parametrize(("seed", "held_bytes"), [(0, 1), (1, 1_000_000)])
 def test_two_years_against_two_days_give_what_the_test_driver_gives(
     spark_runner: SparkRunner,
-    broker: RunningBroker,
     application: str,
     prefix: str,
     crashes: Callable[..., Crashes],
@@ -141,8 +139,6 @@ def test_two_years_against_two_days_give_what_the_test_driver_gives(
     run_to_end_over_kills(query)
     assert query.epochs > 8
     found = output_by_key(spark_runner, prefix)
-    if broker.kind != "kafka":  # without transactions an epoch that is run again writes again
-        found = {key: list(dict.fromkeys(results)) for key, results in found.items()}
     assert found == expected_by_key(years_and_days(prefix), prefix, rows)
 
 
@@ -351,7 +347,7 @@ def test_a_run_to_the_end_emits_all_that_is_final_and_once(
 
 
 def test_an_epoch_that_is_run_again_emits_the_same_final_results(
-    spark_runner: SparkRunner, broker: RunningBroker, application: str, prefix: str, crashes: Callable[..., Crashes]
+    spark_runner: SparkRunner, application: str, prefix: str, crashes: Callable[..., Crashes]
 ) -> None:
     rows = [InputRecord(b"k", b"v" * 50, 1 + MINUTE_MS * n) for n in range(100)]
     spark_runner.write(f"{prefix}-days", rows)
@@ -361,8 +357,6 @@ def test_an_epoch_that_is_run_again_emits_the_same_final_results(
     run_to_end_over_kills(query)
     assert query.epochs > 4
     output = output_by_key(spark_runner, prefix)
-    if broker.kind != "kafka":  # without transactions an epoch that is run again writes again
-        output = {name: sorted(set(found)) for name, found in output.items() if name in ("joined", "outer")}
     assert {len(found) for name, found in output.items() if name != "again"} == {99}
 
 

@@ -66,16 +66,11 @@ _READER_TIMEOUT_MS = 10_000
 
 _NO_TRANSACTIONS = frozenset(
     (
-        Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         Code.UNSUPPORTED_VERSION,
         Code._UNSUPPORTED_FEATURE,
         Code.INVALID_REQUEST,
     )
 )
-
-_NOT_SERVED = "does not serve transactions"
-"""The message with which the embedded broker refuses a transactional id. It must use the code of a missing right,
-because clients repeat the request for ever on any other."""
 
 
 def transactions_refused(config: StreamsConfig, transactional_id: str, timeout_ms: int = 15_000) -> str | None:
@@ -101,12 +96,9 @@ def transactions_refused(config: StreamsConfig, transactional_id: str, timeout_m
         _until(connection.timeout, begin)
     except KafkaException as error:
         code: Code = error.args[0]
-        needs = _transactional_right(transactional_id)
-        if code.code() == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED and _NOT_SERVED not in code.str():
-            connection.fail(code, f"checking transactions as {transactional_id}", needs)
         if code.code() in _NO_TRANSACTIONS:
             return str(code.str())
-        connection.fail(code, f"checking transactions as {transactional_id}", needs)
+        connection.fail(code, f"checking transactions as {transactional_id}", _transactional_right(transactional_id))
     return None
 
 

@@ -30,7 +30,6 @@ from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner, lines
 from tests.host.spark.test_changes import counts
 from tests.host.spark.test_topologies import word_count
-from tests.support.brokers import KAFKA_ONLY
 
 ALL = os.environ.get("PENSTOCK_CRASH") == "all"
 _RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
@@ -186,7 +185,6 @@ def trials(files: Sequence[str]) -> Iterator[tuple[list[Damage], bool]]:
         yield damages, chosen.random() < 0.3
 
 
-@KAFKA_ONLY
 @pytest.mark.timeout(3600 if ALL else 600)
 def test_a_damaged_checkpoint_continues_exactly_or_says_which_file_and_what_to_do(
     half_committed: HalfCommitted,

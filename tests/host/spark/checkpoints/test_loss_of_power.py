@@ -20,7 +20,6 @@ from tests.host.spark.test_loops import orders_of_customers
 from tests.host.spark.test_topologies import (
     word_count,
 )
-from tests.support.brokers import RunningBroker
 from tests.support.power import Disk
 
 
@@ -43,7 +42,6 @@ def run_to_end_over_losses_of_power(query: InlineQuery, config: StreamsConfig, d
 @pytest.mark.parametrize("seed", range(2))
 def test_counts_are_exact_whenever_the_power_is_lost(
     spark_runner: SparkRunner,
-    broker: RunningBroker,
     application: str,
     topics: tuple[str, str],
     crashes: Callable[..., Crashes],
@@ -58,7 +56,7 @@ def test_counts_are_exact_whenever_the_power_is_lost(
         spark_runner, topics[0], seed, lambda: run_to_end_over_losses_of_power(query, config, disk)
     )
     assert sum(installed.struck.values()) >= 5
-    assert_counts(spark_runner, broker, config, topics[1], expected)
+    assert_counts(spark_runner, config, topics[1], expected)
 
 
 @pytest.mark.one_broker

@@ -21,7 +21,6 @@ from tests.host.spark.crashes import Crashes, KilledError
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner, lines
 from tests.host.spark.test_topologies import assert_counted_one_by_one, final, word_count
-from tests.support.brokers import KAFKA_ONLY
 
 
 class Application:
@@ -62,7 +61,6 @@ def word_counting(spark_runner: SparkRunner, application: str, topics: tuple[str
     return counting
 
 
-@KAFKA_ONLY
 def test_a_lost_checkpoint_is_refused_until_the_application_is_reset(word_counting: Application) -> None:
     kept = word_counting.directory.with_name("kept")
     word_counting.directory.rename(kept)
@@ -84,7 +82,6 @@ def test_a_lost_checkpoint_is_refused_until_the_application_is_reset(word_counti
     assert final(again) == word_counting.expected
 
 
-@KAFKA_ONLY
 def test_an_older_copy_is_refused_and_its_savepoint_continues(word_counting: Application, tmp_path: Path) -> None:
     shutil.copytree(word_counting.directory, tmp_path / "older")
     query = word_counting.start()
@@ -104,7 +101,6 @@ def test_an_older_copy_is_refused_and_its_savepoint_continues(word_counting: App
     assert final(records) == word_counting.expected  # "e" and "f a" are there twice, as was asked for
 
 
-@KAFKA_ONLY
 def test_a_copy_without_generations_continues(word_counting: Application) -> None:
     shutil.rmtree(word_counting.directory / "generations")
     query = word_counting.start()
@@ -113,7 +109,6 @@ def test_a_copy_without_generations_continues(word_counting: Application) -> Non
     word_counting.assert_exact()
 
 
-@KAFKA_ONLY
 def test_an_epoch_whose_manifest_was_deleted_is_run_again_and_written_once(word_counting: Application) -> None:
     word_counting.file("manifests/*").unlink()
     word_counting.write("z")
@@ -121,7 +116,6 @@ def test_an_epoch_whose_manifest_was_deleted_is_run_again_and_written_once(word_
     word_counting.assert_exact()
 
 
-@KAFKA_ONLY
 @pytest.mark.parametrize("also", ["offsets/*", "manifests/*"])
 def test_an_epoch_that_is_committed_and_forgotten_is_refused(word_counting: Application, also: str) -> None:
     word_counting.file("manifests/*").unlink()
@@ -130,7 +124,6 @@ def test_an_epoch_that_is_committed_and_forgotten_is_refused(word_counting: Appl
         word_counting.start()
 
 
-@KAFKA_ONLY
 def test_an_epoch_that_would_be_made_of_other_input_is_not_taken_for_the_same(
     word_counting: Application, crashes: Callable[..., Crashes]
 ) -> None:
@@ -149,7 +142,6 @@ def test_an_epoch_that_would_be_made_of_other_input_is_not_taken_for_the_same(
         word_counting.start()
 
 
-@KAFKA_ONLY
 def test_a_transaction_that_a_killed_driver_left_open_is_ended(
     word_counting: Application, crashes: Callable[..., Crashes]
 ) -> None:
@@ -162,7 +154,6 @@ def test_a_transaction_that_a_killed_driver_left_open_is_ended(
     word_counting.assert_exact()
 
 
-@KAFKA_ONLY
 def test_an_application_on_the_wrong_checkpoint_does_not_disturb_the_one_that_runs(
     word_counting: Application, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,7 +175,6 @@ def test_an_application_on_the_wrong_checkpoint_does_not_disturb_the_one_that_ru
     word_counting.assert_exact()
 
 
-@KAFKA_ONLY
 def test_another_checkpoint_with_this_application_id_is_refused(word_counting: Application, tmp_path: Path) -> None:
     elsewhere = word_counting.runner.config(word_counting.name, {"penstock.checkpoint.dir": str(tmp_path / "other")})
     own = elsewhere.overridden({"processing.guarantee": "at_least_once"})
@@ -193,7 +183,6 @@ def test_another_checkpoint_with_this_application_id_is_refused(word_counting: A
         word_counting.start(elsewhere)
 
 
-@KAFKA_ONLY
 def test_markers_of_the_group_that_held_them_once_are_found(word_counting: Application) -> None:
     admin, topic = word_counting.runner.admin, commits_topic(word_counting.name)
     partitions = [TopicPartition(topic, number) for number in range(admin.topics()[topic])]
@@ -228,3 +217,6 @@ def test_the_guarantee_of_a_life_is_not_lowered_in_silence(monkeypatch: pytest.M
     assert guarantee_of(config, "app") == (False, "at_least_once (the broker has no transactions)")
     with pytest.raises(ConfigError, match="what it has written so far"):
         guarantee_of(config, "app", is_transactional=True)
+    asked = config.overridden({"processing.guarantee": "exactly_once_v2"})
+    with pytest.raises(ConfigError, match=r"processing\.guarantee=exactly_once_v2.*needs transactions"):
+        guarantee_of(asked, "app")

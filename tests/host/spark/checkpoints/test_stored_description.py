@@ -33,7 +33,6 @@ from tests.host.spark.inline import InlineQuery
 from tests.host.spark.protocol.test_application_description import description_of
 from tests.host.spark.support import InputRecord, SparkRunner, lines
 from tests.host.spark.test_topologies import TEXT, TEXT_OUT
-from tests.support.brokers import KAFKA_ONLY
 
 WORDS = """
 import functools
@@ -223,7 +222,6 @@ def test_objects_that_pass_for_modules_are_left_out(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.partitions(2, 2)
-@KAFKA_ONLY
 def test_an_epoch_left_half_committed_is_finished_with_the_modules_of_the_program_that_began_it(
     spark_runner: SparkRunner,
     application: str,

@@ -22,7 +22,7 @@ from penstock.plan.partitioning import murmur2
 from penstock.spark import TopicDataSource
 from penstock.testing import TopologyTestDriver
 from tests.host.spark.support import InputRecord, SparkRunner, wait_for
-from tests.support.brokers import EMBEDDED_ONLY, KAFKA_ONLY
+from tests.support.brokers import EMBEDDED_ONLY
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -74,7 +74,6 @@ class Files:
 
 
 @pytest.mark.spark
-@KAFKA_ONLY
 def test_rows_of_files_are_counted_once_and_the_counts_stored_once(
     spark_runner: SparkRunner, application: str, tmp_path: Path
 ) -> None:
@@ -99,7 +98,6 @@ def test_rows_of_files_are_counted_once_and_the_counts_stored_once(
 
 
 @pytest.mark.spark
-@KAFKA_ONLY
 def test_a_batch_that_is_run_again_after_its_topic_has_grown_is_there_once(
     spark_runner: SparkRunner, application: str, tmp_path: Path
 ) -> None:

@@ -41,7 +41,7 @@ from penstock.testing import TopologyTestDriver
 from tests.host.spark.crashes import Crashes, KilledError
 from tests.host.spark.inline import InlineQuery, failure_of
 from tests.host.spark.support import InputRecord, OutputRecord, SparkRunner
-from tests.support.brokers import EMBEDDED_ONLY, KAFKA_ONLY
+from tests.support.brokers import EMBEDDED_ONLY
 
 STRING, LONG = Serdes.string(), Serdes.long()
 TEXT = Consumed.with_(key_serde=STRING, value_serde=STRING)
@@ -329,7 +329,6 @@ def test_a_read_only_store_is_kept_from_its_topic_partition_by_partition(
     assert written(spark_runner.read(topic)) == expected(with_read_only_store(prefix), rows, topic)
 
 
-@KAFKA_ONLY
 def test_no_record_of_a_global_topic_counts_twice_whatever_fails_when(
     spark_runner: SparkRunner, application: str, prefix: str, crashes: Callable[..., Crashes]
 ) -> None:

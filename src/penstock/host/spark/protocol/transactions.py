@@ -4,13 +4,14 @@ partition."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 
 from penstock.client.api import Admin, NewTopic
 from penstock.client.confluent.transactions import TransactionalWriter, transactions_refused
 from penstock.config import StreamsConfig
 from penstock.config.keys import AT_LEAST_ONCE, EXACTLY_ONCE_V2
-from penstock.errors import ConfigError, TransactionalIdAuthorizationError
+from penstock.errors import ConfigError, TopicExistsError, TransactionalIdAuthorizationError
 from penstock.host.crashpoints import crash_point
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.record import TopicPartition
@@ -29,7 +30,8 @@ def make_commits_topic(
     exist would hang until its time-out. topics: those that there are, and their partitions."""
     if name not in topics:
         replication = config["replication.factor"]
-        admin.create_topics([NewTopic(name, partitions, replication, {"cleanup.policy": "compact"})])
+        with suppress(TopicExistsError):  # by another program, and the generation of the checkpoint says who goes on
+            admin.create_topics([NewTopic(name, partitions, replication, {"cleanup.policy": "compact"})])
         admin.committed_offsets(name, [TopicPartition(name, 0)])  # a right that is missing is found before an epoch
     elif topics[name] < partitions:
         admin.create_partitions(name, partitions)
