@@ -387,3 +387,24 @@ def test_a_kill_at_any_moment_of_a_compaction_loses_nothing(tmp_path: Path, monk
         clean(again, now=1)
         assert records_of(again) == records_of(partition)
         again.close()
+
+
+def test_a_compaction_without_space_loses_nothing_and_is_done_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = compacted(tmp_path)
+    for number in range(6):
+        write(partition, (b"a", b"%d" % number))
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    for name in ("pwrite", "replace"):
+        monkeypatch.setattr(os, name, full)
+        with pytest.raises(OSError, match="No space"):
+            clean(partition)
+        monkeypatch.undo()
+        assert committed(partition) == {b"a": b"5"}
+        assert not list(tmp_path.glob("*.cleaned"))
+    clean(partition)
+    assert [offset for offset, *_ in records_of(partition)] == [3, 4, 5]

@@ -258,3 +258,28 @@ def test_a_configuration_that_would_not_be_acted_on_is_refused(name: str, value:
         check_topic_configs({name: value})
     assert one.value.code == ErrorCode.invalid_config
     assert check_topic_configs({name: TOPIC_CONFIGS[name].default})
+
+
+def test_a_segment_that_has_no_space_is_begun_when_there_is_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = open_partition(tmp_path, segment_bytes=200)
+    fill(partition, 2)
+    real = os.open
+
+    def full(path: str, flags: int, *mode: int) -> int:
+        if flags & os.O_CREAT:
+            raise OSError(28, "No space left on device")
+        return real(path, flags, *mode)
+
+    monkeypatch.setattr(os, "open", full)
+    for _ in range(2):
+        with pytest.raises(ApiError) as refused:
+            partition.append(batch(1))
+        assert code_of(refused) == ErrorCode.kafka_storage_error
+    monkeypatch.undo()
+    for end in (2, 3):
+        assert partition.append(batch(1)) == end
+        partition.close()
+        partition = open_partition(tmp_path, segment_bytes=200)
+    assert offsets_of(partition) == [0, 1, 2, 3]

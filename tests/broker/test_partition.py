@@ -53,7 +53,7 @@ def batches_of(log: Partition, start: int = 0, max_bytes: int = 1 << 30) -> Iter
 
 def forget_clean_stop(directory: Path) -> None:
     """Leave a closed log as a kill leaves it, without what a clean stop writes."""
-    for path in directory.glob("*.index"):
+    for path in (*directory.glob("*.index"), *directory.glob("*.snapshot")):
         path.unlink()
 
 

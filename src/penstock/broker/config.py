@@ -33,6 +33,9 @@ class BrokerConfig:
         log_flush_scheduler_interval_ms: how often (ms) logs are checked for `flush.ms`.
         log_cleaner_backoff_ms: how often (ms) logs are checked for what a compaction removes.
         log_cleaner_dedupe_buffer_size: bytes of memory for the keys of one compaction.
+        producer_id_expiration_ms: how long (ms) a partition remembers a producer that is silent (Kafka's
+            producer.id.expiration.ms).
+        producer_id_expiration_check_interval_ms: how often (ms) producers are checked for that.
         max_request_bytes: largest request that is read; a larger one closes its connection.
         max_partitions: most partitions the broker holds, over all topics.
         max_connections: most connected clients; one more closes the connection that has been idle longest.
@@ -73,6 +76,8 @@ class BrokerConfig:
     log_flush_scheduler_interval_ms: int = 1_000
     log_cleaner_backoff_ms: int = 15_000
     log_cleaner_dedupe_buffer_size: int = 64 * 1024 * 1024
+    producer_id_expiration_ms: int = 86_400_000
+    producer_id_expiration_check_interval_ms: int = 600_000
     max_request_bytes: int = 100 * 1024 * 1024
     max_partitions: int = 10_000
     max_connections: int = 1_000
@@ -115,6 +120,8 @@ class BrokerConfig:
             ("log_flush_scheduler_interval_ms", self.log_flush_scheduler_interval_ms),
             ("log_cleaner_backoff_ms", self.log_cleaner_backoff_ms),
             ("log_cleaner_dedupe_buffer_size", self.log_cleaner_dedupe_buffer_size),
+            ("producer_id_expiration_ms", self.producer_id_expiration_ms),
+            ("producer_id_expiration_check_interval_ms", self.producer_id_expiration_check_interval_ms),
             ("max_request_bytes", self.max_request_bytes),
             ("max_partitions", self.max_partitions),
             ("max_connections", self.max_connections),

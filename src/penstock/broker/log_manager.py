@@ -50,6 +50,7 @@ class LogManager:
             _repeat(self._config.log_retention_check_interval_ms, self.delete_old_segments),
             _repeat(self._config.log_flush_scheduler_interval_ms, self.flush),
             _repeat(self._config.log_cleaner_backoff_ms, self.clean),
+            _repeat(self._config.producer_id_expiration_check_interval_ms, self.forget_silent_producers),
         )
 
     def delete_old_segments(self) -> Iterator[None]:
@@ -64,6 +65,12 @@ class LogManager:
             if partition.config.flush_ms < NEVER:
                 partition.flush_if_due(self._clock.milliseconds())
                 yield
+
+    def forget_silent_producers(self) -> Iterator[None]:
+        """Forget the producers that have been silent too long; a step is one partition."""
+        for partition in self._partitions():
+            partition.forget_silent_producers(self._clock.milliseconds() - self._config.producer_id_expiration_ms)
+            yield
 
     def clean(self) -> Iterator[None]:
         """Compact logs, the dirtiest first, until none is dirty enough; a step is a part of a batch."""

@@ -13,12 +13,20 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.batch import BatchHeader, assign_offset, check_produced, read_header, set_append_time
+from penstock.broker.batch import (
+    BatchHeader,
+    InvalidBatchError,
+    assign_offset,
+    check_produced,
+    read_header,
+    set_append_time,
+)
 from penstock.broker.cleaner import Cleaner, Steps
-from penstock.broker.errors import ApiError
+from penstock.broker.errors import ApiError, BrokerError
 from penstock.broker.log import Dirtiness, Log
 from penstock.broker.log_validator import check_records
-from penstock.broker.producer_state import AbortedTransaction, ActiveProducer, ProducerState
+from penstock.broker.producer_snapshot import read_last_snapshot, write_snapshot
+from penstock.broker.producer_state import AbortedTransaction, ActiveProducer
 from penstock.broker.records import EndTransactionMarker, read_marker
 from penstock.broker.topic_config import LogConfig
 from penstock.clock import Clock
@@ -54,18 +62,47 @@ class Partition:
         BrokerError: a segment before the last one is damaged.
     """
 
-    __slots__ = ("__weakref__", "_clock", "_listeners", "_log", "_producers", "index", "is_deleted", "topic")
+    __slots__ = (
+        "__weakref__",
+        "_clock",
+        "_directory",
+        "_listeners",
+        "_log",
+        "_producers",
+        "_snapshot_offset",
+        "index",
+        "is_deleted",
+        "topic",
+    )
 
     def __init__(self, directory: Path, topic: str, index: int, config: LogConfig, clock: Clock) -> None:
         self.topic = topic
         self.index = index
         self.is_deleted = False
         self._clock = clock
-        self._producers = ProducerState()
+        self._directory = directory
         self._listeners: set[Callable[[], None]] = set()
         self._log = Log(directory, f"{topic}-{index}", config, clock.milliseconds())
-        for header, batch in self._log.batches(self._log.start_offset):
-            self._producers.note(header, _marker_in(header, batch))
+        self._log.on_roll = self._write_snapshot
+        self._producers, self._snapshot_offset = read_last_snapshot(directory, self._log.end_offset)
+        try:
+            for header, batch in self._log.batches(max(self._snapshot_offset, self._log.start_offset)):
+                self._producers.note(header, _marker_in(header, batch))
+        except (OSError, InvalidBatchError) as error:
+            raise BrokerError(
+                f"cannot read the log of {self._log.name} in {directory}: {error}; restore the files, or remove the "
+                "data directory to start over"
+            ) from error
+        self._producers.forget_before(self._log.start_offset)
+
+    def _write_snapshot(self) -> None:
+        if self.end_offset == self._snapshot_offset:
+            return
+        try:
+            write_snapshot(self._directory, self.end_offset, self._producers)
+            self._snapshot_offset = self.end_offset
+        except OSError as error:
+            _log.warning("%s: cannot write the state of producers; a start will read more: %s", self.name, error)
 
     @property
     def name(self) -> str:
@@ -245,6 +282,14 @@ class Partition:
         except OSError as error:
             raise self._storage_error("read", error) from error
 
+    def forget_silent_producers(self, before: int) -> None:
+        """Forget the producers without an open transaction whose last records are older than a time.
+
+        Args:
+            before: the time (ms).
+        """
+        self._producers.forget_silent(before)
+
     def delete_old_segments(self, now: int) -> None:
         """Delete what the topic's retention does not keep, and remove files that left the log long enough ago.
 
@@ -252,6 +297,7 @@ class Partition:
             now: the time (ms).
         """
         self._log.delete_old_segments(now)
+        self._producers.forget_before(self.start_offset)
         self._log.remove_files_set_aside(now)
 
     def flush_if_due(self, now: int) -> None:
@@ -334,7 +380,9 @@ class Partition:
             wake()
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the files; what the next start needs is written, so that it need not read the log."""
+        if not self.is_deleted:
+            self._write_snapshot()
         self._log.close()
 
 

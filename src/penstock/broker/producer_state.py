@@ -5,16 +5,18 @@ Not here: the assignment of producer ids (metadata_store.py).
 
 Rules, as in Kafka: a producer's last five batches are remembered; a repeated one is answered with the offset it got
 the first time; a sequence number that leaves a gap, and an older epoch, are refused. A producer that the partition does
-not know may begin with any sequence number. The state is rebuilt from the log at start. Where there are more than
-MAX_PRODUCERS, those that were silent longest and have no open transaction are forgotten first.
+not know may begin with any sequence number. At start the state comes from a snapshot and the batches after it
+(producer_snapshot.py). A producer without an open transaction is forgotten after `producer.id.expiration.ms`; where
+there are more than MAX_PRODUCERS, those that were silent longest go first.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict, deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from kio.schema.errors import ErrorCode
 
@@ -95,6 +97,54 @@ class ProducerState:
         self._open: dict[int, int] = {}
         # In the order of the offsets of their markers.
         self._aborted: list[AbortedTransaction] = []
+
+    def dump(self) -> dict[str, Any]:
+        """Return the state as plain lists, for a snapshot."""
+        return {
+            "producers": [
+                [producer_id, known.epoch, known.last_timestamp, known.coordinator_epoch, list(known.batches)]
+                for producer_id, known in self._producers.items()
+            ],
+            "open": list(self._open.items()),
+            "aborted": self._aborted,
+        }
+
+    @classmethod
+    def load(cls, dumped: Mapping[str, Any]) -> Self:
+        """Return the state that `dump` returned.
+
+        Args:
+            dumped: the plain lists.
+        """
+        state = cls()
+        for producer_id, epoch, last_timestamp, coordinator_epoch, batches in dumped["producers"]:
+            known = state._producers[producer_id] = _Producer(epoch, last_timestamp, coordinator_epoch)
+            known.batches.extend(_AppendedBatch(*batch) for batch in batches)
+        state._open = dict(dumped["open"])
+        state._aborted = [AbortedTransaction(*aborted) for aborted in dumped["aborted"]]
+        return state
+
+    def forget_before(self, start_offset: int) -> None:
+        """Forget the aborted transactions whose records were all deleted.
+
+        Args:
+            start_offset: where the log begins.
+        """
+        self._aborted = [aborted for aborted in self._aborted if aborted.last_offset >= start_offset]
+
+    def forget_silent(self, before: int) -> None:
+        """Forget the producers without an open transaction whose last records are older than a time.
+
+        Args:
+            before: the time (ms).
+        """
+        silent = [
+            producer_id
+            for producer_id, known in self._producers.items()
+            if known.last_timestamp < before and producer_id not in self._open
+        ]
+        for producer_id in silent:
+            del self._producers[producer_id]
 
     @property
     def first_open_offset(self) -> int | None:

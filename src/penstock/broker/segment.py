@@ -194,6 +194,8 @@ class Segment:
 
     def write_index(self) -> None:
         """Write the file of the index, if it can be written; without it the next start reads the segment's headers."""
+        if self._has_index_file:
+            return
         summary = SegmentSummary(self.size, self.next_offset, self.first_timestamp, self.max_timestamp)
         with suppress(OSError):
             write_atomically(self._index_path, self._loaded_index.pack(summary))

@@ -1,0 +1,179 @@
+"""What a start reads: the files of indexes and producers where they count, and else the log."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from penstock.broker.errors import ApiError, BrokerError
+from penstock.broker.partition import HIGH_WATERMARK, Partition
+from penstock.clock import MockClock
+from tests.broker.test_cleaner import end_transaction, in_transaction
+from tests.broker.test_log import fill, open_partition, segments_in
+from tests.broker.test_partition import offsets_of, refused, sequenced
+
+SMALL = {"segment_bytes": 200}
+
+
+def test_producers_are_known_after_their_records_were_deleted(tmp_path: Path) -> None:
+    partition = open_partition(tmp_path, **SMALL)
+    for number in range(6):
+        partition.append(sequenced(2 * number))
+    partition.delete_records(HIGH_WATERMARK)
+    for _ in range(2):
+        partition.close()
+        partition = open_partition(tmp_path, **SMALL)
+        assert partition.append(sequenced(10)) == 10
+        assert refused(partition, sequenced(14)) == ErrorCode.out_of_order_sequence_number
+    assert partition.append(sequenced(12)) == 12
+
+
+def test_producers_are_known_after_a_kill_though_their_records_were_deleted(tmp_path: Path) -> None:
+    partition = open_partition(tmp_path / "log", **SMALL)
+    partition.append(sequenced(0))
+    fill(partition, 4)
+    partition.delete_records(HIGH_WATERMARK)
+    shutil.copytree(tmp_path / "log", tmp_path / "killed")
+    again = open_partition(tmp_path / "killed", **SMALL)
+    assert again.append(sequenced(0)) == 0
+    assert refused(again, sequenced(8)) == ErrorCode.out_of_order_sequence_number
+
+
+def test_transactions_are_as_before_a_stop(tmp_path: Path) -> None:
+    partition = open_partition(tmp_path, **SMALL)
+    in_transaction(partition, 1, 0, (b"a", b"1"))
+    in_transaction(partition, 2, 0, (b"a", b"1"))
+    end_transaction(partition, 1, is_commit=False)
+    aborted = partition.read_committed(0, 1000)[1]
+    known = partition.producers()
+    for _ in range(2):
+        assert partition.last_stable_offset == 1
+        assert partition.read_committed(0, 1000)[1] == aborted
+        assert partition.producers() == known
+        partition.close()
+        partition = open_partition(tmp_path, **SMALL)
+
+
+def test_a_start_after_a_clean_stop_reads_no_batch(tmp_path: Path) -> None:
+    partition = open_partition(tmp_path, **SMALL)
+    fill(partition, 7)
+    partition.close()
+    for path in tmp_path.glob("*.log"):
+        path.write_bytes(b"\xff" * path.stat().st_size)
+    partition = open_partition(tmp_path, **SMALL)
+    assert (partition.start_offset, partition.end_offset) == (0, 7)
+    with pytest.raises(ApiError) as caught:
+        partition.read(3, 10)
+    assert caught.value.code == ErrorCode.kafka_storage_error
+
+
+def test_a_start_after_a_kill_reads_the_active_segment_alone(tmp_path: Path) -> None:
+    partition = open_partition(tmp_path / "log", **SMALL)
+    fill(partition, 7)
+    shutil.copytree(tmp_path / "log", tmp_path / "killed")
+    *closed, active = segments_in(tmp_path / "killed")
+    for base_offset in closed:
+        path = tmp_path / "killed" / f"{base_offset:020d}.log"
+        path.write_bytes(b"\xff" * path.stat().st_size)
+    again = open_partition(tmp_path / "killed", **SMALL)
+    assert (again.end_offset, offsets_of(again, active)) == (7, [6])
+
+
+def _cut(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+def _flip_first(content: bytes) -> bytes:
+    return bytes([content[0] ^ 1]) + content[1:]
+
+
+def _flip_last(content: bytes) -> bytes:
+    return content[:-1] + bytes([content[-1] ^ 1])
+
+
+@pytest.mark.parametrize("damage", [_cut, _flip_first, _flip_last, None])
+@pytest.mark.parametrize("kind", ["index", "snapshot"])
+def test_what_is_damaged_or_missing_is_made_again(
+    tmp_path: Path, kind: str, damage: Callable[[bytes], bytes] | None
+) -> None:
+    configs = {"segment_bytes": 1000, "index_interval_bytes": 0}
+    partition = open_partition(tmp_path, **configs)
+    fill(partition, 25)
+    partition.append(sequenced(0))
+    fill(partition, 5)
+    partition.close()
+    for path in tmp_path.glob(f"*.{kind}"):
+        content = path.read_bytes()
+        path.unlink()
+        if damage is not None:
+            path.write_bytes(damage(content))
+    for _ in range(2):
+        partition = open_partition(tmp_path, **configs)
+        assert partition.end_offset == 32
+        for start in range(33):
+            assert (
+                offsets_of(partition, start, 100) == [o for o in (*range(26), *range(27, 32)) if o >= start]
+                or start == 26
+            )
+        assert partition.offset_for_time(7) == (7, 7)
+        assert partition.append(sequenced(0)) == 25
+        partition.close()
+
+
+def test_a_damaged_log_that_must_be_read_is_an_error_that_names_it(tmp_path: Path) -> None:
+    partition = open_partition(tmp_path, **SMALL)
+    fill(partition, 7)
+    partition.close()
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(b"\xff" * path.stat().st_size)
+    for snapshot in tmp_path.glob("*.snapshot"):
+        snapshot.unlink()
+    with pytest.raises(BrokerError, match=rf"topic-0 in {tmp_path}.*restore"):
+        open_partition(tmp_path, **SMALL)
+
+
+def test_a_snapshot_beyond_the_end_does_not_count(tmp_path: Path) -> None:
+    partition = open_partition(tmp_path)
+    partition.append(sequenced(0))
+    size = (tmp_path / f"{0:020d}.log").stat().st_size
+    partition.append(sequenced(2))
+    partition.close()
+    # A loss of power took the second batch.
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(path.read_bytes()[:size])
+    partition = open_partition(tmp_path)
+    fill(partition, 5)
+    partition.close()
+    partition = open_partition(tmp_path)
+    assert partition.append(sequenced(2)) == 7
+
+
+def test_a_silent_producer_is_forgotten_unless_its_transaction_is_open(tmp_path: Path) -> None:
+    partition = open_partition(tmp_path, MockClock())
+    partition.append(sequenced(0))
+    in_transaction(partition, 1, 0, (b"a", b"1"))
+    partition.forget_silent_producers(0)
+    assert [one.producer_id for one in partition.producers()] == [9, 1]
+    partition.forget_silent_producers(1 << 50)
+    assert [one.producer_id for one in partition.producers()] == [1]
+    assert partition.append(sequenced(40)) == 3
+
+
+def test_a_stop_on_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    partition: Partition = open_partition(tmp_path, **SMALL)
+    partition.append(sequenced(0))
+    monkeypatch.setattr("penstock.broker.segment.os.replace", full)
+    fill(partition, 5)  # segments begin without the files of their predecessors
+    partition.close()
+    monkeypatch.undo()
+    assert not [*tmp_path.glob("*.index"), *tmp_path.glob("*.snapshot"), *tmp_path.glob("*.tmp")]
+    partition = open_partition(tmp_path, **SMALL)
+    assert partition.end_offset == 7
+    assert partition.append(sequenced(0)) == 0
