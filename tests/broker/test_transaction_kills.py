@@ -27,7 +27,7 @@ from tests.support.transactions import Transactions
 ALL = os.environ.get("PENSTOCK_CRASH") == "all"
 SEED = int(os.environ.get("PENSTOCK_CRASH_SEED", "0"))
 LIVES = 20 if ALL else 1
-KILLS = 10 if ALL else 6
+KILLS = 10 if ALL else 4
 PARTITIONS = 3
 WAIT_SECONDS = 60.0
 LIBRDKAFKA_EVERY = 5

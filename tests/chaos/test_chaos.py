@@ -1,11 +1,10 @@
 """Whatever happens to an application with joins, windows, a join by foreign key and a repartition, it leaves what an
-undisturbed run of the test driver leaves: outputs under read_committed (each record once, where the broker serves
-transactions), stores, positions.
+undisturbed run of the test driver leaves: outputs under read_committed (each record once), stores, positions.
 
 `make test-slow` does a few deeds of a schedule; `make chaos SEED=7 MINUTES=30` goes on for so long, on a real Kafka.
 PENSTOCK_CHAOS_MASTER says where, for example `local-cluster[2,1,1024]`, where executors are killed too, and
-PENSTOCK_CHAOS_BROKERS=3 on how many brokers. Losses of power and full disks need a machine that lets a test mount a
-disk.
+PENSTOCK_CHAOS_BROKERS=3 on how many brokers, or `embedded` for the embedded one. Losses of power and full disks need a
+machine that lets a test mount a disk.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ MINUTES = float(os.environ.get("PENSTOCK_CHAOS_MINUTES") or 0)
 _RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
 SEED = int(os.environ.get("PENSTOCK_CHAOS_SEED") or zlib.crc32(_RUN.encode()) % 10_000)
 MASTER = os.environ.get("PENSTOCK_CHAOS_MASTER") or "local[2,4]"
-BROKERS = int(os.environ.get("PENSTOCK_CHAOS_BROKERS") or 1)
+BROKERS = os.environ.get("PENSTOCK_CHAOS_BROKERS") or "1"
 DEEDS_OF_A_SAMPLE = 2
 DISK_MEGABYTES = 1024
 
@@ -51,9 +50,8 @@ pytestmark = [
 @pytest.fixture
 def chaos_broker(tmp_path: Path) -> Iterator[Broker]:
     """A broker of the test's own, for it is killed; a sample takes the embedded one where there is no Kafka."""
-    with (
-        KafkaBrokers(SEED, BROKERS) if MINUTES or kafka_is_at_hand() else EmbeddedBroker(tmp_path / "broker") as broker
-    ):
+    is_embedded = BROKERS == "embedded" or not (MINUTES or kafka_is_at_hand())
+    with EmbeddedBroker(tmp_path / "broker") if is_embedded else KafkaBrokers(SEED, int(BROKERS)) as broker:
         yield broker
 
 

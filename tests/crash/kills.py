@@ -112,7 +112,6 @@ _IN_A_CHANGE = (
 )
 
 _ALL = tuple(VICTIMS_AT_POINTS)
-_NO_TRANSACTION = tuple(point for point in EPOCH_POINTS if point != "transaction.open")
 
 LIVES = (
     # Every point with every victim.
@@ -131,8 +130,8 @@ LIVES = (
     # Between two versions of the program.
     Life("kafka", "4-cores-8-tasks", "changes", _IN_A_CHANGE, epochs=18, changes=True),
     Life("embedded", "1-core-3-tasks", "changes", _IN_A_CHANGE, epochs=18, changes=True),
-    # Without transactions.
-    Life("embedded", "4-cores-8-tasks", "points", _at(_ALL, _NO_TRANSACTION)),
+    # On the embedded broker.
+    Life("embedded", "4-cores-8-tasks", "points", _at(_ALL, EPOCH_POINTS)),
     Life("embedded", "2-executors-5-tasks", "moments", _seen(("executor", "daemon", "program"))),
 )
 
@@ -144,12 +143,8 @@ def sample(seed: int) -> tuple[Life, Life]:
     cluster = chosen.choice([name for name, layout in LAYOUTS.items() if layout.executors])
     worker = Kill(chosen.choice(("process", "group")), chosen.choice(TASK_POINTS))
     driver = Kill(chosen.choice(("jvm", "driver")), chosen.choice(EPOCH_POINTS))
-    executor = Kill("jvm", chosen.choice(_without_transaction(TASK_POINTS)))
+    executor = Kill("jvm", chosen.choice(TASK_POINTS))
     return (
         Life("kafka", local, "sample-of-worker-and-driver", (worker, driver), epochs=9),
         Life("embedded", cluster, "sample-of-executor", (executor,), epochs=7),
     )
-
-
-def _without_transaction(points: Sequence[str]) -> list[str]:
-    return [point for point in points if point in _NO_TRANSACTION]

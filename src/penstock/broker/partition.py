@@ -7,7 +7,7 @@ Here live appending and reading as the APIs see it, with Kafka's error codes. No
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -203,6 +203,17 @@ class Partition:
 
     def _storage_error(self, action: str, error: OSError) -> ApiError:
         return ApiError(ErrorCode.kafka_storage_error, f"cannot {action} the log of {self._log.name}: {error.strerror}")
+
+    def batches(self) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Yield header and bytes of each batch; the bytes are good until the next one.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR where reading fails.
+        """
+        try:
+            yield from self._log.batches(self.start_offset)
+        except OSError as error:
+            raise self._storage_error("read", error) from error
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Return whole batches from the one that holds an offset on, of one segment.

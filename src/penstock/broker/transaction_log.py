@@ -10,17 +10,14 @@ the last record of a transactional id is its state, and one without a value remo
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass, field, make_dataclass
 from enum import IntEnum
 from itertools import groupby
 from typing import Any, Final
 
-from penstock.broker.batch import read_header
 from penstock.broker.codec import Message, entity_codec
 from penstock.broker.errors import ApiError, BrokerError, MalformedRequestError
 from penstock.broker.groups.offsets import TopicPartition
-from penstock.broker.partition import Partition
 from penstock.broker.records import LogRecord, encode_records, read_records
 from penstock.broker.topics import TRANSACTIONS_TOPIC, TopicRegistry
 from penstock.broker.wire import Cursor, Sink
@@ -37,7 +34,6 @@ EPOCH_BUMPS: Final = 2
 
 # Small segments, so that little is read at start: the last one is never compacted.
 _CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": str(4 * 1024 * 1024)}
-_READ_BYTES: Final = 1024 * 1024
 _KEY_VERSION: Final = 0
 _VALUE_VERSION: Final = 1
 _VERSION: Final = struct.Struct(">h")
@@ -141,25 +137,16 @@ class TransactionLog:
         """
         values: dict[bytes, LogRecord] = {}
         if any(topic.name == TRANSACTIONS_TOPIC for topic in self._topics.all()):
-            for record in _records(self._topics.partition(TRANSACTIONS_TOPIC, 0)):
-                # The order is that of the last changes.
-                values.pop(record.key or b"", None)
-                if record.value is not None:
-                    values[record.key or b""] = record
+            try:
+                for _, batch in self._topics.partition(TRANSACTIONS_TOPIC, 0).batches():
+                    for record in read_records(batch):
+                        # The order is that of the last changes.
+                        values.pop(record.key or b"", None)
+                        if record.value is not None:
+                            values[record.key or b""] = record
+            except ApiError as error:
+                raise BrokerError(f"cannot read the state of transactions: {error}") from error
         return [_decode(record) for record in values.values()]
-
-
-def _records(partition: Partition) -> Iterator[LogRecord]:
-    offset = partition.start_offset
-    while offset < partition.end_offset:
-        try:
-            data = memoryview(partition.read(offset, _READ_BYTES))
-        except ApiError as error:
-            raise BrokerError(f"cannot read the state of transactions: {error}") from error
-        while data:
-            header = read_header(data)
-            yield from read_records(data)
-            data, offset = data[header.size :], header.next_offset
 
 
 def _schema(name: str, fields: dict[str, tuple[Any, str | None, dict[str, int]]]) -> type[Any]:
