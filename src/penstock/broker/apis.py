@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from penstock.broker.answers import LaterAnswer
 from penstock.broker.codec import Message
+from penstock.broker.config_apis import alter_configs, describe_configs, incremental_alter_configs
 from penstock.broker.fetch import Fetch
 from penstock.broker.group_admin_apis import consumer_group_describe, delete_groups, describe_groups, list_groups
 from penstock.broker.group_apis import (
@@ -31,7 +32,7 @@ from penstock.broker.topic_apis import (
     create_topics,
     delete_topics,
     describe_cluster,
-    describe_configs,
+    describe_log_dirs,
     metadata,
 )
 from penstock.broker.transaction_apis import (
@@ -131,8 +132,11 @@ APIS: Final[Mapping[int, Api]] = {
     28: _api(txn_offset_commit, 0, 5),
     23: _api(offset_for_leader_epoch, 2, 4),
     32: _api(describe_configs, 1, 4),
+    33: _api(alter_configs, 0, 2),
+    35: _api(describe_log_dirs, 1, 4),
     37: _api(create_partitions, 0, 3),
     42: _api(delete_groups, 0, 2),
+    44: _api(incremental_alter_configs, 0, 1),
     47: _api(offset_delete, 0, 0),
     60: _api(describe_cluster, 0, 1),
     61: _api(describe_producers, 0, 0),

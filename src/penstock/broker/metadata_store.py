@@ -1,4 +1,5 @@
-"""What the broker remembers besides records: cluster id, topics, producer ids.
+"""What the broker remembers besides records: cluster id, topics, producer ids, and what clients set for
+the broker and for clients.
 
 Here lives one SQLite database in the data directory. Not here: what a topic is while the broker runs (topics.py), and
 committed offsets, which are in a topic (groups/offsets.py). Format 1 had them in a table here.
@@ -13,7 +14,7 @@ import base64
 import json
 import sqlite3
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -29,6 +30,10 @@ create table meta (name text primary key, value) without rowid;
 create table topic (name text primary key, id blob not null, partitions integer not null, configs text not null)
   without rowid;
 """
+_SETTINGS_SCHEMA: Final = """
+create table if not exists broker_config (broker text primary key, configs text not null) without rowid;
+create table if not exists client_quota (client_id text unique, quotas text not null);
+"""  # databases of format 2 that are older lack them
 
 
 class TopicRow(NamedTuple):
@@ -69,6 +74,7 @@ class MetadataStore:
             found = self._format()
             if found == 0:
                 self._create()
+            self._database.executescript(_SETTINGS_SCHEMA)
         except sqlite3.DatabaseError as error:
             raise BrokerError(
                 f"cannot open the broker's metadata {path}: {error}; restore the file, or remove the data directory to "
@@ -140,6 +146,39 @@ class MetadataStore:
         """
         with self._transaction():
             self._database.execute("delete from topic where name=?", (name,))
+
+    def broker_configs(self) -> dict[str, dict[str, str]]:
+        """Return the configurations that clients have set for brokers, by the id of the broker; empty for all."""
+        rows = self._database.execute("select broker, configs from broker_config")
+        return {broker: json.loads(configs) for broker, configs in rows}
+
+    def save_broker_configs(self, broker: str, configs: Mapping[str, str]) -> None:
+        """Store the configuration that clients have set for a broker.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR.
+        """
+        with self._transaction():
+            self._database.execute(
+                "insert or replace into broker_config values (?, ?)", (broker, json.dumps(configs, sort_keys=True))
+            )
+
+    def client_quotas(self) -> dict[str | None, dict[str, float]]:
+        """Return the quotas by client id; those under None are for clients that have none of their own."""
+        rows = self._database.execute("select client_id, quotas from client_quota")
+        return {client_id: json.loads(quotas) for client_id, quotas in rows}
+
+    def save_client_quotas(self, client_id: str | None, quotas: Mapping[str, float]) -> None:
+        """Store the quotas of a client id, or of clients that have none of their own.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR.
+        """
+        with self._transaction():
+            self._database.execute("delete from client_quota where client_id is ?", (client_id,))
+            if quotas:
+                row = (client_id, json.dumps(quotas, sort_keys=True))
+                self._database.execute("insert into client_quota values (?, ?)", row)
 
     def old_offsets(self) -> list[OldOffset]:
         """Return the committed offsets of a database of format 1; none where they were taken over."""

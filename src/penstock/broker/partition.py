@@ -114,6 +114,19 @@ class Partition:
         """The topic's configuration."""
         return self._log.config
 
+    def set_config(self, config: LogConfig) -> None:
+        """Change the topic's configuration.
+
+        Args:
+            config: the new one.
+        """
+        self._log.config = config
+
+    @property
+    def size(self) -> int:
+        """Bytes of the log."""
+        return self._log.size
+
     @property
     def start_offset(self) -> int:
         """The first offset of the log."""

@@ -1,5 +1,5 @@
 """The APIs about topics and the cluster: Metadata, DescribeCluster, CreateTopics, DeleteTopics, CreatePartitions and
-DescribeConfigs.
+DescribeLogDirs.
 
 Rules: a handler takes the state and a request and returns the response as a message. What is wrong with one topic is
 answered for that topic and does not stop the others.
@@ -7,28 +7,21 @@ answered for that topic and does not stop the others.
 
 from __future__ import annotations
 
+import shutil
 import uuid
 from collections import Counter
-from collections.abc import Mapping
-from enum import IntEnum
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 
 from penstock.broker.codec import Message
+from penstock.broker.config_apis import topic_config_entries
 from penstock.broker.errors import ApiError
 from penstock.broker.partition import LEADER_EPOCH
 from penstock.broker.state import NODE_ID, BrokerState, Request
-from penstock.broker.topic_config import TOPIC_CONFIGS, ConfigType
 from penstock.broker.topics import Topic
 
 _NO_TOPIC_ID: Final = uuid.UUID(int=0)
-_SET_ON_TOPIC, _STATIC_BROKER_CONFIG, _DEFAULT_CONFIG = 1, 4, 5
-
-
-class _Resource(IntEnum):
-    TOPIC = 2
-    BROKER = 4
 
 
 def metadata(state: BrokerState, request: Request) -> Message:
@@ -131,7 +124,7 @@ def _create_topic(state: BrokerState, request: Request, wanted: Message, times: 
         "replication_factor": 1,
         "configs": [
             {key: entry[key] for key in ("name", "value", "read_only", "config_source", "is_sensitive")}
-            for entry in _topic_config_entries(state, topic, None)
+            for entry in topic_config_entries(state, topic)
         ],
     }
 
@@ -199,78 +192,25 @@ def create_partitions(state: BrokerState, request: Request) -> Message:
     return {"results": results}
 
 
-def describe_configs(state: BrokerState, request: Request) -> Message:
-    """Answer DescribeConfigs for topics and for the broker."""
-    results = []
-    for resource in request.body["resources"]:
-        answer: Message = {"resource_type": resource["resource_type"], "resource_name": resource["resource_name"]}
-        try:
-            answer["configs"] = _resource_entries(state, resource)
-        except ApiError as error:
-            answer |= {"error_code": error.code, "error_message": error.message}
-        results.append(answer)
-    return {"results": results}
-
-
-def _resource_entries(state: BrokerState, resource: Message) -> list[Message]:
-    keys: list[str] | None = resource["configuration_keys"]
-    name: str = resource["resource_name"]
-    match resource["resource_type"]:
-        case _Resource.TOPIC:
-            return _topic_config_entries(state, state.topics.by_name(name), keys)
-        case _Resource.BROKER if name in (str(NODE_ID), ""):
-            return _broker_config_entries(state, keys)
-        case _Resource.BROKER:
-            raise ApiError(ErrorCode.invalid_request, f"there is no broker {name!r}; the only one is {NODE_ID}")
-        case other:
-            raise ApiError(ErrorCode.invalid_request, f"resources of type {other} have no configuration here")
-
-
-def _topic_config_entries(state: BrokerState, topic: Topic, keys: list[str] | None) -> list[Message]:
-    # Java's older admin client sends an empty list for all keys, as Kafka's brokers accept it.
-    names = [name for name in TOPIC_CONFIGS if not keys or name in keys]
-    return [_entry(name, topic.configs, state.config.topic_defaults) for name in names]
-
-
-def _entry(name: str, of_topic: Mapping[str, str], of_broker: Mapping[str, str]) -> Message:
-    key = TOPIC_CONFIGS[name]
-    layers = ((of_topic, _SET_ON_TOPIC), (of_broker, _STATIC_BROKER_CONFIG), ({name: key.default}, _DEFAULT_CONFIG))
-    given = [(values[name], source) for values, source in layers if name in values]
-    value, source = given[0]
-    synonyms = [{"name": name, "value": value, "source": source} for value, source in given]
-    return {
-        "name": name,
-        "value": value,
-        "read_only": False,
-        "config_source": source,
-        "is_sensitive": False,
-        "synonyms": synonyms,
-        "config_type": key.type,
-    }
-
-
-def _broker_config_entries(state: BrokerState, keys: list[str] | None) -> list[Message]:
-    config = state.config
-    values = {
-        "auto.create.topics.enable": (str(config.auto_create_topics).lower(), ConfigType.BOOLEAN),
-        "broker.id": (str(NODE_ID), ConfigType.INT),
-        "default.replication.factor": ("1", ConfigType.INT),
-        "log.retention.ms": (str(config.log_retention_ms), ConfigType.LONG),
-        "log.retention.check.interval.ms": (str(config.log_retention_check_interval_ms), ConfigType.LONG),
-        "log.dirs": (str(config.data_dir), ConfigType.STRING),
-        "log.segment.bytes": (str(config.segment_bytes), ConfigType.INT),
-        "num.partitions": (str(config.num_partitions), ConfigType.INT),
-        "socket.request.max.bytes": (str(config.max_request_bytes), ConfigType.INT),
-    }
-    return [
+def describe_log_dirs(state: BrokerState, request: Request) -> Message:
+    """Answer DescribeLogDirs: the bytes of each log in the data directory."""
+    wanted: list[Message] | None = request.body["topics"]
+    partitions = None if wanted is None else {topic["topic"]: set(topic["partitions"]) for topic in wanted}
+    try:
+        disk = shutil.disk_usage(state.config.data_dir)
+        space: Message = {"total_bytes": disk.total, "usable_bytes": disk.free}
+    except OSError:
+        space = {"error_code": ErrorCode.kafka_storage_error}
+    topics = [topic for topic in state.topics.all() if partitions is None or topic.name in partitions]
+    found = [
         {
-            "name": name,
-            "value": value,
-            "read_only": True,
-            "config_source": _STATIC_BROKER_CONFIG,
-            "is_sensitive": False,
-            "config_type": type_,
+            "name": topic.name,
+            "partitions": [
+                {"partition_index": partition.index, "partition_size": partition.size, "offset_lag": 0}
+                for partition in topic.partitions
+                if partitions is None or partition.index in partitions[topic.name]
+            ],
         }
-        for name, (value, type_) in values.items()
-        if not keys or name in keys
+        for topic in topics
     ]
+    return {"results": [space | {"log_dir": str(state.config.data_dir), "topics": found}]}

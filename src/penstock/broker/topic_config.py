@@ -124,9 +124,37 @@ TOPIC_CONFIGS: Final[Mapping[str, TopicConfigKey]] = {
 }
 """The keys of a topic's configuration; those of replication and tiered storage without a use here are left out."""
 
+BROKER_KEYS: Final[Mapping[str, str]] = {
+    "compression.type": "compression.type",
+    "log.cleaner.delete.retention.ms": "delete.retention.ms",
+    "log.cleaner.max.compaction.lag.ms": "max.compaction.lag.ms",
+    "log.cleaner.min.cleanable.ratio": "min.cleanable.dirty.ratio",
+    "log.cleaner.min.compaction.lag.ms": "min.compaction.lag.ms",
+    "log.cleanup.policy": "cleanup.policy",
+    "log.flush.interval.messages": "flush.messages",
+    "log.flush.interval.ms": "flush.ms",
+    "log.index.interval.bytes": "index.interval.bytes",
+    "log.index.size.max.bytes": "segment.index.bytes",
+    "log.message.timestamp.after.max.ms": "message.timestamp.after.max.ms",
+    "log.message.timestamp.before.max.ms": "message.timestamp.before.max.ms",
+    "log.message.timestamp.type": "message.timestamp.type",
+    "log.preallocate": "preallocate",
+    "log.retention.bytes": "retention.bytes",
+    "log.retention.ms": "retention.ms",
+    "log.roll.jitter.ms": "segment.jitter.ms",
+    "log.roll.ms": "segment.ms",
+    "log.segment.bytes": "segment.bytes",
+    "log.segment.delete.delay.ms": "file.delete.delay.ms",
+    "message.max.bytes": "max.message.bytes",
+    "min.insync.replicas": "min.insync.replicas",
+    "unclean.leader.election.enable": "unclean.leader.election.enable",
+}
+"""The keys of the broker that are defaults of topics, and the topics' names for them (Kafka class:
+ServerTopicConfigSynonyms)."""
+
 
 def check_topic_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the configuration of a new topic after checking keys and values.
+    """Return the configuration of a topic after checking keys and values.
 
     Args:
         configs: values as a client sent them.

@@ -14,7 +14,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -23,7 +23,7 @@ from penstock.broker.config import BrokerConfig
 from penstock.broker.errors import ApiError
 from penstock.broker.metadata_store import MetadataStore, TopicRow
 from penstock.broker.partition import Partition
-from penstock.broker.topic_config import check_topic_configs, log_config
+from penstock.broker.topic_config import BROKER_KEYS, check_topic_configs, log_config
 from penstock.clock import Clock
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -31,6 +31,9 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 """Name of the topic in which the broker keeps the state of transactional ids."""
+
+ALL_BROKERS: Final = ""
+"""The name under which a client sets a configuration for all brokers."""
 
 _INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -86,6 +89,7 @@ class TopicRegistry:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[uuid.UUID, Topic] = {}
         self._revision = 0
+        self._dynamic_defaults = store.broker_configs()
         self._directory.mkdir(exist_ok=True)
         rows = store.topics()
         self._remove_orphans({row.topic_id.hex for row in rows})
@@ -105,8 +109,59 @@ class TopicRegistry:
         return topic
 
     def _open(self, row: TopicRow, index: int) -> Partition:
-        config = log_config(self._config.topic_defaults | row.configs)
+        config = log_config(self.default_configs | row.configs)
         return Partition(self._directory / row.topic_id.hex / str(index), row.name, index, config, self._clock)
+
+    @property
+    def default_configs(self) -> dict[str, str]:
+        """The configuration of a topic that sets none, where it is not Kafka's."""
+        configs = self._config.topic_defaults
+        for broker in sorted(self._dynamic_defaults):  # what is set for all brokers comes before what is set for one
+            configs |= {BROKER_KEYS[name]: value for name, value in self._dynamic_defaults[broker].items()}
+        return configs
+
+    def dynamic_defaults(self, broker: str) -> Mapping[str, str]:
+        """Return the defaults of topics that clients have set, by the broker's names of the keys.
+
+        Args:
+            broker: the broker's id, or ALL_BROKERS.
+        """
+        return self._dynamic_defaults.get(broker, {})
+
+    def set_dynamic_defaults(self, broker: str, configs: dict[str, str]) -> None:
+        """Replace the defaults of topics that clients have set.
+
+        Args:
+            broker: the broker's id, or ALL_BROKERS.
+            configs: checked values by the broker's names of the keys.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR; nothing was changed.
+        """
+        self._store.save_broker_configs(broker, configs)
+        self._dynamic_defaults[broker] = configs
+        for topic in self._by_name.values():
+            self._apply_configs(topic)
+
+    def set_configs(self, topic: Topic, configs: dict[str, str]) -> None:
+        """Replace the configuration of a topic.
+
+        Args:
+            topic: the topic.
+            configs: checked values, without defaults.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR; nothing was changed.
+        """
+        self._store.save_topic(TopicRow(topic.name, topic.topic_id, len(topic.partitions), configs))
+        changed = replace(topic, configs=configs)
+        self._by_name[topic.name] = self._by_id[topic.topic_id] = changed
+        self._apply_configs(changed)
+
+    def _apply_configs(self, topic: Topic) -> None:
+        config = log_config({**self.default_configs, **topic.configs})
+        for partition in topic.partitions:
+            partition.set_config(config)
 
     @property
     def revision(self) -> int:
