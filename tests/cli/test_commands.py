@@ -40,6 +40,18 @@ def test_topics_from_their_creation_to_their_end(run: Run, unique_name: Callable
     assert run("topics", "delete", name).code == 1
 
 
+def test_topics_that_exist_or_are_missing_do_not_stop_the_others(run: Run, unique_name: Callable[[str], str]) -> None:
+    known, new = unique_name("t"), unique_name("t")
+    run("topics", "create", known)
+    created = run("topics", "create", known, new)
+    assert (created.code, created.out) == (1, f"Created topic {new} with 1 partition.\n")
+    assert f"'{known}' already exists" in created.err
+    missing = unique_name("t")
+    deleted = run("topics", "delete", missing, known, new)
+    assert (deleted.code, deleted.out) == (1, f"Deleted topic {known}.\nDeleted topic {new}.\n")
+    assert missing in deleted.err
+
+
 def test_lines_become_records_and_records_become_lines(run: Run, unique_name: Callable[[str], str]) -> None:
     name = unique_name("t")
     run("topics", "create", name)

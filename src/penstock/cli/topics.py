@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from penstock.cli.clients import TIMEOUT_MS, Servers, client_config
-from penstock.cli.common import Settings, out
+from penstock.cli.common import Settings, out, report
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin
+from penstock.errors import KafkaError, TopicExistsError, UnknownTopicOrPartitionError
 from penstock.record import TopicPartition
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Create, list, describe and delete topics.")
@@ -34,9 +36,12 @@ def create(
     """Create topics."""
     pairs = dict(each.partition("=")[::2] for each in topic_config or ())
     admin = ConfluentAdmin(client_config(servers, config), TIMEOUT_MS)
-    admin.create_topics([NewTopic(name, partitions, replication_factor, pairs) for name in topics])
-    for name in topics:
+
+    def create_one(name: str) -> None:
+        admin.create_topics([NewTopic(name, partitions, replication_factor, pairs)])
         out.print(f"Created topic {name} with {_counted(partitions)}.")
+
+    _for_each(topics, create_one, TopicExistsError)
 
 
 @app.command("list")
@@ -79,9 +84,26 @@ def describe(topics: Names, servers: Servers = None, config: Settings = None) ->
 @app.command()
 def delete(topics: Names, servers: Servers = None, config: Settings = None) -> None:
     """Delete topics with all their records."""
-    ConfluentAdmin(client_config(servers, config), TIMEOUT_MS).delete_topics(topics)
-    for name in topics:
+    admin = ConfluentAdmin(client_config(servers, config), TIMEOUT_MS)
+
+    def delete_one(name: str) -> None:
+        admin.delete_topics([name])
         out.print(f"Deleted topic {name}.")
+
+    _for_each(topics, delete_one, UnknownTopicOrPartitionError)
+
+
+def _for_each(topics: list[str], change: Callable[[str], None], refused: type[KafkaError]) -> None:
+    """Call `change` for each of `topics`, also after one that is `refused`; exit with 1 if any was."""
+    failed = False
+    for name in topics:
+        try:
+            change(name)
+        except refused as error:
+            report(error)
+            failed = True
+    if failed:
+        raise typer.Exit(1)
 
 
 def _counted(partitions: int) -> str:
