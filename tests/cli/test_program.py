@@ -9,6 +9,7 @@ import cloudpickle
 import pytest
 
 from penstock.cli.program import ProgramError, load_program
+from penstock.errors import TopologyError
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "word_count.py"
 
@@ -64,6 +65,18 @@ def test_the_application_is_named_after_its_file_if_nothing_else_is_reported(tmp
 def test_what_is_wrong_with_a_program_is_reported(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(ProgramError, match=told):
         load_program(program(tmp_path, text))
+
+
+def test_an_error_that_ends_with_a_stop_keeps_one_stop(tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match=r"TypeError: Give a number \(line 1\)\.$"):
+        load_program(program(tmp_path, 'raise TypeError("Give a number.")'))
+
+
+def test_an_invalid_topology_names_the_line_of_the_program(tmp_path: Path) -> None:
+    text = "from penstock import Topology\ntopology = Topology()\ntopology.add_sink('out', 'topic', 'nowhere')"
+    with pytest.raises(TopologyError, match="Parent node nowhere is unknown") as caught:
+        load_program(program(tmp_path, text))
+    assert caught.value.__notes__ == [f"Raised by {tmp_path / 'my_program.py'} (line 3)."]
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

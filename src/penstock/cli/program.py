@@ -41,6 +41,7 @@ def load_program(path: Path) -> Program:
 
     Raises:
         ProgramError: the file is missing, fails, or does not define what it must.
+        StreamsError: what the file raises; a note names the line.
     """
     if not path.is_file():
         raise ProgramError(f"There is no file {path}; expected a Python program that defines `topology`.")
@@ -50,10 +51,12 @@ def load_program(path: Path) -> Program:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (directory, os.environ.get("PYTHONPATH"))))
     try:
         names = runpy.run_path(str(path), run_name=path.stem)
-    except StreamsError:
+    except StreamsError as error:
+        error.add_note(f"Raised by {path} ({_place(error, path)}).")
         raise
     except Exception as error:
-        raise ProgramError(f"{path} fails: {type(error).__name__}: {error} ({_place(error, path)}).") from error
+        text = str(error).removesuffix(".")
+        raise ProgramError(f"{path} fails: {type(error).__name__}: {text} ({_place(error, path)}).") from error
     topology, config = names.get("topology"), names.get("config", {})
     if not isinstance(topology, Topology):
         found = "it defines none" if topology is None else f"it is a {type(topology).__name__}"

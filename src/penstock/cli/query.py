@@ -71,8 +71,10 @@ def query(
             parameters = StoreQueryParameters.from_name_and_type(store, _type_of(builder)).with_partition(partition)
             entries = _Entries(state, parameters, builder, settings, from_time, to_time).of(key)
             _show(entries, limit, _json_line if json else _line)
-    age = "none" if staleness.age_ms is None else f"committed {staleness.age_ms / 1000:.1f} s ago"
-    err.print(f"As of epoch {staleness.epoch} ({age}).")
+    if staleness.age_ms is None:
+        err.print("The application has not committed an epoch yet, so its stores are empty.")
+    else:
+        err.print(f"As of epoch {staleness.epoch} (committed {staleness.age_ms / 1000:.1f} s ago).")
 
 
 def _list(state: StateQueries) -> None:

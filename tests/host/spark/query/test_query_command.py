@@ -34,29 +34,48 @@ topology = builder.build()
 
 
 @pytest.fixture
-def program(
-    spark_runner: SparkRunner,
-    application: str,
-    unique_name: Callable[[str], str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+def source(spark_runner: SparkRunner, unique_name: Callable[[str], str]) -> str:
+    """The topic that the program reads, with two partitions."""
+    name = unique_name("in")
+    spark_runner.create_topics({name: 2})
+    return name
+
+
+@pytest.fixture
+def new_program(
+    spark_runner: SparkRunner, application: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
+    """A program that has not run yet."""
     monkeypatch.setattr(sys, "path", list(sys.path))  # to which programs add their directory
     monkeypatch.setenv("PYTHONPATH", "")
-    source, path = unique_name("in"), tmp_path / "program.py"
-    spark_runner.create_topics({source: 2})
+    path = tmp_path / "program.py"
     path.write_text(PROGRAM.format(settings=dict(spark_runner.config(application).given()), source=source))
-    loaded = load_program(path)
+    return path
+
+
+@pytest.fixture
+def program(spark_runner: SparkRunner, source: str, new_program: Path) -> Path:
+    loaded = load_program(new_program)
     for key, value, timestamp in (("a", "1", 1_000), ("a", "2", 61_000), ("b", "1", 2_000)):
         spark_runner.write(source, [InputRecord(key.encode(), value.encode(), timestamp)])
     InlineQuery(loaded.topology, loaded.configured({}), spark_runner.admin).run_to_end()
-    return path
+    return new_program
 
 
 @pytest.fixture
 def query(program: Path, penstock_here: Run) -> Run:
     """Runs `penstock query` in this process."""
     return partial(penstock_here, "query", str(program))
+
+
+def test_stores_without_a_commit_are_empty(spark_runner: SparkRunner, new_program: Path, penstock_here: Run) -> None:
+    loaded = load_program(new_program)
+    InlineQuery(loaded.topology, loaded.configured({}), spark_runner.admin)
+    stores = penstock_here("query", str(new_program))
+    assert (stores.code, stores.err) == (
+        0,
+        "The application has not committed an epoch yet, so its stores are empty.\n",
+    )
 
 
 def test_stores_are_listed_and_shown(query: Run) -> None:
