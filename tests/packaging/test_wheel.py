@@ -31,6 +31,18 @@ with TopologyTestDriver(topology, config) as driver:
 """
 
 
+BROKER = """
+from penstock.testing import EmbeddedBroker
+from confluent_kafka import Producer
+
+with EmbeddedBroker() as broker:
+    broker.create_topic("topic")
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    producer.produce("topic", b"value")
+    print(producer.flush(30))
+"""
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory of installed packages with the wheel and what it requires."""
@@ -125,3 +137,8 @@ def test_the_serdes_of_a_schema_registry_say_how_to_install_them(site: Path, ext
 def test_the_packages_of_the_lock_file_agree() -> None:
     checked = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout
+
+
+def test_a_test_has_a_broker(site: Path) -> None:
+    ran = run(site, "-c", BROKER)
+    assert (ran.stdout, ran.stderr) == ("0\n", "")

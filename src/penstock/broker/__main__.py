@@ -10,7 +10,7 @@ from pathlib import Path
 
 from penstock.broker.config import DEFAULT_RETENTION_MS, BrokerConfig
 from penstock.broker.errors import BrokerError
-from penstock.broker.server import run
+from penstock.broker.server import Input, run
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -51,7 +51,22 @@ def _parser() -> argparse.ArgumentParser:
         default=BrokerConfig.__dataclass_fields__["log_cleaner_backoff_ms"].default,
         help="how often logs are checked for what a compaction removes (default: %(default)s)",
     )
-    parser.add_argument("--stop-at-eof", action="store_true", help="exit when standard input is closed")
+    parser.add_argument(
+        "--stop-at-eof",
+        dest="input",
+        action="store_const",
+        const=Input.OF_PARENT,
+        default=Input.UNUSED,
+        help="exit when standard input is closed",
+    )
+    parser.add_argument(
+        "--commands",
+        dest="input",
+        action="store_const",
+        const=Input.COMMANDS,
+        help="take commands of tests from standard input too",
+    )
+    parser.add_argument("--temporary", action="store_true", help="remove the data directory at the end")
     parser.add_argument("-v", "--verbose", action="store_true", help="log more")
     return parser
 
@@ -81,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             log_retention_check_interval_ms=options.log_retention_check_interval_ms,
             log_cleaner_backoff_ms=options.log_cleaner_backoff_ms,
         )
-        run(config, stop_at_eof=options.stop_at_eof)
+        run(config, input=options.input, is_temporary=options.temporary)
     except BrokerError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

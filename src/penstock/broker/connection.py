@@ -19,15 +19,15 @@ import asyncio
 import logging
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
 from kio.schema.errors import ErrorCode
 
 from penstock.broker.answers import LaterAnswer
-from penstock.broker.apis import API_VERSIONS, APIS, api_versions_response
+from penstock.broker.apis import API_VERSIONS, Api, api_versions_response
 from penstock.broker.codec import Message, is_flexible, request_decoder, response_encoder
-from penstock.broker.errors import MalformedRequestError
+from penstock.broker.errors import ConnectionClosingError, MalformedRequestError
 from penstock.broker.state import BrokerState, Request
 from penstock.broker.wire import INT16, Cursor, Sink
 from penstock.log_limits import limit_rate
@@ -91,10 +91,12 @@ class Connection(asyncio.BufferedProtocol):
     Args:
         state: the broker.
         connections: the open connections, which this one enters and leaves.
+        apis: the APIs that are served, by their keys.
     """
 
-    def __init__(self, state: BrokerState, connections: Connections) -> None:
+    def __init__(self, state: BrokerState, connections: Connections, apis: Mapping[int, Api]) -> None:
         self._state = state
+        self._apis = apis
         self._connections = connections
         self._transport: asyncio.Transport | None = None
         self._host = ""
@@ -193,7 +195,7 @@ class Connection(asyncio.BufferedProtocol):
     def _handle_or_close(self, frame: memoryview) -> None:
         try:
             self._handle(frame)
-        except MalformedRequestError as error:
+        except ConnectionClosingError as error:
             self._refuse(str(error))
         except Exception:
             # One request must not end the broker for all clients; its client sees a closed connection.
@@ -202,7 +204,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _handle(self, frame: memoryview) -> None:
         key, version, correlation_id = _HEADER.unpack_from(frame)
-        api = APIS.get(key)
+        api = self._apis.get(key)
         if api is None:
             raise MalformedRequestError(f"API {key} is not served")
         if not api.min_version <= version <= api.max_version:

@@ -46,5 +46,9 @@ class RefusedRecordsError(ApiError):
         self.records = records
 
 
-class MalformedRequestError(StreamsError):
+class ConnectionClosingError(StreamsError):
+    """A request is not answered, and its connection is closed; the message gives the reason."""
+
+
+class MalformedRequestError(ConnectionClosingError):
     """The bytes of a request do not follow its schema; the connection is closed."""

@@ -9,10 +9,12 @@ however that one dies.
 
 from __future__ import annotations
 
+import json
 import os
 import selectors
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,6 +63,7 @@ class BrokerProcess:
         self._auto_create_topics = auto_create_topics
         self._process: subprocess.Popen[bytes] | None = None
         self._address = ""
+        self._sending = threading.Lock()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -143,6 +146,32 @@ class BrokerProcess:
                     raise BrokerError(said.removeprefix("error: ") or "the broker ended without a message")
                 output += chunk
         return output.decode().strip().removeprefix(READY_LINE)
+
+    def command(self, do: str, **arguments: object) -> None:
+        """Send a command to a broker that was started with `--commands`, and wait until it is executed.
+
+        Args:
+            do: the command (commands.py).
+            arguments: what it takes.
+
+        Raises:
+            BrokerError: the broker does not run, or refuses the command.
+        """
+        with self._sending:
+            process = self._process
+            if process is None or process.stdin is None or process.stdout is None:
+                raise BrokerError("the broker does not run; call start() or use it in a with statement")
+            try:
+                process.stdin.write(json.dumps({"do": do, **arguments}).encode() + b"\n")
+                process.stdin.flush()
+                answer = process.stdout.readline()
+            except OSError as error:
+                raise BrokerError(f"the broker has ended: {error}") from error
+        if not answer:
+            raise BrokerError("the broker has ended")
+        refusal = json.loads(answer).get("error")
+        if refusal is not None:
+            raise BrokerError(refusal)
 
     def stop(self) -> None:
         """End the broker cleanly, and kill it where it does not end in STOP_TIMEOUT_SECONDS."""

@@ -19,11 +19,15 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import Enum
 from typing import Final
 
+from penstock.broker.apis import APIS
+from penstock.broker.commands import Commands
 from penstock.broker.config import BrokerConfig
 from penstock.broker.connection import Connection, Connections
 from penstock.broker.errors import BrokerError
+from penstock.broker.faults import Faults
 from penstock.broker.groups.coordinator import GroupCoordinator
 from penstock.broker.groups.timers import LoopTimers
 from penstock.broker.log_manager import LogManager
@@ -45,20 +49,43 @@ _TICK_SECONDS: Final = 1.0
 _log = logging.getLogger(__name__)
 
 
-def run(config: BrokerConfig, on_ready: Callable[[str], None] | None = None, stop_at_eof: bool = False) -> None:
+class Input(Enum):
+    """What the standard input of the broker is for.
+
+    The broker of a parent process stops when the input is closed, so that it never outlives the process at its other
+    end.
+    """
+
+    UNUSED = 0
+    OF_PARENT = 1
+    COMMANDS = 2
+    """Of a parent process that sends commands (commands.py)."""
+
+
+def run(
+    config: BrokerConfig,
+    on_ready: Callable[[str], None] | None = None,
+    input: Input = Input.UNUSED,
+    is_temporary: bool = False,
+) -> None:
     """Serve until SIGINT or SIGTERM.
 
     Args:
         config: the broker's settings.
         on_ready: called with the address (`host:port`) when clients can connect; prints a line where it is None.
-        stop_at_eof: exit when standard input is closed, so that the broker never outlives the process at its other end.
+        input: what standard input is for.
+        is_temporary: whether the data directory is removed at the end.
 
     Raises:
         BrokerError: it cannot start: port or directory in use, no space, damaged data.
     """
     with _data_directory(config):
         _allow_open_files()
-        asyncio.run(_serve(config, on_ready or _print_ready, stop_at_eof))
+        try:
+            asyncio.run(_serve(config, on_ready or _print_ready, input))
+        finally:
+            if is_temporary:
+                shutil.rmtree(config.data_dir, ignore_errors=True)
 
 
 def _print_ready(address: str) -> None:
@@ -104,21 +131,23 @@ def _data_directory(config: BrokerConfig) -> Iterator[None]:
         os.close(descriptor)
 
 
-async def _serve(config: BrokerConfig, on_ready: Callable[[str], None], stop_at_eof: bool) -> None:
+async def _serve(config: BrokerConfig, on_ready: Callable[[str], None], input: Input) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    if stop_at_eof:
-        loop.add_reader(sys.stdin.fileno(), _stop_at_eof, loop, stop)
     store = MetadataStore(config.data_dir / "metadata.sqlite")
     topics = TopicRegistry(config, store, SystemClock())
     connections = Connections(config.max_connections, config.connections_max_idle_ms)
     state: BrokerState | None = None
+    apis = dict(APIS)
+    if input != Input.UNUSED:
+        commands = Commands(topics, Faults(apis)) if input == Input.COMMANDS else None
+        loop.add_reader(sys.stdin.fileno(), _read_input, loop, stop, commands)
 
     def connect() -> Connection:
         assert state is not None
-        return Connection(state, connections)
+        return Connection(state, connections, apis)
 
     try:
         groups = GroupCoordinator(config, topics, LoopTimers(), SystemClock())
@@ -167,7 +196,11 @@ async def _listen(
         raise BrokerError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
 
 
-def _stop_at_eof(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
-    if not os.read(sys.stdin.fileno(), 4096):
+def _read_input(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, commands: Commands | None) -> None:
+    data = os.read(sys.stdin.fileno(), 4096)
+    if not data:
         loop.remove_reader(sys.stdin.fileno())
         stop.set()
+    elif commands is not None:
+        sys.stdout.buffer.write(commands.receive(data))
+        sys.stdout.buffer.flush()

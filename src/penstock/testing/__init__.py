@@ -1,17 +1,41 @@
-"""Tests without broker or Spark: TopologyTestDriver for topologies, MockProcessorContext for single processors."""
+"""Tests of applications: TopologyTestDriver for topologies, MockProcessorContext for single processors, both without
+broker or Spark, and EmbeddedBroker for whatever needs a Kafka.
+
+Each name is loaded when it is first asked for, so that a test with a broker loads no topologies.
+"""
 
 from __future__ import annotations
 
-from penstock.clock import MockClock
-from penstock.testing.driver import TopologyTestDriver
-from penstock.testing.mock_context import CapturedForward, CapturedPunctuator, MockProcessorContext
-from penstock.testing.record import TestRecord
-from penstock.testing.store_views import KeyValueStoreFacade, WindowStoreFacade
-from penstock.testing.topics import TestInputTopic, TestOutputTopic
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from penstock.clock import MockClock
+    from penstock.testing.driver import TopologyTestDriver
+    from penstock.testing.embedded_broker import EmbeddedBroker
+    from penstock.testing.mock_context import CapturedForward, CapturedPunctuator, MockProcessorContext
+    from penstock.testing.record import TestRecord
+    from penstock.testing.store_views import KeyValueStoreFacade, WindowStoreFacade
+    from penstock.testing.topics import TestInputTopic, TestOutputTopic
+
+_MODULE_OF: Final = {
+    "CapturedForward": "penstock.testing.mock_context",
+    "CapturedPunctuator": "penstock.testing.mock_context",
+    "EmbeddedBroker": "penstock.testing.embedded_broker",
+    "KeyValueStoreFacade": "penstock.testing.store_views",
+    "MockClock": "penstock.clock",
+    "MockProcessorContext": "penstock.testing.mock_context",
+    "TestInputTopic": "penstock.testing.topics",
+    "TestOutputTopic": "penstock.testing.topics",
+    "TestRecord": "penstock.testing.record",
+    "TopologyTestDriver": "penstock.testing.driver",
+    "WindowStoreFacade": "penstock.testing.store_views",
+}
 
 __all__ = [
     "CapturedForward",
     "CapturedPunctuator",
+    "EmbeddedBroker",
     "KeyValueStoreFacade",
     "MockClock",
     "MockProcessorContext",
@@ -21,3 +45,17 @@ __all__ = [
     "TopologyTestDriver",
     "WindowStoreFacade",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the public name `name`; raises AttributeError for any other."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'penstock.testing' has no attribute {name!r}")
+    value = vars(import_module(_MODULE_OF[name]))[name]
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return list(__all__)

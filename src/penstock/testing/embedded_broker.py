@@ -1,0 +1,189 @@
+"""A Kafka broker for tests, as a process of its own that starts in a moment and needs neither Java nor Spark.
+
+Here live its start and end, and the faults that a test asks for. Not here: the broker itself (penstock.broker).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from penstock.broker.process import BrokerProcess
+
+_MEMORY: Final = Path("/dev/shm")
+_MIN_FREE_MEMORY: Final = 256 * 1024 * 1024
+
+
+class EmbeddedBroker:
+    """A broker of a test; a context manager that ends it.
+
+    Any Kafka client connects to `bootstrap_servers`. Faults happen to the next requests of an API, in the order in
+    which they were asked for; APIs have Kafka's names, such as Produce or TxnOffsetCommit, and errors have the names of
+    Kafka's protocol, such as NOT_LEADER_OR_FOLLOWER.
+
+    Args:
+        directory: where the data is kept, also after the end; None for a directory in the file system of memory
+            (/dev/shm), or the one of temporary files where there is none, which is removed at the end.
+        port: TCP port on the loopback address; 0 takes a free one, which a restart keeps.
+        num_partitions: partitions of a topic that is created without a number.
+        auto_create_topics: whether a missing topic is created when a client asks for it.
+        arguments: more arguments of `python -m penstock.broker`, such as `--log-retention-ms`, `-1`.
+    """
+
+    def __init__(
+        self,
+        directory: Path | str | None = None,
+        *,
+        port: int = 0,
+        num_partitions: int = 1,
+        auto_create_topics: bool = True,
+        arguments: Sequence[str] = (),
+    ) -> None:
+        self._temporary = None if directory is not None else _temporary_directory()
+        of_tests = ("--commands",) if directory is not None else ("--commands", "--temporary")
+        self._process = BrokerProcess(
+            Path(directory or self._temporary or ""),
+            port=port,
+            num_partitions=num_partitions,
+            auto_create_topics=auto_create_topics,
+            arguments=(*of_tests, *arguments),
+        )
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The address for `bootstrap.servers`.
+
+        Raises:
+            BrokerError: the broker was never started.
+        """
+        return self._process.bootstrap_servers
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the process, or None if it does not run."""
+        return self._process.pid
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start the broker and wait until clients can connect.
+
+        Raises:
+            BrokerError: it is already running, or it cannot start; with its output.
+        """
+        self._process.start()
+
+    def stop(self) -> None:
+        """End the broker cleanly, and remove data that has no directory of its own."""
+        self._process.stop()
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def kill(self) -> None:
+        """End the broker with SIGKILL, as a crash would; its data stays for restart()."""
+        self._process.kill()
+
+    def restart(self) -> None:
+        """Kill the broker, where it still runs, and start it again on its data and port.
+
+        Raises:
+            BrokerError: it cannot start.
+        """
+        self._process.kill()
+        self._process.start()
+
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
+        """Create a topic.
+
+        Args:
+            name: its name.
+            partitions: how many.
+            configs: its configuration.
+
+        Raises:
+            BrokerError: it exists, or the name, the number or the configuration is refused.
+        """
+        self._process.command("create_topic", name=name, partitions=partitions, configs=dict(configs or {}))
+
+    def fail(self, api: str, error: str, times: int = 1) -> None:
+        """Answer the next requests of an API with an error; they have no effect.
+
+        Args:
+            api: name of the API.
+            error: name of the error.
+            times: to how many requests this happens.
+
+        Raises:
+            BrokerError: there is no such API or error.
+        """
+        self._process.command("fail", api=api, error=error, times=times)
+
+    def delay(self, api: str, delay_ms: int, times: int = 1) -> None:
+        """Hold back the answers to the next requests of an API; they have their effect at once.
+
+        Args:
+            api: name of the API.
+            delay_ms: how long (ms).
+            times: to how many requests this happens.
+
+        Raises:
+            BrokerError: there is no such API.
+        """
+        self._process.command("delay", api=api, delay_ms=delay_ms, times=times)
+
+    def drop_connection(self, api: str, times: int = 1) -> None:
+        """Close the connection of the next requests of an API; they have no effect.
+
+        Args:
+            api: name of the API.
+            times: to how many requests this happens.
+
+        Raises:
+            BrokerError: there is no such API.
+        """
+        self._process.command("drop_connection", api=api, times=times)
+
+    def lose_answer(self, api: str, times: int = 1) -> None:
+        """Close the connection of the next requests of an API after they had their effect.
+
+        Args:
+            api: name of the API.
+            times: to how many requests this happens.
+
+        Raises:
+            BrokerError: there is no such API.
+        """
+        self._process.command("lose_answer", api=api, times=times)
+
+    def kill_before_answer(self, api: str) -> None:
+        """Kill the broker when it has handled the next request of an API, before it answers.
+
+        Args:
+            api: name of the API.
+
+        Raises:
+            BrokerError: there is no such API.
+        """
+        self._process.command("kill_before_answer", api=api, times=1)
+
+    def clear_faults(self) -> None:
+        """Forget the faults that have not happened."""
+        self._process.command("clear_faults")
+
+
+def _temporary_directory() -> Path:
+    has_memory = os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free >= _MIN_FREE_MEMORY
+    return (_MEMORY if has_memory else Path(tempfile.gettempdir())) / f"penstock-broker-{uuid.uuid4().hex}"
