@@ -185,13 +185,13 @@ def test_the_java_tool_aborts_transactions_that_hang(at_broker: tuple[str, str])
     topic, tool = "java-hanging", f"{TOOLS}.TransactionsCommand"
     java(f"{TOOLS}.TopicCommand", *at_broker, "--create", "--topic", topic)
     with ProtocolClient(at_broker[1]) as client:
-        for end in ("abort", "force-terminate"):
+        for end in ("abort", "forceTerminateTransaction"):
             hanging = Transactions(client, f"java-{end}")
             assert hanging.begin() == ErrorCode.none
             assert hanging.produce(topic, 0, end.encode(), version=12) == ErrorCode.none
             if end == "abort":
                 java(tool, *at_broker, end, "--topic", topic, "--partition", "0", "--start-offset", "0")
             else:
-                java(tool, *at_broker, end, "--transactional-id", hanging.transactional_id)
+                java(tool, *at_broker, end, "--transactionalId", hanging.transactional_id)
             assert records_of(at_broker[1], topic, "read_committed") == []
-    assert records_of(at_broker[1], topic, "read_uncommitted") == ["abort", "force-terminate"]
+    assert records_of(at_broker[1], topic, "read_uncommitted") == ["abort", "forceTerminateTransaction"]

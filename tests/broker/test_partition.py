@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.batch import check_batch
+from penstock.broker.batch import check_batch, read_header
 from penstock.broker.errors import ApiError, BrokerError
 from penstock.broker.partition import Partition
-from penstock.broker.producer_state import AbortedTransaction
+from penstock.broker.producer_state import AbortedTransaction, ProducerState
 from penstock.broker.records import (
     EndTransactionMarker,
     LogRecord,
@@ -383,3 +383,12 @@ def test_aborted_transactions_are_listed_for_the_range_that_is_read(directory: P
     assert log.read_committed(0, size)[1] == [first]
     assert log.read_committed(4, 1 << 20)[1] == [third]
     assert log.read_committed(6, 1 << 20) == (b"", [])
+
+
+def test_a_batch_that_compaction_emptied_opens_no_transaction() -> None:
+    state = ProducerState()
+    emptied = read_header(in_transaction(1))._replace(record_count=0)
+    state.note(emptied, None)
+    assert state.first_open_offset is None
+    state.note(emptied._replace(record_count=1), None)
+    assert state.first_open_offset == 0

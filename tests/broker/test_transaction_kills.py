@@ -130,7 +130,13 @@ class Load:
                 written.outcomes[number] = is_commit
 
     def _produce_with_librdkafka(self, name: str, choice: random.Random, written: Written) -> None:
-        producer = Producer({"bootstrap.servers": self._bootstrap, "transactional.id": name, "log_level": 0})
+        producer = Producer(
+            {
+                "bootstrap.servers": self._bootstrap, "transactional.id": name, "log_level": 0,
+                # Without this it may wait without an end to commit offsets (librdkafka issue 5511).
+                "metadata.recovery.strategy": "none",
+            }
+        )  # fmt: skip
         consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": name, "log_level": 0})
         producer.init_transactions(WAIT_SECONDS)
         for number, partitions, is_commit in self._transactions(choice, written):

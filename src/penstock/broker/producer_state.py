@@ -265,7 +265,8 @@ class ProducerState:
         if marker is not None:
             producer.coordinator_epoch = marker.coordinator_epoch
             self._end_transaction(header, marker)
-        elif header.is_transactional and not header.is_control:
+        # Compaction keeps the last batch of a producer without its records, perhaps for longer than its marker.
+        elif header.is_transactional and not header.is_control and header.record_count:
             self._open.setdefault(header.producer_id, header.base_offset)
         if header.base_sequence != NO_SEQUENCE:
             producer.batches.append(_AppendedBatch(header.base_sequence, header.last_sequence, header.base_offset))
