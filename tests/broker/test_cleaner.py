@@ -192,7 +192,9 @@ def test_records_of_aborted_transactions_go_and_their_markers_later(tmp_path: Pa
 
     # The first compaction removes the records, the next one finds the marker alone, and the last one may remove it.
     assert markers_after(1_000) == [False, True]
+    assert len(partition.read_committed(1, 1 << 30)[1]) == 1
     assert markers_after(2_000) == [False, True]
+    assert partition.read_committed(1, 1 << 30)[1] == []
     assert markers_after(2_100) == [True]
 
 

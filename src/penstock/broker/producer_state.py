@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Self
 
@@ -131,6 +131,14 @@ class ProducerState:
             start_offset: where the log begins.
         """
         self._aborted = [aborted for aborted in self._aborted if aborted.last_offset >= start_offset]
+
+    def forget_aborted(self, markers: Set[int]) -> None:
+        """Forget the aborted transactions of which only the marker is left.
+
+        Args:
+            markers: the offsets of the markers.
+        """
+        self._aborted = [aborted for aborted in self._aborted if aborted.last_offset not in markers]
 
     def forget_silent(self, before: int) -> None:
         """Forget the producers without an open transaction whose last records are older than a time.
