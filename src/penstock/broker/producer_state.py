@@ -197,6 +197,10 @@ class ProducerState:
             for producer_id, known in self._producers.items()
         }
 
+    def knows(self, producer_id: int) -> bool:
+        """Return whether anything is known of a producer."""
+        return producer_id in self._producers
+
     def check_marker(self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker) -> None:
         """Check that a marker is not of an earlier epoch of its producer or its coordinator.
 
