@@ -52,6 +52,12 @@ def _parser() -> argparse.ArgumentParser:
         help="how often logs are checked for what a compaction removes (default: %(default)s)",
     )
     parser.add_argument(
+        "--group-initial-rebalance-delay-ms",
+        type=int,
+        default=BrokerConfig.__dataclass_fields__["group_initial_rebalance_delay_ms"].default,
+        help="how long the first rebalance of a group waits for more members (default: %(default)s)",
+    )
+    parser.add_argument(
         "--stop-at-eof",
         dest="input",
         action="store_const",
@@ -95,6 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             log_retention_ms=options.log_retention_ms,
             log_retention_check_interval_ms=options.log_retention_check_interval_ms,
             log_cleaner_backoff_ms=options.log_cleaner_backoff_ms,
+            group_initial_rebalance_delay_ms=options.group_initial_rebalance_delay_ms,
         )
         run(config, input=options.input, is_temporary=options.temporary)
     except BrokerError as error:
