@@ -65,9 +65,9 @@ def committed(partition: Partition) -> dict[bytes, bytes]:
     """The last value of each key, for a reader of committed records that begins at the start."""
     state: dict[bytes, bytes] = {}
     ignored: set[int] = set()
-    ahead = sorted(partition.read_committed(0, 1 << 30)[1], key=lambda one: one.first_offset)
-    for header, batch in batches(partition, 0, isolated=True):
-        ahead += partition.read_committed(header.base_offset, 1)[1]
+    ahead = sorted(partition.read_committed(partition.start_offset, 1 << 30)[1], key=lambda one: one.first_offset)
+    for header, batch in batches(partition, partition.start_offset, isolated=True):
+        ahead += partition.read_committed(max(header.base_offset, partition.start_offset), 1)[1]
         for one in ahead:
             if one.first_offset <= header.base_offset <= one.last_offset:
                 ignored.add(one.producer_id)
@@ -75,6 +75,8 @@ def committed(partition: Partition) -> dict[bytes, bytes]:
             ignored.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in ignored):
             for record in read_records(batch):
+                if record.offset < partition.start_offset:
+                    continue
                 assert record.key is not None
                 if record.value is None:
                     state.pop(record.key, None)
@@ -192,8 +194,22 @@ def test_records_of_aborted_transactions_go_and_their_markers_later(tmp_path: Pa
 
     # The first compaction removes the records, the next one finds the marker alone, and the last one may remove it.
     assert markers_after(1_000) == [False, True]
+    assert len(partition.read_committed(1, 1 << 30)[1]) == 1
     assert markers_after(2_000) == [False, True]
+    assert partition.read_committed(1, 1 << 30)[1] == []
     assert markers_after(2_100) == [True]
+
+
+def test_the_largest_timestamp_is_that_of_a_record_that_is_left(tmp_path: Path) -> None:
+    partition = compacted(tmp_path)
+    newest = encode_batch([BatchRecord(99, b"a", b"1")], producer_id=7, producer_epoch=0, base_sequence=0)
+    partition.append(memoryview(newest))
+    for _ in range(4):
+        write(partition, (b"a", b"2" * 100))
+    assert partition.offset_of_max_timestamp() == (0, 99)
+    clean(partition)
+    assert next(batches(partition))[0].record_count == 0
+    assert partition.offset_of_max_timestamp() == (3, 10)
 
 
 def test_an_open_transaction_is_not_compacted(tmp_path: Path) -> None:
@@ -273,9 +289,10 @@ class Written:
         self.records |= numbered
         return list(numbered)
 
-    def state(self) -> dict[bytes, bytes]:
-        """The last value of each key."""
-        last = {key: value for offset, (key, value) in self.records.items() if offset not in self.aborted}
+    def state(self, start: int) -> dict[bytes, bytes]:
+        """The last value of each key from an offset on."""
+        there = ((offset, record) for offset, record in self.records.items() if offset >= start)
+        last = {key: value for offset, (key, value) in there if offset not in self.aborted}
         return {key: value for key, value in last.items() if value is not None}
 
 
@@ -289,6 +306,7 @@ STEPS = st.lists(
         st.tuples(st.just("clean"), st.integers(0, 100), st.integers(1, 6)),
         st.tuples(st.just("stopped clean"), st.integers(0, 100), st.integers(0, 60)),
         st.tuples(st.just("restart"), st.booleans(), st.just(0)),
+        st.tuples(st.just("delete"), st.integers(0, 30), st.just(0)),
     ),
     max_size=60,
 )
@@ -321,6 +339,9 @@ def test_readers_of_a_compacted_log_see_the_last_committed_value_of_each_key(
                 lives += 1
                 directory = restarted(partition, directory, Path(path) / str(lives), is_clean=bool(what))
                 partition = compacted(directory, **configs)
+            elif kind == "delete":
+                if policy == "compact,delete":
+                    partition.delete_records(min(int(str(what)), partition.end_offset))
             else:
                 assert isinstance(what, int)
                 now += what
@@ -330,8 +351,8 @@ def test_readers_of_a_compacted_log_see_the_last_committed_value_of_each_key(
                 work.close()
         end = partition.end_offset
         if not written.open:
-            assert committed(partition) == written.state()
-        for start in range(end + 1):
+            assert committed(partition) == written.state(partition.start_offset)
+        for start in range(partition.start_offset, end + 1):
             found = records_of(partition, start)
             assert [offset for offset, *_ in found] == sorted(offset for offset, *_ in found)
             assert all(written.records[offset] == (key, value) for offset, key, value in found)

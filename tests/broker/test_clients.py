@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    TIMESTAMP_LOG_APPEND_TIME,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
 
 from tests.support.brokers import RunningBroker
@@ -258,3 +267,107 @@ def test_large_batches_and_many_segments_are_read_back(
     found = read(client, TopicPartition(name, 0, 0), len(values))
     client.close()
     assert [value for _, _, value in found] == values
+
+
+def first_error(broker: RunningBroker, topic: str, key: bytes | None, timestamp: int) -> int | None:
+    """The code of the error with which a record is refused."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "message.timeout.ms": 10_000})
+    codes: list[int | None] = []
+    producer.produce(
+        topic, b"v", key, timestamp=timestamp, on_delivery=lambda error, _: codes.append(error and error.code())
+    )
+    assert producer.flush(WAIT) == 0
+    return codes[0]
+
+
+def test_deleted_records_are_gone(broker: RunningBroker, admin: AdminClient, topic: str) -> None:
+    produce(broker, topic, [b"%d" % number for number in range(5)])
+    deleted = admin.delete_records([TopicPartition(topic, 0, 3)])
+    assert [future.result(WAIT).low_watermark for future in deleted.values()] == [3]
+    client = consumer(broker)
+    assert client.get_watermark_offsets(TopicPartition(topic, 0), timeout=WAIT) == (3, 5)
+    assert [offset for offset, *_ in read(client, TopicPartition(topic, 0, OFFSET_BEGINNING), 2)] == [3, 4]
+    client.close()
+    [beyond] = admin.delete_records([TopicPartition(topic, 0, 6)]).values()
+    with pytest.raises(KafkaException) as refused:
+        beyond.result(WAIT)
+    assert refused.value.args[0].code() == KafkaError.OFFSET_OUT_OF_RANGE
+
+
+def test_records_of_a_compacted_topic_are_not_deleted_by_clients(
+    broker: RunningBroker, admin: AdminClient, unique_name: UniqueName
+) -> None:
+    name = unique_name("compacted")
+    create(admin, name, 1, cleanup_policy="compact")
+    wait_for_partitions(admin, name, 1)
+    [deleted] = admin.delete_records([TopicPartition(name, 0, 0)]).values()
+    with pytest.raises(KafkaException) as refused:
+        deleted.result(WAIT)
+    assert refused.value.args[0].code() == KafkaError.POLICY_VIOLATION
+
+
+def test_records_that_the_topic_does_not_allow_are_refused(
+    broker: RunningBroker, admin: AdminClient, unique_name: UniqueName
+) -> None:
+    now = int(time.time() * 1000)
+    compacted, timed = unique_name("compacted"), unique_name("timed")
+    create(admin, compacted, 1, cleanup_policy="compact")
+    create(admin, timed, 1, message_timestamp_before_max_ms="60000", message_timestamp_after_max_ms="60000")
+    for name in (compacted, timed):
+        wait_for_partitions(admin, name, 1)
+    assert first_error(broker, compacted, None, now) == KafkaError.INVALID_RECORD
+    assert first_error(broker, compacted, b"k", now) is None
+    for timestamp in (now - 120_000, now + 120_000):
+        assert first_error(broker, timed, b"k", timestamp) == KafkaError.INVALID_TIMESTAMP
+    assert first_error(broker, timed, b"k", now) is None
+
+
+def test_records_get_the_time_of_their_append(
+    broker: RunningBroker, admin: AdminClient, unique_name: UniqueName
+) -> None:
+    name = unique_name("append-time")
+    create(admin, name, 1, message_timestamp_type="LogAppendTime")
+    wait_for_partitions(admin, name, 1)
+    before = int(time.time() * 1000)
+    produce(broker, name, [b"v"])
+    client = consumer(broker)
+    client.assign([TopicPartition(name, 0, 0)])
+    message = client.poll(WAIT)
+    client.close()
+    assert message is not None
+    kind, timestamp = message.timestamp()
+    assert kind == TIMESTAMP_LOG_APPEND_TIME
+    assert before <= timestamp <= int(time.time() * 1000)
+
+
+@pytest.mark.parametrize("compression", ["none", "lz4", "snappy"])
+def test_a_compacted_topic_keeps_the_last_value_of_each_key(
+    broker: RunningBroker, admin: AdminClient, unique_name: UniqueName, compression: str
+) -> None:
+    name = unique_name("compacted")
+    create(admin, name, 1, cleanup_policy="compact", segment_bytes="1048576", min_cleanable_dirty_ratio="0.01")
+    wait_for_partitions(admin, name, 1)
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "compression.type": compression})
+    for written in range(4_000):
+        producer.produce(name, b"%d-" % written + os.urandom(1_000), b"%d" % (written % 7), partition=0)
+    assert producer.flush(WAIT) == 0
+    deadline = time.monotonic() + 2 * WAIT
+    client = consumer(broker, enable_partition_eof=True)
+    while len(found := read_to_end(client, name)) > 3_000:
+        assert time.monotonic() < deadline
+    client.close()
+    assert [offset for offset, *_ in found] == sorted(offset for offset, *_ in found)
+    last = {key: value.partition(b"-")[0] for _, key, value in found}
+    assert last == {b"%d" % (number % 7): b"%d" % number for number in range(3_993, 4_000)}
+
+
+def read_to_end(client: Consumer, topic: str) -> list[tuple[int, bytes | None, bytes]]:
+    """The records of a partition from its start to its end."""
+    client.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    found: list[tuple[int, bytes | None, bytes]] = []
+    while (message := client.poll(WAIT)) is not None:
+        if message.error() is not None:
+            assert message.error().code() == KafkaError._PARTITION_EOF
+            return found
+        found.append((message.offset(), message.key(), message.value() or b""))
+    raise AssertionError(f"no end of {topic} after {len(found)} records")

@@ -283,3 +283,16 @@ def test_a_segment_that_has_no_space_is_begun_when_there_is_some(
         partition.close()
         partition = open_partition(tmp_path, segment_bytes=200)
     assert offsets_of(partition) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "configs",
+    [
+        {"cleanup.policy": "delete", "segment.bytes": "52428800", "retention.ms": "-1"},
+        {"cleanup.policy": "compact", "min.compaction.lag.ms": "0", "delete.retention.ms": "86400000"},
+        {"cleanup.policy": "compact,delete", "retention.ms": "90000000", "retention.bytes": "-1"},
+        {"message.timestamp.type": "CreateTime", "unclean.leader.election.enable": "false"},
+    ],
+)
+def test_the_configuration_of_topics_that_kafka_streams_makes_is_accepted(configs: dict[str, str]) -> None:
+    assert check_topic_configs(configs) == configs

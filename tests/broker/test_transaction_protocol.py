@@ -247,6 +247,11 @@ def test_each_transaction_of_version_2_begins_its_sequence_numbers_again(
         assert transactions.produce(topic, 0, b"gap", version=12) == ErrorCode.out_of_order_sequence_number
         transactions.sequences[topic, 0] = 0
     eventually(lambda: end_offset(client, topic, 0) == 9)
+    # Partition 1 knows nothing of the producer.
+    transactions.sequences[topic, 1] = 5
+    assert transactions.produce(topic, 1, b"gap", version=12) == ErrorCode.out_of_order_sequence_number
+    transactions.sequences[topic, 1] = 0
+    assert transactions.produce(topic, 1, b"first", version=12) == ErrorCode.none
 
 
 def test_version_2_aborts_without_records_and_answers_with_the_next_epoch(transactions: Transactions) -> None:

@@ -34,7 +34,8 @@ class RunningBroker:
 def embedded_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """The embedded broker of the session."""
     # Records of tests have timestamps of any time, and a long session would meet a check of the retention.
-    with BrokerProcess(tmp_path_factory.mktemp("broker"), arguments=("--log-retention-ms", "-1")) as process:
+    arguments = ("--log-retention-ms", "-1", "--log-cleaner-backoff-ms", "100")
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), arguments=arguments) as process:
         yield process
 
 
@@ -42,7 +43,8 @@ def embedded_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker
 def real_kafka() -> Iterator[RealKafka]:
     """A real Kafka of one broker; the test is skipped where there is none."""
     require_kafka()
-    with RealKafka() as kafka:
+    # A compaction begins after 15 seconds by default.
+    with RealKafka(settings={"log.cleaner.backoff.ms": "100"}) as kafka:
         yield kafka
 
 

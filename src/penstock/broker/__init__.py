@@ -18,7 +18,7 @@ Tried with confluent-kafka (librdkafka 2.16), and with the Java client and tools
 Gaps:
 - Transactions: two-phase commit (KIP-939) and the pattern of ListTransactions 2 are not announced.
 - Groups: those of Kafka Streams (KIP-1071) and share groups are not announced. A group with members keeps its
-  protocol, classic or consumer (KIP-848); patterns of topics are Python's regular expressions.
+  protocol, classic or consumer (KIP-848).
 - Configuration of topics: what is accepted is acted on. `compression.type` other than producer, `preallocate` and
   `unclean.leader.election.enable` are refused.
 - Configuration of the broker: at run time the defaults of topics change; groups have the broker's configuration.

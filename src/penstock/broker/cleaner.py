@@ -135,6 +135,7 @@ class Cleaner:
         self._last_offsets = _OffsetMap(max(1, most_bytes // ENTRY_BYTES))
         self._now = now
         self._transactions = _Transactions(())
+        self._lone_markers: set[int] = set()
         self._last_batches: Mapping[int, LastBatch] = {}
 
     def clean(self) -> Steps:
@@ -152,6 +153,7 @@ class Cleaner:
         self._transactions = self._transactions_from(0)
         for group in _groups(self._log.segments_before(end_offset), self._log.config.segment_bytes):
             yield from self._clean_group(group)
+        self._producers.forget_aborted(self._lone_markers)
         self._log.note_cleaned(end_offset)
 
     def _transactions_from(self, offset: int) -> _Transactions:
@@ -208,6 +210,8 @@ class Cleaner:
         """Return what is kept of a batch; None for nothing."""
         horizon = header.delete_horizon
         is_unneeded = self._transactions.may_discard(header, batch)
+        if is_unneeded and header.is_control:
+            self._lone_markers.add(header.base_offset)
         is_past = horizon is not None and horizon <= self._now
         kept: list[StoredRecord] = []
         if not is_unneeded or (header.is_control and not is_past):

@@ -12,7 +12,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.batch import NO_TIMESTAMP, is_transactional, read_header
+from penstock.broker.batch import NO_TIMESTAMP, BatchHeader, is_transactional, read_header
 from penstock.broker.codec import Message
 from penstock.broker.errors import ApiError, RefusedRecordsError
 from penstock.broker.groups.offsets import TopicPartition
@@ -20,7 +20,6 @@ from penstock.broker.partition import LEADER_EPOCH, READ_COMMITTED, Partition, c
 from penstock.broker.state import BrokerState, Request
 from penstock.broker.topics import partition_of
 from penstock.broker.transaction_apis import check_transactional_produce
-from penstock.broker.transactions import Producer
 
 _NO_ACKS: Final = 0
 _ALL_ACKS: Final = -1
@@ -40,7 +39,7 @@ def produce(state: BrokerState, request: Request) -> Message | None:
     """Answer Produce; None if the client asks for no answer (acks=0)."""
     acks: int = request.body["acks"]
     refusals: dict[TopicPartition, ApiError] = {}
-    transactional = _transactional_partitions(state, request)
+    transactional = _transactional_batches(state, request)
     if acks not in (-1, 0, 1):
         refusals = dict.fromkeys(
             _partitions(request), ApiError(ErrorCode.invalid_required_acks, f"acks={acks}; it must be -1 (all), 0 or 1")
@@ -73,15 +72,14 @@ def _partitions(request: Request) -> Iterator[TopicPartition]:
             yield topic["name"], partition["index"]
 
 
-def _transactional_partitions(state: BrokerState, request: Request) -> dict[TopicPartition, Producer]:
-    """Return the partitions that exist with records of transactions, and the producers of the records."""
-    found: dict[TopicPartition, Producer] = {}
+def _transactional_batches(state: BrokerState, request: Request) -> dict[TopicPartition, BatchHeader]:
+    """Return the headers of the batches of transactions, by partition; partitions that do not exist are left out."""
+    found: dict[TopicPartition, BatchHeader] = {}
     for topic in request.body["topic_data"]:
         for partition in topic["partition_data"]:
             records: memoryview | None = partition["records"]
             if records and is_transactional(records) and state.topics.has_partition(topic["name"], partition["index"]):
-                header = read_header(records)
-                found[topic["name"], partition["index"]] = Producer(header.producer_id, header.producer_epoch)
+                found[topic["name"], partition["index"]] = read_header(records)
     return found
 
 

@@ -148,6 +148,10 @@ class Partition:
         """Return what is known of each producer of the partition."""
         return self._producers.all()
 
+    def knows_producer(self, producer_id: int) -> bool:
+        """Return whether the partition has records or markers of a producer."""
+        return self._producers.knows(producer_id)
+
     def check_marker(self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker) -> None:
         """Check that a marker is not of an earlier epoch of its producer or its coordinator.
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Self
 
@@ -132,6 +132,14 @@ class ProducerState:
         """
         self._aborted = [aborted for aborted in self._aborted if aborted.last_offset >= start_offset]
 
+    def forget_aborted(self, markers: Set[int]) -> None:
+        """Forget the aborted transactions of which only the marker is left.
+
+        Args:
+            markers: the offsets of the markers.
+        """
+        self._aborted = [aborted for aborted in self._aborted if aborted.last_offset not in markers]
+
     def forget_silent(self, before: int) -> None:
         """Forget the producers without an open transaction whose last records are older than a time.
 
@@ -188,6 +196,10 @@ class ProducerState:
             producer_id: LastBatch(known.batches[-1].last_offset if known.batches else None, known.epoch)
             for producer_id, known in self._producers.items()
         }
+
+    def knows(self, producer_id: int) -> bool:
+        """Return whether anything is known of a producer."""
+        return producer_id in self._producers
 
     def check_marker(self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker) -> None:
         """Check that a marker is not of an earlier epoch of its producer or its coordinator.

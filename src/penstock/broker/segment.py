@@ -165,7 +165,8 @@ class Segment:
         self._add_to_index(header)
         self.size += header.size
         self.next_offset = header.next_offset
-        self.max_timestamp = max(self.max_timestamp, header.max_timestamp)
+        if header.record_count:  # compaction leaves empty batches
+            self.max_timestamp = max(self.max_timestamp, header.max_timestamp)
 
     def _add_to_index(self, header: BatchHeader) -> None:
         index = self._loaded_index

@@ -10,12 +10,13 @@ ones and in Produce.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from penstock.broker.batch import BatchHeader
 from penstock.broker.codec import Message
 from penstock.broker.errors import ApiError
 from penstock.broker.groups.offsets import CommittedOffset, TopicPartition
@@ -187,35 +188,51 @@ def end_txn(state: BrokerState, request: Request) -> Message:
 
 
 def check_transactional_produce(
-    state: BrokerState, request: Request, partitions: dict[TopicPartition, Producer]
+    state: BrokerState, request: Request, batches: Mapping[TopicPartition, BatchHeader]
 ) -> dict[TopicPartition, ApiError]:
     """Check that partitions are in the open transaction of a producer; from Produce 12 on, add them to it.
 
     Args:
         state: the broker.
         request: a Produce request with a transactional id.
-        partitions: those with transactional records that exist, and the producer of the records.
+        batches: the headers of its transactional batches, by partition; the partitions exist.
 
     Returns:
         The partitions that must not be appended to, and why.
     """
-    producers = set(partitions.values())
+    transactional_id: str = request.body["transactional_id"]
+    producers = {Producer(header.producer_id, header.producer_epoch) for header in batches.values()}
     if len(producers) > 1:
         error = ApiError(ErrorCode.invalid_producer_id_mapping, "the records of one request are of several producers")
-        return dict.fromkeys(partitions, error)
+        return dict.fromkeys(batches, error)
+    [producer] = producers
     try:
-        for producer in producers:
-            if request.version >= _FIRST_ADDING_PRODUCE:
-                state.transactions.add_partitions(request.body["transactional_id"], producer, partitions, EPOCH_BUMPS)
-            known = state.transactions.partitions(request.body["transactional_id"], producer)
-            return {
-                partition: _not_added(partition, request.version >= _FIRST_ABORTABLE_PRODUCE)
-                for partition in partitions
-                if partition not in known
-            }
+        if request.version >= _FIRST_ADDING_PRODUCE:
+            state.transactions.add_partitions(transactional_id, producer, batches, EPOCH_BUMPS)
+            return _check_first_sequences(state, batches)
+        known = state.transactions.partitions(transactional_id, producer)
+        return {
+            partition: _not_added(partition, request.version >= _FIRST_ABORTABLE_PRODUCE)
+            for partition in batches
+            if partition not in known
+        }
     except ApiError as error:
-        return dict.fromkeys(partitions, ApiError(_code_for_produce(error.code, request.version), str(error)))
-    return {}
+        return dict.fromkeys(batches, ApiError(_code_for_produce(error.code, request.version), str(error)))
+
+
+def _check_first_sequences(
+    state: BrokerState, batches: Mapping[TopicPartition, BatchHeader]
+) -> dict[TopicPartition, ApiError]:
+    """Refuse a later batch of a producer that a partition does not know: each transaction begins with number 0, so
+    an earlier batch is missing."""
+    return {
+        partition: ApiError(
+            ErrorCode.out_of_order_sequence_number,
+            f"producer {header.producer_id} began at {header.base_sequence} in {partition[0]}-{partition[1]}",
+        )
+        for partition, header in batches.items()
+        if header.base_sequence != 0 and not state.topics.partition(*partition).knows_producer(header.producer_id)
+    }
 
 
 def _not_added(partition: TopicPartition, knows_abortable: bool) -> ApiError:

@@ -395,6 +395,13 @@ def test_a_heartbeat_that_cannot_be_written_changes_nothing(
     assert (len(first.owned), len(second.owned)) == (3, 3)
 
 
+def test_a_pattern_takes_linear_time(broker: GroupBroker) -> None:
+    broker.create_topic("a" * 200 + "b", 1)
+    consumer = Consumer(broker, topic_names=(), topic_regex="(a+)+c|(.*.*.*.*.*)x")
+    consumer.follow()
+    assert consumer.owned == frozenset()
+
+
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
@@ -410,7 +417,8 @@ def test_a_heartbeat_that_cannot_be_written_changes_nothing(
         ({"topic_names": None}, ErrorCode.invalid_request),
         ({"topic_names": None, "topic_regex": "a.*"}, ErrorCode.none),
         ({"topic_regex": "(a"}, ErrorCode.invalid_regular_expression),
-        ({"topic_regex": "a" * 1_001}, ErrorCode.invalid_regular_expression),
+        ({"topic_regex": "a)|(b"}, ErrorCode.invalid_regular_expression),
+        ({"topic_regex": r"(a)\1"}, ErrorCode.invalid_regular_expression),
         ({"assignor": "sticky"}, ErrorCode.unsupported_assignor),
     ],
 )

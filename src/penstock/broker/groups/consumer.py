@@ -12,7 +12,6 @@ the next heartbeat. Times are in ms.
 from __future__ import annotations
 
 import logging
-import re
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,6 +28,7 @@ from penstock.broker.groups.assignors import ASSIGNORS, Assignment, PartitionId,
 from penstock.broker.groups.context import GroupContext
 from penstock.broker.groups.group import Group, MemberIdentity
 from penstock.broker.groups.offsets import CommittedOffset
+from penstock.broker.groups.patterns import check_pattern, matching
 from penstock.broker.groups.schemas import GroupRecord, RecordKind
 
 LEAVE: Final = -1
@@ -36,7 +36,6 @@ LEAVE: Final = -1
 LEAVE_FOR_A_WHILE: Final = -2
 """The epoch with which a static member leaves that will come back."""
 
-_MOST_PATTERN: Final = 1_000
 _FIRST_COMMIT_WITH_EPOCHS: Final = 9
 _NOTHING: Final[Assignment] = frozenset()
 
@@ -680,18 +679,8 @@ def check_request(request: HeartbeatRequest, version: int) -> None:
             ErrorCode.unsupported_assignor,
             f"ServerAssignor {request.assignor} is not supported. Supported assignors: {', '.join(ASSIGNORS)}.",
         )
-    _check_pattern(request.topic_regex or "")
-
-
-def _check_pattern(pattern: str) -> None:
-    try:
-        if len(pattern) > _MOST_PATTERN:
-            raise ApiError(
-                ErrorCode.invalid_regular_expression, f"the pattern has more than {_MOST_PATTERN} characters"
-            )
-        re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise ApiError(ErrorCode.invalid_regular_expression, f"the pattern is not valid: {error}") from error
+    if request.topic_regex:
+        check_pattern(request.topic_regex)
 
 
 def as_assignment(topics: Iterable[Message]) -> Assignment:
@@ -754,10 +743,7 @@ def _renamed(assignments: Mapping[str, Assignment], old: str, new: str) -> dict[
 def _topic_names(member: ConsumerMember, names: Iterable[str]) -> set[str]:
     """Return those of the names that a member reads."""
     found = set(member.topic_names).intersection(names)
-    if member.topic_regex is not None:
-        pattern = re.compile(member.topic_regex)
-        found.update(name for name in names if pattern.fullmatch(name))
-    return found
+    return found if member.topic_regex is None else found | matching(member.topic_regex, names)
 
 
 def _hash(partitions: Mapping[uuid.UUID, int]) -> int:
