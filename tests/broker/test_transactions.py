@@ -13,7 +13,7 @@ from penstock.broker.batch import read_header
 from penstock.broker.config import BrokerConfig
 from penstock.broker.errors import ApiError
 from penstock.broker.metadata_store import MetadataStore
-from penstock.broker.records import LogRecord, encode_transactional_records, read_marker
+from penstock.broker.records import LogRecord, encode_transactional_records, read_marker, read_records
 from penstock.broker.topics import OFFSETS_TOPIC, TopicRegistry
 from penstock.broker.transaction_log import State, Transaction, TransactionLog, encode_value
 from penstock.broker.transactions import Producer, TransactionCoordinator
@@ -68,11 +68,11 @@ class Broker:
     def add(self, producer: Producer, *partitions: int, version: int = V1, transactional_id: str = "x") -> None:
         self.coordinator.add_partitions(transactional_id, producer, [("t", index) for index in partitions], version)
 
-    def write(self, producer: Producer, *partitions: int, version: int = V1) -> None:
+    def write(self, producer: Producer, *partitions: int, version: int = V1, value: bytes = b"v") -> None:
         """Write one record to each of the partitions, in the transaction."""
         self.add(producer, *partitions, version=version)
         for index in partitions:
-            batch = encode_transactional_records([LogRecord(0, 0, b"k", b"v")], *producer)
+            batch = encode_transactional_records([LogRecord(0, 0, b"k", value)], *producer)
             self.topics.partition("t", index).append_own(memoryview(batch))
 
     def end(self, producer: Producer, is_commit: bool = True, version: int = V1) -> Producer:
@@ -426,3 +426,77 @@ def test_the_state_is_in_the_format_of_kafka() -> None:
         "03 00 08 0000000000000004 01 08 0000000000000006 02 02 0002"
     )
     assert encode_value(state) == bytes.fromhex(written)
+
+
+class KilledError(BaseException):
+    """The process is gone."""
+
+
+def committed_values(broker: Broker, index: int) -> list[bytes]:
+    """What a reader of committed records finds in a partition."""
+    partition = broker.topics.partition("t", index)
+    records, aborted = partition.read_committed(0, 1 << 20)
+    data, found = memoryview(records), []
+    ignored: dict[int, int] = {}
+    for one in aborted:
+        ignored[one.first_offset] = one.producer_id
+    open_aborted: set[int] = set()
+    while data:
+        header = read_header(data)
+        if header.base_offset in ignored:
+            open_aborted.add(ignored[header.base_offset])
+        if header.is_control:
+            open_aborted.discard(header.producer_id)
+        elif header.producer_id not in open_aborted:
+            found += [record.value or b"" for record in read_records(data)]
+        data = data[header.size :]
+    return found
+
+
+@pytest.mark.parametrize("version", [V1, V2])
+@pytest.mark.parametrize("is_torn", [False, True])
+def test_a_kill_at_any_write_leaves_transactions_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, is_torn: bool
+) -> None:
+    real_write = os.pwrite
+    passing, was_killed = 0, True
+    while was_killed:
+        left = passing
+
+        def write(descriptor: int, data: memoryview, position: int) -> int:
+            nonlocal left
+            if left == 0:
+                if is_torn:
+                    real_write(descriptor, data[: len(data) // 2], position)
+                raise KilledError
+            left -= 1
+            return real_write(descriptor, data, position)
+
+        directory = tmp_path / str(passing)
+        directory.mkdir()
+        broker = Broker(directory)
+        answered: dict[bytes, bool] = {}
+        monkeypatch.setattr(os, "pwrite", write)
+        try:
+            producer = broker.start()
+            for number, is_commit in enumerate((True, False, True)):
+                value = b"%d" % number
+                broker.write(producer, 0, 1, 2, version=version, value=value)
+                producer = broker.end(producer, is_commit, version)
+                answered[value] = is_commit
+            was_killed = False
+        except KilledError:
+            pass
+        monkeypatch.undo()
+        broker.restart()
+        broker.start()
+        found = [committed_values(broker, index) for index in range(3)]
+        assert found[0] == found[1] == found[2], passing
+        for value, is_commit in answered.items():
+            assert (value in found[0]) == is_commit, passing
+        for index in range(3):
+            partition = broker.topics.partition("t", index)
+            assert partition.last_stable_offset == partition.end_offset
+        broker.close()
+        passing += 1
+    assert passing > 20
