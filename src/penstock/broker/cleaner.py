@@ -33,7 +33,7 @@ ENTRY_BYTES: Final = 200
 """Bytes of memory that a key takes in the map, about."""
 
 _DIGEST_SIZE: Final = 20
-_RECORDS_OF_A_STEP: Final = 500
+_RECORDS_OF_A_STEP: Final = 200
 _FLUSHED_BYTES: Final = 1 << 20
 
 Steps = Generator[None]

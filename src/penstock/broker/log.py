@@ -21,6 +21,7 @@ import os
 import random
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -490,9 +491,13 @@ class Log:
         Args:
             now: the time (ms).
         """
-        for _, path in (due := [each for each in self._aside if each[0] <= now]):
-            path.unlink(missing_ok=True)
-        self._aside = [each for each in self._aside if each not in due]
+        if not self._aside:
+            return
+        due = [path for due_ms, path in self._aside if due_ms <= now]
+        self._aside = [each for each in self._aside if each[0] > now]
+        for path in due:
+            with suppress(OSError):  # the next start tries it again
+                path.unlink()
 
     def close(self) -> None:
         """Close the files; the indexes are written, so that the next start need not read the log."""

@@ -50,6 +50,7 @@ class LogManager:
             _repeat(self._config.log_retention_check_interval_ms, self.delete_old_segments),
             _repeat(self._config.log_flush_scheduler_interval_ms, self.flush),
             _repeat(self._config.log_cleaner_backoff_ms, self.clean),
+            _repeat(self._config.log_cleaner_backoff_ms, self.remove_files_set_aside),
             _repeat(self._config.producer_id_expiration_check_interval_ms, self.forget_silent_producers),
         )
 
@@ -57,6 +58,12 @@ class LogManager:
         """Delete what the topics' retention does not keep; a step is one partition."""
         for partition in self._partitions():
             partition.delete_old_segments(self._clock.milliseconds())
+            yield
+
+    def remove_files_set_aside(self) -> Iterator[None]:
+        """Remove files that left their logs (`file.delete.delay.ms`); a step is one partition."""
+        for partition in self._partitions():
+            partition.remove_files_set_aside(self._clock.milliseconds())
             yield
 
     def flush(self) -> Iterator[None]:

@@ -319,13 +319,20 @@ class Partition:
         self._producers.forget_silent(before)
 
     def delete_old_segments(self, now: int) -> None:
-        """Delete what the topic's retention does not keep, and remove files that left the log long enough ago.
+        """Delete what the topic's retention does not keep.
 
         Args:
             now: the time (ms).
         """
         self._log.delete_old_segments(now)
         self._producers.forget_before(self.start_offset)
+
+    def remove_files_set_aside(self, now: int) -> None:
+        """Remove the files that left the log long enough ago (`file.delete.delay.ms`).
+
+        Args:
+            now: the time (ms).
+        """
         self._log.remove_files_set_aside(now)
 
     def flush_if_due(self, now: int) -> None:
