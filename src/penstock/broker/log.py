@@ -33,6 +33,7 @@ from penstock.broker.segment import CLEANED_SUFFIX, DELETED_SUFFIX, Segment, wri
 from penstock.broker.topic_config import NEVER, LogConfig
 
 _CHECKPOINT: Final = "checkpoint"
+_MOST_READ: Final = 2
 
 LARGEST_RELATIVE_OFFSET: Final = 2**31 - 1
 """How far the offsets of a segment may be apart, as in Kafka."""
@@ -82,7 +83,7 @@ class Log:
         "_checkpoint",
         "_directory",
         "_jitter_ms",
-        "_read_segment",
+        "_read_segments",
         "_segment_began_ms",
         "_segments",
         "_unflushed",
@@ -97,7 +98,7 @@ class Log:
         self.config = config
         self.on_roll: Callable[[], None] = lambda: None
         self._directory = directory
-        self._read_segment: Segment | None = None
+        self._read_segments: list[Segment] = []
         self._aside: list[tuple[int, Path]] = []
         self._segment_began_ms = now
         self._jitter_ms = self._new_jitter()
@@ -296,10 +297,13 @@ class Log:
                 yield from self._to_read(segment).batches_from(offset)
 
     def _to_read(self, segment: Segment) -> Segment:
-        # At most two files of a log are open: the one that is written and one that is read.
-        last, self._read_segment = self._read_segment, segment
-        if last is not None and last is not segment and last is not self._segments[-1]:
-            last.close()
+        # Few files of a log are open: the one that is written and those that were read last.
+        if segment not in self._read_segments:
+            self._read_segments.append(segment)
+            if len(self._read_segments) > _MOST_READ:
+                last = self._read_segments.pop(0)
+                if last is not self._segments[-1]:
+                    last.close()
         return segment
 
     def offset_for_time(self, timestamp: int) -> tuple[int, int] | None:

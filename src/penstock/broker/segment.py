@@ -125,6 +125,7 @@ class Segment:
             os.truncate(self.path, self.size)
         if not is_active:
             self.write_index()
+            self.close()
         return cut
 
     def _read_summary(self) -> SegmentSummary | None:
