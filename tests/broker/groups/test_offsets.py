@@ -174,6 +174,31 @@ def test_a_commit_that_cannot_be_written_changes_nothing(broker: GroupBroker, mo
         broker.restart()
 
 
+def test_compaction_bounds_the_topic_and_keeps_what_counts(broker: GroupBroker) -> None:
+    broker.commit("gone", "t", 0, 1)
+    broker.groups.offsets.delete("gone", [("t", 0)])
+    broker.commit_in_transaction(6, "g", "t", 1, 1)
+    broker.end_transaction(6, is_commit=False)
+    broker.commit_in_transaction(8, "ended", "t", 1, 8)
+    broker.end_transaction(8, is_commit=True)
+    for number in range(20_000):
+        broker.commit("g", "t", 0, number)
+        if number == 15_000:
+            broker.commit_in_transaction(7, "open", "t", 1, 7)
+    partition = broker.topics.partition(OFFSETS_TOPIC, 0)
+    before = partition.size
+    for _ in partition.clean(1 << 20, broker.clock.milliseconds()):
+        pass
+    assert partition.size < before / 2
+    for _ in range(2):
+        broker.restart()
+        assert broker.positions("g") == {("t", 0): 19_999}
+        assert (broker.positions("gone"), broker.positions("ended")) == ({}, {("t", 1): 8})
+        assert broker.groups.offsets.has_pending("open", "t", 1)
+    broker.end_transaction(7, is_commit=True)
+    assert broker.positions("open") == {("t", 1): 7}
+
+
 _STEPS = st.lists(
     st.tuples(
         st.sampled_from(["commit", "pending", "end", "abort", "delete", "restart"]),

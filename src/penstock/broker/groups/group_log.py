@@ -27,8 +27,8 @@ from penstock.broker.records import (
 from penstock.broker.topics import OFFSETS_TOPIC, TopicRegistry
 from penstock.clock import Clock
 
-# Small segments, so that little is read at start: the last one is never compacted.
-_CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": str(4 * 1024 * 1024)}
+# Small segments, so that a start reads little: the last one is never compacted.
+_CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": str(1024 * 1024)}
 _READ_BYTES: Final = 1024 * 1024
 
 _log = logging.getLogger(__name__)
