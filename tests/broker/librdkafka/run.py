@@ -99,21 +99,22 @@ def reason_of_end(log: Path) -> str:
 
 
 def environment_of(tests: Path, directory: Path, bootstrap_servers: str) -> dict[str, str]:
-    """Return the environment of the tests: their configuration, libraries and the tool of topics."""
+    """Return the environment of the tests: their configuration, their libraries and Kafka's tools."""
     configuration = directory / "test.conf"
     configuration.write_text(
         f"metadata.broker.list={bootstrap_servers}\nbroker.address.family=v4\ntest.topic.random=true\n"
         # Test 0059 takes the ten seconds it has, which its own settings make it wait.
         "test.timeout.multiplier=3\n"
     )
-    tool = directory / "bin" / "kafka-topics.sh"
-    tool.parent.mkdir()
+    tools = directory / "bin"
+    tools.mkdir()
     try:
-        start = f'exec java -XX:TieredStopAtLevel=1 -cp "{kafka_class_path()}" org.apache.kafka.tools.TopicCommand'
+        start = f'exec java -XX:TieredStopAtLevel=1 -cp "$CLASSPATH:{kafka_class_path()}"'
     except KafkaUnavailableError as error:
         start = f"echo '{error}'; exit 1;"
-    tool.write_text(f'#!/bin/sh\n{start} "$@"\n')
-    tool.chmod(0o700)
+    for name, main in (("kafka-topics.sh", "org.apache.kafka.tools.TopicCommand"), ("kafka-run-class.sh", "")):
+        (tools / name).write_text(f'#!/bin/sh\n{start} {main} "$@"\n')
+        (tools / name).chmod(0o700)
     return os.environ | {
         "RDKAFKA_TEST_CONF": str(configuration),
         "LD_LIBRARY_PATH": f"{tests.parent / 'src'}:{tests.parent / 'src-cpp'}",
