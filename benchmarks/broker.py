@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import statistics
 import sys
 import time
@@ -33,6 +34,7 @@ _TRANSACTIONS: Final = 300
 _WARM_UP_TRANSACTIONS: Final = 30
 _RECORDS: Final = 100
 _VALUE: Final = b"v" * 100
+_LOAD_BYTES: Final = 50_000_000
 _TIMEOUT_SECONDS: Final = 30
 
 
@@ -93,9 +95,85 @@ def _transactions(bootstrap: str, has_offsets: bool) -> float:
     return 1_000 * seconds / _TRANSACTIONS
 
 
+@dataclass(frozen=True)
+class Load:
+    """Records that are produced and consumed.
+
+    Args:
+        value_bytes: size of each value. partitions: over how many they are spread. compression: of the batches.
+    """
+
+    value_bytes: int
+    partitions: int
+    compression: str
+
+    @property
+    def name(self) -> str:
+        """How the rows of the load call it."""
+        on = "1 partition" if self.partitions == 1 else f"{self.partitions} partitions"
+        return f"{self.value_bytes}-byte values on {on} ({self.compression})"
+
+    @property
+    def records(self) -> int:
+        """How many records are sent: as many as make _LOAD_BYTES."""
+        return _LOAD_BYTES // self.value_bytes
+
+    def produce(self, bootstrap: str) -> float:
+        """Return the records per second that confluent-kafka's producer sends, until the last is acknowledged."""
+        topic = f"load-{uuid.uuid4().hex[:8]}"
+        with topics(bootstrap, topic, partitions=self.partitions):
+            return self.records / self._fill(bootstrap, topic)
+
+    def consume(self, bootstrap: str) -> float:
+        """Return the records per second that one consumer of confluent-kafka reads, from first to last."""
+        topic = f"load-{uuid.uuid4().hex[:8]}"
+        with topics(bootstrap, topic, partitions=self.partitions):
+            self._fill(bootstrap, topic)
+            consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "queued.min.messages": 1_000_000})
+            consumer.assign([Position(topic, partition, 0) for partition in range(self.partitions)])
+            count = len(consumer.consume(1, _TIMEOUT_SECONDS))
+            began = time.perf_counter()
+            while count < self.records:
+                messages = consumer.consume(min(10_000, self.records - count), _TIMEOUT_SECONDS)
+                if not messages:
+                    raise TimeoutError(f"{count:,} of {self.records:,} records came from {bootstrap}")
+                count += len(messages)
+            seconds = time.perf_counter() - began
+            consumer.close()
+        return count / seconds
+
+    def _fill(self, bootstrap: str, topic: str) -> float:
+        """Send the records, and return how many seconds it took."""
+        settings = {"linger.ms": 5, "compression.type": self.compression, "batch.size": 1_000_000}
+        producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.kbytes": 1_000_000, **settings})
+        # Words, which compress as text does.
+        words = random.Random(1)
+        values = ["".join(words.choices("etaoinshrdlu ", k=self.value_bytes)).encode() for _ in range(1_000)]
+        began = time.perf_counter()
+        for number in range(self.records):
+            while True:
+                try:
+                    producer.produce(topic, values[number % 1_000], partition=number % self.partitions)
+                    break
+                except BufferError:
+                    producer.poll(0.01)
+        if producer.flush(_TIMEOUT_SECONDS):
+            raise TimeoutError(f"{bootstrap} did not acknowledge all records")
+        return time.perf_counter() - began
+
+
+_LOADS: Final = tuple(
+    Load(value_bytes, partitions, compression)
+    for value_bytes in (100, 1_000)
+    for partitions in (1, 100)
+    for compression in ("none", "lz4")
+)
+
 ROWS: Final = (
     Row("transaction of 100 records", "ms", transactions),
     Row("transaction of 100 records and an offset", "ms", transactions_with_offsets),
+    *(Row(f"produce {load.name}", "records/s", load.produce) for load in _LOADS),
+    *(Row(f"consume {load.name}", "records/s", load.consume) for load in _LOADS),
 )
 
 
@@ -120,13 +198,13 @@ def measure(rows: Sequence[Row], bootstrap: str | None, missing: dict[str, str])
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", help="rows, by commas")
+    parser.add_argument("--only", help="rows by the beginning of their names, by commas")
     parser.add_argument("--bootstrap", help="a Kafka of your own")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
-    wanted = options.only.split(",") if options.only else [row.name for row in ROWS]
-    rows = [row for row in ROWS if row.name in wanted]
-    if len(rows) < len(wanted):
+    wanted = tuple(options.only.split(",")) if options.only else ("",)
+    rows = [row for row in ROWS if row.name.startswith(wanted)]
+    if not rows:
         parser.error(f"rows are {', '.join(row.name for row in ROWS)}")
     missing: dict[str, str] = {}
     measurements = measure(rows, options.bootstrap, missing)

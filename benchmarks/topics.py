@@ -25,12 +25,12 @@ def client_config(bootstrap: str) -> StreamsConfig:
 
 
 @contextmanager
-def topics(bootstrap: str, *names: str) -> Iterator[None]:
-    """Make topics of PARTITIONS partitions, and delete them afterwards."""
+def topics(bootstrap: str, *names: str, partitions: int = PARTITIONS) -> Iterator[None]:
+    """Make topics of that many partitions, and delete them afterwards."""
     admin = ConfluentAdmin(client_config(bootstrap))
     try:
         # for ever, whatever the timestamps of the records
-        admin.create_topics([NewTopic(name, PARTITIONS, config={"retention.ms": "-1"}) for name in names])
+        admin.create_topics([NewTopic(name, partitions, config={"retention.ms": "-1"}) for name in names])
         yield
     finally:
         with suppress(StreamsError):
