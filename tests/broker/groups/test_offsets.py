@@ -119,6 +119,14 @@ def test_offsets_expire_after_the_retention_time_except_in_open_transactions(bro
         broker.restart()
 
 
+def test_the_offsets_of_many_groups_expire_with_time(broker: GroupBroker) -> None:
+    for number in range(50):
+        broker.commit(f"group-{number}", "t", 0, number)
+    broker.timers.advance(8 * DAY_MS)
+    assert broker.groups.groups() == []
+    assert len(broker.timers) == 1
+
+
 def old_directory(path: Path) -> None:
     MetadataStore(path / "metadata.sqlite").close()
     with sqlite3.connect(path / "metadata.sqlite") as database:

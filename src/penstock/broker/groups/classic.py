@@ -468,10 +468,8 @@ class ClassicGroup(Group):
     def _selected_protocol(self) -> str:
         """Return the protocol that most members prefer among those that all have."""
         members = self.members.values()
-        votes: Counter[str] = Counter()
-        for member in members:
-            common = (name for name in member.protocols if all(name in other.protocols for other in members))
-            votes.update([next(common)])
+        common = set.intersection(*(set(member.protocols) for member in members))
+        votes = Counter(next(name for name in member.protocols if name in common) for member in members)
         return votes.most_common(1)[0][0]
 
     def _save_empty(self) -> None:

@@ -30,6 +30,7 @@ from penstock.broker.topics import OFFSETS_TOPIC, TopicRegistry
 from penstock.clock import Clock
 
 _EXPIRY: Final = "expiry of offsets"
+_GROUPS_IN_A_STEP: Final = 20
 
 _AnyGroup = TypeVar("_AnyGroup", ClassicGroup, ConsumerGroup)
 
@@ -321,35 +322,45 @@ class GroupCoordinator:
         Raises:
             ApiError: COORDINATOR_NOT_AVAILABLE; some are left.
         """
+        for group in self.groups():
+            self._expire_offsets_of(group)
+
+    def _expire_offsets_of(self, group: Group) -> None:
         oldest = self.clock.milliseconds() - self._context.config.offsets_retention_minutes * 60_000
-        for group in tuple(self._groups.values()):
-            expired: list[TopicPartition] = []
-            offsets = self.offsets.of_group(group.group_id)
-            for partition, offset in offsets.items():
-                retained_from = group.retained_from(offset)
-                if (
-                    retained_from is not None
-                    and retained_from <= oldest
-                    and not group.is_subscribed_to(partition[0])
-                    and not self.offsets.has_pending(group.group_id, *partition)
-                ):
-                    expired.append(partition)
-            is_bare = len(expired) == len(offsets) and not self.offsets.has_open_transaction(group.group_id)
-            if group.is_unused and is_bare:
-                self._delete(group)
-            else:
-                self.offsets.delete(group.group_id, expired)
+        expired: list[TopicPartition] = []
+        offsets = self.offsets.of_group(group.group_id)
+        for partition, offset in offsets.items():
+            retained_from = group.retained_from(offset)
+            if (
+                retained_from is not None
+                and retained_from <= oldest
+                and not group.is_subscribed_to(partition[0])
+                and not self.offsets.has_pending(group.group_id, *partition)
+            ):
+                expired.append(partition)
+        is_bare = len(expired) == len(offsets) and not self.offsets.has_open_transaction(group.group_id)
+        if group.is_unused and is_bare:
+            self._delete(group)
+        else:
+            self.offsets.delete(group.group_id, expired)
 
     def _schedule_expiry(self) -> None:
         interval_ms = self._context.config.offsets_retention_check_interval_ms
-        self._context.timers.schedule(_EXPIRY, interval_ms, self._expire_and_go_on)
+        self._context.timers.schedule(_EXPIRY, interval_ms, lambda: self._expire_step_by_step(self.groups()))
 
-    def _expire_and_go_on(self) -> None:
+    def _expire_step_by_step(self, groups: list[Group]) -> None:
+        """Expire offsets of some groups; others are served before the next ones."""
         try:
-            self.expire_offsets()
+            for group in groups[:_GROUPS_IN_A_STEP]:
+                if self._groups.get(group.group_id) is group:
+                    self._expire_offsets_of(group)
         except ApiError as error:
             _log.error("expired offsets are left: %s", error)
-        self._schedule_expiry()
+        rest = groups[_GROUPS_IN_A_STEP:]
+        if rest:
+            self._context.timers.schedule(_EXPIRY, 0, lambda: self._expire_step_by_step(rest))
+        else:
+            self._schedule_expiry()
 
     # Administration
 

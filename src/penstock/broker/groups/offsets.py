@@ -19,6 +19,9 @@ MAX_OFFSET_METADATA: Final = 4096
 """Characters of text that may be committed beside an offset, as in Kafka (offset.metadata.max.bytes)."""
 
 
+_MOST_REMOVALS: Final = 10_000  # in one batch
+
+
 class CommittedOffset(NamedTuple):
     """The committed position of a group in one partition.
 
@@ -166,8 +169,12 @@ class OffsetStore:
         Raises:
             ApiError: COORDINATOR_NOT_AVAILABLE; the offsets of some groups may be left.
         """
-        for group in self.groups():
-            self.delete(group, [partition for partition in self._all_of(group) if partition[0] == topic])
+        doomed = [(group, each) for group in self.groups() for each in self._all_of(group) if each[0] == topic]
+        for start in range(0, len(doomed), _MOST_REMOVALS):
+            batch = doomed[start : start + _MOST_REMOVALS]
+            self._log.append([offset_record(group, *partition, None) for group, partition in batch])
+            for group, partition in batch:
+                self.forget(group, [partition])
 
     def _all_of(self, group: str) -> dict[TopicPartition, None]:
         found: dict[TopicPartition, None] = {}
