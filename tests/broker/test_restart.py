@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -177,3 +178,40 @@ def test_a_stop_on_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest
     partition = open_partition(tmp_path, **SMALL)
     assert partition.end_offset == 7
     assert partition.append(sequenced(0)) == 0
+
+
+def test_a_kill_at_any_moment_leaves_what_was_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = tmp_path / "log"
+    partition = open_partition(directory, **SMALL)
+    # What each copy must have at least: where the log begins and ends.
+    copies: list[tuple[Path, int, int]] = []
+
+    def copying_first(name: str) -> None:
+        real = getattr(os, name)
+
+        def copy_and_call(*args: object, **settings: object) -> object:
+            monkeypatch.setattr(os, name, real)
+            copy = shutil.copytree(directory, tmp_path / str(len(copies)))
+            copies.append((copy, partition.start_offset, partition.end_offset))
+            monkeypatch.setattr(os, name, copy_and_call)
+            return real(*args, **settings)
+
+        monkeypatch.setattr(os, name, copy_and_call)
+
+    partition.append(sequenced(0))
+    for name in ("open", "pwrite", "replace", "unlink"):
+        copying_first(name)
+    for number in range(1, 8):
+        partition.append(sequenced(2 * number))
+        if number % 3 == 0:
+            partition.delete_records(2 * number - 1)
+    partition.close()
+    monkeypatch.undo()
+    assert len(copies) > 30
+    for copy, start, end in copies:
+        again = open_partition(copy, **SMALL)
+        assert (again.end_offset, again.start_offset >= start) == (end, True)
+        offsets_of(again, again.start_offset)
+        assert again.append(sequenced(end - 2)) == end - 2
+        assert again.append(sequenced(end)) == end
+        again.close()
