@@ -10,14 +10,15 @@ the last record of a transactional id is its state, and one without a value remo
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import dataclass
 from enum import IntEnum
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
 from penstock.broker.codec import Message, entity_codec
 from penstock.broker.errors import ApiError, BrokerError, MalformedRequestError
 from penstock.broker.groups.offsets import TopicPartition
+from penstock.broker.record_schema import INT8, INT16, INT32, INT32S, INT64, STRING, nullable_array_of, record_schema
 from penstock.broker.records import LogRecord, encode_records, read_records
 from penstock.broker.topics import TRANSACTIONS_TOPIC, TopicRegistry
 from penstock.broker.wire import Cursor, Sink
@@ -32,8 +33,8 @@ EPOCH_BUMPS: Final = 2
 """The version of transactions in which each one bumps its producer's epoch (KIP-890; the feature
 `transaction.version`)."""
 
-# Small segments, so that little is read at start: the last one is never compacted.
-_CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": str(4 * 1024 * 1024)}
+# Small segments, so that a start reads little: the last one is never compacted.
+_CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": str(1024 * 1024)}
 _KEY_VERSION: Final = 0
 _VALUE_VERSION: Final = 1
 _VERSION: Final = struct.Struct(">h")
@@ -149,37 +150,25 @@ class TransactionLog:
         return [_decode(record) for record in values.values()]
 
 
-def _schema(name: str, fields: dict[str, tuple[Any, str | None, dict[str, int]]]) -> type[Any]:
-    """Return a schema as kio generates them from Kafka's definitions."""
-    return make_dataclass(
-        name,
-        [
-            (key, declared, field(metadata=tag if kind is None else {"kafka_type": kind} | tag))
-            for key, (declared, kind, tag) in fields.items()
-        ],
-        namespace={"__flexible__": True},
-    )
-
-
-_PARTITIONS: Final = _schema(
-    "PartitionsSchema", {"topic": (str, "string", {}), "partition_ids": (tuple[int, ...], "int32", {})}
-)
 _VALUE: Final = entity_codec(
-    _schema(
+    record_schema(
         "TransactionLogValue",
         {
-            "producer_id": (int, "int64", {}),
-            "previous_producer_id": (int, "int64", {"tag": 0}),
-            "next_producer_id": (int, "int64", {"tag": 1}),
-            "producer_epoch": (int, "int16", {}),
-            "transaction_timeout_ms": (int, "int32", {}),
-            "transaction_status": (int, "int8", {}),
-            # A schema is a value, which mypy does not take for a type.
-            "transaction_partitions": (tuple[_PARTITIONS, ...] | None, None, {}),  # type: ignore[valid-type]
-            "transaction_last_update_timestamp_ms": (int, "int64", {}),
-            "transaction_start_timestamp_ms": (int, "int64", {}),
-            "client_transaction_version": (int, "int16", {"tag": 2}),
+            "producer_id": INT64,
+            "previous_producer_id": INT64,
+            "next_producer_id": INT64,
+            "producer_epoch": INT16,
+            "transaction_timeout_ms": INT32,
+            "transaction_status": INT8,
+            "transaction_partitions": nullable_array_of(
+                record_schema("PartitionsSchema", {"topic": STRING, "partition_ids": INT32S}, is_flexible=True)
+            ),
+            "transaction_last_update_timestamp_ms": INT64,
+            "transaction_start_timestamp_ms": INT64,
+            "client_transaction_version": INT16,
         },
+        is_flexible=True,
+        tags={"previous_producer_id": 0, "next_producer_id": 1, "client_transaction_version": 2},
     )
 )
 

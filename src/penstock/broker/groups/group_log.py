@@ -8,15 +8,14 @@ is compacted.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.batch import NO_PRODUCER_ID, BatchHeader, read_header
+from penstock.broker.batch import NO_PRODUCER_ID, BatchHeader
 from penstock.broker.errors import ApiError, BrokerError, MalformedRequestError
 from penstock.broker.groups.schemas import GroupRecord, RecordKind, decode_record, encode_key, encode_value
-from penstock.broker.partition import Partition
 from penstock.broker.records import (
     LogRecord,
     encode_records,
@@ -29,7 +28,6 @@ from penstock.clock import Clock
 
 # Small segments, so that a start reads little: the last one is never compacted.
 _CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": str(1024 * 1024)}
-_READ_BYTES: Final = 1024 * 1024
 
 _log = logging.getLogger(__name__)
 
@@ -147,8 +145,11 @@ class GroupLog:
         """
         state = _State()
         if any(topic.name == OFFSETS_TOPIC for topic in self._topics.all()):
-            for batch, header in _batches(self._topics.partition(OFFSETS_TOPIC, 0)):
-                state.add(batch, header)
+            try:
+                for header, batch in self._topics.partition(OFFSETS_TOPIC, 0).batches():
+                    state.add(batch, header)
+            except ApiError as error:
+                raise BrokerError(f"cannot read the groups' offsets: {error}") from error
         return StoredGroups(
             _decoded(state.values), {producer: _decoded(pending) for producer, pending in state.pending.items()}
         )
@@ -158,23 +159,6 @@ def offset_record(group: str, topic: str, partition: int, value: Mapping[str, ob
     """Return the record of a committed offset, or of its removal where the value is None."""
     key = {"group": group, "topic": topic, "partition": partition}
     return GroupRecord(RecordKind.OFFSET_COMMIT, key, None if value is None else dict(value))
-
-
-def _batches(partition: Partition) -> Iterator[tuple[memoryview, BatchHeader]]:
-    offset = partition.start_offset
-    while offset < partition.end_offset:
-        try:
-            data = memoryview(partition.read(offset, _READ_BYTES))
-        except ApiError as error:
-            raise BrokerError(f"cannot read the groups' offsets: {error}") from error
-        position = 0
-        while position < len(data):
-            header = read_header(data, position)
-            yield data[position : position + header.size], header
-            position += header.size
-            offset = header.next_offset
-        if not data:
-            return
 
 
 def _decoded(values: Mapping[bytes, tuple[int, bytes]]) -> list[StoredRecord]:

@@ -6,16 +6,26 @@ the kinds of records apart. Source: the JSON schemas in Kafka's group coordinato
 
 from __future__ import annotations
 
-import dataclasses
 import struct
-import types
-import uuid
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from penstock.broker.codec import Codec, Message, entity_codec
 from penstock.broker.errors import MalformedRequestError
+from penstock.broker.record_schema import (
+    BYTES,
+    INT8,
+    INT32,
+    INT32S,
+    INT64,
+    NULLABLE_STRING,
+    STRING,
+    STRINGS,
+    UUID,
+    array_of,
+    record_schema,
+)
 from penstock.broker.wire import Cursor, Sink
 
 
@@ -45,59 +55,24 @@ class GroupRecord(NamedTuple):
     value: Message | None
 
 
-_Field = tuple[Any, str | None]
-_STRING: Final[_Field] = (str, "string")
-_NULLABLE_STRING: Final[_Field] = (str | None, "string")
-_STRINGS: Final[_Field] = (tuple[str, ...], "string")
-_BYTES: Final[_Field] = (bytes, "bytes")
-_INT8: Final[_Field] = (int, "int8")
-_INT32: Final[_Field] = (int, "int32")
-_INT32S: Final[_Field] = (tuple[int, ...], "int32")
-_INT64: Final[_Field] = (int, "int64")
-_UUID: Final[_Field] = (uuid.UUID, "uuid")
-
 _VERSION: Final = struct.Struct(">h")
 
-
-def _schema(
-    name: str, fields: Mapping[str, _Field], is_flexible: bool = False, tags: Mapping[str, int] | None = None
-) -> type[Any]:
-    """Return a schema as kio generates them from Kafka's definitions."""
-
-    def metadata(field: str, kind: str | None) -> dict[str, object]:
-        found = {"kafka_type": kind, "tag": (tags or {}).get(field)}
-        return {key: value for key, value in found.items() if value is not None}
-
-    return dataclasses.make_dataclass(
-        name,
-        [
-            (field, declared, dataclasses.field(metadata=metadata(field, kind)))
-            for field, (declared, kind) in fields.items()
-        ],
-        namespace={"__flexible__": is_flexible},
-    )
-
-
-def _array_of(schema: type[Any]) -> _Field:
-    return types.GenericAlias(tuple, (schema, ...)), None
-
-
-_GROUP_MEMBER: Final = _schema(
+_GROUP_MEMBER: Final = record_schema(
     "MemberMetadata",
     {
-        "member_id": _STRING,
-        "group_instance_id": _NULLABLE_STRING,
-        "client_id": _STRING,
-        "client_host": _STRING,
-        "rebalance_timeout": _INT32,
-        "session_timeout": _INT32,
-        "subscription": _BYTES,
-        "assignment": _BYTES,
+        "member_id": STRING,
+        "group_instance_id": NULLABLE_STRING,
+        "client_id": STRING,
+        "client_host": STRING,
+        "rebalance_timeout": INT32,
+        "session_timeout": INT32,
+        "subscription": BYTES,
+        "assignment": BYTES,
     },
 )
-_PARTITIONS: Final = _array_of(_schema("TopicPartitions", {"topic_id": _UUID, "partitions": _INT32S}, True))
-_GROUP_KEY: Final = entity_codec(_schema("GroupKey", {"group": _STRING}))
-_MEMBER_KEY: Final = entity_codec(_schema("MemberKey", {"group": _STRING, "member_id": _STRING}))
+_PARTITIONS: Final = array_of(record_schema("TopicPartitions", {"topic_id": UUID, "partitions": INT32S}, True))
+_GROUP_KEY: Final = entity_codec(record_schema("GroupKey", {"group": STRING}))
+_MEMBER_KEY: Final = entity_codec(record_schema("MemberKey", {"group": STRING, "member_id": STRING}))
 
 
 class _Format(NamedTuple):
@@ -108,12 +83,12 @@ class _Format(NamedTuple):
 
 _FORMATS: Final[Mapping[RecordKind, _Format]] = {
     RecordKind.OFFSET_COMMIT: _Format(
-        entity_codec(_schema("OffsetCommitKey", {"group": _STRING, "topic": _STRING, "partition": _INT32})),
+        entity_codec(record_schema("OffsetCommitKey", {"group": STRING, "topic": STRING, "partition": INT32})),
         3,
         entity_codec(
-            _schema(
+            record_schema(
                 "OffsetCommitValue",
-                {"offset": _INT64, "leader_epoch": _INT32, "metadata": _STRING, "commit_timestamp": _INT64},
+                {"offset": INT64, "leader_epoch": INT32, "metadata": STRING, "commit_timestamp": INT64},
             )
         ),
     ),
@@ -121,15 +96,15 @@ _FORMATS: Final[Mapping[RecordKind, _Format]] = {
         _GROUP_KEY,
         3,
         entity_codec(
-            _schema(
+            record_schema(
                 "GroupMetadataValue",
                 {
-                    "protocol_type": _STRING,
-                    "generation": _INT32,
-                    "protocol": _NULLABLE_STRING,
-                    "leader": _NULLABLE_STRING,
-                    "current_state_timestamp": _INT64,
-                    "members": _array_of(_GROUP_MEMBER),
+                    "protocol_type": STRING,
+                    "generation": INT32,
+                    "protocol": NULLABLE_STRING,
+                    "leader": NULLABLE_STRING,
+                    "current_state_timestamp": INT64,
+                    "members": array_of(_GROUP_MEMBER),
                 },
             )
         ),
@@ -138,8 +113,8 @@ _FORMATS: Final[Mapping[RecordKind, _Format]] = {
         _GROUP_KEY,
         0,
         entity_codec(
-            _schema(
-                "ConsumerGroupMetadataValue", {"epoch": _INT32, "metadata_hash": _INT64}, True, {"metadata_hash": 0}
+            record_schema(
+                "ConsumerGroupMetadataValue", {"epoch": INT32, "metadata_hash": INT64}, True, {"metadata_hash": 0}
             )
         ),
     ),
@@ -147,17 +122,17 @@ _FORMATS: Final[Mapping[RecordKind, _Format]] = {
         _MEMBER_KEY,
         0,
         entity_codec(
-            _schema(
+            record_schema(
                 "ConsumerGroupMemberMetadataValue",
                 {
-                    "instance_id": _NULLABLE_STRING,
-                    "rack_id": _NULLABLE_STRING,
-                    "client_id": _STRING,
-                    "client_host": _STRING,
-                    "subscribed_topic_names": _STRINGS,
-                    "subscribed_topic_regex": _NULLABLE_STRING,
-                    "rebalance_timeout": _INT32,
-                    "server_assignor": _NULLABLE_STRING,
+                    "instance_id": NULLABLE_STRING,
+                    "rack_id": NULLABLE_STRING,
+                    "client_id": STRING,
+                    "client_host": STRING,
+                    "subscribed_topic_names": STRINGS,
+                    "subscribed_topic_regex": NULLABLE_STRING,
+                    "rebalance_timeout": INT32,
+                    "server_assignor": NULLABLE_STRING,
                 },
                 True,
             )
@@ -166,23 +141,25 @@ _FORMATS: Final[Mapping[RecordKind, _Format]] = {
     RecordKind.CONSUMER_GROUP_TARGET: _Format(
         _GROUP_KEY,
         0,
-        entity_codec(_schema("ConsumerGroupTargetAssignmentMetadataValue", {"assignment_epoch": _INT32}, True)),
+        entity_codec(record_schema("ConsumerGroupTargetAssignmentMetadataValue", {"assignment_epoch": INT32}, True)),
     ),
     RecordKind.CONSUMER_GROUP_TARGET_MEMBER: _Format(
         _MEMBER_KEY,
         0,
-        entity_codec(_schema("ConsumerGroupTargetAssignmentMemberValue", {"topic_partitions": _PARTITIONS}, True)),
+        entity_codec(
+            record_schema("ConsumerGroupTargetAssignmentMemberValue", {"topic_partitions": _PARTITIONS}, True)
+        ),
     ),
     RecordKind.CONSUMER_GROUP_CURRENT_MEMBER: _Format(
         _MEMBER_KEY,
         0,
         entity_codec(
-            _schema(
+            record_schema(
                 "ConsumerGroupCurrentMemberAssignmentValue",
                 {
-                    "member_epoch": _INT32,
-                    "previous_member_epoch": _INT32,
-                    "state": _INT8,
+                    "member_epoch": INT32,
+                    "previous_member_epoch": INT32,
+                    "state": INT8,
                     "assigned_partitions": _PARTITIONS,
                     "partitions_pending_revocation": _PARTITIONS,
                 },
