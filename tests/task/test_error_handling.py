@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -347,13 +348,18 @@ WRONG: list[tuple[Callable[[KStream], object], list[str]]] = [
     (
         lambda stream: stream.to("out"),
         [
-            "Source read cannot read the value, with LongSerde, of the record at topic in, partition 0, offset 1",
+            "Source read (created at",
+            "cannot read the value, with LongSerde, of the record at topic in, partition 0, offset 1",
             "is not 8",
         ],
     ),
     (
         lambda stream: stream.to("out", Produced.with_(value_serde=Refusing()).with_name("write")),
-        ["Sink write cannot write the value to topic out (refused bad)", "topic in, partition 0, offset 1"],
+        [
+            "Sink write (created at",
+            "cannot write the value to topic out (refused bad)",
+            "topic in, partition 0, offset 1",
+        ],
     ),
     (
         lambda stream: stream.map_values(lambda v: 7 if v == "bad" else v).to("out", Produced.with_(S, S)),
@@ -399,6 +405,62 @@ def test_an_error_of_a_serde_names_node_topic_partition_offset_and_what_to_do(
     assert "ClassCastException" not in said
 
 
+def _line_before_this() -> str:
+    """Return the place of the line above the call."""
+    frame = sys._getframe(1)
+    return f"{frame.f_code.co_filename}:{frame.f_lineno - 1}"
+
+
+def _read(builder: StreamsBuilder) -> str:
+    builder.stream("in", Consumed.with_(S, Serdes.long())).foreach(print)
+    return _line_before_this()
+
+
+def _write(builder: StreamsBuilder) -> str:
+    builder.stream("in").map_values(len).to("out")
+    return _line_before_this()
+
+
+def _write_bytes(builder: StreamsBuilder) -> str:
+    builder.stream("in").to("out", Produced.with_(value_serde=Serdes.serde_from(lambda value: 1 // 0, bytes.decode)))
+    return _line_before_this()
+
+
+def _store(builder: StreamsBuilder) -> str:
+    builder.stream("in").group_by_key().reduce(lambda one, two: 5, Materialized.as_("latest"))
+    return _line_before_this()
+
+
+def _buffer(builder: StreamsBuilder) -> str:
+    lengths = builder.table("in").map_values(len)
+    lengths.suppress(Suppressed.until_time_limit(5, BufferConfig.unbounded()))
+    return _line_before_this()
+
+
+def _global(builder: StreamsBuilder) -> str:
+    class Numbers(Processor[Any, Any, Any, Any]):
+        def process(self, record: Record[Any, Any]) -> None:
+            raise ValueError(record.value)
+
+    store = Stores.key_value_store_builder(Stores.in_memory_key_value_store("numbers"), S, S)
+    builder.add_global_store(store, "in", Consumed.with_(S, S), Numbers)
+    line = _line_before_this()
+    builder.stream("other").foreach(print)
+    return line
+
+
+@pytest.mark.parametrize("program", [_read, _write, _write_bytes, _store, _buffer, _global])
+def test_an_error_names_the_line_that_created_the_node(program: Callable[[StreamsBuilder], str]) -> None:
+    builder = StreamsBuilder()
+    line = program(builder)
+    driver = TopologyTestDriver(builder.build(), {"default.key.serde": S, "default.value.serde": S})
+    with driver, pytest.raises((StreamsError, ValueError)) as caught:
+        driver.create_input_topic("in", Serdes.bytes(), Serdes.bytes()).pipe_key_value_list(
+            [(b"k", b"one"), (b"k", b"two")]
+        )
+    assert f"(created at {line})" in "".join(traceback.format_exception(caught.value))
+
+
 def test_a_windowed_key_that_has_the_default_serde_gets_an_error_with_the_serde_that_it_needs() -> None:
     builder = StreamsBuilder()
     minutes = builder.stream("in").group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(60_000)).count()
@@ -417,8 +479,10 @@ def test_a_buffer_that_cannot_write_names_processor_and_store() -> None:
     with driver, pytest.raises(StreamsError) as caught:
         driver.pipe_bytes("in", b"k", b"v", 0)
     said = "".join(traceback.format_exception(caught.value))
-    assert "Processor hold was given a key or value that the serdes of its store do not write" in said
+    assert "Processor hold (created at" in said
+    assert "was given a key or value that the serdes of its store do not write" in said
     assert "Store 'hold-store' cannot write" in said
+    assert "with_key_serde and with_value_serde of Materialized, or in Grouped" in said
     assert "ClassCastException" not in said
 
 
@@ -461,7 +525,8 @@ def test_an_error_in_the_processor_of_a_global_store_names_node_and_record() -> 
     with TopologyTestDriver(topology) as driver, pytest.raises(LookupError) as caught:
         driver.pipe_bytes("in", b"k", b"v", 0)
     (note,) = caught.value.__notes__
-    assert note == "At keep, the processor of a global store, with the record of topic in, partition 0, offset 0."
+    assert note.startswith("At keep (created at ")
+    assert note.endswith("the processor of a global store, with the record of topic in, partition 0, offset 0.")
 
 
 def test_an_output_topic_names_itself_where_it_is_read_by_another_serde() -> None:

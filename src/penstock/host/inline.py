@@ -73,6 +73,7 @@ class InlineHost:
         """Make the task over empty stores and initialise its processors; raises StreamsError when one of them fails."""
         check_serdes(topology, config)
         spec, config = whole_topology(topology), config.overridden(topology.config_overrides)
+        self._node_lines = topology.node_lines
         self._spec, self._config, self._clock = spec, config, clock
         self._global_task = _global_task(topology, config, clock)
         self._sources = [node for node in spec.nodes if isinstance(node, SourceSpec)]
@@ -106,6 +107,7 @@ class InlineHost:
             global_stores={} if self._global_task is None else self._global_task.read_only_stores(),
             change_log=self._change_log,
             nanoseconds=SystemClock().nanoseconds,
+            node_lines=self._node_lines,
         )
         task.initialize()
         return task
@@ -266,6 +268,7 @@ def _global_task(topology: BuiltTopology, config: StreamsConfig, clock: Clock) -
         MemoryBase(),
         LogAndContinueExceptionHandler(),  # as Kafka's driver does, whatever is configured
         clock.milliseconds(),
+        node_lines=topology.node_lines,
     )
     task.initialize()
     return task

@@ -9,6 +9,7 @@ from typing import Final
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, StreamsError
 from penstock.plan.subtopology import BuiltTopology, ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
+from penstock.plan.user_lines import made_at
 from penstock.serdes import Serde
 from penstock.serdes.api import missing_serde
 from penstock.state.build import store_serde
@@ -50,8 +51,8 @@ def node_serde(
     except ConfigError as missing:
         failure = StreamsError(f"Failed to initialize {part} serdes for {kind} node {node.name}")
         failure.add_note(
-            f"{node.name}, which {_does(node)}{_made_at(node.name, lines)}, has no serde for {part}s: name one there, "
-            f"such as {part}_serde=Serdes.string() in {_options(node)}, or set default.{part}.serde."
+            f"{node.name}, which {_does(node)}{made_at((lines or {}).get(node.name))}, has no serde for {part}s: "
+            f"name one there, such as {part}_serde=Serdes.string() in {_options(node)}, or set default.{part}.serde."
         )
         raise failure from missing
 
@@ -67,7 +68,7 @@ def _check_stores(subtopology: SubtopologySpec, config: StreamsConfig, lines: Ma
                 users = ", ".join(
                     node.name for node in subtopology.nodes if isinstance(node, ProcessorSpec) and name in node.stores
                 )
-                error.add_note(f"Store {name!r} belongs to {users}{_made_at(name, lines)}.")
+                error.add_note(f"Store {name!r} belongs to {users}{made_at(lines.get(name))}.")
                 raise
 
 
@@ -84,8 +85,3 @@ def _does(node: SourceSpec | SinkSpec) -> str:
     if node.pattern is not None:
         return f"reads the topics that match {node.pattern.pattern}"
     return f"reads topic {', '.join(node.topics)}"
-
-
-def _made_at(name: str, lines: Mapping[str, str] | None) -> str:
-    line = None if lines is None else lines.get(name)
-    return "" if line is None else f" (created at {line})"

@@ -16,3 +16,8 @@ def calling_line() -> str | None:
             return None
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def made_at(line: str | None) -> str:
+    """Return what follows the name of a node or a store that was made at `line`; nothing if the line is not known."""
+    return "" if line is None else f" (created at {line})"

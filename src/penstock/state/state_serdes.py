@@ -163,7 +163,10 @@ class StateSerdes:
     def wrong_type(self, action: str, error: TypeError) -> Exception:
         """Return the error to raise if a serde receives a value of another type: a StreamsError, because the processing
         handler may receive it. action: what failed, such as "write key 5"."""
-        return StreamsError(self._incompatible(action, error))
+        return StreamsError(
+            f"{self._incompatible(action, error)} Give the store the serdes of its keys and values, or "
+            "convert them first."
+        )
 
     def _serdes_at_work(self) -> str:
         """Return the serdes of the store, and what to do about them, as the end of a sentence."""
@@ -175,8 +178,7 @@ class StateSerdes:
     def _incompatible(self, action: str, error: TypeError) -> str:
         return (
             f"Store {self.store_name!r} cannot {action} with {type(self.key_serde).__name__} for keys and "
-            f"{type(self.value_serde).__name__} for values: {error} "
-            "Give the store the serdes of its keys and values, or convert them first."
+            f"{type(self.value_serde).__name__} for values: {error}"
         )
 
 

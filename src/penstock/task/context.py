@@ -17,6 +17,7 @@ from penstock.exception_handlers import ProducerRecord
 from penstock.metrics import StreamsMetrics
 from penstock.metrics.observer import NOT_OBSERVED, TaskObserver
 from penstock.plan.internal_topics import INTERNAL_SUFFIXES
+from penstock.plan.user_lines import made_at
 from penstock.processor.api import Cancellable, HeldResults, ProcessorContext, PunctuationType, Punctuator
 from penstock.record import NO_METADATA, NO_TIMESTAMP, Headers, Record, RecordBatch, RecordMetadata, TopicPartition
 from penstock.serdes import Serde
@@ -98,8 +99,10 @@ class TaskContext:
         wall_clock: int,
         stream_time: int = NO_TIMESTAMP,
         observer: TaskObserver = NOT_OBSERVED,
+        node_lines: Mapping[str, str] | None = None,
     ) -> None:
-        """Start at the times given (ms). observer: receives what the task, its nodes and its stores report."""
+        """Start at the times given (ms). observer: receives what the task, its nodes and its stores report. node_lines:
+        where in the user's program nodes were made, by name."""
         self.task_id = task_id
         self.config = config
         self.schedules = schedules
@@ -120,6 +123,11 @@ class TaskContext:
         self.observer = observer
         self.commit_requested = False
         self.sender: Callable[[ProducerRecord], None] | None = None
+        self._node_lines = node_lines or {}
+
+    def described(self, node: str) -> str:
+        """Return the name of a node with the line of the program that created it, if that is known."""
+        return f"{node}{made_at(self._node_lines.get(node))}"
 
     def node_context(self, node: Node) -> ProcessorContext:
         """Return the context of `node`."""

@@ -150,9 +150,9 @@ class ErrorHandling:
             return
         failure = StreamsError(DESERIALIZATION_FAILED)
         failure.add_note(
-            f"Source {node} cannot read the {part} of the record at topic {record.topic}, partition "
-            f"{record.partition}, offset {record.offset} ({str(error).rstrip('.')}). Name the serde that wrote it, or "
-            "set deserialization.exception.handler to one that drops such records."
+            f"Source {self._task.described(node)} cannot read the {part} of the record at topic {record.topic}, "
+            f"partition {record.partition}, offset {record.offset} ({str(error).rstrip('.')}). Name the serde that "
+            "wrote it, or set deserialization.exception.handler to one that drops such records."
         )
         raise failure from error
 
@@ -172,8 +172,9 @@ class ErrorHandling:
         """
         if isinstance(error, ClassCastError):
             raise StreamsError(
-                f"Processor {node} was given a key or value that the serdes of its store do not write: {error} It "
-                "inherits them from the table above: name them there, in Grouped or Materialized."
+                f"Processor {self._task.described(node)} was given a key or value that the serdes of its store do not "
+                f"write: {error} They are those of the table above, else the defaults: name them where that table is "
+                "made, with with_key_serde and with_value_serde of Materialized, or in Grouped."
             ) from error
         if self._processing is None:
             raise ProcessingError(node, error) from error
@@ -211,9 +212,10 @@ class ErrorHandling:
             f"timestamp=[{record.timestamp}]"
         )
         failure.add_note(
-            f"Sink {node} cannot write the {origin.value} to topic {record.topic} ({str(error).rstrip('.')}), for the "
-            f"input record at topic {context.topic}, partition {context.partition}, offset {context.offset}. Name "
-            "another serde, or set production.exception.handler to one that drops such records."
+            f"Sink {self._task.described(node)} cannot write the {origin.value} to topic {record.topic} "
+            f"({str(error).rstrip('.')}), for the input record at topic {context.topic}, partition "
+            f"{context.partition}, offset {context.offset}. Name another serde, or set "
+            "production.exception.handler to one that drops such records."
         )
         raise failure from error
 

@@ -66,12 +66,16 @@ class GlobalStateUpdateTask:
         deserialization_handler: DeserializationExceptionHandler,
         wall_clock_ms: int = 0,
         processor_metadata: Mapping[str, int] | None = None,
+        node_lines: Mapping[str, str] | None = None,
     ) -> None:
         """Make the nodes and stores of `topology` over `base`, the committed state; nothing of the user's runs before
         `initialize`. deserialization_handler: decides what happens to records that cannot be read. processor_metadata:
-        what the stores remember besides entries since the last commit, None for a new base."""
+        what the stores remember besides entries since the last commit, None for a new base. node_lines: where in the
+        user's program the nodes were made, by name, for errors."""
         self._base = base
-        self._context = _GlobalTaskContext(GLOBAL_TASK_ID, config, LivingSchedules(), wall_clock_ms)
+        self._context = _GlobalTaskContext(
+            GLOBAL_TASK_ID, config, LivingSchedules(), wall_clock_ms, node_lines=node_lines
+        )
         self._context.processor_metadata.update(processor_metadata or {})
         self._state = ProcessorStateManager(
             topology,
@@ -131,8 +135,8 @@ class GlobalStateUpdateTask:
                     child.process(record)
             except ProcessingError as failure:
                 failure.error.add_note(
-                    f"At {failure.node}, the processor of a global store, with the record of topic {topic}, partition "
-                    f"{partition}, offset {offset}."
+                    f"At {context.described(failure.node)}, the processor of a global store, with the record of topic "
+                    f"{topic}, partition {partition}, offset {offset}."
                 )
                 raise failure.error from failure.error.__cause__
         context.metadata = None

@@ -306,10 +306,10 @@ class SinkNode:
         option = "Grouped, Repartitioned or the options of the join" if self.spec.repartition else "Produced"
         example = "such as WindowedSerdes.time_windowed(Serdes.string(), size_ms), " if type(part) is Windowed else ""
         return (
-            f"Sink {self.name} cannot write the {what} to topic {topic}: {type(serde).__name__} was given "
-            f"{type(part).__name__} {part!r:.100}, for the input record at topic {metadata.topic}, partition "
-            f"{metadata.partition}, offset {metadata.offset}. Name the serde of the {what}s in {option}, {example}set "
-            f"default.{what}.serde, or convert the {what}s before."
+            f"Sink {self._task.described(self.name)} cannot write the {what} to topic {topic}: "
+            f"{type(serde).__name__} was given {type(part).__name__} {part!r:.100}, for the input record at topic "
+            f"{metadata.topic}, partition {metadata.partition}, offset {metadata.offset}. Name the serde of the "
+            f"{what}s in {option}, {example}set default.{what}.serde, or convert the {what}s before."
         )
 
 

@@ -81,6 +81,7 @@ class StreamTask:
         spilled: SpilledChanges | None = None,
         nanoseconds: Callable[[], int] | None = None,
         cache_bytes: int | None = None,
+        node_lines: Mapping[str, str] | None = None,
     ) -> None:
         """Make the task's nodes and stores; nothing of the user's runs before `initialize`.
 
@@ -92,7 +93,8 @@ class StreamTask:
         writes them. spilled: takes uncommitted changes beyond `penstock.uncommitted.max.bytes`, for a host that keeps
         them until the commit; such a commit has only the changes since. nanoseconds: measures durations, for a host
         that shows measurements. cache_bytes: the task's share of `statestore.cache.max.bytes`, for a host that runs
-        several tasks at the same time; all of it if not given.
+        several tasks at the same time; all of it if not given. node_lines: where in the user's program the nodes were
+        made, by name, for errors.
         """
         self.task_id = task_id
         checkpoint = checkpoint or TaskCheckpoint()
@@ -100,7 +102,13 @@ class StreamTask:
         self._idling = Idling(checkpoint.idle_deadlines)
         self._observer = _observer(config, nanoseconds)
         self._context = TaskContext(
-            str(task_id), config, schedules or LivingSchedules(), wall_clock_ms, checkpoint.stream_time, self._observer
+            str(task_id),
+            config,
+            schedules or LivingSchedules(),
+            wall_clock_ms,
+            checkpoint.stream_time,
+            self._observer,
+            node_lines,
         )
         self._context.processor_metadata.update(checkpoint.processor_metadata)
         self._collector = RecordCollector()
@@ -407,12 +415,21 @@ class StreamTask:
                     failure.message
                     or f"{self._log_prefix}Exception caught while punctuating processor '{schedule.node}'"
                 )
-                _point_at_user_line(error, failure.error)
+                self._point_at_program(error, failure)
                 raise error from failure.error
             schedule.advance(now)
             context.schedules.put_back(schedule)
             punctuated = True
         return punctuated
+
+    def _point_at_program(self, error: StreamsError, failure: ProcessingError) -> None:
+        """Add the line of the user's function that failed to `error`, or where the node was created if none failed."""
+        cause = failure.error
+        line = user_line(cause)
+        if line is not None:
+            error.add_note(f"{type(cause).__name__}: {cause}\n  {line}")
+        elif (described := self._context.described(failure.node)) != failure.node:
+            error.add_note(f"The processor is {described}.")
 
     def _call(self, schedule: Schedule, now: int) -> None:
         """Call the punctuator of `schedule`; raises ProcessingError unless the handler passes its error over."""
@@ -435,7 +452,7 @@ class StreamTask:
             f"topic={metadata.topic}, partition={metadata.partition}, "
             f"offset={metadata.offset}"
         )
-        _point_at_user_line(error, failure.error)
+        self._point_at_program(error, failure)
         raise error from failure.error
 
 
@@ -469,9 +486,3 @@ def _lateness(stream_times: Int64Array, timestamps: Int64Array) -> Measurement:
     late = stream_times - timestamps
     np.maximum(late, 0, out=late)
     return Measurement(len(late), float(late.sum()), 0.0, float(late.max()))
-
-
-def _point_at_user_line(error: StreamsError, cause: BaseException) -> None:
-    line = user_line(cause)
-    if line is not None:
-        error.add_note(f"{type(cause).__name__}: {cause}\n  {line}")

@@ -193,10 +193,10 @@ def writing(builder: StreamsBuilder, source: str, target: str) -> None:
 @pytest.mark.parametrize(
     ("program", "what"),
     [
-        (reading, "Source read cannot read the value, with LongSerde, of the record"),
+        (reading, "cannot read the value, with LongSerde, of the record"),
         (
             writing,
-            "Sink write cannot write the value to topic {target}: StringSerde was given int 7, for the input record",
+            "cannot write the value to topic {target}: StringSerde was given int 7, for the input record",
         ),
     ],
     ids=["reading", "writing"],
@@ -216,6 +216,7 @@ def test_a_record_that_a_serde_cannot_read_or_write_is_named_to_the_program(
     failure = failure_of(query.run_to_end)
     told = "\n".join([str(failure), *failure.__notes__])
     assert f"{what.format(target=target)} at topic {source}, partition 1, offset 2" in told
+    assert f"(created at {__file__}:" in told
 
 
 def test_an_application_that_is_reset_starts_over_in_processes_that_knew_it(

@@ -24,6 +24,7 @@ from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.protocol.pickling import can_go, dump, what_cannot_go
 from penstock.host.spark.protocol.placement import Placement, pattern_topics
 from penstock.plan.subtopology import BuiltTopology, SubtopologySpec
+from penstock.plan.user_lines import made_at
 from penstock.record import TopicPartition
 
 
@@ -117,9 +118,9 @@ def parts_of(topology: BuiltTopology, config: StreamsConfig) -> Iterator[tuple[s
         subtopologies = (*subtopologies, topology.global_topology)
     for subtopology in subtopologies:
         for name, store in subtopology.stores.items():  # before the nodes: those that own a store hold it too
-            yield f"Store {name}{_made_at(topology.store_lines.get(name))}", store
+            yield f"Store {name}{made_at(topology.store_lines.get(name))}", store
         for node in subtopology.nodes:
-            yield f"Node {node.name}{_made_at(topology.node_lines.get(node.name))}", node
+            yield f"Node {node.name}{made_at(topology.node_lines.get(node.name))}", node
     for key, value in config.given().items():
         yield f"The value of {key} in the configuration", value
 
@@ -128,10 +129,6 @@ def check_can_be_sent(topology: BuiltTopology, config: StreamsConfig) -> None:
     """Raise StreamsError if something of the user's cannot be pickled for the workers; for the time before there
     is a description, which `dump_description` checks in the same words."""
     dump_for_workers((topology.without_data_frames(), config), parts_of(topology, config))
-
-
-def _made_at(line: str | None) -> str:
-    return "" if line is None else f" (created at {line})"
 
 
 def dump_description(description: ApplicationDescription) -> bytes:

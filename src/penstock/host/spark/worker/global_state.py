@@ -143,7 +143,15 @@ def _task(
     processor_metadata: Mapping[str, int],
 ) -> GlobalStateUpdateTask:
     handler = description.config["deserialization.exception.handler"]
-    return GlobalStateUpdateTask(spec, description.config, base, handler, control.planned_ms, processor_metadata)
+    return GlobalStateUpdateTask(
+        spec,
+        description.config,
+        base,
+        handler,
+        control.planned_ms,
+        processor_metadata,
+        description.topology.node_lines,
+    )
 
 
 class _Updating:

@@ -99,6 +99,7 @@ class TaskEpoch:
             spilled=state.spilled,
             nanoseconds=self._measuring.nanoseconds,
             cache_bytes=description.cache_bytes,
+            node_lines=description.topology.node_lines,
         )
         for topic, partition, batch, lane in read_carried(self._checkpoint, control.carried):
             self._processed += len(batch)
