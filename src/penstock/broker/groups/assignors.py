@@ -7,7 +7,8 @@ it. The result depends on the arguments alone.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
+from itertools import islice
 from typing import Final, NamedTuple
 
 PartitionId = tuple[uuid.UUID, int]
@@ -49,6 +50,12 @@ def assign_uniform(members: Mapping[str, Subscriber], partitions: Mapping[uuid.U
         kept = {each for each in current if each[0] in topics and each[1] < partitions.get(each[0], 0)} - taken
         given[member_id] = kept
         taken |= kept
+    if len({frozenset(member.topics) for member in members.values()}) == 1:
+        topics = next(iter(members.values())).topics
+        wanted = [
+            (topic, number) for topic in sorted(topics & partitions.keys()) for number in range(partitions[topic])
+        ]
+        return _shared(wanted, given)
     readers = {
         topic: [member_id for member_id in sorted(members) if topic in members[member_id].topics]
         for topic in sorted(partitions)
@@ -59,6 +66,20 @@ def assign_uniform(members: Mapping[str, Subscriber], partitions: Mapping[uuid.U
                 given[min(readers[topic], key=lambda member_id: len(given[member_id]))].add(partition)
     _balance(given, readers)
     return {member_id: frozenset(assigned) for member_id, assigned in given.items()}
+
+
+def _shared(wanted: Sequence[PartitionId], given: Mapping[str, set[PartitionId]]) -> dict[str, Assignment]:
+    """Share partitions among members that all read them; those that have more get what cannot be divided."""
+    quota, left_over = divmod(len(wanted), len(given))
+    most_first = sorted(given, key=lambda member_id: -len(given[member_id]))
+    quotas = {member_id: quota + (rank < left_over) for rank, member_id in enumerate(most_first)}
+    kept = {member_id: sorted(given[member_id])[: quotas[member_id]] for member_id in given}
+    taken = {partition for partitions in kept.values() for partition in partitions}
+    rest = (partition for partition in wanted if partition not in taken)
+    return {
+        member_id: frozenset([*kept[member_id], *islice(rest, quotas[member_id] - len(kept[member_id]))])
+        for member_id in given
+    }
 
 
 def _balance(given: dict[str, set[PartitionId]], readers: Mapping[uuid.UUID, list[str]]) -> None:
