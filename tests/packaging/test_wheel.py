@@ -37,7 +37,7 @@ from confluent_kafka import Producer
 
 with EmbeddedBroker() as broker:
     broker.create_topic("topic")
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
     producer.produce("topic", b"value")
     print(producer.flush(30))
 """

@@ -7,6 +7,7 @@ Served, by API key (the table is in apis.py):
     CreateTopics 2-7                  DeleteTopics 1-6      InitProducerId 0-5     DescribeConfigs 1-4
     AlterConfigs 0-2                  IncrementalAlterConfigs 0-1                  DescribeLogDirs 1-4
     CreatePartitions 0-3              DescribeCluster 0-1   DeleteRecords 0-2      OffsetForLeaderEpoch 2-4
+    DescribeClientQuotas 0-1          AlterClientQuotas 0-1
     JoinGroup 0-9                     SyncGroup 0-5         Heartbeat 0-4          LeaveGroup 0-5
     ConsumerGroupHeartbeat 0-1        ConsumerGroupDescribe 0-1
     DescribeGroups 0-6                ListGroups 0-5        DeleteGroups 0-2       OffsetDelete 0-0
@@ -22,7 +23,8 @@ Gaps:
 - Configuration of topics: what is accepted is acted on. `compression.type` other than producer, `preallocate` and
   `unclean.leader.election.enable` are refused.
 - Configuration of the broker: at run time the defaults of topics change; groups have the broker's configuration.
-- ACLs, quotas, SASL and TLS are not announced.
+- Quotas: by client id; those of users and addresses are refused.
+- ACLs, SASL and TLS are not announced.
 - One replica: acks=all means this broker has it. As in Kafka nothing is forced to disk unless the topic
   asks for it (`flush.messages`), so records outlive the death
   of the process but perhaps not a power failure.

@@ -58,6 +58,12 @@ def _parser() -> argparse.ArgumentParser:
         help="how long the first rebalance of a group waits for more members (default: %(default)s)",
     )
     parser.add_argument(
+        "--quota-window-num",
+        type=int,
+        default=BrokerConfig.__dataclass_fields__["quota_window_num"].default,
+        help="over how many seconds the use of a quota is averaged (default: %(default)s)",
+    )
+    parser.add_argument(
         "--stop-at-eof",
         dest="input",
         action="store_const",
@@ -102,6 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             log_retention_check_interval_ms=options.log_retention_check_interval_ms,
             log_cleaner_backoff_ms=options.log_cleaner_backoff_ms,
             group_initial_rebalance_delay_ms=options.group_initial_rebalance_delay_ms,
+            quota_window_num=options.quota_window_num,
         )
         run(config, input=options.input, is_temporary=options.temporary)
     except BrokerError as error:

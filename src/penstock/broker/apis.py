@@ -26,6 +26,7 @@ from penstock.broker.group_apis import (
 )
 from penstock.broker.log_apis import delete_records, list_offsets, offset_for_leader_epoch, produce
 from penstock.broker.offset_apis import offset_commit, offset_delete, offset_fetch
+from penstock.broker.quota_apis import alter_client_quotas, describe_client_quotas
 from penstock.broker.state import BrokerState, Request
 from penstock.broker.topic_apis import (
     create_partitions,
@@ -138,6 +139,8 @@ APIS: Final[Mapping[int, Api]] = {
     42: _api(delete_groups, 0, 2),
     44: _api(incremental_alter_configs, 0, 1),
     47: _api(offset_delete, 0, 0),
+    48: _api(describe_client_quotas, 0, 1),
+    49: _api(alter_client_quotas, 0, 1),
     60: _api(describe_cluster, 0, 1),
     61: _api(describe_producers, 0, 0),
     65: _api(describe_transactions, 0, 0),

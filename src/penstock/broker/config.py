@@ -59,6 +59,9 @@ class BrokerConfig:
         transactional_id_expiration_ms: after how long (ms) without use a transactional id is forgotten (Kafka's
             transactional.id.expiration.ms).
         max_transactional_ids: most transactional ids; one more replaces the one that has not been used for longest.
+        quota_window_num: over how many windows the use of a quota is averaged (Kafka's quota.window.num).
+        quota_window_size_seconds: how long (s) each of them is (Kafka's quota.window.size.seconds).
+        max_quota_clients: most client ids with a quota of their own, and most whose use is measured.
         min_free_bytes: free disk space below which the broker does not start.
 
     Raises:
@@ -95,6 +98,9 @@ class BrokerConfig:
     transaction_max_timeout_ms: int = 900_000
     transactional_id_expiration_ms: int = 604_800_000
     max_transactional_ids: int = 100_000
+    quota_window_num: int = 11
+    quota_window_size_seconds: int = 1
+    max_quota_clients: int = 10_000
     min_free_bytes: int = 32 * 1024 * 1024
 
     @property
@@ -138,6 +144,9 @@ class BrokerConfig:
             ("transaction_max_timeout_ms", self.transaction_max_timeout_ms),
             ("transactional_id_expiration_ms", self.transactional_id_expiration_ms),
             ("max_transactional_ids", self.max_transactional_ids),
+            ("quota_window_num", self.quota_window_num),
+            ("quota_window_size_seconds", self.quota_window_size_seconds),
+            ("max_quota_clients", self.max_quota_clients),
         ):
             if value < 1:
                 raise BrokerError(f"{name} is {value}; it must be at least 1")

@@ -188,6 +188,8 @@ _STATIC_KEYS: Final[Mapping[str, _StaticKey]] = {
         ConfigType.LONG, lambda config: config.offsets_retention_check_interval_ms
     ),
     "offsets.retention.minutes": _StaticKey(ConfigType.INT, lambda config: config.offsets_retention_minutes),
+    "quota.window.num": _StaticKey(ConfigType.INT, lambda config: config.quota_window_num),
+    "quota.window.size.seconds": _StaticKey(ConfigType.INT, lambda config: config.quota_window_size_seconds),
     "socket.request.max.bytes": _StaticKey(ConfigType.INT, lambda config: config.max_request_bytes),
     "transaction.max.timeout.ms": _StaticKey(ConfigType.INT, lambda config: config.transaction_max_timeout_ms),
     "transactional.id.expiration.ms": _StaticKey(ConfigType.INT, lambda config: config.transactional_id_expiration_ms),

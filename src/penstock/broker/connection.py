@@ -10,6 +10,7 @@ Rules:
   arrived, whatever length was announced.
 - A connection without a request for too long is closed, and if there are too many, the one that has been idle longest:
   idle connections lock nobody out.
+- A client above its quota gets its answer at once, and nothing is read from it for the time that the answer names.
 - A request that cannot be understood closes the connection and is logged; it never stops the broker.
 """
 
@@ -20,7 +21,7 @@ import logging
 import struct
 import time
 from collections.abc import Iterator, Mapping
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from kio.schema.errors import ErrorCode
 
@@ -38,6 +39,18 @@ _RESPONSE_HEADER: Final = struct.Struct(">ii")
 
 _FIRST_BUFFER: Final = 64 * 1024
 """Bytes for a frame of which nothing has arrived yet."""
+
+
+class _Call(NamedTuple):
+    """A request that was handled: what its answer needs, its size, and how long (ms) the broker was busy with it."""
+
+    key: int
+    version: int
+    correlation_id: int
+    client_id: str
+    size: int
+    busy_ms: float
+
 
 _log = limit_rate(logging.getLogger(__name__))
 
@@ -107,6 +120,7 @@ class Connection(asyncio.BufferedProtocol):
         self._waiting: LaterAnswer | None = None
         self._client_is_slow = False
         self._next_frame: memoryview | None = None
+        self._throttling: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection, in place of an idle one where the broker has as many as it may."""
@@ -122,11 +136,13 @@ class Connection(asyncio.BufferedProtocol):
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
+        if self._throttling is not None:
+            self._throttling.cancel()
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is waited for but the client's next request."""
-        return self._waiting is None
+        return self._waiting is None and self._throttling is None
 
     def close(self) -> None:
         """Close the connection."""
@@ -173,7 +189,7 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer = larger
 
     def _go_on(self) -> None:
-        if self._next_frame is not None and self._waiting is None and not self._client_is_slow:
+        if self._next_frame is not None and not self._must_wait:
             frame, self._next_frame = self._next_frame, None
             self._handle_or_close(frame)
         self._apply_flow()
@@ -181,9 +197,13 @@ class Connection(asyncio.BufferedProtocol):
     def _apply_flow(self) -> None:
         if self._transport is None or self._transport.is_closing():
             return
-        is_busy = self._waiting is not None or self._client_is_slow or self._next_frame is not None
+        is_busy = self._must_wait or self._next_frame is not None
         if is_busy == self._transport.is_reading():
             (self._transport.pause_reading if is_busy else self._transport.resume_reading)()
+
+    @property
+    def _must_wait(self) -> bool:
+        return self._waiting is not None or self._client_is_slow or self._throttling is not None
 
     def _refuse(self, reason: str) -> None:
         _log.warning("closed the connection of %s: %s", self._peer(), reason)
@@ -212,7 +232,8 @@ class Connection(asyncio.BufferedProtocol):
                 raise MalformedRequestError(
                     f"API {key} is served from version {api.min_version} to {api.max_version}, not in {version}"
                 )
-            self._send(key, 0, correlation_id, api_versions_response(ErrorCode.unsupported_version))
+            call = _Call(key, 0, correlation_id, "", len(frame), 0.0)
+            self._send(call, api_versions_response(ErrorCode.unsupported_version))
             return
         cursor = Cursor(frame)
         cursor.position = _HEADER.size
@@ -221,32 +242,46 @@ class Connection(asyncio.BufferedProtocol):
         if is_flexible(key, version):
             cursor.skip_tagged_fields()
         request = Request(version, request_decoder(key, version)(cursor), client_id, self._host)
+        started = time.perf_counter()
         answer = api.handler(self._state, request)
+        call = _Call(key, version, correlation_id, client_id, len(frame), (time.perf_counter() - started) * 1000)
         if isinstance(answer, LaterAnswer):
             self._waiting = answer
-            answer.start(lambda response: self._finish(key, version, correlation_id, response))
-        elif answer is not None:
-            self._send(key, version, correlation_id, answer)
+            answer.start(lambda response: self._finish(call, response))
+        else:
+            self._send(call, answer)
 
-    def _finish(self, key: int, version: int, correlation_id: int, response: Message) -> None:
+    def _finish(self, call: _Call, response: Message) -> None:
         self._waiting = None
         if self._transport is None:
             return
         self._connections.note_use(self)
-        self._send(key, version, correlation_id, response)
+        self._send(call, response)
         # Another client's request may have brought this answer; the next request is handled after that one.
         if self._next_frame is not None:
             asyncio.get_running_loop().call_soon(self._go_on)
         self._apply_flow()
 
-    def _send(self, key: int, version: int, correlation_id: int, response: Message) -> None:
+    def _send(self, call: _Call, response: Message | None) -> None:
         if self._transport is None or self._transport.is_closing():
+            return
+        if self._state.quotas.are_set:
+            response, wait_ms = self._state.quotas.throttle(
+                call.key, call.client_id, call.size, response, call.busy_ms, time.monotonic() * 1000
+            )
+            if wait_ms:
+                self._throttling = asyncio.get_running_loop().call_later(wait_ms / 1000, self._stop_throttling)
+        if response is None:
             return
         sink = Sink()
         # ApiVersions keeps the old response header in all versions, because a client does not know yet what is served.
-        has_tagged_header = key != API_VERSIONS and is_flexible(key, version)
+        has_tagged_header = call.key != API_VERSIONS and is_flexible(call.key, call.version)
         if has_tagged_header:
             sink.varint(0)
-        response_encoder(key, version)(sink, response)
-        prefix = _RESPONSE_HEADER.pack(_SIZE.size + sink.size, correlation_id)
+        response_encoder(call.key, call.version)(sink, response)
+        prefix = _RESPONSE_HEADER.pack(_SIZE.size + sink.size, call.correlation_id)
         self._transport.writelines([prefix, *sink.chunks])
+
+    def _stop_throttling(self) -> None:
+        self._throttling = None
+        self._go_on()

@@ -104,11 +104,14 @@ class Fetch(LaterAnswer):
         request: the request.
     """
 
-    __slots__ = ("_body", "_done", "_partitions", "_response", "_state", "_timer", "_wake_is_due")
+    __slots__ = ("_body", "_done", "_max_bytes", "_partitions", "_response", "_state", "_timer", "_wake_is_due")
 
     def __init__(self, state: BrokerState, request: Request) -> None:
         self._state = state
         self._body = request.body
+        self._max_bytes = min(
+            self._body["max_bytes"], _MAX_FETCH_BYTES, state.quotas.most_fetched_bytes(request.client_id)
+        )
         self._done: Callable[[Message], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._wake_is_due = False
@@ -161,7 +164,7 @@ class Fetch(LaterAnswer):
     def _is_enough(self) -> bool:
         """Read what has come, and return whether the response need not wait."""
         min_bytes: int = self._body["min_bytes"]
-        left = min(self._body["max_bytes"], _MAX_FETCH_BYTES)
+        left = self._max_bytes
         has_error = not self._partitions
         for one in self._partitions:
             one.read(left)

@@ -32,6 +32,7 @@ from penstock.broker.groups.coordinator import GroupCoordinator
 from penstock.broker.groups.timers import LoopTimers
 from penstock.broker.log_manager import LogManager
 from penstock.broker.metadata_store import MetadataStore
+from penstock.broker.quotas import ClientQuotas
 from penstock.broker.state import BrokerState
 from penstock.broker.topics import TopicRegistry
 from penstock.broker.transaction_log import TransactionLog
@@ -155,10 +156,11 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[str], None], input: I
         transactions = TransactionCoordinator(
             config, TransactionLog(topics), topics, groups.offsets, store.next_producer_id, SystemClock()
         )
+        quotas = ClientQuotas(config, store)
         host = "127.0.0.1" if config.host == "localhost" else config.host
         server = await _listen(loop, connect, host, config.port)
         port: int = server.sockets[0].getsockname()[1]
-        state = BrokerState(config, store, topics, groups, transactions, host, port, store.cluster_id)
+        state = BrokerState(config, store, topics, groups, transactions, quotas, host, port, store.cluster_id)
         await server.start_serving()
         closing_idle = loop.create_task(connections.close_idle())
         ticking = loop.create_task(_tick(transactions))

@@ -9,6 +9,7 @@ from penstock.broker.codec import Message
 from penstock.broker.config import BrokerConfig
 from penstock.broker.groups.coordinator import GroupCoordinator
 from penstock.broker.metadata_store import MetadataStore
+from penstock.broker.quotas import ClientQuotas
 from penstock.broker.topics import TopicRegistry
 from penstock.broker.transactions import TransactionCoordinator
 
@@ -26,6 +27,7 @@ class BrokerState:
         topics: its topics.
         groups: its groups.
         transactions: its coordinator of transactions.
+        quotas: the quotas of its clients.
         host: the address that clients receive.
         port: the TCP port that it listens on.
         cluster_id: id of the cluster.
@@ -36,6 +38,7 @@ class BrokerState:
     topics: TopicRegistry
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    quotas: ClientQuotas
     host: str
     port: int
     cluster_id: str

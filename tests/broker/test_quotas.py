@@ -1,0 +1,290 @@
+"""Quotas of clients: rates, the APIs that set them, and clients that are throttled."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from kio.schema.errors import ErrorCode
+
+from penstock.broker.codec import Message
+from penstock.broker.config import BrokerConfig
+from penstock.broker.errors import ApiError
+from penstock.broker.metadata_store import MetadataStore
+from penstock.broker.process import BrokerProcess
+from penstock.broker.quotas import ClientQuotas, Rate
+from tests.support.protocol_client import API_VERSIONS, ProtocolClient
+from tests.support.record_batches import BatchRecord, encode_batch
+
+PRODUCE, FETCH, CREATE_TOPICS, DESCRIBE_CLIENT_QUOTAS, ALTER_CLIENT_QUOTAS = 0, 1, 19, 48, 49
+EXACT, DEFAULT, ANY = range(3)
+CLIENT = "test"  # the client id of ProtocolClient
+WAIT = 30
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), arguments=("--quota-window-num", "3")) as running:
+        yield running
+
+
+@pytest.fixture
+def client(broker: BrokerProcess) -> Iterator[ProtocolClient]:
+    with ProtocolClient(broker.bootstrap_servers) as connected:
+        yield connected
+
+
+@pytest.fixture(autouse=True)
+def no_quotas_stay(broker: BrokerProcess) -> Iterator[None]:
+    yield
+    with ProtocolClient(broker.bootstrap_servers) as other:
+        for name, quotas in described(other).items():
+            alter(other, name, **dict.fromkeys(quotas))
+
+
+def alter(
+    client: ProtocolClient, name: str | None, version: int = 1, validate_only: bool = False, **quotas: float | None
+) -> Message:
+    changes = [{"key": key, "value": value or 0, "remove": value is None} for key, value in quotas.items()]
+    entry = {"entity": [{"entity_type": "client-id", "entity_name": name}], "ops": changes}
+    body = {"entries": [entry], "validate_only": validate_only}
+    answer: Message = client.call(ALTER_CLIENT_QUOTAS, version, body)["entries"][0]
+    return answer
+
+
+def described(
+    client: ProtocolClient, *components: Message, strict: bool = False, version: int = 1
+) -> dict[str | None, dict[str, float]]:
+    answer = client.call(DESCRIBE_CLIENT_QUOTAS, version, {"components": list(components), "strict": strict})
+    assert answer["error_code"] == ErrorCode.none, answer
+    return {
+        entry["entity"][0]["entity_name"]: {each["key"]: each["value"] for each in entry["values"]}
+        for entry in answer["entries"]
+    }
+
+
+def component(match_type: int, match: str | None = None, entity_type: str = "client-id") -> Message:
+    return {"entity_type": entity_type, "match_type": match_type, "match": match}
+
+
+def produce(client: ProtocolClient, topic: str, size: int, acks: int = -1) -> Message:
+    records = bytes(encode_batch([BatchRecord(1000, b"k", b"v" * size)]))
+    data = {"name": topic, "partition_data": [{"index": 0, "records": records}]}
+    client.send(PRODUCE, 11, {"acks": acks, "timeout": 1000, "topic_data": [data]})
+    return client.receive(PRODUCE, 11) if acks else {}
+
+
+def fetch(client: ProtocolClient, topic: str) -> Message:
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+    wanted = [{"topic": topic, "partitions": [partition]}]
+    return client.call(FETCH, 11, {"max_wait": 0, "min_bytes": 1, "max_bytes": 1 << 20, "topics": wanted})
+
+
+def create(broker: BrokerProcess) -> str:
+    name = f"topic-{uuid.uuid4()}"
+    with ProtocolClient(broker.bootstrap_servers) as client:
+        client.call(CREATE_TOPICS, 7, {"topics": [{"name": name, "num_partitions": 1, "replication_factor": 1}]})
+    return name
+
+
+def is_muted(client: ProtocolClient, broker: BrokerProcess) -> bool:
+    """Return whether a request of a client is not handled while one that another sends later is."""
+    client.send(API_VERSIONS, 0, {})
+    with ProtocolClient(broker.bootstrap_servers) as other:
+        other.call(API_VERSIONS, 0, {})
+    client.socket.setblocking(False)
+    try:
+        client.socket.recv(1)
+    except BlockingIOError:
+        return True
+    return False
+
+
+def test_a_rate_is_averaged_over_the_windows() -> None:
+    rate = Rate(windows=11, window_ms=1000)
+    rate.record(1500, 0)
+    # As in Kafka, the windows before the first use count, but for the present one.
+    assert rate.span_ms(0) == 10_000
+    assert rate.throttle_ms(quota=150, now=0) == 0
+    assert rate.throttle_ms(quota=100, now=0) == 5_000
+    assert rate.throttle_ms(quota=100, now=5_500) == pytest.approx((1500 / 10.5 - 100) / 100 * 10_500)
+    assert rate.throttle_ms(quota=1, now=10_999) > 0
+    assert rate.throttle_ms(quota=1, now=11_000) == 0
+
+
+def test_a_rate_forgets_what_was_taken_back() -> None:
+    rate = Rate(windows=3, window_ms=1000)
+    rate.record(5_000, 0)
+    rate.record(-5_000, 10)
+    assert rate.throttle_ms(quota=1, now=10) == 0
+
+
+@pytest.fixture
+def quotas(tmp_path: Path) -> Iterator[ClientQuotas]:
+    store = MetadataStore(tmp_path / "metadata.sqlite")
+    yield ClientQuotas(BrokerConfig(data_dir=tmp_path, max_quota_clients=2), store)
+    store.close()
+
+
+def test_each_client_is_measured_on_its_own_and_its_own_quota_counts_before_the_default(quotas: ClientQuotas) -> None:
+    quotas.set(None, {"producer_byte_rate": 100.0})
+    quotas.set("large", {"producer_byte_rate": 1000.0})
+    assert quotas.throttle(PRODUCE, "a", 1500, {}, 0, 0) == ({"throttle_time": 5000}, 5000)
+    assert quotas.throttle(PRODUCE, "b", 500, {}, 0, 0) == ({}, 0)
+    assert quotas.throttle(PRODUCE, "large", 1500, {}, 0, 0) == ({}, 0)
+    assert quotas.throttle(FETCH, "a", 10**9, {"responses": []}, 0, 0)[1] == 0
+
+
+def test_the_time_of_requests_is_throttled_for_a_window_at_most(quotas: ClientQuotas) -> None:
+    quotas.set("slow", {"request_percentage": 1.0})
+    assert quotas.throttle(API_VERSIONS, "slow", 0, {}, 50, 0) == ({}, 0)
+    assert quotas.throttle(API_VERSIONS, "slow", 0, {}, 100, 0) == ({"throttle_time": 1000}, 1000)
+
+
+def test_clients_and_quotas_are_bounded(quotas: ClientQuotas) -> None:
+    quotas.set(None, {"producer_byte_rate": 1.0})
+    for number in range(10):
+        quotas.throttle(PRODUCE, str(number), 1, {}, 0, 0)
+    assert len(quotas._rates) == 2
+    quotas.set("a", {"producer_byte_rate": 1.0})
+    with pytest.raises(ApiError, match="max_quota_clients"):
+        quotas.set("b", {"producer_byte_rate": 1.0})
+    quotas.set("a", {})
+    quotas.set("b", {"producer_byte_rate": 1.0})
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_every_version_of_the_apis_of_quotas(client: ProtocolClient, version: int) -> None:
+    assert alter(client, "a", version, producer_byte_rate=5, request_percentage=0.5)["error_code"] == ErrorCode.none
+    alter(client, None, version, consumer_byte_rate=7)
+    of_a, of_default = {"producer_byte_rate": 5, "request_percentage": 0.5}, {"consumer_byte_rate": 7}
+    assert described(client, version=version) == {"a": of_a, None: of_default}
+    for strict in (False, True):
+        assert described(client, component(EXACT, "a"), strict=strict, version=version) == {"a": of_a}
+        assert described(client, component(EXACT, "b"), strict=strict, version=version) == {}
+        assert described(client, component(DEFAULT), strict=strict, version=version) == {None: of_default}
+        assert described(client, component(ANY), strict=strict) == {"a": of_a, None: of_default}
+        assert described(client, component(ANY, entity_type="user"), strict=strict) == {}
+        assert described(client, component(ANY), component(ANY, entity_type="user"), strict=strict) == {}
+    assert described(client, strict=True) == {}
+    alter(client, "a", version, producer_byte_rate=None)
+    assert described(client, component(EXACT, "a")) == {"a": {"request_percentage": 0.5}}
+
+
+def test_what_is_only_validated_is_not_set(client: ProtocolClient) -> None:
+    assert alter(client, "a", validate_only=True, producer_byte_rate=5)["error_code"] == ErrorCode.none
+    assert described(client) == {}
+
+
+@pytest.mark.parametrize(
+    ("quotas", "reason"),
+    [
+        ({"producer_byte_rate": 0}, "Quota producer_byte_rate must be greater than 0"),
+        ({"producer_byte_rate": 0.5}, "producer_byte_rate must be a Long value"),
+        ({"request_percentage": float("nan")}, "Quota request_percentage must be greater than 0"),
+        ({"controller_mutation_rate": 5}, "Invalid configuration key controller_mutation_rate"),
+    ],
+)
+def test_a_quota_that_cannot_be_is_refused(client: ProtocolClient, quotas: dict[str, float], reason: str) -> None:
+    answer = alter(client, "a", **quotas)  # type: ignore[arg-type]  # names of quotas
+    assert answer["error_code"] == ErrorCode.invalid_request
+    assert reason in answer["error_message"]
+    assert described(client) == {}
+
+
+@pytest.mark.parametrize("kind", ["user", "ip"])
+def test_quotas_of_users_and_addresses_are_refused_with_the_reason(client: ProtocolClient, kind: str) -> None:
+    change = {"key": "producer_byte_rate", "value": 1.0}
+    entry = {"entity": [{"entity_type": kind, "entity_name": "a"}], "ops": [change]}
+    [answer] = client.call(ALTER_CLIENT_QUOTAS, 1, {"entries": [entry]})["entries"]
+    assert answer["error_code"] == ErrorCode.invalid_request
+    assert f"quotas of entity type '{kind}' are not served" in answer["error_message"]
+
+
+def test_quotas_survive_a_kill(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path) as broker:
+        with ProtocolClient(broker.bootstrap_servers) as client:
+            alter(client, "a", producer_byte_rate=5)
+            alter(client, None, request_percentage=90.5)
+        broker.kill()
+        broker.start()
+        with ProtocolClient(broker.bootstrap_servers) as client:
+            assert described(client) == {"a": {"producer_byte_rate": 5}, None: {"request_percentage": 90.5}}
+
+
+@pytest.mark.parametrize("acks", [-1, 0])
+def test_a_producer_above_its_quota_is_muted_after_its_answer(
+    client: ProtocolClient, broker: BrokerProcess, acks: int
+) -> None:
+    topic = create(broker)
+    alter(client, CLIENT, producer_byte_rate=100)
+    answer = produce(client, topic, 10_000, acks)
+    if acks:
+        assert answer["responses"][0]["partition_responses"][0]["error_code"] == ErrorCode.none
+        assert answer["throttle_time"] > 50_000
+    assert is_muted(client, broker)
+
+
+def test_a_muted_client_is_served_when_its_time_is_over(client: ProtocolClient, broker: BrokerProcess) -> None:
+    topic = create(broker)
+    alter(client, CLIENT, producer_byte_rate=5_000)
+    assert 0 < produce(client, topic, 10_000)["throttle_time"] < 10_000
+    assert client.call(API_VERSIONS, 0, {})["error_code"] == ErrorCode.none
+
+
+def test_a_fetch_above_the_quota_has_no_records_and_one_within_it_no_more_than_it(
+    client: ProtocolClient, broker: BrokerProcess
+) -> None:
+    topic = create(broker)
+    for _ in range(5):
+        produce(client, topic, 1_000)
+    assert len(fetch(client, topic)["responses"][0]["partitions"][0]["records"]) > 5_000
+    alter(client, CLIENT, consumer_byte_rate=1_000)
+    within = fetch(client, topic)
+    assert within["throttle_time"] == 0
+    assert 1_000 < len(within["responses"][0]["partitions"][0]["records"]) <= 2_000
+    above = fetch(client, topic)
+    assert above["throttle_time"] > 0
+    assert above["responses"] == []
+    # It got nothing, so it waits no longer than for what it had before.
+    assert len(fetch(client, topic)["responses"][0]["partitions"][0]["records"]) > 1_000
+
+
+def test_librdkafka_sees_that_it_is_throttled_and_loses_nothing(broker: BrokerProcess) -> None:
+    topic, name = create(broker), f"quota-{uuid.uuid4()}"
+    with ProtocolClient(broker.bootstrap_servers) as client:
+        alter(client, name, producer_byte_rate=20_000, consumer_byte_rate=20_000)
+    throttled: list[float] = []
+
+    def note(statistics: str) -> None:
+        throttled.extend(each["throttle"]["max"] for each in json.loads(statistics)["brokers"].values())
+
+    settings: dict[str, Any] = {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "client.id": name,
+        "statistics.interval.ms": 50,
+        "stats_cb": note,
+        "log_level": 0,
+    }
+    producer = Producer({**settings, "batch.size": 20_000, "linger.ms": 0})
+    for _ in range(10):
+        producer.produce(topic, b"x" * 10_000)
+    assert producer.flush(2 * WAIT) == 0
+    assert max(throttled) > 0
+    throttled.clear()
+    consumer = Consumer({**settings, "group.id": name, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 10})
+    consumer.subscribe([topic])
+    read = 0
+    deadline = time.monotonic() + 2 * WAIT
+    while read < 10 and time.monotonic() < deadline:
+        message = consumer.poll(0.5)
+        read += message is not None and message.error() is None
+    consumer.close()
+    assert read == 10
+    assert max(throttled) > 0
