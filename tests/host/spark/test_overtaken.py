@@ -36,6 +36,7 @@ def query_with_input(
 
 
 @pytest.mark.parametrize("stores", [("counts",), ("counts", "new")], ids=["same shape", "another shape"])
+@pytest.mark.one_broker
 def test_an_epoch_left_half_committed_is_finished_by_the_program_that_began_it(
     spark_runner: SparkRunner,
     application: str,
@@ -236,6 +237,7 @@ def test_a_driver_that_another_overtakes_while_it_prepares_changes_nothing(
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
+@pytest.mark.one_broker
 def test_spark_finishes_such_an_epoch_too(
     spark_runner: SparkRunner,
     application: str,

@@ -222,6 +222,7 @@ def test_objects_that_pass_for_modules_are_left_out(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.partitions(2, 2)
+@pytest.mark.one_broker
 def test_an_epoch_left_half_committed_is_finished_with_the_modules_of_the_program_that_began_it(
     spark_runner: SparkRunner,
     application: str,

@@ -74,6 +74,7 @@ class Files:
 
 
 @pytest.mark.spark
+@pytest.mark.one_broker
 def test_rows_of_files_are_counted_once_and_the_counts_stored_once(
     spark_runner: SparkRunner, application: str, tmp_path: Path
 ) -> None:
@@ -98,6 +99,7 @@ def test_rows_of_files_are_counted_once_and_the_counts_stored_once(
 
 
 @pytest.mark.spark
+@pytest.mark.one_broker
 def test_a_batch_that_is_run_again_after_its_topic_has_grown_is_there_once(
     spark_runner: SparkRunner, application: str, tmp_path: Path
 ) -> None:
