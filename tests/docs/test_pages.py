@@ -51,7 +51,8 @@ def test_topologies(capsys: pytest.CaptureFixture[str]) -> None:
         for price, time in ((1.0, 1000), (3.0, 2000), (4.0, 200_000)):
             trades.pipe_input("ABC", {"ticker": "ABC", "price": price}, time)
         assert driver.create_output_topic("named-trades", STRING, STRING).read_value() == "Abc Inc: 1.0"
-        assert driver.create_output_topic("alarms", STRING, STRING).read_key_values_to_list() == [("ABC", "doubled")]
+        alarm = driver.create_output_topic("alarms", STRING, STRING).read_record()
+        assert (alarm.key, alarm.value, alarm.headers) == ("ABC", "doubled", (("before", b"1.0"),))
         assert -2.0 in driver.create_output_topic("differences", STRING, DOUBLE).read_values_to_list()
         assert driver.create_output_topic("busy", STRING, Serdes.long()).read_key_values_to_list() == [("ABC", 2)]
         assert driver.create_output_topic("tickers-per-name", STRING, Serdes.long()).read_key_value() == ("Abc Inc", 1)
