@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 BLOCKS: Mapping[str, int] = {
     "README.md": 2,
+    "docs/broker.md": 1,
     "docs/changing-a-topology.md": 1,
     "docs/first-papers.md": 2,
     "docs/guide.md": 6,

@@ -3,6 +3,7 @@ tests/host/spark/test_pages.py."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 from penstock import KeyValue, Processor, ProcessorContext, Record, StreamsBuilder, StreamsConfig, kip28
+from penstock.broker.apis import APIS
+from penstock.broker.faults import api_name
 from penstock.broker.process import BrokerProcess
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin, ConfluentProducer
@@ -172,3 +175,17 @@ def test_the_page_on_kafka_reads_what_is_there(embedded_broker: BrokerProcess) -
     assert names["last_line"] == [b"three"]
     assert names["since_noon"] == [b"two", b"three"]
     admin.close()
+
+
+def test_the_page_of_the_broker_lists_the_apis_that_are_served() -> None:
+    page = (ROOT / "docs" / "broker.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| (\d+) \| (\w+) \| (\d+) to (\d+) \|$", page, re.MULTILINE)
+    served = [(str(key), api_name(key), str(api.min_version), str(api.max_version)) for key, api in APIS.items()]
+    assert sorted(listed) == sorted(served)
+
+
+def test_the_fixture_of_the_page_of_the_broker(tmp_path: Path) -> None:
+    (tmp_path / "test_orders.py").write_text(blocks("docs/broker.md")[0])
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
+    assert "1 passed" in ran.stdout, ran.stdout + ran.stderr
