@@ -7,8 +7,10 @@ import re
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
 
 from penstock.broker.process import BrokerProcess
 from penstock.cli.program import load_program
@@ -268,3 +270,56 @@ def test_reset_says_what_it_deletes_and_deletes_it(run: Run, unique_name: Callab
         assert run("reset", str(program), *options).out == f"There is nothing to delete of {name}.\n"
     nothing = {"checkpoint": None, "epoch": None, "state_directory": None, "groups": [], "topics": []}
     assert json.loads(run("reset", str(program), "--json").out).items() >= nothing.items()
+
+
+def test_topics_are_changed(run: Run, unique_name: Callable[[str], str]) -> None:
+    name = unique_name("t")
+    run("topics", "create", name, "--topic-config", "retention.ms=5")
+    changed = run("topics", "alter", name, "--set", "segment.ms=7", "--unset", "retention.ms", "-p", "2")
+    assert (changed.code, changed.out) == (0, f"Changed topic {name}.\n")
+    assert run("topics", "configs", name).out == "segment.ms=7\n"
+    assert json.loads(run("topics", "configs", name, "--json").out) == {"topic": name, "configs": {"segment.ms": "7"}}
+    assert "max.message.bytes=1048588" in run("topics", "configs", name, "--all").out
+    [listed] = [each for each in json.loads(run("topics", "list", "--json").out) if each["topic"] == name]
+    assert listed == {"topic": name, "partitions": 2, "records": 0}
+    refused = run("topics", "alter", name, "--set", "preallocate=true")
+    assert refused.code == 1
+    assert "it does not reserve space" in refused.err
+    assert run("topics", "alter", name).code == 2
+
+
+def test_a_group_is_listed_described_reset_and_deleted(
+    run: Run, embedded_broker: BrokerProcess, unique_name: Callable[[str], str]
+) -> None:
+    name, group = unique_name("t"), unique_name("g")
+    run("topics", "create", name, "-p", "2")
+    run("produce", name, standard_input="a\nb\nc\n")
+    settings = {"bootstrap.servers": embedded_broker.bootstrap_servers, "group.id": group, "log_level": 0}
+    consumer = Consumer({**settings, "auto.offset.reset": "earliest"})
+    consumer.subscribe([name])
+    assert len(consumer.consume(3, 30)) == 3
+    consumer.commit(asynchronous=False)
+
+    def described() -> Any:
+        return json.loads(run("groups", "describe", group, "--json").out)
+
+    [member] = described()["members"]
+    assert {one["member"] for one in described()["partitions"]} == {member["member"]}
+    refused = run("groups", "reset", group, "-t", name, "--to", "earliest")
+    assert refused.code == 1
+    assert "has 1 members, which would overwrite its positions" in refused.err
+    consumer.close()
+    assert {"group": group, "type": "Classic", "state": "Empty"} in json.loads(run("groups", "list", "--json").out)
+    assert sum(one["lag"] or 0 for one in described()["partitions"]) == 0
+    assert "Would reset" in run("groups", "reset", group, "-t", name, "--to", "earliest", "--dry-run").out
+    assert run("groups", "reset", group, "-t", name, "--to", "earliest").code == 0
+    assert sum(one["lag"] for one in described()["partitions"]) == 3
+    for to, lag in (("latest", 0), ("0", 3), ("2000-01-01T00:00", 3), ("99", 0)):
+        assert run("groups", "reset", group, "-t", name, "--to", to).code == 0
+        assert sum(one["lag"] for one in described()["partitions"]) == lag
+    assert f"{group}: Empty, 0 members" in run("groups", "describe", group).out
+    assert run("groups", "reset", group, "-t", name, "--to", "never").code == 2
+    assert run("groups", "delete", group).code == 0
+    missing = run("groups", "describe", group)
+    assert missing.code == 1
+    assert "There is no group" in missing.err

@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 it failed and one line gives the reason and the remedy, 2 
 
 from __future__ import annotations
 
+import json
 import logging
 import signal
 from collections.abc import Callable, Iterator
@@ -31,6 +32,8 @@ Settings = Annotated[
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show logs, and tracebacks of errors.")]
 
+AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
+
 _verbose = False
 
 
@@ -45,15 +48,20 @@ def set_verbose(verbose: bool) -> None:
     logging.getLogger("penstock.client.librdkafka").propagate = verbose
 
 
-def parsed_settings(settings: list[str] | None) -> dict[str, Any]:
-    """Return `key=value` texts as a mapping; ends with wrong usage for a text of another form."""
+def parsed_settings(settings: list[str] | None, option: str = "--config") -> dict[str, Any]:
+    """Return `key=value` texts of an option as a mapping; ends with wrong usage for a text of another form."""
     parsed: dict[str, Any] = {}
     for setting in settings or ():
         key, equals, value = setting.partition("=")
         if not key or not equals:
-            raise typer.BadParameter(f"expected KEY=VALUE, got {setting!r}", param_hint="--config")
+            raise typer.BadParameter(f"expected KEY=VALUE, got {setting!r}", param_hint=option)
         parsed[key.strip()] = value.strip()
     return parsed
+
+
+def print_json(answer: Any) -> None:
+    """Print an answer of a command for programs."""
+    out.print(json.dumps(answer), markup=False)
 
 
 def report(error: BaseException) -> None:

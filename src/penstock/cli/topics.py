@@ -1,4 +1,4 @@
-"""`penstock topics create | list | describe | delete`."""
+"""`penstock topics create | list | describe | configs | alter | delete`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import typer
 from rich.table import Table
 
 from penstock.cli.clients import TIMEOUT_MS, Servers, client_config
-from penstock.cli.common import Settings, out, report
+from penstock.cli.common import AsJson, Settings, out, parsed_settings, print_json, report
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin
 from penstock.errors import KafkaError, TopicExistsError, UnknownTopicOrPartitionError
 from penstock.record import TopicPartition
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Create, list, describe and delete topics.")
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Create, list, describe, change and delete topics.")
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="One or more topics.")]
 
@@ -47,6 +47,7 @@ def create(
 @app.command("list")
 def list_topics(
     internal: Annotated[bool, typer.Option("--internal", help="Kafka's own topics too.")] = False,
+    as_json: AsJson = False,
     servers: Servers = None,
     config: Settings = None,
 ) -> None:
@@ -55,10 +56,15 @@ def list_topics(
     found = {name: count for name, count in sorted(admin.topics().items()) if internal or not name.startswith("__")}
     partitions = [TopicPartition(name, number) for name, count in found.items() for number in range(count)]
     first, last = admin.beginning_offsets(partitions), admin.end_offsets(partitions)
+    records = dict.fromkeys(found, 0)
+    for each in partitions:
+        records[each.topic] += last[each] - first[each]
+    if as_json:
+        print_json([{"topic": name, "partitions": count, "records": records[name]} for name, count in found.items()])
+        return
     table = Table("topic", "partitions", "records", box=None, pad_edge=False)
     for name, count in found.items():
-        records = sum(last[each] - first[each] for each in partitions if each.topic == name)
-        table.add_row(name, str(count), f"{records:,}")
+        table.add_row(name, str(count), f"{records[name]:,}")
     out.print(table)
 
 
@@ -79,6 +85,52 @@ def describe(topics: Names, servers: Servers = None, config: Settings = None) ->
                 str(info.partition), str(info.leader), replicas, in_sync, str(first[partition]), str(last[partition])
             )
         out.print(table)
+
+
+@app.command()
+def configs(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    all_keys: Annotated[bool, typer.Option("--all", help="Those too that the topic does not set itself.")] = False,
+    as_json: AsJson = False,
+    servers: Servers = None,
+    config: Settings = None,
+) -> None:
+    """Show the configuration of a topic."""
+    found = ConfluentAdmin(client_config(servers, config), TIMEOUT_MS).describe_topic(topic)
+    shown = {key: value for key, value in sorted(found.config.items()) if all_keys or key in found.overrides}
+    if as_json:
+        print_json({"topic": topic, "configs": shown})
+        return
+    for key, value in shown.items():
+        out.print(f"{key}={value}", markup=False)
+
+
+@app.command()
+def alter(
+    topics: Names,
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A configuration; may be given again.")
+    ] = None,
+    deletions: Annotated[
+        list[str] | None, typer.Option("--unset", metavar="KEY", help="A key whose default is to apply again.")
+    ] = None,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", min=1, help="A larger number of partitions.")
+    ] = None,
+    servers: Servers = None,
+    config: Settings = None,
+) -> None:
+    """Change the configuration of topics, or give them more partitions."""
+    if not (changes or deletions or partitions):
+        raise typer.BadParameter("nothing to change: give --set, --unset or --partitions")
+    changed = parsed_settings(changes, "--set")
+    admin = ConfluentAdmin(client_config(servers, config), TIMEOUT_MS)
+    if changes or deletions:
+        admin.alter_topic_configs(topics, changed, deletions or ())
+    for name in topics:
+        if partitions is not None:
+            admin.create_partitions(name, partitions)
+        out.print(f"Changed topic {name}.")
 
 
 @app.command()

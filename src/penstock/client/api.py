@@ -56,6 +56,29 @@ class OffsetAndMetadata(NamedTuple):
     metadata: str = ""
 
 
+class GroupMember(NamedTuple):
+    """A member of a group and the partitions that it reads (Kafka class: MemberDescription)."""
+
+    member_id: str
+    client_id: str
+    host: str
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True)
+class GroupDescription:
+    """A group of consumers (Kafka class: ConsumerGroupDescription).
+
+    group_type: Classic or Consumer; state: such as Stable or Empty; assignor: empty where there is none.
+    """
+
+    group_id: str
+    group_type: str
+    state: str
+    assignor: str = ""
+    members: tuple[GroupMember, ...] = ()
+
+
 class Admin(Protocol):
     """Asks about and changes topics and offsets (Kafka class: Admin)."""
 

@@ -8,12 +8,22 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
-from confluent_kafka import OFFSET_INVALID, Consumer, IsolationLevel, KafkaException, TopicCollection
+from confluent_kafka import (
+    OFFSET_INVALID,
+    Consumer,
+    ConsumerGroupState,
+    ConsumerGroupType,
+    IsolationLevel,
+    KafkaException,
+    TopicCollection,
+)
 from confluent_kafka import ConsumerGroupTopicPartitions as GroupPartitions
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import (
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
     ConfigResource,
     ConfigSource,
     ListOffsetsResultInfo,
@@ -24,7 +34,14 @@ from confluent_kafka.admin import (
 from confluent_kafka.admin import NewTopic as AdminNewTopic
 
 from penstock.background import in_background
-from penstock.client.api import NewTopic, OffsetAndMetadata, PartitionInfo, TopicDescription
+from penstock.client.api import (
+    GroupDescription,
+    GroupMember,
+    NewTopic,
+    OffsetAndMetadata,
+    PartitionInfo,
+    TopicDescription,
+)
 from penstock.client.confluent.connection import RETRY_SECONDS, Connection, Right, is_silence, nothing_to_serve
 from penstock.client.settings import ADMIN, CONSUMER, HURRIED, client_settings
 from penstock.config import StreamsConfig
@@ -146,6 +163,70 @@ class ConfluentAdmin:
             {key: entry.value for key, entry in entries.items() if not entry.is_sensitive and entry.value is not None},
             frozenset(key for key, entry in entries.items() if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value),
         )
+
+    def alter_topic_configs(self, names: Sequence[str], set: Mapping[str, str], delete: Collection[str]) -> None:
+        """Change the configuration of topics; keys that are not named stay as they are.
+
+        Args:
+            names: the topics.
+            set: values by key.
+            delete: keys whose defaults are to apply again.
+
+        Raises:
+            KafkaError: a key or a value is refused, or the brokers are older than Kafka 2.3.
+        """
+        operations = {
+            **{key: (AlterConfigOpType.SET, value) for key, value in set.items()},
+            **dict.fromkeys(delete, (AlterConfigOpType.DELETE, None)),
+        }
+        entries = [
+            ConfigEntry(key, value, incremental_operation=operation) for key, (operation, value) in operations.items()
+        ]
+        wanted = [ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries) for name in names]
+        self._change(
+            "changing the configuration of",
+            lambda client: client.incremental_alter_configs(wanted, request_timeout=self._connection.timeout),
+            lambda resource: Right("ALTER_CONFIGS", "topic", resource.name),
+        )
+
+    def groups(self) -> list[GroupDescription]:
+        """Return the groups of consumers by id, without their members."""
+
+        def ask(client: AdminClient, seconds: float) -> list[GroupDescription]:
+            found = _result(client.list_consumer_groups(request_timeout=seconds), seconds)
+            for error in found.errors:
+                raise error
+            groups = [GroupDescription(one.group_id, _text(one.type), _text(one.state)) for one in found.valid]
+            return sorted(groups, key=lambda group: group.group_id)
+
+        return self._call("listing groups", ask, Right("DESCRIBE", "cluster", ""))
+
+    def describe_group(self, group: str) -> GroupDescription:
+        """Return a group of consumers and its members; one that does not exist is dead.
+
+        Args:
+            group: its id.
+        """
+
+        def ask(client: AdminClient, seconds: float) -> GroupDescription:
+            try:
+                found = _result(client.describe_consumer_groups([group], request_timeout=seconds)[group], seconds)
+            except KafkaException as error:
+                if error.args[0].code() != Code.GROUP_ID_NOT_FOUND:
+                    raise
+                return GroupDescription(group, "", "Dead")
+            members = tuple(
+                GroupMember(
+                    each.member_id,
+                    each.client_id,
+                    each.host,
+                    tuple(TopicPartition(at.topic, at.partition) for at in each.assignment.topic_partitions),
+                )
+                for each in found.members
+            )
+            return GroupDescription(group, _text(found.type), _text(found.state), found.partition_assignor, members)
+
+        return self._call(f"describing the group {group!r}", ask, Right("DESCRIBE", "group", group))
 
     def beginning_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the offset of the first record that each partition still has."""
@@ -375,6 +456,10 @@ def _result(future: Future[T], seconds: float) -> T:
     if error is not None:
         raise type(error)(*error.args)
     return future.result()
+
+
+def _text(value: ConsumerGroupState | ConsumerGroupType) -> str:
+    return value.name.replace("_", " ").capitalize()
 
 
 def _topic_right(operation: str) -> Callable[[Any], Right]:
