@@ -359,6 +359,12 @@ def test_transactions_are_described_and_listed(client: ProtocolClient, transacti
         assert listed(version, producer_id_filters=[transactions.producer[0]]) == ["Ongoing"]
         assert listed(version, producer_id_filters=[transactions.producer[0] + 1_000_000]) == []
     assert listed(duration_filter=3_600_000) == []
+    assert listed(2, transactional_id_pattern=None) == ["Ongoing"]
+    assert listed(2, transactional_id_pattern=f"{name[:5]}.*") == ["Ongoing"]
+    assert listed(2, transactional_id_pattern=name[:5]) == []
+    bad = {"state_filters": [], "producer_id_filters": [], "transactional_id_pattern": "(a"}
+    answer = client.call(LIST_TRANSACTIONS, 2, bad)
+    assert answer["error_code"] == ErrorCode.invalid_regular_expression
     unknown = client.call(LIST_TRANSACTIONS, 1, {"state_filters": ["Nonsense"], "producer_id_filters": []})
     assert (unknown["unknown_state_filters"], unknown["transaction_states"]) == (["Nonsense"], [])
     transactions.end()

@@ -12,12 +12,12 @@ Served, by API key (the table is in apis.py):
     ConsumerGroupHeartbeat 0-1        ConsumerGroupDescribe 0-1
     DescribeGroups 0-6                ListGroups 0-5        DeleteGroups 0-2       OffsetDelete 0-0
     AddPartitionsToTxn 0-5            AddOffsetsToTxn 0-4   TxnOffsetCommit 0-5    EndTxn 0-5
-    DescribeProducers 0-0             WriteTxnMarkers 1-2   ListTransactions 0-1   DescribeTransactions 0-0
+    DescribeProducers 0-0             WriteTxnMarkers 1-2   ListTransactions 0-2   DescribeTransactions 0-0
 
 Tried with confluent-kafka (librdkafka 2.16), and with the Java client and tools of Kafka 4.3.
 
 Gaps:
-- Transactions: two-phase commit (KIP-939) and the pattern of ListTransactions 2 are not announced.
+- Transactions: two-phase commit (KIP-939) is not announced.
 - Groups: those of Kafka Streams (KIP-1071) and share groups are not announced. A group with members keeps its
   protocol, classic or consumer (KIP-848).
 - Configuration of topics: what is accepted is acted on. `compression.type` other than producer, `preallocate` and

@@ -144,7 +144,7 @@ APIS: Final[Mapping[int, Api]] = {
     60: _api(describe_cluster, 0, 1),
     61: _api(describe_producers, 0, 0),
     65: _api(describe_transactions, 0, 0),
-    66: _api(list_transactions, 0, 1),
+    66: _api(list_transactions, 0, 2),
     68: _api(consumer_group_heartbeat, 0, 1),
     69: _api(consumer_group_describe, 0, 1),
 }

@@ -20,6 +20,7 @@ from penstock.broker.batch import BatchHeader
 from penstock.broker.codec import Message
 from penstock.broker.errors import ApiError
 from penstock.broker.groups.offsets import CommittedOffset, TopicPartition
+from penstock.broker.groups.patterns import check_pattern, matching
 from penstock.broker.offset_apis import commit_offsets
 from penstock.broker.partition import Partition
 from penstock.broker.records import EndTransactionMarker
@@ -352,8 +353,16 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> list[Message]:
 
 
 def list_transactions(state: BrokerState, request: Request) -> Message:
-    """Answer ListTransactions, filtered by state, producer id and duration."""
+    """Answer ListTransactions, filtered by state, producer id, duration and a pattern of the transactional id."""
     body = request.body
+    listed = {transaction.transactional_id: transaction for transaction in state.transactions.all()}
+    pattern: str | None = body.get("transactional_id_pattern")
+    if pattern:
+        try:
+            check_pattern(pattern)
+        except ApiError as error:
+            return {"error_code": error.code}
+        listed = {name: listed[name] for name in sorted(matching(pattern, listed))}
     labels = {one.label for one in State}
     states, producer_ids = set(body["state_filters"]), set(body["producer_id_filters"])
     now_ms = state.transactions.now_ms()
@@ -366,7 +375,7 @@ def list_transactions(state: BrokerState, request: Request) -> Message:
                 "producer_id": transaction.producer_id,
                 "transaction_state": transaction.state.label,
             }
-            for transaction in state.transactions.all()
+            for transaction in listed.values()
             if (not states or transaction.state.label in states)
             and (not producer_ids or transaction.producer_id in producer_ids)
             # As in Kafka, one without an open transaction counts as long.
