@@ -20,7 +20,7 @@ WAIT_SECONDS = 30
 
 
 def test_a_running_broker_deletes_old_records_and_serves_what_is_left(tmp_path: Path) -> None:
-    arguments = ("--log-retention-check-interval-ms", "20")
+    arguments = ("--log-retention-ms", "1000", "--log-retention-check-interval-ms", "20")
     with BrokerProcess(tmp_path, arguments=arguments) as broker, ProtocolClient(broker.bootstrap_servers) as client:
         create(client, "kept", 1, configs=[{"name": "retention.ms", "value": "-1"}])
         create(client, "deleted", 1)

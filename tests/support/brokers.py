@@ -33,8 +33,7 @@ class RunningBroker:
 @pytest.fixture(scope="session")
 def embedded_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """The embedded broker of the session."""
-    # Records of tests have timestamps of any time, and a long session would meet a check of the retention.
-    arguments = ("--log-retention-ms", "-1", "--log-cleaner-backoff-ms", "100")
+    arguments = ("--log-cleaner-backoff-ms", "100")
     with BrokerProcess(tmp_path_factory.mktemp("broker"), arguments=arguments) as process:
         yield process
 

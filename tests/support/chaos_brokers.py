@@ -19,7 +19,7 @@ class EmbeddedBroker:
     def __init__(self, directory: Path) -> None:
         """Keep its log in `directory`."""
         # All input is read again at the end, whatever its timestamps.
-        self._process = BrokerProcess(directory, arguments=("--log-retention-ms", "-1"))
+        self._process = BrokerProcess(directory)
 
     def __enter__(self) -> Self:
         self._process.start()

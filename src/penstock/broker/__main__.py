@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from penstock.broker.config import DEFAULT_RETENTION_MS, BrokerConfig
+from penstock.broker.config import BrokerConfig
 from penstock.broker.errors import BrokerError
 from penstock.broker.server import Input, run
 
@@ -36,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--log-retention-ms",
         type=int,
-        default=DEFAULT_RETENTION_MS,
+        default=BrokerConfig.__dataclass_fields__["log_retention_ms"].default,
         help="age (ms) at which records are deleted, unless the topic sets it; -1 for never (default: %(default)s)",
     )
     parser.add_argument(

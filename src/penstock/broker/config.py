@@ -8,12 +8,8 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from penstock.broker.errors import BrokerError
-
-DEFAULT_RETENTION_MS: Final = 7 * 24 * 60 * 60 * 1000
-"""Age (ms) at which segments are deleted, as in Kafka."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +24,7 @@ class BrokerConfig:
         auto_create_topics: whether a Metadata request that allows it creates a missing topic.
         segment_bytes: size at which a segment of the log is closed, unless the topic sets it.
         log_retention_ms: age (ms) at which segments are deleted, unless the topic sets it; -1 for never (Kafka's
-            log.retention.ms).
+            log.retention.ms, there a week: data of trials and tests often have old timestamps).
         log_retention_check_interval_ms: how often (ms) segments are checked for that.
         log_flush_scheduler_interval_ms: how often (ms) logs are checked for `flush.ms`.
         log_cleaner_backoff_ms: how often (ms) logs are checked for what a compaction removes.
@@ -74,7 +70,7 @@ class BrokerConfig:
     num_partitions: int = 1
     auto_create_topics: bool = True
     segment_bytes: int = 256 * 1024 * 1024
-    log_retention_ms: int = DEFAULT_RETENTION_MS
+    log_retention_ms: int = -1
     log_retention_check_interval_ms: int = 300_000
     log_flush_scheduler_interval_ms: int = 1_000
     log_cleaner_backoff_ms: int = 15_000
@@ -106,9 +102,7 @@ class BrokerConfig:
     @property
     def topic_defaults(self) -> dict[str, str]:
         """The configuration of a topic that sets none, where it is not Kafka's."""
-        defaults = {"segment.bytes": self.segment_bytes}
-        if self.log_retention_ms != DEFAULT_RETENTION_MS:
-            defaults["retention.ms"] = self.log_retention_ms
+        defaults = {"segment.bytes": self.segment_bytes, "retention.ms": self.log_retention_ms}
         return {name: str(value) for name, value in defaults.items()}
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.broker.config import DEFAULT_RETENTION_MS, BrokerConfig
+from penstock.broker.config import BrokerConfig
 from penstock.broker.server import run
 from penstock.cli.common import DEFAULT_PORT, Verbose, err, set_verbose
 from penstock.config import StreamsConfig
@@ -39,7 +39,7 @@ def broker(
             min=-1,
             help="Age (ms) at which records are deleted, unless the topic sets it; -1: never.",
         ),
-    ] = DEFAULT_RETENTION_MS,
+    ] = -1,
     verbose: Verbose = False,
 ) -> None:
     """Run an embedded Kafka broker on this machine until Ctrl-C; records stay in its directory."""

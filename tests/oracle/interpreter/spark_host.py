@@ -163,9 +163,7 @@ class SparkCases:
     def __init__(self, inline: bool = False) -> None:
         """Start the broker; a session starts with the first case. inline: without a JVM."""
         self._directory = Path(mkdtemp(prefix="penstock-cases-"))
-        # The records of cases have timestamps from 1970.
-        arguments = ("--log-retention-ms", "-1")
-        self._broker = BrokerProcess(self._directory / "broker", auto_create_topics=False, arguments=arguments)
+        self._broker = BrokerProcess(self._directory / "broker", auto_create_topics=False)
         self._broker.start()
         self._runner = SparkRunner(self._broker.bootstrap_servers, self._directory)
         self._wire = ProtocolClient(self._broker.bootstrap_servers)
