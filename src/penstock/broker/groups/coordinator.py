@@ -252,6 +252,7 @@ class GroupCoordinator:
             ApiError: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, or POLICY_VIOLATION
                 where there are too many groups.
         """
+        _check_group_id(group)
         identity = MemberIdentity(member_id, group_instance_id, generation)
         self._group_for_commit(group, generation).check_transactional_commit(identity)
 
@@ -268,14 +269,13 @@ class GroupCoordinator:
             version: the version of OffsetCommit.
 
         Raises:
-            ApiError: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH,
+            ApiError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH,
                 REBALANCE_IN_PROGRESS, or POLICY_VIOLATION where there are too many groups.
         """
         identity = MemberIdentity(member_id, group_instance_id, generation)
         self._group_for_commit(group, generation).check_commit(identity, version)
 
     def _group_for_commit(self, group_id: str, generation: int) -> Group:
-        _check_group_id(group_id)
         group = self._groups.get(group_id)
         if group is not None:
             return group
@@ -383,8 +383,9 @@ class GroupCoordinator:
         """Return a group as ConsumerGroupDescribe shows it.
 
         Raises:
-            ApiError: GROUP_ID_NOT_FOUND.
+            ApiError: INVALID_GROUP_ID or GROUP_ID_NOT_FOUND.
         """
+        _check_group_id(group_id)
         group = self._group(group_id)
         if not isinstance(group, ConsumerGroup):
             raise ApiError(ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
@@ -394,9 +395,8 @@ class GroupCoordinator:
         """Delete a group without members, and its offsets.
 
         Raises:
-            ApiError: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP or COORDINATOR_NOT_AVAILABLE.
+            ApiError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP or COORDINATOR_NOT_AVAILABLE.
         """
-        _check_group_id(group_id)
         group = self._group(group_id)
         if not group.is_empty:
             raise ApiError(ErrorCode.non_empty_group)
@@ -412,5 +412,6 @@ class GroupCoordinator:
 
 
 def _check_group_id(group_id: str) -> None:
+    # Kafka takes an empty one only where old clients sent it: for commits, and to show and delete what they left.
     if not group_id:
         raise ApiError(ErrorCode.invalid_group_id)

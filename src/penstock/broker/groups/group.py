@@ -34,7 +34,6 @@ class Group(ABC):
     Attributes:
         group_id: its name.
         group_type: `classic` or `consumer`.
-        state: its state, as tools show it.
         protocol_type: what the group is for, such as `consumer`; None where it never had members.
     """
 
