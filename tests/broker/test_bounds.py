@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import socket
 import struct
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -12,14 +14,16 @@ from typing import Any
 import pytest
 
 from penstock.broker.batch import InvalidBatchError
+from penstock.broker.config import BrokerConfig
 from penstock.broker.connection import Connections
 from penstock.broker.process import BrokerProcess
 from penstock.broker.records import MOST_DECOMPRESSED, record_times
+from penstock.broker.server import run
 from penstock.broker.wire import MOST_ELEMENTS
 from tests.support.protocol_client import API_VERSIONS, ProtocolClient
 from tests.support.record_batches import BatchRecord, Compression, encode_batch
 
-METADATA = 3
+PRODUCE, FETCH, METADATA = 0, 1, 3
 MIB = 1024 * 1024
 
 
@@ -77,7 +81,7 @@ class FakeConnection:
 
 
 def test_the_connection_that_is_idle_longest_makes_room() -> None:
-    connections = Connections(most=3, max_idle_ms=60_000)
+    connections = Connections(most=3, max_idle_ms=60_000, max_unread_bytes=100)
     waiting, idle, used, new, last = (FakeConnection(is_idle) for is_idle in (False, True, True, True, True))
     entering: Any
     for entering in (waiting, idle, used):
@@ -95,7 +99,7 @@ def test_the_connection_that_is_idle_longest_makes_room() -> None:
 
 def test_an_idle_connection_is_closed_after_a_time() -> None:
     async def closes() -> None:
-        connections = Connections(most=3, max_idle_ms=20)
+        connections = Connections(most=3, max_idle_ms=20, max_unread_bytes=100)
         idle, waiting = FakeConnection(), FakeConnection(is_idle=False)
         entering: Any
         for entering in (idle, waiting):
@@ -106,3 +110,59 @@ def test_an_idle_connection_is_closed_after_a_time() -> None:
         closing.cancel()
 
     asyncio.run(closes())
+
+
+def test_clients_that_leave_too_much_unread_are_closed_the_slowest_first() -> None:
+    connections = Connections(most=9, max_idle_ms=60_000, max_unread_bytes=100)
+    slowest, reading, slow, last = (FakeConnection() for _ in range(4))
+    each: Any
+    for each in (slowest, reading, slow):
+        connections.enter(each)
+        connections.note_unread(each, 30)
+    read: Any = reading
+    connections.note_read(read)
+    each = last
+    connections.note_unread(each, 80)
+    assert [one.closed.is_set() for one in (slowest, reading, slow, last)] == [True, False, True, False]
+    assert list(connections) == [reading]
+
+
+def serve(config: BrokerConfig, output: Any) -> None:
+    run(config, output.send)
+
+
+@pytest.fixture
+def small_broker(tmp_path: Path) -> Iterator[str]:
+    """The address of a broker that holds little in memory."""
+    config = BrokerConfig(data_dir=tmp_path, max_unread_bytes=1 << 20, max_waiting_fetch_bytes=1_000)
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=serve, args=(config, theirs), daemon=True)
+    process.start()
+    assert ours.poll(60)
+    yield ours.recv()
+    process.kill()
+    process.join()
+
+
+def fetch_body(min_bytes: int, partition_bytes: int) -> dict[str, Any]:
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": partition_bytes}
+    topics = [{"topic": "topic", "partitions": [partition]}]
+    return {"max_wait": 60_000, "min_bytes": min_bytes, "max_bytes": 1 << 26, "topics": topics}
+
+
+def test_a_client_that_reads_nothing_is_closed_and_a_fetch_waits_for_no_more_than_it_may_hold(
+    small_broker: str,
+) -> None:
+    batch = bytes(encode_batch([BatchRecord(1000, None, b"x" * 500_000)]))
+    data = {"name": "topic", "partition_data": [{"index": 0, "records": batch}]}
+    with ProtocolClient(small_broker) as client, ProtocolClient(small_broker) as unread:
+        client.call(METADATA, 12, {"topics": [{"name": "topic"}], "allow_auto_topic_creation": True})
+        for _ in range(40):
+            client.call(PRODUCE, 11, {"acks": -1, "timeout": 1, "topic_data": [data]})
+        # It would wait for a minute, and time out, if it waited for so many bytes.
+        client.call(FETCH, 11, fetch_body(min_bytes=1 << 30, partition_bytes=1 << 20))
+        unread.send(FETCH, 11, fetch_body(min_bytes=1, partition_bytes=1 << 25))
+        client.call(API_VERSIONS, 3, {})
+        with pytest.raises(ConnectionError):
+            unread.receive(FETCH, 11)

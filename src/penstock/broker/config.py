@@ -35,6 +35,9 @@ class BrokerConfig:
         max_request_bytes: largest request that is read; a larger one closes its connection.
         max_partitions: most partitions the broker holds, over all topics.
         max_connections: most connected clients; one more closes the connection that has been idle longest.
+        max_unread_bytes: most bytes of answers that clients do not read, over all connections; beyond it, the
+            connection that has not read for longest is closed.
+        max_waiting_fetch_bytes: most bytes of records that a waiting Fetch holds; with these it waits for no more.
         connections_max_idle_ms: after how long (ms) without a request a connection is closed (Kafka's
             connections.max.idle.ms).
         group_initial_rebalance_delay_ms: how long (ms) the first rebalance of a group waits for more members (Kafka's
@@ -80,6 +83,8 @@ class BrokerConfig:
     max_request_bytes: int = 100 * 1024 * 1024
     max_partitions: int = 10_000
     max_connections: int = 1_000
+    max_unread_bytes: int = 1024 * 1024 * 1024
+    max_waiting_fetch_bytes: int = 1024 * 1024
     connections_max_idle_ms: int = 600_000
     group_initial_rebalance_delay_ms: int = 0
     group_min_session_timeout_ms: int = 6_000
@@ -125,6 +130,8 @@ class BrokerConfig:
             ("max_request_bytes", self.max_request_bytes),
             ("max_partitions", self.max_partitions),
             ("max_connections", self.max_connections),
+            ("max_unread_bytes", self.max_unread_bytes),
+            ("max_waiting_fetch_bytes", self.max_waiting_fetch_bytes),
             ("connections_max_idle_ms", self.connections_max_idle_ms),
             ("group_min_session_timeout_ms", self.group_min_session_timeout_ms),
             ("group_max_session_timeout_ms", self.group_max_session_timeout_ms),

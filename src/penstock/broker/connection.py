@@ -9,7 +9,7 @@ Rules:
 - Each frame is received into its own buffer, and records are passed on as views of it. The buffer grows with what has
   arrived, whatever length was announced.
 - A connection without a request for too long is closed, and if there are too many, the one that has been idle longest:
-  idle connections lock nobody out.
+  idle connections lock nobody out. If clients leave too much unread, the one that has not read for longest is closed.
 - A client above its quota gets its answer at once, and nothing is read from it for the time that the answer names.
 - A request that cannot be understood closes the connection and is logged; it never stops the broker.
 """
@@ -58,9 +58,12 @@ _log = limit_rate(logging.getLogger(__name__))
 class Connections:
     """The open connections, the one whose last use is longest ago first."""
 
-    def __init__(self, most: int, max_idle_ms: int) -> None:
-        """Take how many there may be, and after how long (ms) without use one is closed."""
+    def __init__(self, most: int, max_idle_ms: int, max_unread_bytes: int) -> None:
+        """Take how many there may be, after how long (ms) without use one is closed, and how many bytes of answers may
+        wait for clients to read them."""
         self._most = most
+        self._max_unread = max_unread_bytes
+        self._unread: dict[Connection, int] = {}
         self._max_idle = max_idle_ms / 1000
         self._used: dict[Connection, float] = {}
 
@@ -82,6 +85,26 @@ class Connections:
     def leave(self, connection: Connection) -> None:
         """Forget one that is closed."""
         self._used.pop(connection, None)
+        self._unread.pop(connection, None)
+
+    def note_unread(self, connection: Connection, size: int) -> None:
+        """Take note of a client that does not read its answer; close those that have not read for longest where all
+        of them have too much to read.
+
+        Args:
+            connection: the connection.
+            size: bytes of the answer.
+        """
+        self._unread[connection] = size
+        while sum(self._unread.values()) > self._max_unread:
+            slowest = next(iter(self._unread))
+            _log.warning("answers of more than %d bytes are not read (max_unread_bytes): closed one", self._max_unread)
+            self.leave(slowest)
+            slowest.close()
+
+    def note_read(self, connection: Connection) -> None:
+        """Take note that a client has read its answer."""
+        self._unread.pop(connection, None)
 
     def note_use(self, connection: Connection) -> None:
         """Take note that one is in use now."""
@@ -152,11 +175,14 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """Take no more requests while the client does not read its responses."""
         self._client_is_slow = True
+        if self._transport is not None:
+            self._connections.note_unread(self, self._transport.get_write_buffer_size())
         self._apply_flow()
 
     def resume_writing(self) -> None:
         """Go on when the client has read its responses."""
         self._client_is_slow = False
+        self._connections.note_read(self)
         self._go_on()
 
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -163,7 +163,7 @@ class Fetch(LaterAnswer):
 
     def _is_enough(self) -> bool:
         """Read what has come, and return whether the response need not wait."""
-        min_bytes: int = self._body["min_bytes"]
+        min_bytes = min(self._body["min_bytes"], self._state.config.max_waiting_fetch_bytes)
         left = self._max_bytes
         has_error = not self._partitions
         for one in self._partitions:

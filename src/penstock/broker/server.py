@@ -139,7 +139,7 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[str], None], input: I
         loop.add_signal_handler(number, stop.set)
     store = MetadataStore(config.data_dir / "metadata.sqlite")
     topics = TopicRegistry(config, store, SystemClock())
-    connections = Connections(config.max_connections, config.connections_max_idle_ms)
+    connections = Connections(config.max_connections, config.connections_max_idle_ms, config.max_unread_bytes)
     state: BrokerState | None = None
     apis = dict(APIS)
     if input != Input.UNUSED:
