@@ -3,13 +3,15 @@ here; `tests/packaging/test_oldest_spark.py` runs on the oldest itself."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
+from pyspark.sql import DataFrame
 from pyspark.sql.datasource import InputPartition, WriterCommitMessage
 
 from penstock.host.spark import versions
@@ -26,6 +28,18 @@ def as_on_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     oldest = replace(features_of("4.0.0"), checkpoint_package=FEATURES.checkpoint_package)
     for module in (versions, running_query):
         monkeypatch.setattr(module, "FEATURES", oldest)
+
+
+def test_arrow_functions_do_not_warn_about_pandas() -> None:
+    class Frame:
+        def mapInArrow(self, function: object, schema: str) -> str:  # noqa: N802 (the name of pyspark)
+            warnings.warn("PySpark does not yet fully support pandas >= 3.0.0.", FutureWarning, stacklevel=1)
+            warnings.warn("another", FutureWarning, stacklevel=1)
+            return schema
+
+    with pytest.warns(FutureWarning) as caught:
+        assert versions.map_in_arrow(cast("DataFrame", Frame()), lambda batches: iter(batches), "x INT") == "x INT"
+    assert [str(warning.message) for warning in caught] == ["another"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ here they become the classes that this Spark calls.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
@@ -207,7 +208,17 @@ class _RowWriter(_CommittingWriter, DataSourceStreamWriter):
         return self._writer.write(read_spark_rows(iterator))
 
 
-# ---------------------------------------- the shuffle
+# ---------------------------------------- steps of a query
+
+
+def map_in_arrow(
+    frame: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: str
+) -> DataFrame:
+    """Return `frame.mapInArrow(function, schema)`, without pyspark's warning that pandas 3 is new to it: Penstock
+    uses no data frames of pandas."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+        return frame.mapInArrow(function, schema)
 
 
 def repartition_by_id(frame: DataFrame, partitions: int, column: str) -> DataFrame:

@@ -23,7 +23,7 @@ from penstock.host.spark.planner import epoch_planner
 from penstock.host.spark.protocol.application_description import ApplicationDescription, dump_description
 from penstock.host.spark.protocol.failures import failure_of_exception
 from penstock.host.spark.protocol.rows import SCHEMA_DDL
-from penstock.host.spark.versions import FEATURES, repartition_by_id
+from penstock.host.spark.versions import FEATURES, map_in_arrow, repartition_by_id
 from penstock.host.spark.worker import sink, source
 from penstock.host.spark.worker.stage import stage
 from penstock.private_files import private_directory
@@ -65,7 +65,7 @@ def start_query(
         rows = own.readStream.format(source.FORMAT).load()
         for level in range(1, len(description.placement.levels)):
             rows = repartition_by_id(rows, description.placement.partitions[level], "dst")
-            rows = rows.mapInArrow(stage(data, level, level_title(description, level)), SCHEMA_DDL)
+            rows = map_in_arrow(rows, stage(data, level, level_title(description, level)), SCHEMA_DDL)
         rows = repartition_by_id(rows, description.placement.sink_partitions, "dst")
         writer = rows.writeStream.format(sink.FORMAT).queryName(_name(description))
         writer = writer.option("checkpointLocation", location)

@@ -46,7 +46,7 @@ from penstock.host.spark.frames import topic_source
 from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure, failure_of_exception
 from penstock.host.spark.protocol.transactions import guarantee_of, make_commits_topic
 from penstock.host.spark.session import STOP_SECONDS, make_active, open_for_calls
-from penstock.host.spark.versions import repartition_by_id, stream_reader
+from penstock.host.spark.versions import map_in_arrow, repartition_by_id, stream_reader
 from penstock.plan.internal_topics import RECORDS_STAY
 from penstock.plan.partitioning import murmur2_column
 from penstock.plan.subtopology import BuiltTopology, DataFrameSink, DataFrameSource
@@ -310,9 +310,9 @@ def _writing_batches(
     def write(batch: DataFrame, number: int) -> None:
         target = replace(now, partitions=partitions.of(number))
         digest = digest_of(log.read(f"offsets/{number}") or b"")
-        rows = batch.mapInArrow(partial(_with_partitions, target), _ROW)
+        rows = map_in_arrow(batch, partial(_with_partitions, target), _ROW)
         shuffled = repartition_by_id(rows, target.partitions, "partition")
-        written = shuffled.mapInArrow(partial(_write_rows, target, number, owner.result(), digest), "records bigint")
+        written = map_in_arrow(shuffled, partial(_write_rows, target, number, owner.result(), digest), "records bigint")
         written.collect()
 
     return write
