@@ -4,6 +4,7 @@ and by the conformance cases.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable
 from typing import Any
@@ -300,3 +301,13 @@ def test_a_pattern_in_the_place_of_a_topic_is_refused_where_it_is_written(
 ) -> None:
     with pytest.raises(error, match=hint):
         read(StreamsBuilder())
+
+
+def test_an_operator_that_cannot_be_added_is_named_with_its_line() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in").to("out")
+    builder.table("in")
+    place = f"{__file__}:{inspect.currentframe().f_lineno - 1}"  # type: ignore[union-attr]  # CPython has frames
+    with pytest.raises(TopologyError, match="Topic in has already been registered by another source") as caught:
+        builder.build()
+    assert caught.value.__notes__ == [f"KTABLE-SOURCE-0000000004 (created at {place}) cannot be added."]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from typing import assert_never
 
+from penstock.errors import TopologyError
 from penstock.plan import nodes as n
 from penstock.plan.lower.join import add_join_node
 from penstock.plan.lower.lowering import Lowering
@@ -17,6 +18,7 @@ from penstock.plan.lower.table import add_global_node, add_table_node
 from penstock.plan.lower.window import add_window_node
 from penstock.plan.topology import Topology
 from penstock.plan.topology_config import TopologyConfig
+from penstock.plan.user_lines import made_at
 
 
 def lower(plan: n.Plan, topology_config: TopologyConfig | None = None) -> Topology:
@@ -26,21 +28,29 @@ def lower(plan: n.Plan, topology_config: TopologyConfig | None = None) -> Topolo
     for id in build_order(plan):
         node = plan[id]
         lowering.topology.at_line(node.line)
-        if isinstance(node, n.StreamNode):
-            add_stream_node(lowering, id, node)
-        elif isinstance(node, n.GlobalNode):
-            add_global_node(lowering, node)
-        elif isinstance(node, n.TableNode):
-            add_table_node(lowering, id, node)
-        elif isinstance(node, n.WindowNode):
-            add_window_node(lowering, id, node)
-        elif isinstance(node, n.JoinNode):
-            add_join_node(lowering, id, node)
-        else:
-            assert_never(node)
+        try:
+            _add_node(lowering, id, node)
+        except TopologyError as error:
+            error.add_note(f"{node.name}{made_at(node.line)} cannot be added.")
+            raise
     lowering.topology.at_line(None)
     lowering.topology.check_copartitioned()
     return lowering.topology
+
+
+def _add_node(lowering: Lowering, id: n.NodeId, node: n.GraphNode) -> None:
+    if isinstance(node, n.StreamNode):
+        add_stream_node(lowering, id, node)
+    elif isinstance(node, n.GlobalNode):
+        add_global_node(lowering, node)
+    elif isinstance(node, n.TableNode):
+        add_table_node(lowering, id, node)
+    elif isinstance(node, n.WindowNode):
+        add_window_node(lowering, id, node)
+    elif isinstance(node, n.JoinNode):
+        add_join_node(lowering, id, node)
+    else:
+        assert_never(node)
 
 
 def build_order(plan: n.Plan) -> list[n.NodeId]:
