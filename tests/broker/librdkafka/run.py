@@ -135,7 +135,7 @@ def main() -> int:
     )
     parser.add_argument("--bootstrap-servers", help="another broker to run them on, such as a real Kafka")
     parser.add_argument("--thorough", action="store_true", help="not the quick form of tests that have one")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     tests: Path = arguments.tests.resolve()
     logs = Path(tempfile.mkdtemp(prefix="librdkafka-tests-"))
     print(f"logs of the tests and the broker: {logs}", flush=True)
