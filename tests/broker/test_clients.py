@@ -14,6 +14,7 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     Producer,
+    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
@@ -371,3 +372,27 @@ def read_to_end(client: Consumer, topic: str) -> list[tuple[int, bytes | None, b
             return found
         found.append((message.offset(), message.key(), message.value() or b""))
     raise AssertionError(f"no end of {topic} after {len(found)} records")
+
+
+def test_all_operations_are_authorized_where_a_client_asks(
+    broker: RunningBroker, admin: AdminClient, topic: str, unique_name: UniqueName
+) -> None:
+    produce(broker, topic, [b"value"])
+    group = unique_name("group")
+    member = consumer(broker, group)
+    member.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
+    member.close()
+    of_cluster = admin.describe_cluster(include_authorized_operations=True).result(WAIT).authorized_operations
+    of_topic = admin.describe_topics(TopicCollection([topic]), include_authorized_operations=True)[topic].result(WAIT)
+    of_group = admin.describe_consumer_groups([group], include_authorized_operations=True)[group].result(WAIT)
+    names = [
+        {operation.name for operation in operations or ()}
+        for operations in (of_cluster, of_topic.authorized_operations, of_group.authorized_operations)
+    ]
+    configs = {"DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"}
+    assert names == [
+        configs | {"CREATE", "ALTER", "CLUSTER_ACTION", "IDEMPOTENT_WRITE"},
+        configs | {"READ", "WRITE", "CREATE", "DELETE", "ALTER"},
+        configs | {"READ", "DELETE"},
+    ]
+    assert admin.describe_cluster().result(WAIT).authorized_operations is None

@@ -6,6 +6,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from penstock.broker.authorized_operations import ON_GROUP
 from penstock.broker.codec import Message
 from penstock.broker.errors import ApiError
 from penstock.broker.state import BrokerState, Request
@@ -16,7 +17,14 @@ _NO_SUCH_GROUP_VERSION: Final = 6
 
 def describe_groups(state: BrokerState, request: Request) -> Message:
     """Answer DescribeGroups."""
-    return {"groups": [_describe_group(state, group_id, request.version) for group_id in request.body["groups"]]}
+    groups = [_describe_group(state, group_id, request.version) for group_id in request.body["groups"]]
+    return {"groups": [_with_authorized_operations(group, request) for group in groups]}
+
+
+def _with_authorized_operations(group: Message, request: Request) -> Message:
+    if not request.body.get("include_authorized_operations") or group["error_code"] != ErrorCode.none:
+        return group
+    return group | {"authorized_operations": ON_GROUP}
 
 
 def _describe_group(state: BrokerState, group_id: str, version: int) -> Message:
@@ -31,7 +39,8 @@ def _describe_group(state: BrokerState, group_id: str, version: int) -> Message:
 
 def consumer_group_describe(state: BrokerState, request: Request) -> Message:
     """Answer ConsumerGroupDescribe."""
-    return {"groups": [_describe_consumers(state, group_id) for group_id in request.body["group_ids"]]}
+    groups = [_describe_consumers(state, group_id) for group_id in request.body["group_ids"]]
+    return {"groups": [_with_authorized_operations(group, request) for group in groups]}
 
 
 def _describe_consumers(state: BrokerState, group_id: str) -> Message:

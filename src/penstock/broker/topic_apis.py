@@ -14,6 +14,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from penstock.broker.authorized_operations import ON_CLUSTER, ON_TOPIC
 from penstock.broker.codec import Message
 from penstock.broker.config_apis import topic_config_entries
 from penstock.broker.errors import ApiError
@@ -33,12 +34,22 @@ def metadata(state: BrokerState, request: Request) -> Message:
     else:
         may_create = state.config.auto_create_topics and request.body.get("allow_auto_topic_creation", True)
         topics = [_wanted_metadata(state, topic, may_create) for topic in wanted]
+    if request.body.get("include_topic_authorized_operations"):
+        for topic in topics:
+            if topic["error_code"] == ErrorCode.none:
+                topic["topic_authorized_operations"] = ON_TOPIC
     return {
         "brokers": [{"node_id": NODE_ID, "host": state.host, "port": state.port}],
         "cluster_id": state.cluster_id,
         "controller_id": NODE_ID,
         "topics": topics,
+        **_on_cluster(request),
     }
+
+
+def _on_cluster(request: Request) -> Message:
+    is_wanted = request.body.get("include_cluster_authorized_operations")
+    return {"cluster_authorized_operations": ON_CLUSTER} if is_wanted else {}
 
 
 def _wanted_metadata(state: BrokerState, wanted: Message, may_create: bool) -> Message:
@@ -93,6 +104,7 @@ def describe_cluster(state: BrokerState, request: Request) -> Message:
         "cluster_id": state.cluster_id,
         "controller_id": NODE_ID,
         "brokers": [{"broker_id": NODE_ID, "host": state.host, "port": state.port}],
+        **_on_cluster(request),
     }
 
 
