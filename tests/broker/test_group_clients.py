@@ -181,7 +181,7 @@ def fill(broker: RunningBroker, topic: str, label: str) -> list[bytes]:
 def test_members_share_partitions_and_miss_no_record(
     broker: RunningBroker, group: Group, topic: str, assignor: str
 ) -> None:
-    settings = {"partition_assignment_strategy": assignor, "session_timeout_ms": 6_000, "heartbeat_interval_ms": 300}
+    settings = {"partition_assignment_strategy": assignor, "session_timeout_ms": 30_000, "heartbeat_interval_ms": 300}
     read: list[Member] = []
     expected = fill(broker, topic, "one")
     read.append(group.start("a", **settings))

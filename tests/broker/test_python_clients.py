@@ -75,7 +75,7 @@ class KafkaPythonReader(Reader):
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
-            session_timeout_ms=6_000,
+            session_timeout_ms=30_000,
             heartbeat_interval_ms=300,
             partition_assignment_strategy=[getattr(module, CLASSES[assignor])],
         )
@@ -103,7 +103,7 @@ class AiokafkaReader(Reader):
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
-            session_timeout_ms=6_000,
+            session_timeout_ms=30_000,
             heartbeat_interval_ms=300,
             partition_assignment_strategy=(getattr(module, CLASSES[assignor]),),
         )
@@ -127,7 +127,7 @@ class ConfluentReader(Reader):
                 "group.id": group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "session.timeout.ms": 6_000,
+                "session.timeout.ms": 30_000,
                 "heartbeat.interval.ms": 300,
                 "partition.assignment.strategy": assignor,
                 "log_level": 0,
