@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import struct
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from kio.schema.errors import ErrorCode
 
+from penstock.broker.answers import LaterAnswer
+from penstock.broker.apis import Api
 from penstock.broker.codec import Message
 from penstock.broker.config import BrokerConfig
+from penstock.broker.connection import Connection, Connections
 from penstock.broker.errors import ApiError
 from penstock.broker.metadata_store import MetadataStore
 from penstock.broker.process import BrokerProcess
@@ -22,7 +28,7 @@ from penstock.broker.quotas import ClientQuotas, Rate
 from tests.support.protocol_client import API_VERSIONS, ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch
 
-PRODUCE, FETCH, CREATE_TOPICS, DESCRIBE_CLIENT_QUOTAS, ALTER_CLIENT_QUOTAS = 0, 1, 19, 48, 49
+PRODUCE, FETCH, CREATE_TOPICS, DESCRIBE_CLIENT_QUOTAS, ALTER_CLIENT_QUOTAS, DESCRIBE_CLUSTER = 0, 1, 19, 48, 49, 60
 EXACT, DEFAULT, ANY = range(3)
 CLIENT = "test"  # the client id of ProtocolClient
 WAIT = 30
@@ -157,6 +163,40 @@ def test_clients_and_quotas_are_bounded(quotas: ClientQuotas) -> None:
         quotas.set("b", {"producer_byte_rate": 1.0})
     quotas.set("a", {})
     quotas.set("b", {"producer_byte_rate": 1.0})
+
+
+class BusyAnswer(LaterAnswer):
+    """Is busy for a while before it answers, as a Fetch that reads is."""
+
+    def start(self, done: Callable[[Message], None]) -> None:
+        deadline = time.perf_counter() + 0.05
+        while time.perf_counter() < deadline:
+            pass
+        done({})
+
+    def cancel(self) -> None:
+        pass
+
+
+def test_the_time_in_which_an_answer_is_made_counts(quotas: ClientQuotas, tmp_path: Path) -> None:
+    async def exchange() -> bytes:
+        loop = asyncio.get_running_loop()
+        quotas.set("", {"request_percentage": 0.01})
+        state: Any = SimpleNamespace(config=BrokerConfig(data_dir=tmp_path), quotas=quotas)
+        connections = Connections(9, 60_000, 1 << 20)
+        apis = {DESCRIBE_CLUSTER: Api(lambda state, request: BusyAnswer(), 0, 0, 0)}
+        server = await loop.create_server(lambda: Connection(state, connections, apis), "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        frame = struct.pack(">hhih", DESCRIBE_CLUSTER, 0, 1, -1) + b"\0\0\0"
+        writer.write(struct.pack(">i", len(frame)) + frame)
+        [size] = struct.unpack(">i", await asyncio.wait_for(reader.readexactly(4), WAIT))
+        answer = await reader.readexactly(size)
+        writer.close()
+        server.close()
+        return answer
+
+    # After the number of the request and a tag section comes the time to wait, a whole window.
+    assert struct.unpack_from(">i", asyncio.run(exchange()), 5) == (1000,)
 
 
 @pytest.mark.parametrize("version", [0, 1])

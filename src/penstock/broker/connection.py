@@ -269,13 +269,20 @@ class Connection(asyncio.BufferedProtocol):
             cursor.skip_tagged_fields()
         request = Request(version, request_decoder(key, version)(cursor), client_id, self._host)
         started = time.perf_counter()
+        before_waiting_ms: float | None = None
+
+        def handled() -> _Call:
+            # Of an answer that had to wait counts what was done before, for the time of waiting must not.
+            busy_ms = (time.perf_counter() - started) * 1000 if before_waiting_ms is None else before_waiting_ms
+            return _Call(key, version, correlation_id, client_id, len(frame), busy_ms)
+
         answer = api.handler(self._state, request)
-        call = _Call(key, version, correlation_id, client_id, len(frame), (time.perf_counter() - started) * 1000)
         if isinstance(answer, LaterAnswer):
             self._waiting = answer
-            answer.start(lambda response: self._finish(call, response))
+            answer.start(lambda response: self._finish(handled(), response))
+            before_waiting_ms = (time.perf_counter() - started) * 1000
         else:
-            self._send(call, answer)
+            self._send(handled(), answer)
 
     def _finish(self, call: _Call, response: Message) -> None:
         self._waiting = None
