@@ -1,7 +1,8 @@
-"""The APIs of groups on the wire, in every version."""
+"""The APIs of groups on the wire, in every version, on the embedded broker and on a real Kafka alike."""
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 
@@ -10,12 +11,15 @@ from kio.schema.errors import ErrorCode
 
 from penstock.broker.apis import APIS
 from penstock.broker.codec import Message
-from penstock.broker.process import BrokerProcess
+from tests.support.brokers import RunningBroker
 from tests.support.protocol_client import ProtocolClient
 
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS = 11, 12, 13, 14, 15, 16, 42
 CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE = 68, 69
-METADATA, CREATE_TOPICS = 3, 19
+METADATA, FIND_COORDINATOR, CREATE_TOPICS = 3, 10, 19
+WAIT = 60
+SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
+"""Of a consumer that reads the topic `t`: Kafka's coordinator does not answer where it cannot read it."""
 
 
 def versions_of(key: int) -> range:
@@ -23,20 +27,34 @@ def versions_of(key: int) -> range:
 
 
 @pytest.fixture
-def client(embedded_broker: BrokerProcess) -> Iterator[ProtocolClient]:
-    with ProtocolClient(embedded_broker.bootstrap_servers) as connected:
+def client(broker: RunningBroker) -> Iterator[ProtocolClient]:
+    with ProtocolClient(broker.bootstrap_servers) as connected:
         yield connected
 
 
 @pytest.fixture
-def other(embedded_broker: BrokerProcess) -> Iterator[ProtocolClient]:
-    with ProtocolClient(embedded_broker.bootstrap_servers) as connected:
+def other(broker: RunningBroker) -> Iterator[ProtocolClient]:
+    with ProtocolClient(broker.bootstrap_servers) as connected:
         yield connected
 
 
 @pytest.fixture
-def group() -> str:
-    return f"group-{uuid.uuid4()}"
+def group(client: ProtocolClient) -> str:
+    name = f"group-{uuid.uuid4()}"
+    for wanted in (name, "unknown"):
+        await_coordinator(client, wanted)
+    return name
+
+
+def await_coordinator(client: ProtocolClient, group: str) -> None:
+    """Kafka creates its topic for groups with the first request for a coordinator, and then loads the group."""
+    deadline = time.monotonic() + WAIT
+    code = ErrorCode.coordinator_not_available
+    while code != ErrorCode.unknown_member_id:
+        assert time.monotonic() < deadline, code
+        client.call(FIND_COORDINATOR, 3, {"key": group, "key_type": 0})
+        identity = {"group_id": group, "generation_id": 1, "member_id": "m", "group_instance_id": None}
+        code = ErrorCode(client.call(HEARTBEAT, 4, identity)["error_code"])
 
 
 def join_body(group: str, member_id: str = "", **settings: object) -> Message:
@@ -47,7 +65,7 @@ def join_body(group: str, member_id: str = "", **settings: object) -> Message:
         "member_id": member_id,
         "group_instance_id": None,
         "protocol_type": "consumer",
-        "protocols": [{"name": "range", "metadata": b"topics"}],
+        "protocols": [{"name": "range", "metadata": SUBSCRIPTION}],
         "reason": "test",
     } | settings
 
@@ -87,7 +105,7 @@ def member_body(group: str, joined: Message) -> Message:
 def test_every_version_of_join_group(client: ProtocolClient, other: ProtocolClient, group: str, version: int) -> None:
     first = join(client, version, group)
     assert (first["generation_id"], first["leader"], first["protocol_name"]) == (1, first["member_id"], "range")
-    assert [one["metadata"] for one in first["members"]] == [b"topics"]
+    assert [one["metadata"] for one in first["members"]] == [SUBSCRIPTION]
     if version >= 4:
         new = other.call(JOIN_GROUP, version, join_body(group))["member_id"]
         other.send(JOIN_GROUP, version, join_body(group, new))
@@ -185,7 +203,7 @@ def test_every_version_of_describe_groups(client: ProtocolClient, group: str, ve
     [member] = found["members"]
     assert (found["group_state"], found["protocol_data"]) == ("Stable", "range")
     assert (member["client_id"], member["client_host"]) == ("test", "/127.0.0.1")
-    assert (member["member_metadata"], member["member_assignment"]) == (b"topics", b"all")
+    assert (member["member_metadata"], member["member_assignment"]) == (SUBSCRIPTION, b"all")
     missing = describe("unknown")
     code = ErrorCode.group_id_not_found if version >= 6 else ErrorCode.none
     assert (missing["error_code"], missing["group_state"]) == (code, "Dead")
@@ -218,8 +236,10 @@ def test_every_version_of_delete_groups(client: ProtocolClient, group: str, vers
     joined = join(client, 9, group)
 
     def delete() -> list[int]:
-        results = client.call(DELETE_GROUPS, version, {"groups_names": [group, "unknown", ""]})["results"]
-        return [one["error_code"] for one in results]
+        names = [group, "unknown", ""]
+        results = client.call(DELETE_GROUPS, version, {"groups_names": names})["results"]
+        codes = {one["group_id"]: one["error_code"] for one in results}  # Kafka answers in any order
+        return [codes[name] for name in names]
 
     others = [ErrorCode.group_id_not_found] * 2
     assert delete() == [ErrorCode.non_empty_group, *others]
@@ -241,10 +261,10 @@ def test_requests_behind_one_that_waits_are_answered_after_it(
 
 
 def test_a_member_whose_connection_is_lost_while_it_waits_stays_a_member(
-    embedded_broker: BrokerProcess, client: ProtocolClient, group: str
+    broker: RunningBroker, client: ProtocolClient, group: str
 ) -> None:
     first = join(client, 0, group)
-    with ProtocolClient(embedded_broker.bootstrap_servers) as crashed:
+    with ProtocolClient(broker.bootstrap_servers) as crashed:
         crashed.send(JOIN_GROUP, 0, join_body(group))
         wait_for_rebalance(client, group, first)
     again = client.call(JOIN_GROUP, 0, join_body(group, first["member_id"]))
@@ -256,6 +276,9 @@ def topic(client: ProtocolClient) -> str:
     name = f"topic-{uuid.uuid4()}"
     wanted = {"name": name, "num_partitions": 3, "replication_factor": 1}
     client.call(CREATE_TOPICS, 7, {"topics": [wanted]})
+    deadline = time.monotonic() + WAIT
+    while client.call(METADATA, 12, {"topics": [{"name": name}]})["topics"][0]["error_code"] != ErrorCode.none:
+        assert time.monotonic() < deadline
     return name
 
 
@@ -270,20 +293,32 @@ def beat_body(group: str, member_id: str, epoch: int, **settings: object) -> Mes
     } | settings
 
 
+def enter(client: ProtocolClient, version: int, group: str, member_id: str, topic: str) -> Message:
+    """Join a consumer group and return the answer with an assignment; Kafka learns later of a topic that is new."""
+    body = beat_body(group, member_id, 0, subscribed_topic_names=[topic])
+    answer = client.call(CONSUMER_GROUP_HEARTBEAT, version, body)
+    deadline = time.monotonic() + WAIT
+    while answer["assignment"] is None or not answer["assignment"]["topic_partitions"]:
+        assert (answer["error_code"], time.monotonic() < deadline) == (ErrorCode.none, True)
+        body = beat_body(group, answer["member_id"], answer["member_epoch"])
+        answer = client.call(CONSUMER_GROUP_HEARTBEAT, version, body)
+    return answer
+
+
 @pytest.mark.parametrize("version", versions_of(CONSUMER_GROUP_HEARTBEAT))
 def test_every_version_of_consumer_group_heartbeat(
-    client: ProtocolClient, group: str, topic: str, version: int
+    broker: RunningBroker, client: ProtocolClient, group: str, topic: str, version: int
 ) -> None:
     def beat(member_id: str, epoch: int, **settings: object) -> Message:
         return client.call(CONSUMER_GROUP_HEARTBEAT, version, beat_body(group, member_id, epoch, **settings))
 
     # From version 1 the client chooses its id.
-    joined = beat("" if version == 0 else "me", 0, subscribed_topic_names=[topic])
-    assert joined["error_code"] == ErrorCode.none
-    assert joined["member_epoch"] == 1
+    joined = enter(client, version, group, "" if version == 0 else "me", topic)
+    epoch = joined["member_epoch"]
     assert [each["partitions"] for each in joined["assignment"]["topic_partitions"]] == [[0, 1, 2]]
-    again = beat(joined["member_id"], 1)
-    assert (again["error_code"], again["assignment"], again["heartbeat_interval"]) == (ErrorCode.none, None, 1_000)
+    again = beat(joined["member_id"], epoch)
+    interval_ms = 1_000 if broker.kind == "embedded" else 5_000
+    assert (again["error_code"], again["assignment"], again["heartbeat_interval"]) == (0, None, interval_ms)
     assert beat(joined["member_id"], 7)["error_code"] == ErrorCode.fenced_member_epoch
     assert beat("unknown", 7)["error_code"] == ErrorCode.unknown_member_id
     assert beat("m", 0)["error_code"] == ErrorCode.invalid_request
@@ -299,10 +334,10 @@ def test_every_version_of_consumer_group_heartbeat(
 
 @pytest.mark.parametrize("version", versions_of(CONSUMER_GROUP_DESCRIBE))
 def test_every_version_of_consumer_group_describe(client: ProtocolClient, group: str, topic: str, version: int) -> None:
-    client.call(CONSUMER_GROUP_HEARTBEAT, 1, beat_body(group, "me", 0, subscribed_topic_names=[topic]))
+    epoch = enter(client, 1, group, "me", topic)["member_epoch"]
     answer = client.call(CONSUMER_GROUP_DESCRIBE, version, {"group_ids": [group, "unknown"]})
     found, missing = answer["groups"]
-    assert (found["error_code"], found["group_state"], found["group_epoch"]) == (ErrorCode.none, "Stable", 1)
+    assert (found["error_code"], found["group_state"], found["group_epoch"]) == (ErrorCode.none, "Stable", epoch)
     assert found["assignor_name"] == "uniform"
     [member] = found["members"]
     [assigned] = member["assignment"]["topic_partitions"]
