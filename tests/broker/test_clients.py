@@ -17,7 +17,16 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
 
 from tests.support.brokers import RunningBroker
 
@@ -396,3 +405,41 @@ def test_all_operations_are_authorized_where_a_client_asks(
         configs | {"READ", "DELETE"},
     ]
     assert admin.describe_cluster().result(WAIT).authorized_operations is None
+
+
+def test_configurations_are_changed_one_key_at_a_time(
+    broker: RunningBroker, admin: AdminClient, unique_name: UniqueName
+) -> None:
+    name = unique_name("configured")
+    create(admin, name, 1, retention_ms="5000000")
+
+    def change(kind: ResourceType, of: str, key: str, operation: AlterConfigOpType, value: str | None) -> None:
+        entry = ConfigEntry(key, value, incremental_operation=operation)
+        resource = ConfigResource(kind, of, incremental_configs=[entry])
+        admin.incremental_alter_configs([resource])[resource].result(WAIT)
+
+    def wait_for(key: str, value: str) -> None:
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        deadline = time.monotonic() + WAIT
+        while admin.describe_configs([resource])[resource].result(WAIT)[key].value != value:
+            assert time.monotonic() < deadline
+
+    change(ResourceType.TOPIC, name, "cleanup.policy", AlterConfigOpType.APPEND, "compact")
+    wait_for("cleanup.policy", "delete,compact")
+    change(ResourceType.TOPIC, name, "cleanup.policy", AlterConfigOpType.SUBTRACT, "delete")
+    wait_for("cleanup.policy", "compact")
+    change(ResourceType.TOPIC, name, "max.message.bytes", AlterConfigOpType.SET, "5000")
+    wait_for("max.message.bytes", "5000")
+    change(ResourceType.TOPIC, name, "max.message.bytes", AlterConfigOpType.DELETE, None)
+    wait_for("max.message.bytes", "1048588")
+    wait_for("retention.ms", "5000000")
+    topics, brokers, wrong = ResourceType.TOPIC, ResourceType.BROKER, KafkaError.INVALID_CONFIG
+    for kind, of, key, operation, value, code in (
+        (topics, name, "retention.ms", AlterConfigOpType.SET, "x", wrong),
+        (topics, name, "retention.ms", AlterConfigOpType.APPEND, "5", wrong),
+        (topics, unique_name("x"), "retention.ms", AlterConfigOpType.SET, "5", KafkaError.UNKNOWN_TOPIC_OR_PART),
+        (brokers, "1", "num.partitions", AlterConfigOpType.SET, "3", KafkaError.INVALID_REQUEST),
+    ):
+        with pytest.raises(KafkaException) as refused:
+            change(kind, of, key, operation, value)
+        assert refused.value.args[0].code() == code, (key, operation)
