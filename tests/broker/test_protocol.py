@@ -481,6 +481,18 @@ def test_the_first_batch_comes_even_where_it_is_larger_than_asked(client: Protoc
     assert 0 < len(fetched(client.call(FETCH, 16, body))["records"]) <= 2 * len(RECORDS)
 
 
+def test_only_the_first_batch_of_a_response_may_be_larger_than_it(client: ProtocolClient, topic: str) -> None:
+    """librdkafka takes no response that exceeds its `fetch.max.bytes` by more than the first batch does."""
+    for partition in (0, 1):
+        produce(client, topic, partition=partition)
+    # What is left out is there: the response waits for nothing more.
+    sizes = {"max_bytes": len(RECORDS) + 1, "min_bytes": len(RECORDS) + 1, "max_wait": 60_000}
+    body = fetch_body(client, topic, 0, **sizes)
+    body["topics"][0]["partitions"].append(body["topics"][0]["partitions"][0] | {"partition": 1})
+    [answer] = client.call(FETCH, 16, body)["responses"]
+    assert [len(partition["records"] or b"") for partition in answer["partitions"]] == [len(RECORDS), 0]
+
+
 @pytest.mark.parametrize("size", [-1, -(2**31), 0, 7, 2**31 - 1, 101 * 1024 * 1024])
 def test_a_frame_of_an_impossible_size_closes_its_connection_only(
     embedded_broker: BrokerProcess, client: ProtocolClient, size: int

@@ -34,13 +34,15 @@ class _FetchedPartition:
             are returned.
     """
 
-    __slots__ = ("_ends", "_is_committed", "_wanted", "answer", "partition")
+    __slots__ = ("_ends", "_is_committed", "_wanted", "answer", "is_left_out", "partition")
 
     def __init__(self, partition: Partition | None, wanted: Message, error: ErrorCode, is_committed: bool) -> None:
         self.partition = partition
         self._wanted = wanted
         self._is_committed = is_committed
         self._ends: tuple[int, int] | None = None
+        self.is_left_out = False
+        """Whether the response has no room for the next batch."""
         self.answer: Message = {
             "partition_index": wanted["partition"],
             "error_code": error,
@@ -59,11 +61,12 @@ class _FetchedPartition:
         """Bytes of records in the answer."""
         return len(self.answer["records"])
 
-    def read(self, max_bytes: int) -> None:
+    def read(self, max_bytes: int, taken: int) -> None:
         """Bring the answer up to date.
 
         Args:
-            max_bytes: the most bytes of records that the response has room for.
+            max_bytes: the most bytes of records in the response, which only its first batch may exceed.
+            taken: how many of them are records of other partitions.
         """
         partition, answer = self.partition, self.answer
         if partition is None:
@@ -75,8 +78,12 @@ class _FetchedPartition:
         try:
             check_leader_epoch(self._wanted.get("current_leader_epoch", -1))
             # Where no room is left the answer has no records, and the client asks for them again.
-            limit = min(self._wanted["partition_max_bytes"], max_bytes)
-            records, aborted = self._records(partition, limit) if max_bytes > 0 else (b"", None)
+            room = max_bytes - taken
+            limit = min(self._wanted["partition_max_bytes"], room)
+            records, aborted = self._records(partition, limit) if room > 0 else (b"", None)
+            self.is_left_out = taken > 0 and (room <= 0 or len(records) > limit)
+            if self.is_left_out:
+                records, aborted = b"", None
         except ApiError as error:
             answer |= {"error_code": error.code, "high_watermark": partition.end_offset, "records": b""}
             return
@@ -164,13 +171,13 @@ class Fetch(LaterAnswer):
     def _is_enough(self) -> bool:
         """Read what has come, and return whether the response need not wait."""
         min_bytes = min(self._body["min_bytes"], self._state.config.max_waiting_fetch_bytes)
-        left = self._max_bytes
-        has_error = not self._partitions
+        size = sum(one.size for one in self._partitions)
         for one in self._partitions:
-            one.read(left)
-            left -= one.size
-            has_error = has_error or one.has_error
-        return has_error or sum(one.size for one in self._partitions) >= min_bytes
+            taken = size - one.size
+            one.read(self._max_bytes, taken)
+            size = taken + one.size
+        need_not_wait = not self._partitions or any(one.has_error or one.is_left_out for one in self._partitions)
+        return need_not_wait or size >= min_bytes
 
     def _wake(self) -> None:
         # Once for all appends of this turn of the event loop.

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from penstock.broker.process import BrokerProcess
-from tests.support.kafka import KafkaUnavailableError, kafka_class_path
+from tests.support.kafka import KafkaUnavailableError, cache_directory, kafka_class_path
 
 TIMEOUT_SECONDS: Final = 400
 PARTITIONS: Final = 4
@@ -108,6 +108,8 @@ def environment_of(tests: Path, directory: Path, bootstrap_servers: str) -> dict
     )
     tools = directory / "bin"
     tools.mkdir()
+    # The tests compile Java programs of their own.
+    (directory / "libs").symlink_to(cache_directory() / "libs")
     try:
         start = f'exec java -XX:TieredStopAtLevel=1 -cp "$CLASSPATH:{kafka_class_path()}"'
     except KafkaUnavailableError as error:
