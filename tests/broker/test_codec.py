@@ -50,6 +50,8 @@ def value_strategy(kind: str | None, declared: type[Any], nullable: bool) -> st.
         case "datetime_i64":
             # kio reads -1 as null, where the field may be null.
             return st.just(-1) if nullable else st.integers(0, 2**45)
+        case "float64":
+            return st.floats(allow_nan=False)
         case "timedelta_i64":
             return st.integers(0, 2**40)
         case _:

@@ -11,6 +11,7 @@ from penstock import savepoints
 from penstock.config import StreamsConfig
 from penstock.errors import TaskCorruptedError
 from penstock.host.spark.checkpoints.checkpoint import FORMAT, Checkpoint
+from penstock.host.spark.driver.resetting import reset_application
 from penstock.plan.partitioning import partition_for
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import InputRecord, SparkRunner
@@ -48,7 +49,10 @@ def config(spark_runner: SparkRunner, tmp_path: Path) -> StreamsConfig:
             for number, (key, value) in enumerate(rows)
         ]
         spark_runner.write(topic, records)
-    return spark_runner.config(APPLICATION, {"state.dir": str(tmp_path)})
+    config = spark_runner.config(APPLICATION, {"state.dir": str(tmp_path)})
+    # The broker knows the commits of the test before, which had the same application.id.
+    reset_application(orders_of_customers(*TOPICS).build(APPLICATION), config, spark_runner.admin)
+    return config
 
 
 def stored(spark_runner: SparkRunner, config: StreamsConfig) -> dict[str, str]:

@@ -12,6 +12,7 @@ from penstock import savepoints
 from penstock.errors import StreamsError
 from penstock.host import crashpoints
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
+from penstock.host.spark.driver.resetting import reset_application
 from tests.host.spark.crashes import Crashes, KilledError
 from tests.host.spark.inline import InlineQuery, failure_of
 from tests.host.spark.support import SparkRunner, lines
@@ -124,7 +125,7 @@ def test_a_checkpoint_whose_metadata_is_gone_is_reported(
     (Path(checkpoint.uri) / "metadata").unlink()
     with pytest.raises(StreamsError, match=r"it has state, but the file .*/metadata is missing"):
         query.restart()
-    checkpoint.delete()
+    reset_application(counting(*topics, "counts").build(application), config, spark_runner.admin)
     query.restart()
     query.run_to_end()
     assert counts(spark_runner, config, "counts") == {"a": 1, "b": 1}
