@@ -57,7 +57,7 @@ class Member:
         broker: the broker.
         group: the group.
         topics: what it subscribes to.
-        owners: is told what it owns.
+        owners: receives what it owns.
         name: its name, for owners.
         settings: further settings of the consumer.
     """

@@ -40,7 +40,7 @@ class ClassicMember(Client):
     """A client of a classic group that does what a consumer does next.
 
     Args:
-        simulation: is told what it is assigned.
+        simulation: receives what it is assigned.
         instance_id: its name as a static member.
         settings: other fields of its JoinGroup.
     """
