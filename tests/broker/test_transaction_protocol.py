@@ -107,10 +107,11 @@ def test_partitions_of_a_transaction_can_be_verified(
     topics = [{"name": topic, "partitions": [0, 1]}]
     body = {"transactions": [transactions.body(verify_only=True, topics=topics)]}
     [result] = client.call(ADD_PARTITIONS, 5, body)["results_by_transaction"]
-    assert [one["partition_error_code"] for one in result["topic_results"][0]["results_by_partition"]] == [
-        ErrorCode.transaction_abortable,
-        ErrorCode.none,
-    ]
+    codes = {
+        one["partition_index"]: one["partition_error_code"]
+        for one in result["topic_results"][0]["results_by_partition"]
+    }
+    assert codes == {0: ErrorCode.transaction_abortable, 1: ErrorCode.none}
 
 
 @pytest.mark.parametrize("version", range(3, 13))
@@ -325,7 +326,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(
     transactions.add(topic, 0)
     assert transactions.produce(topic, 0, b"late") == ErrorCode.none
     eventually(lambda: end_offset(client, topic, 1) == 2)
-    assert len(fetch(client, topic, 1)["aborted_transactions"]) == 1
+    eventually(lambda: len(fetch(client, topic, 1)["aborted_transactions"] or ()) == 1)
     assert transactions.produce(topic, 0, b"later") == ErrorCode.invalid_producer_epoch
     assert transactions.end() == ErrorCode.producer_fenced
 
