@@ -5,7 +5,6 @@ Exit codes: 0 done, 1 it failed and one line gives the reason and the remedy, 2 
 
 from __future__ import annotations
 
-import json
 import logging
 import signal
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Annotated, Any, Final
 
+import orjson
 import typer
 from rich.console import Console
 
@@ -61,7 +61,7 @@ def parsed_settings(settings: list[str] | None, option: str = "--config") -> dic
 
 def print_json(answer: Any) -> None:
     """Print an answer of a command for programs."""
-    out.print(json.dumps(answer), markup=False)
+    out.print(orjson.dumps(answer).decode(), markup=False)
 
 
 def report(error: BaseException) -> None:

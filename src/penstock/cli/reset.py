@@ -6,18 +6,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import orjson
 import typer
 
 from penstock import spark
-from penstock.cli.common import Settings, out, parsed_settings
+from penstock.cli.common import AsJson, Settings, out, parsed_settings, print_json
 from penstock.cli.program import load_program
 
 
 def reset(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A program that defines `topology` and `config`.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+    as_json: AsJson = False,
     config: Settings = None,
 ) -> None:
     """Delete positions, state, markers and internal topics of an application that is not running.
@@ -29,7 +28,7 @@ def reset(
     configured = program.configured(parsed_settings(config))
     plan = (spark.plan_reset if dry_run else spark.reset)(program.topology, configured)
     if as_json:
-        out.print(orjson.dumps({**asdict(plan), "dry_run": dry_run}).decode(), markup=False)
+        print_json({**asdict(plan), "dry_run": dry_run})
         return
     if plan.is_empty:
         out.print(f"There is nothing to delete of {plan.application_id}.", markup=False)

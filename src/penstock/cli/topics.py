@@ -34,11 +34,11 @@ def create(
     config: Settings = None,
 ) -> None:
     """Create topics."""
-    pairs = dict(each.partition("=")[::2] for each in topic_config or ())
+    configs = parsed_settings(topic_config, "--topic-config")
     admin = ConfluentAdmin(client_config(servers, config), TIMEOUT_MS)
 
     def create_one(name: str) -> None:
-        admin.create_topics([NewTopic(name, partitions, replication_factor, pairs)])
+        admin.create_topics([NewTopic(name, partitions, replication_factor, configs)])
         out.print(f"Created topic {name} with {_counted(partitions)}.")
 
     _for_each(topics, create_one, TopicExistsError)
