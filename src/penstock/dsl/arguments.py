@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from penstock.plan.nodes.base import BaseNode
+from penstock.dsl.graph import Graph
+from penstock.plan.nodes.base import BaseNode, NodeId
 from penstock.plan.nodes.stream import StreamSource
 from penstock.plan.nodes.table import GlobalSource, TableSource
 from penstock.plan.user_lines import calling_line
@@ -106,12 +107,18 @@ def check_fits(where: str, part: str, named: Serde | None, known: Serde | None) 
 
 
 def check_keys_meet(
-    node: BaseNode, key_serde: Serde | None, other: BaseNode, other_key_serde: Serde | None, keys: str = "keys"
+    graph: Graph,
+    node: NodeId,
+    key_serde: Serde | None,
+    other: NodeId,
+    other_key_serde: Serde | None,
+    keys: str = "keys",
 ) -> None:
     """Raise TypeError if the keys of the two sides of a join are of types that are never equal.
 
     Args:
-        node, other: the operators whose records are joined.
+        graph: the operators so far.
+        node, other: those whose records are joined.
         key_serde, other_key_serde: the serdes of their keys, None if not known.
         keys: what the join compares with the keys of `other`, for the message.
     """
@@ -119,9 +126,10 @@ def check_keys_meet(
     if one is None or two is None or issubclass(one, two) or issubclass(two, one):
         return
     line = calling_line()
+    one_side, other_side = (_described(graph.node(each)) for each in (node, other))
     raise TypeError(
-        f"Join{'' if line is None else f' ({line})'}: the {keys} of {_described(node)} are of type {one.__name__}, "
-        f"and the keys of {_described(other)} of type {two.__name__}, so no records would meet. Convert the keys of "
+        f"Join{'' if line is None else f' ({line})'}: the {keys} of {one_side} are of type {one.__name__}, "
+        f"and the keys of {other_side} of type {two.__name__}, so no records would meet. Convert the keys of "
         "one side first, such as with select_key, or correct its serde of keys."
     )
 

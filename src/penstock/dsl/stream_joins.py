@@ -232,7 +232,7 @@ class StreamJoins(Generic[K, V]):
                 "JoinWindows.of_time_difference_with_no_grace(timedelta(minutes=5)). To join with the newest value of "
                 "each key instead, read the other topic as a table: builder.table(topic)."
             )
-        self._check_keys_meet(self._key_serde, other._id, other._key_serde)
+        check_keys_meet(self._graph, self._id, self._key_serde, other._id, other._key_serde)
         options = option(stream_joined, StreamJoined())
         options = inherited("StreamJoined", options, first(self._key_serde, other._key_serde), self._value_serde)
         check_fits("StreamJoined", "other value", options.other_value_serde, other._value_serde)
@@ -276,7 +276,7 @@ class StreamJoins(Generic[K, V]):
     ) -> KStream:
         with_key = takes_key(joiner, "joiner", ("value", "table_value"))
         options = inherited("Joined", option(joined, Joined()), self._key_serde, self._value_serde)
-        self._check_keys_meet(options.key_serde, table._id, table._key_serde)
+        check_keys_meet(self._graph, self._id, options.key_serde, table._id, table._key_serde)
         parent = self._copartitioned(options.name, options.key_serde, options.value_serde)
         prefix = names.STREAM_LEFT_JOIN if type.keeps_left else names.STREAM_JOIN
         name = self._graph.names.processor_name(options.name, prefix)
@@ -315,7 +315,8 @@ class StreamJoins(Generic[K, V]):
                 "key_selector, such as key_selector=lambda key, value: key."
             )
         checked(key_selector, "key_selector(key, value)")
-        self._check_keys_meet(serde_of_result(key_selector, is_key=True), table._id, table._key_serde, "selected keys")
+        selected = serde_of_result(key_selector, is_key=True)
+        check_keys_meet(self._graph, self._id, selected, table._id, table._key_serde, "selected keys")
         join = nodes.StreamGlobalTableJoin(
             name=self._graph.names.processor_name(name_of(named), names.STREAM_LEFT_JOIN),
             parents=(self._id,),
@@ -331,11 +332,6 @@ class StreamJoins(Generic[K, V]):
             serde_of_result(joiner),
             repartition_required=self._repartition_required,
         )
-
-    def _check_keys_meet(
-        self, key_serde: Serde | None, other: nodes.NodeId, other_key_serde: Serde | None, keys: str = "keys"
-    ) -> None:
-        check_keys_meet(self._graph.node(self._id), key_serde, self._graph.node(other), other_key_serde, keys)
 
     def _copartitioned(self, name: str | None, key_serde: Serde | None, value_serde: Serde | None) -> nodes.NodeId:
         """Return the node whose records are on the partitions of their keys: this stream, or a repartition of it. The

@@ -158,7 +158,7 @@ class TableJoins(Generic[K, V]):
         named: Named | str | None = None,
         materialized: Materialized | None = None,
     ) -> KTable:
-        check_keys_meet(self._graph.node(self._id), self._key_serde, self._graph.node(other._id), other._key_serde)
+        check_keys_meet(self._graph, self._id, self._key_serde, other._id, other._key_serde)
         provider, name = self._graph.names, name_of(named)
         options = option(materialized, Materialized())
         options = inherited(
@@ -196,13 +196,8 @@ class TableJoins(Generic[K, V]):
         materialized: Materialized | None = None,
     ) -> KTable:
         with_key = takes_key(extractor, "foreign_key_extractor")
-        check_keys_meet(
-            self._graph.node(self._id),
-            serde_of_result(extractor, is_key=True),
-            self._graph.node(other._id),
-            other._key_serde,
-            "foreign keys",
-        )
+        extracted = serde_of_result(extractor, is_key=True)
+        check_keys_meet(self._graph, self._id, extracted, other._id, other._key_serde, "foreign keys")
         options = option(table_joined, TableJoined())
         kept = inherited(
             "The result of the join", option(materialized, Materialized()), self._key_serde, serde_of_result(joiner)
