@@ -126,7 +126,8 @@ class NamedCache:
     def peek_many(self, keys: Sequence[bytes]) -> list[CacheEntry | None]:
         """Return the entry of each of `keys`, None if there is none, without counting it as used."""
         entries = list(map(self._entries.get, keys))
-        self._observer.cache_read(self._store_name, len(entries), len(entries) - entries.count(None))
+        if self._observer.should_record:
+            self._observer.cache_read(self._store_name, len(entries), len(entries) - entries.count(None))
         return entries
 
     def put(self, key: bytes, value: bytes | None, context: RecordContext) -> None:
