@@ -19,7 +19,7 @@ from penstock.broker.connection import Connections
 from penstock.broker.process import BrokerProcess
 from penstock.broker.records import MOST_DECOMPRESSED, record_times
 from penstock.broker.server import run
-from penstock.broker.wire import MOST_ELEMENTS
+from penstock.wire.primitives import MOST_ELEMENTS
 from tests.support.protocol_client import API_VERSIONS, ProtocolClient
 from tests.support.record_batches import BatchRecord, Compression, encode_batch
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.codec import Message
 from penstock.broker.process import BrokerProcess
+from penstock.wire.codec import Message
 from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch
 

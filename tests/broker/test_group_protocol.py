@@ -10,7 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from penstock.broker.apis import APIS
-from penstock.broker.codec import Message
+from penstock.wire.codec import Message
 from tests.support.brokers import RunningBroker
 from tests.support.protocol_client import ProtocolClient
 

@@ -14,8 +14,8 @@ from kio.schema.errors import ErrorCode
 
 import penstock.broker
 from penstock.broker.apis import APIS
-from penstock.broker.codec import Message
 from penstock.broker.process import BrokerProcess
+from penstock.wire.codec import Message
 from tests.support.protocol_client import API_VERSIONS, ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch
 

@@ -18,13 +18,13 @@ from kio.schema.errors import ErrorCode
 
 from penstock.broker.answers import LaterAnswer
 from penstock.broker.apis import Api
-from penstock.broker.codec import Message
 from penstock.broker.config import BrokerConfig
 from penstock.broker.connection import Connection, Connections
 from penstock.broker.errors import ApiError
 from penstock.broker.metadata_store import MetadataStore
 from penstock.broker.process import BrokerProcess
 from penstock.broker.quotas import ClientQuotas, Rate
+from penstock.wire.codec import Message
 from tests.support.protocol_client import API_VERSIONS, ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.codec import Message
+from penstock.wire.codec import Message
 from tests.support.brokers import EMBEDDED_ONLY, RunningBroker
 from tests.support.protocol_client import API_VERSIONS, ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch

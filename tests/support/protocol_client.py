@@ -9,8 +9,8 @@ from typing import Any, Final, Self
 
 from kio.index import load_request_schema, load_response_schema
 
-from penstock.broker.codec import Message, entity_codec, is_flexible
-from penstock.broker.wire import Cursor, Sink
+from penstock.wire.codec import Message, entity_codec, is_flexible
+from penstock.wire.primitives import Cursor, Sink
 
 TIMEOUT_SECONDS: Final = 20
 API_VERSIONS: Final = 18

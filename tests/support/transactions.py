@@ -8,7 +8,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.codec import Message
+from penstock.wire.codec import Message
 from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch
 

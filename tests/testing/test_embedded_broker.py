@@ -14,11 +14,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kio.schema.errors import ErrorCode
 
 from penstock.broker.apis import APIS
-from penstock.broker.codec import Message, response_encoder
 from penstock.broker.errors import BrokerError
 from penstock.broker.faults import api_name, error_response
-from penstock.broker.wire import Sink
 from penstock.testing import EmbeddedBroker
+from penstock.wire.codec import Message, response_encoder
+from penstock.wire.primitives import Sink
 from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from penstock.broker.codec import Message
+from penstock.wire.codec import Message
 
 
 class LaterAnswer(ABC):

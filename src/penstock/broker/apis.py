@@ -12,7 +12,6 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from penstock.broker.answers import LaterAnswer
-from penstock.broker.codec import Message
 from penstock.broker.config_apis import alter_configs, describe_configs, incremental_alter_configs
 from penstock.broker.fetch import Fetch
 from penstock.broker.group_admin_apis import consumer_group_describe, delete_groups, describe_groups, list_groups
@@ -48,6 +47,7 @@ from penstock.broker.transaction_apis import (
     write_txn_markers,
 )
 from penstock.broker.transaction_log import EPOCH_BUMPS
+from penstock.wire.codec import Message
 
 Handler = Callable[[BrokerState, Request], Message | LaterAnswer | None]
 """Answers a request: a response, one that comes later, or None for no answer."""

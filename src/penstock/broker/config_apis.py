@@ -17,12 +17,12 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.codec import Message
 from penstock.broker.config import BrokerConfig
 from penstock.broker.errors import ApiError
 from penstock.broker.state import NODE_ID, BrokerState, Request
 from penstock.broker.topic_config import BROKER_KEYS, TOPIC_CONFIGS, ConfigType, check_topic_configs
 from penstock.broker.topics import ALL_BROKERS, Topic
+from penstock.wire.codec import Message
 
 
 class _Source(IntEnum):

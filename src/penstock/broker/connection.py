@@ -27,11 +27,11 @@ from kio.schema.errors import ErrorCode
 
 from penstock.broker.answers import LaterAnswer
 from penstock.broker.apis import API_VERSIONS, Api, api_versions_response
-from penstock.broker.codec import Message, is_flexible, request_decoder, response_encoder
-from penstock.broker.errors import ConnectionClosingError, MalformedRequestError
+from penstock.broker.errors import ConnectionClosingError
 from penstock.broker.state import BrokerState, Request
-from penstock.broker.wire import INT16, Cursor, Sink
 from penstock.log_limits import limit_rate
+from penstock.wire.codec import Message, is_flexible, request_decoder, response_encoder
+from penstock.wire.primitives import INT16, Cursor, MalformedMessageError, Sink
 
 _SIZE: Final = struct.Struct(">i")
 _HEADER: Final = struct.Struct(">hhi")
@@ -241,7 +241,7 @@ class Connection(asyncio.BufferedProtocol):
     def _handle_or_close(self, frame: memoryview) -> None:
         try:
             self._handle(frame)
-        except ConnectionClosingError as error:
+        except (ConnectionClosingError, MalformedMessageError) as error:
             self._refuse(str(error))
         except Exception:
             # One request must not end the broker for all clients; its client sees a closed connection.
@@ -252,10 +252,10 @@ class Connection(asyncio.BufferedProtocol):
         key, version, correlation_id = _HEADER.unpack_from(frame)
         api = self._apis.get(key)
         if api is None:
-            raise MalformedRequestError(f"API {key} is not served")
+            raise MalformedMessageError(f"API {key} is not served")
         if not api.min_version <= version <= api.max_version:
             if key != API_VERSIONS:
-                raise MalformedRequestError(
+                raise MalformedMessageError(
                     f"API {key} is served from version {api.min_version} to {api.max_version}, not in {version}"
                 )
             call = _Call(key, 0, correlation_id, "", len(frame), 0.0)

@@ -48,7 +48,3 @@ class RefusedRecordsError(ApiError):
 
 class ConnectionClosingError(StreamsError):
     """A request is not answered, and its connection is closed; the message gives the reason."""
-
-
-class MalformedRequestError(ConnectionClosingError):
-    """The bytes of a request do not follow its schema; the connection is closed."""

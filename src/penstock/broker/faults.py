@@ -21,9 +21,9 @@ from kio.schema.errors import ErrorCode
 
 from penstock.broker.answers import LaterAnswer
 from penstock.broker.apis import APIS, Api, Handler
-from penstock.broker.codec import Message
 from penstock.broker.errors import BrokerError, ConnectionClosingError
 from penstock.broker.state import BrokerState, Request
+from penstock.wire.codec import Message
 
 FETCH: Final = 1
 

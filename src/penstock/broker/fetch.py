@@ -14,11 +14,11 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from penstock.broker.answers import LaterAnswer
-from penstock.broker.codec import Message
 from penstock.broker.errors import ApiError
 from penstock.broker.partition import READ_COMMITTED, Partition, check_leader_epoch
 from penstock.broker.state import BrokerState, Request
 from penstock.broker.topics import partition_of
+from penstock.wire.codec import Message
 
 _MAX_FETCH_BYTES: Final = 64 * 1024 * 1024
 # A client that is gone is noticed when its Fetch ends, for nothing is read from its connection until then.

@@ -7,9 +7,9 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from penstock.broker.authorized_operations import ON_GROUP
-from penstock.broker.codec import Message
 from penstock.broker.errors import ApiError
 from penstock.broker.state import BrokerState, Request
+from penstock.wire.codec import Message
 
 _NO_SUCH_GROUP_VERSION: Final = 6
 """The version of DescribeGroups from which an unknown group is an error, not a dead group."""

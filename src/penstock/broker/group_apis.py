@@ -12,12 +12,12 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from penstock.broker.answers import LaterAnswer, PromisedAnswer
-from penstock.broker.codec import Message
 from penstock.broker.errors import ApiError
 from penstock.broker.groups.classic import JoinRequest
 from penstock.broker.groups.consumer import HeartbeatRequest, as_assignment, check_request
 from penstock.broker.groups.group import MemberIdentity
 from penstock.broker.state import NODE_ID, BrokerState, Request
+from penstock.wire.codec import Message
 
 _GROUP_KEY: Final = 0
 _TRANSACTION_KEY: Final = 1

@@ -1,7 +1,7 @@
 """The APIs about records that answer immediately: Produce, ListOffsets, OffsetForLeaderEpoch and DeleteRecords.
 
 Not here: Fetch, which may wait (fetch.py); batches, files and offsets (partition.py); and the bytes of requests and
-responses (wire.py).
+responses (penstock/wire).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from penstock.broker.batch import NO_TIMESTAMP, BatchHeader, is_transactional, read_header
-from penstock.broker.codec import Message
 from penstock.broker.errors import ApiError, RefusedRecordsError
 from penstock.broker.groups.offsets import TopicPartition
 from penstock.broker.partition import LEADER_EPOCH, READ_COMMITTED, Partition, check_leader_epoch
 from penstock.broker.state import BrokerState, Request
 from penstock.broker.topics import partition_of
 from penstock.broker.transaction_apis import check_transactional_produce
+from penstock.wire.codec import Message
 
 _NO_ACKS: Final = 0
 _ALL_ACKS: Final = -1

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.codec import Message
 from penstock.broker.errors import ApiError
 from penstock.broker.groups.offsets import MAX_OFFSET_METADATA, CommittedOffset, TopicPartition
 from penstock.broker.state import BrokerState, Request
 from penstock.broker.topics import Topic, partition_of
+from penstock.wire.codec import Message
 
 
 def offset_commit(state: BrokerState, request: Request) -> Message:

@@ -13,10 +13,10 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.codec import Message
 from penstock.broker.errors import ApiError
 from penstock.broker.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 from penstock.broker.state import BrokerState, Request
+from penstock.wire.codec import Message
 
 _CLIENT_ID: Final = "client-id"
 _KNOWN_TYPES: Final = {"client-id", "user", "ip"}

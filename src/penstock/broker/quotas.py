@@ -17,10 +17,10 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.codec import Message
 from penstock.broker.config import BrokerConfig
 from penstock.broker.errors import ApiError
 from penstock.broker.metadata_store import MetadataStore
+from penstock.wire.codec import Message
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 """Bytes per second of Produce requests."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.broker.codec import Message
 from penstock.broker.config import BrokerConfig
 from penstock.broker.groups.coordinator import GroupCoordinator
 from penstock.broker.metadata_store import MetadataStore
 from penstock.broker.quotas import ClientQuotas
 from penstock.broker.topics import TopicRegistry
 from penstock.broker.transactions import TransactionCoordinator
+from penstock.wire.codec import Message
 
 NODE_ID: Final = 1
 """Id of the one broker of the cluster."""

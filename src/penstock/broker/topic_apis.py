@@ -15,12 +15,12 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from penstock.broker.authorized_operations import ON_CLUSTER, ON_TOPIC
-from penstock.broker.codec import Message
 from penstock.broker.config_apis import topic_config_entries
 from penstock.broker.errors import ApiError
 from penstock.broker.partition import LEADER_EPOCH
 from penstock.broker.state import NODE_ID, BrokerState, Request
 from penstock.broker.topics import Topic
+from penstock.wire.codec import Message
 
 _NO_TOPIC_ID: Final = uuid.UUID(int=0)
 

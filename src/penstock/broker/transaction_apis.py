@@ -17,7 +17,6 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from penstock.broker.batch import BatchHeader
-from penstock.broker.codec import Message
 from penstock.broker.errors import ApiError
 from penstock.broker.groups.offsets import CommittedOffset, TopicPartition
 from penstock.broker.groups.patterns import check_pattern, matching
@@ -28,6 +27,7 @@ from penstock.broker.state import BrokerState, Request
 from penstock.broker.topics import OFFSETS_TOPIC
 from penstock.broker.transaction_log import EPOCH_BUMPS, NO_EPOCH, NO_ID, State
 from penstock.broker.transactions import Producer
+from penstock.wire.codec import Message
 
 _FIRST_BATCHED_ADD: Final = 4
 _FIRST_ABORTABLE_PRODUCE: Final = 11

@@ -15,13 +15,13 @@ from enum import IntEnum
 from itertools import groupby
 from typing import Final
 
-from penstock.broker.codec import Message, entity_codec
-from penstock.broker.errors import ApiError, BrokerError, MalformedRequestError
+from penstock.broker.errors import ApiError, BrokerError
 from penstock.broker.groups.offsets import TopicPartition
 from penstock.broker.record_schema import INT8, INT16, INT32, INT32S, INT64, STRING, nullable_array_of, record_schema
 from penstock.broker.records import LogRecord, encode_records, read_records
 from penstock.broker.topics import TRANSACTIONS_TOPIC, TopicRegistry
-from penstock.broker.wire import Cursor, Sink
+from penstock.wire.codec import Message, entity_codec
+from penstock.wire.primitives import Cursor, MalformedMessageError, Sink
 
 NO_EPOCH: Final = -1
 """Epoch of a producer that has none yet."""
@@ -213,15 +213,15 @@ def _decode(record: LogRecord) -> Transaction:
         key = record.key or b""
         version = _VERSION.unpack_from(key)[0]
         if version != _KEY_VERSION:
-            raise MalformedRequestError(
+            raise MalformedMessageError(
                 f"its key has version {version}; this version of the broker reads {_KEY_VERSION}"
             )
         cursor = Cursor(memoryview(record.value or b""))
         version = cursor.number(_VERSION)
         if version != _VALUE_VERSION:
-            raise MalformedRequestError(f"it has version {version}; this version of the broker reads {_VALUE_VERSION}")
+            raise MalformedMessageError(f"it has version {version}; this version of the broker reads {_VALUE_VERSION}")
         return _transaction(key[4:].decode(), _VALUE.decode(cursor))
-    except (MalformedRequestError, struct.error, ValueError) as error:
+    except (MalformedMessageError, struct.error, ValueError) as error:
         raise BrokerError(
             f"{TRANSACTIONS_TOPIC}-0: the record at offset {record.offset} cannot be read: {error}; use the version of "
             "the broker that wrote it, or another data directory"

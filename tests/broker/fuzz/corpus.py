@@ -27,8 +27,8 @@ from confluent_kafka.admin import (
 from confluent_kafka.cimpl import KafkaException
 
 from penstock.broker.apis import APIS
-from penstock.broker.codec import entity_codec
-from penstock.broker.wire import Sink
+from penstock.wire.codec import entity_codec
+from penstock.wire.primitives import Sink
 from tests.support.protocol_client import ProtocolClient, load_request_schema
 
 WAIT = 20

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.codec import Message
 from penstock.broker.errors import ApiError
 from penstock.broker.groups.classic import NEW_MEMBER_JOIN_TIMEOUT_MS, JoinRequest
 from penstock.broker.groups.group import MemberIdentity
 from penstock.broker.topics import OFFSETS_TOPIC
+from penstock.wire.codec import Message
 from tests.broker.groups.support import GroupBroker
 
 SESSION_MS = 10_000

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.codec import Message
 from penstock.broker.errors import ApiError
 from penstock.broker.groups.assignors import Assignment
 from penstock.broker.groups.consumer import (
@@ -20,6 +19,7 @@ from penstock.broker.groups.consumer import (
     as_assignment,
     check_request,
 )
+from penstock.wire.codec import Message
 from tests.broker.groups.support import DAY_MS, GroupBroker
 from tests.broker.groups.test_classic import Client as ClassicClient
 from tests.broker.groups.test_classic import code_of

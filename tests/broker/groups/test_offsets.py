@@ -11,11 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.broker.errors import ApiError, BrokerError, MalformedRequestError
+from penstock.broker.errors import ApiError, BrokerError
 from penstock.broker.groups.schemas import decode_record
 from penstock.broker.metadata_store import MetadataStore
 from penstock.broker.records import LogRecord, encode_records, read_records
 from penstock.broker.topics import OFFSETS_TOPIC
+from penstock.wire.primitives import MalformedMessageError
 from tests.broker.groups.support import DAY_MS, GroupBroker
 
 
@@ -254,6 +255,6 @@ def test_a_restart_changes_nothing(
 
 @given(st.binary(max_size=40), st.none() | st.binary(max_size=80), st.sampled_from([0, 1, 2, 3, 5, 6, 7, 8, 99]))
 def test_a_record_of_garbage_is_read_or_refused(key: bytes, value: bytes | None, kind: int) -> None:
-    with suppress(MalformedRequestError):
+    with suppress(MalformedMessageError):
         found = decode_record(kind.to_bytes(2, "big") + key, value)
         assert found is None or found.kind == kind

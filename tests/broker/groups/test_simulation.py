@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.codec import Message
 from penstock.broker.errors import ApiError
 from penstock.broker.groups.classic import NEW_MEMBER_JOIN_TIMEOUT_MS, ClassicGroup
 from penstock.broker.groups.consumer import LEAVE, LEAVE_FOR_A_WHILE, ConsumerGroup
+from penstock.wire.codec import Message
 from tests.broker.groups.support import GroupBroker
 from tests.broker.groups.test_classic import REBALANCE_MS, Client, code_of
 from tests.broker.groups.test_consumer import SESSION_MS, Consumer

@@ -22,13 +22,13 @@ from typing import Final, NamedTuple
 from kio.schema.consumer_protocol_subscription.v0.data import ConsumerProtocolSubscription
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.codec import Message, entity_codec
-from penstock.broker.errors import ApiError, MalformedRequestError
+from penstock.broker.errors import ApiError
 from penstock.broker.groups.context import Answer, GroupContext
 from penstock.broker.groups.group import Group, MemberIdentity
 from penstock.broker.groups.offsets import CommittedOffset
 from penstock.broker.groups.schemas import GroupRecord, RecordKind
-from penstock.broker.wire import INT16, Cursor
+from penstock.wire.codec import Message, entity_codec
+from penstock.wire.primitives import INT16, Cursor, MalformedMessageError
 
 CONSUMER_PROTOCOL: Final = "consumer"
 """Type of the protocol of Kafka's consumers."""
@@ -726,7 +726,7 @@ class ClassicGroup(Group):
             return False
         try:
             return any(topic in _subscribed(member.protocols[self.protocol or ""]) for member in self.members.values())
-        except (MalformedRequestError, KeyError):
+        except (MalformedMessageError, KeyError):
             return True
 
     def retained_from(self, offset: CommittedOffset) -> int | None:

@@ -22,7 +22,6 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.codec import Message
 from penstock.broker.errors import ApiError
 from penstock.broker.groups.assignors import ASSIGNORS, Assignment, PartitionId, Subscriber
 from penstock.broker.groups.context import GroupContext
@@ -30,6 +29,7 @@ from penstock.broker.groups.group import Group, MemberIdentity
 from penstock.broker.groups.offsets import CommittedOffset
 from penstock.broker.groups.patterns import check_pattern, matching
 from penstock.broker.groups.schemas import GroupRecord, RecordKind
+from penstock.wire.codec import Message
 
 LEAVE: Final = -1
 """The epoch with which a member leaves."""

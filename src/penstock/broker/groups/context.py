@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock.broker.codec import Message
 from penstock.broker.config import BrokerConfig
 from penstock.broker.groups.group_log import GroupLog
 from penstock.broker.groups.timers import Timers
 from penstock.broker.topics import TopicRegistry
 from penstock.clock import Clock
+from penstock.wire.codec import Message
 
 Answer = Callable[[Message], None]
 """Gives the response to a request that waits."""

@@ -14,7 +14,6 @@ from typing import Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.codec import Message
 from penstock.broker.config import BrokerConfig
 from penstock.broker.errors import ApiError, BrokerError
 from penstock.broker.groups.classic import ClassicGroup, JoinRequest
@@ -28,6 +27,7 @@ from penstock.broker.groups.timers import Timers
 from penstock.broker.metadata_store import MetadataStore
 from penstock.broker.topics import OFFSETS_TOPIC, TopicRegistry
 from penstock.clock import Clock
+from penstock.wire.codec import Message
 
 _EXPIRY: Final = "expiry of offsets"
 _GROUPS_IN_A_STEP: Final = 20

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from penstock.broker.batch import NO_PRODUCER_ID, BatchHeader
-from penstock.broker.errors import ApiError, BrokerError, MalformedRequestError
+from penstock.broker.errors import ApiError, BrokerError
 from penstock.broker.groups.schemas import GroupRecord, RecordKind, decode_record, encode_key, encode_value
 from penstock.broker.records import (
     LogRecord,
@@ -25,6 +25,7 @@ from penstock.broker.records import (
 )
 from penstock.broker.topics import OFFSETS_TOPIC, TopicRegistry
 from penstock.clock import Clock
+from penstock.wire.primitives import MalformedMessageError
 
 # Small segments, so that a start reads little: the last one is never compacted.
 _CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": str(1024 * 1024)}
@@ -166,7 +167,7 @@ def _decoded(values: Mapping[bytes, tuple[int, bytes]]) -> list[StoredRecord]:
     for key, (offset, value) in sorted(values.items(), key=lambda item: item[1][0]):
         try:
             record = decode_record(key, value)
-        except MalformedRequestError as error:
+        except MalformedMessageError as error:
             raise BrokerError(
                 f"{OFFSETS_TOPIC}-0: the record at offset {offset} cannot be read: {error}; use the version of the "
                 "broker that wrote it, or another data directory"

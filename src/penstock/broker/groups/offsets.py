@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from penstock.broker.codec import Message
 from penstock.broker.groups.group_log import GroupLog, StoredRecord, offset_record
 from penstock.broker.groups.schemas import GroupRecord
+from penstock.wire.codec import Message
 
 TopicPartition = tuple[str, int]
 """Name of a topic and number of a partition."""

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from penstock.broker.codec import Codec, Message, entity_codec
-from penstock.broker.errors import MalformedRequestError
 from penstock.broker.record_schema import (
     BYTES,
     INT8,
@@ -26,7 +24,8 @@ from penstock.broker.record_schema import (
     array_of,
     record_schema,
 )
-from penstock.broker.wire import Cursor, Sink
+from penstock.wire.codec import Codec, Message, entity_codec
+from penstock.wire.primitives import Cursor, MalformedMessageError, Sink
 
 
 class RecordKind(IntEnum):
@@ -188,7 +187,7 @@ def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
         value: its value; None for the removal of the key.
 
     Raises:
-        MalformedRequestError: the bytes follow none of the schemas.
+        MalformedMessageError: the bytes follow none of the schemas.
     """
     cursor = Cursor(memoryview(key))
     number: int = cursor.number(_VERSION)
@@ -203,7 +202,7 @@ def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
     cursor = Cursor(memoryview(value))
     version: int = cursor.number(_VERSION)
     if version != layout.value_version:
-        raise MalformedRequestError(f"a record of kind {kind.name} has version {version}, not {layout.value_version}")
+        raise MalformedMessageError(f"a record of kind {kind.name} has version {version}, not {layout.value_version}")
     decoded_value: Message = layout.value.decode(cursor)
     return GroupRecord(kind, decoded_key, decoded_value)
 

@@ -18,9 +18,8 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from penstock.broker.apis import APIS
-from penstock.broker.codec import entity_codec, request_decoder, response_encoder
-from penstock.broker.errors import MalformedRequestError
-from penstock.broker.wire import Cursor, Sink
+from penstock.wire.codec import entity_codec, request_decoder, response_encoder
+from penstock.wire.primitives import Cursor, MalformedMessageError, Sink
 
 VERSIONS = [
     pytest.param(key, version, id=f"{load_request_schema(key, version).__name__}-{version}")
@@ -149,7 +148,7 @@ def test_garbage_is_read_or_refused_within_its_own_size(key: int, version: int, 
     cursor = Cursor(memoryview(bytearray(garbage)))
     try:
         request_decoder(key, version)(cursor)
-    except MalformedRequestError:
+    except MalformedMessageError:
         return
     assert cursor.position <= len(garbage)
 
@@ -161,6 +160,6 @@ def test_a_huge_count_reserves_no_memory(key: int, version: int, count: bytes) -
     for position in range(8):
         try:
             request_decoder(key, version)(Cursor(memoryview(bytearray(b"\x00" * position + count + b"\x00" * 20))))
-        except MalformedRequestError:
+        except MalformedMessageError:
             continue
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000

@@ -1,7 +1,7 @@
 """Codec of Kafka's messages, driven by the schemas that kio generates from Kafka's own definitions.
 
 Here live the compiled decoders and encoders, one for each API, version and direction, made when first needed. Not here:
-the primitives of the wire format (wire.py).
+the primitives of the wire format (primitives.py).
 
 Rules:
 - A message is a plain dict by the field names of kio; times are integers in milliseconds, error codes integers. An
@@ -28,8 +28,7 @@ from typing import Any, Final, NamedTuple, get_args, get_origin
 
 from kio.index import load_request_schema, load_response_schema
 
-from penstock.broker.errors import MalformedRequestError
-from penstock.broker.wire import INT8, INT16, Cursor, Sink
+from penstock.wire.primitives import INT8, INT16, Cursor, MalformedMessageError, Sink
 
 Message = dict[str, Any]
 """A request, a response or a part of one: values by field name."""
@@ -106,11 +105,11 @@ def _string_codec(compact: bool, nullable: bool) -> Codec:
         if length < 0:
             if nullable:
                 return None
-            raise MalformedRequestError(f"null at byte {cursor.position} instead of a string")
+            raise MalformedMessageError(f"null at byte {cursor.position} instead of a string")
         try:
             return str(cursor.take(length), "utf-8")
         except UnicodeDecodeError as error:
-            raise MalformedRequestError(f"a string before byte {cursor.position} is not UTF-8") from error
+            raise MalformedMessageError(f"a string before byte {cursor.position} is not UTF-8") from error
 
     def encode(sink: Sink, value: str | None) -> None:
         if value is None:
@@ -129,7 +128,7 @@ def _bytes_codec(compact: bool, nullable: bool) -> Codec:
         if length < 0:
             if nullable:
                 return None
-            raise MalformedRequestError(f"null at byte {cursor.position} instead of bytes")
+            raise MalformedMessageError(f"null at byte {cursor.position} instead of bytes")
         return cursor.take(length)
 
     def encode(sink: Sink, value: bytes | memoryview | None) -> None:
@@ -148,7 +147,7 @@ def _array_codec(item: Codec, compact: bool, nullable: bool) -> Codec:
         if length < 0:
             if nullable:
                 return None
-            raise MalformedRequestError(f"null at byte {cursor.position} instead of an array")
+            raise MalformedMessageError(f"null at byte {cursor.position} instead of an array")
         return [item.decode(cursor) for _ in cursor.elements(length)]
 
     def encode(sink: Sink, value: list[Any] | None) -> None:

@@ -1,8 +1,8 @@
-"""The primitives of Kafka's wire format: a cursor over a received frame and the sink of a response.
+"""The primitives of Kafka's wire format: a cursor over a received frame and the sink of a message.
 
-Not here: which fields a message has (codec.py), and sockets (connection.py).
+Not here: which fields a message has (codec.py), and sockets.
 
-Rules: no length from the wire is trusted; reading past the frame raises MalformedRequestError, an array cannot have
+Rules: no length from the wire is trusted; reading past the frame raises MalformedMessageError, an array cannot have
 more elements than the frame has bytes left, and a request at most MOST_ELEMENTS. Bytes and records are passed as views
 of the frame, never copied.
 """
@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterable
 from typing import Any, Final
 
-from penstock.broker.errors import MalformedRequestError
+from penstock.errors import StreamsError
 
 INT8: Final = struct.Struct(">b")
 """Layout of an 8-bit signed integer."""
@@ -26,6 +26,10 @@ MOST_ELEMENTS: Final = 50_000
 """Elements of arrays and tagged fields of one request: to decode them takes time in which no other client is served."""
 
 _COPY_BELOW: Final = 8192
+
+
+class MalformedMessageError(StreamsError):
+    """The bytes of a message do not follow its schema; the connection that brought it is closed."""
 
 
 class Cursor:
@@ -49,18 +53,18 @@ class Cursor:
             count: their number.
 
         Raises:
-            MalformedRequestError: the request has more than MOST_ELEMENTS altogether.
+            MalformedMessageError: the request has more than MOST_ELEMENTS altogether.
         """
         self._elements += count
         if self._elements > MOST_ELEMENTS:
-            raise MalformedRequestError(f"a request of more than {MOST_ELEMENTS} elements")
+            raise MalformedMessageError(f"a request of more than {MOST_ELEMENTS} elements")
         return range(count)
 
     def number(self, layout: struct.Struct) -> Any:
         """Return one number of the given layout.
 
         Raises:
-            MalformedRequestError: the frame ends before it.
+            MalformedMessageError: the frame ends before it.
         """
         return self.numbers(layout)[0]
 
@@ -68,12 +72,12 @@ class Cursor:
         """Return all numbers of the given layout.
 
         Raises:
-            MalformedRequestError: the frame ends before the last one.
+            MalformedMessageError: the frame ends before the last one.
         """
         try:
             values = layout.unpack_from(self.view, self.position)
         except struct.error as error:
-            raise MalformedRequestError(f"the frame of {len(self.view)} bytes ends inside a number") from error
+            raise MalformedMessageError(f"the frame of {len(self.view)} bytes ends inside a number") from error
         self.position += layout.size
         return values
 
@@ -81,7 +85,7 @@ class Cursor:
         """Return an unsigned variable-length integer of at most five bytes.
 
         Raises:
-            MalformedRequestError: the frame ends inside it, or it is longer than five bytes.
+            MalformedMessageError: the frame ends inside it, or it is longer than five bytes.
         """
         position = self.position
         result = shift = 0
@@ -96,7 +100,7 @@ class Cursor:
                 shift += 7
         except IndexError:
             pass
-        raise MalformedRequestError(f"a variable-length integer at byte {self.position} has no end")
+        raise MalformedMessageError(f"a variable-length integer at byte {self.position} has no end")
 
     def take(self, size: int) -> memoryview:
         """Return the next bytes without a copy.
@@ -105,12 +109,12 @@ class Cursor:
             size: number of bytes.
 
         Raises:
-            MalformedRequestError: the frame has fewer bytes left.
+            MalformedMessageError: the frame has fewer bytes left.
         """
         end = self.position + size
         if size < 0 or end > len(self.view):
             left = len(self.view) - self.position
-            raise MalformedRequestError(f"a length of {size} bytes is claimed, but {left} bytes are left")
+            raise MalformedMessageError(f"a length of {size} bytes is claimed, but {left} bytes are left")
         taken = self.view[self.position : end]
         self.position = end
         return taken
@@ -123,12 +127,12 @@ class Cursor:
             prefix: the layout of a length that is not compact.
 
         Raises:
-            MalformedRequestError: the length exceeds the bytes left.
+            MalformedMessageError: the length exceeds the bytes left.
         """
         length: int = self.varint() - 1 if compact else self.number(prefix)
         if length > len(self.view) - self.position:
             left = len(self.view) - self.position
-            raise MalformedRequestError(f"{length} elements or bytes are claimed, but {left} bytes are left")
+            raise MalformedMessageError(f"{length} elements or bytes are claimed, but {left} bytes are left")
         return length
 
     def skip_tagged_fields(self) -> None:
