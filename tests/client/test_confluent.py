@@ -14,7 +14,14 @@ from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo
 
 from penstock.client.api import NewTopic, OffsetAndMetadata
-from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, ConfluentFetcher, ConfluentProducer, consumer
+from penstock.client.confluent import (
+    ConfluentAdmin,
+    ConfluentBatchProducer,
+    ConfluentConsumer,
+    ConfluentFetcher,
+    ConfluentProducer,
+    consumer,
+)
 from penstock.client.confluent.connection import Connection
 from penstock.config import StreamsConfig
 from penstock.errors import (
@@ -28,7 +35,7 @@ from penstock.errors import (
     UnknownTopicOrPartitionError,
 )
 from penstock.plan.partitioning import partition_for
-from penstock.record import RecordBatch, TopicPartition
+from penstock.record import PartitionBatch, RecordBatch, TopicPartition
 from tests.support.brokers import RunningBroker
 
 NAMES = Callable[[str], str]
@@ -230,6 +237,80 @@ def test_a_consumer_follows_its_partitions(config: StreamsConfig, topic: str) ->
             break
     consumer.close()
     assert seen == {TopicPartition(topic, 0): [2, 3], TopicPartition(topic, 1): [0, 1, 2]}
+
+
+def test_a_consumer_takes_up_pauses_and_gives_up_partitions_one_by_one(config: StreamsConfig, topic: str) -> None:
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    write(config, topic, 3, partition=0)
+    write(config, topic, 4, partition=1)
+    following = ConfluentConsumer(config)
+    try:
+        assert following.known_ends([first]) == {}
+        following.incremental_assign({first: 1})
+        assert offsets_read(following, 2) == {first: [1, 2]}
+        assert following.known_ends([first, second]) == {first: 3}
+        following.incremental_assign({second: 1})
+        assert offsets_read(following, 3) == {second: [1, 2, 3]}
+        following.pause([first])
+        write(config, topic, 2, partition=0, start=3)
+        write(config, topic, 1, partition=1, start=4)
+        assert offsets_read(following, 1) == {second: [4]}
+        following.resume([first])
+        assert offsets_read(following, 2) == {first: [3, 4]}
+        following.incremental_unassign([first])
+        write(config, topic, 1, partition=0, start=5)
+        write(config, topic, 1, partition=1, start=5)
+        assert offsets_read(following, 1) == {second: [5]}
+    finally:
+        following.close()
+
+
+def offsets_read(following: ConfluentConsumer, count: int, attempts: int = 200) -> dict[TopicPartition, list[int]]:
+    """Poll until `count` records have come, and return their offsets."""
+    found: dict[TopicPartition, list[int]] = {}
+    for _ in range(attempts):
+        for partition, batch in following.poll(200, 100):
+            found.setdefault(partition, []).extend(batch.offsets.tolist())
+        if sum(map(len, found.values())) >= count:
+            break
+    return found
+
+
+def test_batches_are_written_and_the_ends_of_partitions_known(
+    config: StreamsConfig, fetcher: ConfluentFetcher, topic: str
+) -> None:
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    rows = [(b"k", b"v%d" % number, 1_000 + number, 0, (("h", b"1"),)) for number in range(3)]
+    batch = RecordBatch.of(rows)
+    producer = ConfluentBatchProducer(config)
+    try:
+        assert producer.flush() == {}
+        producer.send([PartitionBatch(*first, batch), PartitionBatch(*second, batch.slice(0, 1))])
+        producer.send([PartitionBatch(*first, batch.slice(2, 3))])
+        assert producer.flush() == {first: 4, second: 1}
+        producer.send([PartitionBatch(*second, batch)])
+        assert producer.flush() == {second: 4}
+    finally:
+        producer.close()
+    found = together(fetcher.fetch(first, 0, 4, read_committed=True))
+    assert found.values == [b"v0", b"v1", b"v2", b"v2"]
+    assert found.timestamps.tolist() == [1_000, 1_001, 1_002, 1_002]
+    assert found.headers_at(0) == (("h", b"1"),)
+
+
+def test_a_batch_that_cannot_be_written_fails_its_producer(config: StreamsConfig, topic: str) -> None:
+    nowhere = PartitionBatch(topic, 7, RecordBatch.of([(None, b"v", 1, 0, ())]))
+    producer = ConfluentBatchProducer(config)
+
+    def write_it() -> None:
+        producer.send([nowhere])  # that there is no such partition shows when the leader is known
+        producer.flush()
+
+    try:
+        with pytest.raises(KafkaError, match=f"writing to {topic}-7"):
+            write_it()
+    finally:
+        producer.close()
 
 
 def test_keys_go_to_the_partition_that_kafka_gives_them(

@@ -210,6 +210,24 @@ def test_a_record_whose_time_the_producer_gives_has_that_of_the_clock() -> None:
         assert (record.key, record.timestamp, record.headers) == (b"k", 77, BUFFER_HEADERS)
 
 
+def test_a_host_takes_the_records_by_topic_as_columns() -> None:
+    log = ChangeLog({"s": "s-changelog", "t": "t-changelog"})
+    for store, key, value, timestamp in (
+        ("s", b"a", b"1", 5),
+        ("t", b"a", b"2", None),
+        ("s", b"b", None, 6),
+        ("s", b"a", b"3", 7),
+    ):
+        log.add(store, ChangelogRecord(key, value, timestamp, (("h", b"x"),) if store == "t" else ()))
+    taken = log.take_batches(now_ms=99)
+    assert {topic: (batch.keys, batch.values, batch.timestamps.tolist()) for topic, batch in taken.items()} == {
+        "s-changelog": ([b"b", b"a"], [None, b"3"], [6, 7]),
+        "t-changelog": ([b"a"], [b"2"], [99]),
+    }
+    assert taken["t-changelog"].headers_at(0) == (("h", b"x"),)
+    assert log.take_batches(now_ms=99) == {}
+
+
 # ---------- from a record to an entry and back
 
 TIMES = st.integers(0, 2**62)

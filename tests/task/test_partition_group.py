@@ -11,7 +11,7 @@ from penstock.errors import StreamsError
 from penstock.plan.topology import Topology
 from penstock.processor.timestamps import use_partition_time_on_invalid_timestamp, wallclock_timestamp_extractor
 from penstock.record import ConsumerRecord, TopicPartition
-from penstock.task.idling import InputWait
+from penstock.task.idling import NO_WAIT, InputWait
 from tests.task.topologies import batch_of, sent, task_of
 
 Lanes = dict[tuple[str, int], list[int]]
@@ -177,3 +177,37 @@ def test_the_wall_clock_is_that_of_the_task() -> None:
         task.add_records("a", 0, batch_of(("k", "v", 7)))
         task.process()
     assert [time for _, _, _, time in sent(task)] == [50, 70]
+
+
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_what_waits_is_not_in_the_positions_that_may_be_committed(one_by_one: bool) -> None:
+    task = task_of(forwarding_topology())
+    a, b = TopicPartition("a", 0), TopicPartition("b", 0)
+    wait = InputWait((a, b), frozenset([b]))
+    assert task.positions() == {}
+    task.add_records("a", 0, batch_of(("k", "v", 10), ("k", "v", 30), ("k", "wait", 40), first_offset=5))
+    task.add_records("b", 0, batch_of(("k", "v", 20), first_offset=7))
+
+    def process(wait: InputWait) -> None:
+        if not one_by_one:
+            task.process(wait)
+        while one_by_one and task.process_next(wait) is not None:
+            pass
+
+    process(wait)
+    # behind the last record of b, which lags, nothing is taken
+    assert task.positions() == {a: 6, b: 8}
+    assert task.buffered_bytes == len("k" + "v" + "k" + "wait")
+    process(NO_WAIT)
+    assert task.positions() == {a: 8, b: 8}
+    assert task.buffered_bytes == 0
+
+
+def test_output_is_given_up_without_a_commit() -> None:
+    task = task_of(forwarding_topology())
+    task.add_records("a", 0, batch_of(("k", "v", 10)))
+    task.process()
+    assert [(each.topic, each.batch.values) for each in task.take_output()] == [("out", [b"v"])]
+    task.add_records("a", 0, batch_of(("k", "w", 10), first_offset=1))
+    task.process()
+    assert [each.batch.values for each in task.prepare_commit().output] == [[b"w"]]

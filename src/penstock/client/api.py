@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from penstock.record import Headers, RecordBatch, TopicPartition
+from penstock.record import Headers, PartitionBatch, RecordBatch, TopicPartition
 
 
 @dataclass(frozen=True)
@@ -181,6 +181,27 @@ class Consumer(Protocol):
         """Read these partitions from these offsets on, in place of what was assigned before."""
         ...
 
+    def incremental_assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions too, from these offsets on; the others keep their positions."""
+        ...
+
+    def incremental_unassign(self, partitions: Collection[TopicPartition]) -> None:
+        """Read these partitions no longer; no record of them is returned after it."""
+        ...
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        """Return no more records of these partitions until `resume`, but for those that have arrived already."""
+        ...
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        """Return records of these partitions again."""
+        ...
+
+    def known_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return how far each of these partitions can be read, as the last fetch showed it, without a request;
+        partitions that were not fetched yet are left out."""
+        ...
+
     def poll(self, timeout_ms: int, max_records: int) -> list[tuple[TopicPartition, RecordBatch]]:
         """Return up to `max_records` records that have arrived, waiting up to `timeout_ms` for them.
 
@@ -219,4 +240,22 @@ class Producer(Protocol):
 
     def close(self) -> None:
         """Flush and release connections and threads; harmless when called again."""
+        ...
+
+
+class BatchProducer(Protocol):
+    """Writes batches of records, in order for each partition, without transactions."""
+
+    def send(self, output: Sequence[PartitionBatch]) -> None:
+        """Take records to be written in the background. Waits while the buffer is full. Raises KafkaError for a record
+        that cannot be written, this one or an earlier one."""
+        ...
+
+    def flush(self) -> dict[TopicPartition, int]:
+        """Return when all records taken are written: the offset behind the last record of each partition that was
+        written to since the flush before. Raises KafkaError if one could not be written."""
+        ...
+
+    def close(self) -> None:
+        """Release connections and threads, and drop what was not written; harmless when called again."""
         ...

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from penstock.record import Headers, RecordBatch
 from penstock.state.api import BufferedBytesStore, RecordContext
 from penstock.state.changelog_format import ChangelogFormat, ChangelogRecord
 from penstock.state.wrapped import WrappedBytesStore
@@ -45,6 +46,15 @@ class ChangeLog:
         self._records.clear()
         self._versions = 0
         return taken
+
+    def take_batches(self, now_ms: int) -> dict[str, RecordBatch]:
+        """Give up the records of all changes by topic, as columns, each topic in the order of the last writes; a record
+        without a timestamp gets `now_ms`, the time of writing."""
+        rows: dict[str, list[tuple[bytes, bytes | None, int, int, Headers]]] = {}
+        for topic, (key, value, timestamp, headers) in self.take():
+            own = rows.setdefault(topic, [])
+            own.append((key, value, now_ms if timestamp is None else max(timestamp, 0), len(own), headers))
+        return {topic: RecordBatch.of(own) for topic, own in rows.items()}
 
 
 class StoreChangeLog:

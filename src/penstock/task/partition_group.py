@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -130,6 +130,7 @@ class PartitionGroup:
         self._count_dropped = count_dropped
         self._keep_source_records = keep_source_records
         self._queues: dict[Lane, deque[RecordBatch]] = {}
+        self._ends: dict[TopicPartition, int] = {}
         self._heads: PriorityQueue[_Head] = PriorityQueue(_Head.timestamp)
         self.partition_times: dict[TopicPartition, int] = dict(partition_times)
 
@@ -146,10 +147,25 @@ class PartitionGroup:
             )
         if len(batch):
             self._queues.setdefault(Lane(partition, lane), deque()).append(batch)
+            self._ends[partition] = int(batch.offsets[-1]) + 1
 
     def buffered(self) -> Set[TopicPartition]:
         """Return the partitions of which records are buffered."""
         return {lane.partition for lane in (*self._queues, *(head.lane for head in self._heads))}
+
+    def buffered_bytes(self) -> int:
+        """Return how many bytes of keys, values and headers are buffered."""
+        queued = (batch for queue in self._queues.values() for batch in queue)
+        return sum(_bytes_of(batch) for batch in (*queued, *(head.came for head in self._heads)))
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """Return the offset of the next record to be taken of each partition of which records were added: behind the
+        last one added where none is buffered. For partitions of a broker, which have one lane."""
+        positions = dict(self._ends)
+        first = [(lane.partition, queue[0]) for lane, queue in self._queues.items()]
+        for partition, batch in (*first, *((head.lane.partition, head.came) for head in self._heads)):
+            positions[partition] = min(positions[partition], int(batch.offsets[0]))
+        return positions
 
     def give_up(self) -> list[PartitionBatch]:
         """Give up what is buffered, as it came."""
@@ -324,6 +340,12 @@ class PartitionGroup:
             return result
         self._count_dropped(self._sources[partition.topic].name, len(batch) - len(kept))
         return result.take(kept)
+
+
+def _bytes_of(batch: RecordBatch) -> int:
+    headers = chain.from_iterable(batch.headers or ())
+    named = sum(len(name) + len(value or b"") for name, value in headers)
+    return named + sum(map(len, filter(None, chain(batch.keys, batch.values))))
 
 
 def _places(offsets: Int64Array, among: Int64Array) -> Int64Array:

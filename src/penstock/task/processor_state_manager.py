@@ -81,12 +81,13 @@ class ProcessorStateManager:
         """Evict from the record cache what is over its bound, after a batch that was put without eviction; then spill
         the uncommitted changes if they are over theirs."""
         self._cache.evict()
-        if self._spilled is not None and self._uncommitted_bytes() > self._most_uncommitted:
+        if self._spilled is not None and self.uncommitted_bytes() > self._most_uncommitted:
             self._spilled.spill(self.changes())
             for store in self.stores.values():
                 store.clear_changes()
 
-    def _uncommitted_bytes(self) -> int:
+    def uncommitted_bytes(self) -> int:
+        """Return about how many bytes of memory the uncommitted changes of all stores take."""
         return sum(store.uncommitted_bytes() for store in self.stores.values())
 
     def changes(self) -> Changes:

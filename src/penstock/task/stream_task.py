@@ -1,8 +1,9 @@
 """The unit of work: one sub-topology on one partition, free of I/O, threads and clocks (Kafka class: StreamTask).
 
 Record batches go in; output, changes of state and a checkpoint come out. A host fills a task, drains it and commits it:
-`add_records`, `process`, `advance_wall_clock`, `prepare_commit`, then, when all that is durable, `committed`. An error
-leaves the task unfit for use: the host drops it and begins again from the last commit, where nothing has changed.
+`add_records`, `process`, `advance_wall_clock`, `prepare_commit`, then, when all that is durable, `committed`. A host
+that sends output before the commit takes it with `take_output`. An error leaves the task unfit for use: the host drops
+it and begins again from the last commit, where nothing has changed.
 """
 
 from __future__ import annotations
@@ -313,10 +314,37 @@ class StreamTask:
         except ProcessingError as failure:
             self._fail(failure)
 
+    def take_output(self) -> list[PartitionBatch]:
+        """Give up the output since the last time, by partition, without a commit."""
+        return self._collector.drain(self._repartition_topics, self._lane_offsets)
+
+    def positions(self) -> Mapping[TopicPartition, int]:
+        """Return the next offset to be processed of each partition of which records were added: what may be committed
+        while later records wait. For a host whose records all come from brokers."""
+        return self._group.positions()
+
+    @property
+    def buffered_bytes(self) -> int:
+        """The bytes of keys, values and headers of the records that wait in the task."""
+        return self._group.buffered_bytes()
+
+    @property
+    def uncommitted_bytes(self) -> int:
+        """About how many bytes of memory the uncommitted changes of the stores take; those in the record cache do not
+        count."""
+        return self._state.uncommitted_bytes()
+
+    def next_wall_clock_ms(self) -> int | None:
+        """Return when the task has something to do though no record arrives (wall clock in ms): a punctuation, or the
+        end of the wait for a partition; None for never."""
+        waits = self._idling.next_deadline(self._context.wall_clock) if self._group.buffered() else None
+        punctuation = self._context.schedules.next_time(PunctuationType.WALL_CLOCK_TIME)
+        return min((time for time in (waits, punctuation) if time is not None), default=None)
+
     def prepare_commit(self) -> TaskCommit:
         """Flush the caches and return all that the commit must make durable; the output is given up with it."""
         self.flush()
-        output = self._collector.drain(self._repartition_topics, self._lane_offsets)
+        output = self.take_output()
         measured, sensors = self.take_measured()
         return TaskCommit(
             self._state.changes(),

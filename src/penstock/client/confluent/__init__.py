@@ -4,7 +4,8 @@ What they promise is in client/api.py, how they are set up in client/settings.py
 """
 
 from penstock.client.confluent.admin import ConfluentAdmin
+from penstock.client.confluent.batch_producer import ConfluentBatchProducer
 from penstock.client.confluent.consumer import ConfluentConsumer, ConfluentFetcher
 from penstock.client.confluent.producer import ConfluentProducer
 
-__all__ = ["ConfluentAdmin", "ConfluentConsumer", "ConfluentFetcher", "ConfluentProducer"]
+__all__ = ["ConfluentAdmin", "ConfluentBatchProducer", "ConfluentConsumer", "ConfluentFetcher", "ConfluentProducer"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -46,6 +46,37 @@ class ConfluentConsumer:
         client = self._open()
         self._pending.clear()
         self._connection.call("assigning partitions", lambda: client.assign(targets))
+
+    def incremental_assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions too, from these offsets on; the others keep their positions."""
+        targets = [Position(*partition, offset) for partition, offset in positions.items()]
+        client = self._open()
+        self._connection.call("assigning partitions", lambda: client.incremental_assign(targets))
+
+    def incremental_unassign(self, partitions: Collection[TopicPartition]) -> None:
+        """Read these partitions no longer; no record of them is returned after it."""
+        targets = _positions_of(partitions)
+        client = self._open()
+        self._connection.call("giving up partitions", lambda: client.incremental_unassign(targets))
+        self._pending = deque(each for each in self._pending if _partition_of(each) not in partitions)
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        """Return no more records of these partitions until `resume`, but for those that have arrived already."""
+        targets = _positions_of(partitions)
+        client = self._open()
+        self._connection.call("pausing partitions", lambda: client.pause(targets))
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        """Return records of these partitions again."""
+        targets = _positions_of(partitions)
+        client = self._open()
+        self._connection.call("resuming partitions", lambda: client.resume(targets))
+
+    def known_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return how far each of these partitions can be read, as the last fetch showed it, without a request."""
+        client = self._open()
+        found = {each: client.get_watermark_offsets(Position(*each), cached=True) for each in partitions}
+        return {each: high for each, (_, high) in found.items() if high >= 0}
 
     def poll(self, timeout_ms: int, max_records: int) -> list[tuple[TopicPartition, RecordBatch]]:
         """Return up to `max_records` records that have arrived, waiting up to `timeout_ms` for them. An error amid
@@ -241,6 +272,10 @@ def _is_about(error: Code, topic: str) -> bool:
 
 def _right(partition: TopicPartition) -> Right:
     return Right("READ", "topic", partition.topic)
+
+
+def _positions_of(partitions: Collection[TopicPartition]) -> list[Position]:
+    return [Position(*each) for each in partitions]
 
 
 def _partition_of(message: Message) -> TopicPartition:

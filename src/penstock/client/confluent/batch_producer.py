@@ -1,0 +1,91 @@
+"""Producer of whole batches over confluent-kafka: written in the background, without transactions, for a host that
+learns up to which offset each partition was written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from confluent_kafka import KafkaError as Code
+from confluent_kafka import KafkaException, Message, Producer
+
+from penstock.client.confluent.connection import Connection, Right, drained, nothing_to_serve
+from penstock.client.confluent.sending import send_output
+from penstock.client.settings import PRODUCER, client_settings
+from penstock.config import StreamsConfig
+from penstock.errors import KafkaError
+from penstock.record import PartitionBatch, TopicPartition
+
+
+class _Deliveries:
+    """Keeps the end of each partition after its last delivered record, and the first record that was not delivered; the
+    client refers to it, and it to nobody."""
+
+    def __init__(self) -> None:
+        self.ends: dict[TopicPartition, int] = {}
+        self.failed: tuple[Code, TopicPartition] | None = None
+
+    def delivered(self, error: Code | None, message: Message) -> None:
+        """Take the report of one record (a callback of librdkafka)."""
+        partition = TopicPartition(message.topic() or "", message.partition() or 0)
+        offset = message.offset()
+        if error is None and offset is not None:
+            self.ends[partition] = offset + 1
+        elif error is not None and self.failed is None:
+            self.failed = error, partition
+
+
+class ConfluentBatchProducer:
+    """BatchProducer over confluent-kafka: idempotent, without transactions."""
+
+    def __init__(self, config: StreamsConfig, timeout_ms: int = 120_000) -> None:
+        """Connect in the background. timeout_ms: longest wait for room in the buffer, and of a flush."""
+        self._deliveries = _Deliveries()
+        forced = {"on_delivery": self._deliveries.delivered, "delivery.report.only.error": False}
+        settings = client_settings(config, PRODUCER, forced, defaults={"linger.ms": 1})
+        self._connection = Connection(settings, timeout_ms)
+        self._client: Producer | None = self._connection.make(Producer)
+        self._connection.serve = self._client.poll
+
+    def send(self, output: Sequence[PartitionBatch]) -> None:
+        """Take records to be written in the background; see `client.api.BatchProducer`."""
+        client = self._open()
+        try:
+            send_output(self._connection, client, output, refuses=lambda code: False)
+            client.poll(0)
+        except KafkaException as error:
+            self._fail(error.args[0], TopicPartition(" ".join(dict.fromkeys(each.topic for each in output)), 0))
+        self._raise_failed()
+
+    def flush(self) -> dict[TopicPartition, int]:
+        """Return the ends of the partitions when all records are written; see `client.api.BatchProducer`."""
+        try:
+            remaining = drained(self._open(), self._connection.timeout)
+        except KafkaException as error:
+            self._raise_failed()
+            self._connection.fail(error.args[0], "writing")
+        self._raise_failed()
+        if remaining:
+            self._connection.fail(Code(Code._TIMED_OUT, f"{remaining} records were not written"), "writing")
+        ends, self._deliveries.ends = self._deliveries.ends, {}
+        return ends
+
+    def close(self) -> None:
+        """Release connections and threads, and drop what was not written; harmless when called again."""
+        if self._client is not None:
+            self._client.purge()
+            self._client.poll(0)
+            self._connection.serve = nothing_to_serve
+            self._client = None
+
+    def _raise_failed(self) -> None:
+        if self._deliveries.failed is not None:
+            (error, partition), self._deliveries.failed = self._deliveries.failed, None
+            self._fail(error, partition)
+
+    def _fail(self, error: Code, partition: TopicPartition) -> None:
+        self._connection.fail(error, f"writing to {partition}", Right("WRITE", "topic", partition.topic))
+
+    def _open(self) -> Producer:
+        if self._client is None:
+            raise KafkaError("The producer is closed.")
+        return self._client
