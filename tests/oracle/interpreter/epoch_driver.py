@@ -19,7 +19,8 @@ from typing import Any
 from penstock import StreamsConfig, Topology
 from penstock.clock import Clock
 from penstock.host.inline import PARTITION, InlineHost
-from penstock.host.spark.protocol.placement import place, resolve_patterns
+from penstock.host.spark.protocol.placement import place
+from penstock.host.topics import resolve_patterns
 from penstock.plan.subtopology import BuiltTopology, SourceSpec
 from penstock.record import NO_TIMESTAMP, RecordBatch
 from penstock.task.punctuation import EpochSchedules, LivingSchedules, Schedules

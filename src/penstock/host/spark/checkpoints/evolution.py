@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 from penstock.config import StreamsConfig
 from penstock.host.spark.checkpoints.checkpoint import RemovedStore, removed_holder
-from penstock.host.spark.protocol.placement import Placement, differences, place, resolve_patterns, shape
+from penstock.host.spark.protocol.placement import Placement, differences, place, shape
+from penstock.host.topics import resolve_patterns
 from penstock.plan.partition_grouper import configured_grouper
 from penstock.plan.subtopology import BuiltTopology, TaskId
 

@@ -21,7 +21,6 @@ from penstock.errors import (
     TaskCorruptedError,
     TaskMigratedError,
 )
-from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
 from penstock.host.offset_resets import offset_resets, recreated_topics_error, reset_offsets
 from penstock.host.spark.checkpoints import topology_versions
 from penstock.host.spark.checkpoints.checkpoint import FORMAT, Checkpoint, Manifest, Metadata
@@ -31,18 +30,16 @@ from penstock.host.spark.checkpoints.manifests import last_manifest, planned_off
 from penstock.host.spark.checkpoints.markers import Marker, check_markers, check_new_checkpoint, with_markers
 from penstock.host.spark.checkpoints.stored_description import StoredDescription, dump_for_checkpoint
 from penstock.host.spark.protocol.application_description import ApplicationDescription, check_can_be_sent
-from penstock.host.spark.protocol.placement import (
-    Placement,
-    check_source_topics,
-    create_command,
-    external_sink_topics,
-    pattern_topics,
-    place,
-    resolve_patterns,
-    shape,
-    source_topics,
-)
+from penstock.host.spark.protocol.placement import Placement, place, shape
 from penstock.host.spark.protocol.transactions import commits_topic, guarantee_of, make_commits_topic
+from penstock.host.topics import (
+    check_sink_topics,
+    check_source_topics,
+    pattern_topics,
+    resolve_patterns,
+    source_topics,
+    written_topics,
+)
 from penstock.plan.partition_grouper import configured_grouper
 from penstock.plan.serde_check import check_serdes
 from penstock.plan.subtopology import BuiltTopology
@@ -230,11 +227,11 @@ def _placed(
     """Return the topology with its patterns resolved, and the places of its tasks; raises as `prepare`."""
     internal = internal_topics(built, str(config.required("application.id")))
     topology = resolve_patterns(built, topics, internal).without_data_frames()
-    wanted = {*source_topics(topology), *_written_topics(topology, config)}
+    wanted = {*source_topics(topology), *written_topics(topology, config)}
     admin.topic_ids(wanted - topics.keys())  # brokers do not list topics that this user may not see
     check_source_topics(topology, topics, str(config["bootstrap.servers"]))
     placement = place(topology, topics, parallelism, configured_grouper(config))
-    _check_sink_topics(topology, topics, config)
+    check_sink_topics(topology, topics, config)
     return topology, placement
 
 
@@ -339,20 +336,6 @@ def _warn_of_keys(config: StreamsConfig) -> None:
     setter = "rocksdb.config.setter"
     if config["penstock.state.base"] != ROCKSDB and setter in config.given():
         warn_without_effect(setter, "the stores do not use RocksDB; set penstock.state.base=rocksdb too")
-
-
-def _check_sink_topics(topology: BuiltTopology, topics: Mapping[str, int], config: StreamsConfig) -> None:
-    missing = [topic for topic in _written_topics(topology, config) if topic not in topics]
-    if missing:
-        raise StreamsError(
-            f"Topics that sinks write to do not exist: {', '.join(missing)}. Create them first, for example with: "
-            + create_command(missing, str(config["bootstrap.servers"]))
-        )
-
-
-def _written_topics(topology: BuiltTopology, config: StreamsConfig) -> list[str]:
-    dead_letters = config[DEAD_LETTER_QUEUE_TOPIC]
-    return [*external_sink_topics(topology), *([] if dead_letters is None else [dead_letters])]
 
 
 def _inputs(topology: BuiltTopology, placement: Placement) -> list[TopicPartition]:

@@ -10,7 +10,7 @@ from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.errors import KafkaError
 from penstock.host.spark.driver.preparation import internal_topics
 from penstock.host.spark.protocol.application_description import ApplicationDescription
-from penstock.host.spark.protocol.placement import external_sink_topics, resolve_patterns
+from penstock.host.topics import external_sink_topics, resolve_patterns
 from penstock.plan.subtopology import BuiltTopology
 
 

@@ -22,7 +22,8 @@ from penstock.errors import StreamsError
 from penstock.host.offset_resets import offset_resets
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.protocol.pickling import can_go, dump, what_cannot_go
-from penstock.host.spark.protocol.placement import Placement, pattern_topics
+from penstock.host.spark.protocol.placement import Placement
+from penstock.host.topics import pattern_topics
 from penstock.plan.subtopology import BuiltTopology, SubtopologySpec
 from penstock.plan.user_lines import made_at
 from penstock.record import TopicPartition

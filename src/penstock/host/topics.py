@@ -1,0 +1,167 @@
+"""The topics of a topology: which it reads and writes, the topics that its patterns match, and the partitions of its
+repartition topics. Pure functions over plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from penstock.config import StreamsConfig
+from penstock.errors import MissingSourceTopicError, StreamsError, TopologyError
+from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
+from penstock.plan.copartition import enforce_copartitioning
+from penstock.plan.subtopology import BuiltTopology, NodeSpec, SourceSpec
+
+
+def resolve_patterns(topology: BuiltTopology, topics: Mapping[str, int], internal: frozenset[str]) -> BuiltTopology:
+    """Return `topology` with the topics that each pattern of a source matches now, `internal` ones left out (Kafka
+    Streams subscribes by pattern)."""
+
+    def resolved(node: NodeSpec) -> NodeSpec:
+        if isinstance(node, SourceSpec) and node.pattern is not None:
+            matches = node.pattern.fullmatch
+            names = sorted(t for t in topics if t not in internal and not t.startswith("__") and matches(t))
+            return replace(node, topics=tuple(names))
+        return node
+
+    subtopologies = []
+    for spec in topology.subtopologies:
+        nodes = tuple(resolved(node) for node in spec.nodes)
+        sources = dict.fromkeys(
+            [*spec.source_topics, *(t for node in nodes if isinstance(node, SourceSpec) for t in node.topics)]
+        )
+        subtopologies.append(replace(spec, nodes=nodes, source_topics=tuple(sources)))
+    return replace(topology, subtopologies=tuple(subtopologies))
+
+
+def source_topics(topology: BuiltTopology) -> frozenset[str]:
+    """Return the topics of the brokers that a topology reads; its patterns are resolved."""
+    read = [t for spec in topology.subtopologies for t in spec.source_topics if t not in topology.repartition_topics]
+    return frozenset([*read, *(() if topology.global_topology is None else topology.global_topology.source_topics)])
+
+
+def pattern_topics(topology: BuiltTopology) -> frozenset[str]:
+    """Return the source topics that only patterns name, in a topology whose patterns are resolved: the application
+    continues when one is deleted."""
+    sources = [node for spec in topology.subtopologies for node in spec.nodes if isinstance(node, SourceSpec)]
+    matched = {topic for node in sources if node.pattern is not None for topic in node.topics}
+    return frozenset(matched - {topic for node in sources if node.pattern is None for topic in node.topics})
+
+
+def external_sink_topics(topology: BuiltTopology) -> list[str]:
+    """Return the topics of brokers that named sinks write to, in order, each once."""
+    return list(
+        dict.fromkeys(
+            t for spec in topology.subtopologies for t in spec.sink_topics if t not in topology.repartition_topics
+        )
+    )
+
+
+def check_source_topics(topology: BuiltTopology, topics: Mapping[str, int], brokers: str) -> None:
+    """Raise MissingSourceTopicError for source topics that are not among `topics`, the topics of `brokers`."""
+    missing = sorted(source_topics(topology) - topics.keys())
+    if missing:
+        error = MissingSourceTopicError(
+            f"Source topics that do not exist: {', '.join(missing)}. Create them first, for example with: "
+            + create_command(missing, brokers)
+        )
+        for node in _sources(topology):
+            if topic := next((topic for topic in node.topics if topic in missing), None):
+                error.add_note(f"{node.name} reads {topic}{_made_at(topology, node)}.")
+        raise error
+    for node in _sources(topology):
+        if node.pattern is not None and not node.topics:
+            raise MissingSourceTopicError(
+                f"Source {node.name}: no topic matches the pattern {node.pattern.pattern!r}. Create one first, for "
+                f"example with: {create_command(['TOPIC'], brokers)}"
+            )
+
+
+def written_topics(topology: BuiltTopology, config: StreamsConfig) -> list[str]:
+    """Return the topics of brokers that an application names and writes to: those of its sinks, and that of dead
+    letters."""
+    dead_letters = config[DEAD_LETTER_QUEUE_TOPIC]
+    return [*external_sink_topics(topology), *([] if dead_letters is None else [dead_letters])]
+
+
+def check_sink_topics(topology: BuiltTopology, topics: Mapping[str, int], config: StreamsConfig) -> None:
+    """Raise StreamsError if a topic that the application names and writes to is not among `topics`, those of the
+    brokers."""
+    missing = [topic for topic in written_topics(topology, config) if topic not in topics]
+    if missing:
+        raise StreamsError(
+            f"Topics that sinks write to do not exist: {', '.join(missing)}. Create them first, for example with: "
+            + create_command(missing, str(config["bootstrap.servers"]))
+        )
+
+
+def create_command(topics: Iterable[str], brokers: str) -> str:
+    """Return the command that creates `topics` on `brokers`, an address as in bootstrap.servers."""
+    return f"penstock topics create {' '.join(topics)} --bootstrap-servers {brokers}"
+
+
+def repartition_counts(topology: BuiltTopology, topics: Mapping[str, int]) -> dict[str, int]:
+    """Return the partitions of each repartition topic: as the user fixed them, else as many as the largest topic
+    upstream, co-partitioned ones alike (Kafka classes: RepartitionTopics, CopartitionedTopicsEnforcer).
+
+    topics: partitions of each topic of the brokers. Raises TopologyError if co-partitioned topics differ in their
+    partitions, or if nothing says how many partitions a topic has.
+    """
+    fixed = {
+        name: topic.partitions for name, topic in topology.repartition_topics.items() if topic.partitions is not None
+    }
+    known = dict(fixed)
+    while unknown := [name for name in topology.repartition_topics if name not in known]:
+        upstream = {name: _counts_upstream(name, topology, {**topics, **known}) for name in unknown}
+        ready = [name for name, counts in upstream.items() if counts and None not in counts]
+        # where topics feed one another, as those of a foreign-key join do, the first that knows anything begins
+        ready = ready or [name for name, counts in upstream.items() if any(counts)][:1]
+        if not ready:
+            raise TopologyError(
+                f"the partitions of the repartition topics {', '.join(unknown)} do not follow from any source topic."
+            )
+        for name in ready:
+            known[name] = max(filter(None, upstream[name]))
+    for group in topology.copartition_groups:
+        try:
+            known.update(enforce_copartitioning(group, known, fixed, topics))
+        except TopologyError as error:
+            _explain_copartitioning(error, topology, group)
+            raise
+    return known
+
+
+def _explain_copartitioning(error: TopologyError, topology: BuiltTopology, group: frozenset[str]) -> None:
+    """Add to `error`, whose text is Kafka's, which sources read the topics of `group`, and what to do."""
+    for node in _sources(topology):
+        if read := [topic for topic in node.topics if topic in group]:
+            error.add_note(f"{node.name} reads {', '.join(read)}{_made_at(topology, node)}.")
+    error.add_note(
+        "Records with equal keys meet in one task, so these topics need the same number of partitions: create them "
+        "with the same number, or repartition a stream or table first, such as "
+        "stream.repartition(Repartitioned.number_of_partitions(...))."
+    )
+
+
+def _counts_upstream(name: str, topology: BuiltTopology, known: Mapping[str, int]) -> list[int | None]:
+    """Return the partitions of each source topic of the sub-topologies that write to `name`, None for those not yet
+    known."""
+    return [
+        known.get(topic)
+        for spec in topology.subtopologies
+        if name in spec.sink_topics
+        for topic in spec.source_topics
+        if topic != name
+    ]
+
+
+def _sources(topology: BuiltTopology) -> Iterator[SourceSpec]:
+    """Yield the sources of all sub-topologies and of all global stores."""
+    parts = topology.subtopologies
+    for spec in parts if topology.global_topology is None else (*parts, topology.global_topology):
+        yield from (node for node in spec.nodes if isinstance(node, SourceSpec))
+
+
+def _made_at(topology: BuiltTopology, node: NodeSpec) -> str:
+    line = topology.node_lines.get(node.name)
+    return "" if line is None else f" ({line})"
