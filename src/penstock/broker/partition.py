@@ -422,8 +422,7 @@ class Partition:
 
 
 def _marker_in(header: BatchHeader, batch: memoryview) -> EndTransactionMarker | None:
-    # Compaction leaves empty control batches, which only keep the state of their producers.
-    return read_marker(batch) if header.is_control and header.record_count else None
+    return read_marker(batch) if header.is_control else None
 
 
 def check_leader_epoch(epoch: int) -> None:

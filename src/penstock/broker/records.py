@@ -224,7 +224,9 @@ def encode_marker(marker: EndTransactionMarker, producer_id: int, producer_epoch
 
 
 def read_marker(view: memoryview) -> EndTransactionMarker | None:
-    """Return the marker of a control batch; None for a kind of marker that ends no transaction.
+    """Return the marker of a control batch; None where it ends no transaction.
+
+    That is so for other kinds of markers, and for the empty batches by which compaction keeps the state of producers.
 
     Args:
         view: bytes that begin with a checked control batch.
@@ -232,7 +234,9 @@ def read_marker(view: memoryview) -> EndTransactionMarker | None:
     Raises:
         InvalidBatchError: its record cannot be read.
     """
-    record = next(read_records(view))
+    record = next(read_records(view), None)
+    if record is None:
+        return None
     try:
         _, kind = _CONTROL_KEY.unpack_from(record.key or b"")
         if kind not in (_ABORT, _COMMIT):

@@ -85,6 +85,26 @@ def test_a_commit_that_came_after_that_of_the_transaction_stands(broker: GroupBr
         broker.restart()
 
 
+def test_offsets_outlive_a_compaction_that_leaves_nothing_of_a_marker(broker: GroupBroker) -> None:
+    broker.commit_in_transaction(7, "g", "t", 0, 2)
+    broker.end_transaction(7, is_commit=True)
+    topic = broker.topics.by_name(OFFSETS_TOPIC)
+    broker.topics.set_configs(topic, {**topic.configs, "segment.bytes": "200", "delete.retention.ms": "0"})
+    [partition] = topic.partitions
+    for _ in range(3):
+        for position in range(10):
+            broker.commit("g", "t", 0, position)
+        for _ in partition.clean(1 << 20, broker.clock.milliseconds()):
+            pass
+    assert [header.record_count for header, _ in partition.batches() if header.is_control] == [0]
+    broker.commit_in_transaction(7, "g", "t", 1, 4)
+    for _ in range(2):
+        assert broker.positions("g") == {("t", 0): 9}
+        broker.restart()
+    broker.end_transaction(7, is_commit=True)
+    assert broker.positions("g") == {("t", 0): 9, ("t", 1): 4}
+
+
 def test_a_deleted_topic_takes_its_offsets_along(broker: GroupBroker) -> None:
     broker.create_topic("kept")
     broker.commit("g", "t", 0, 5)

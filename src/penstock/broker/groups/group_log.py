@@ -62,9 +62,10 @@ class _State:
     def add(self, batch: memoryview, header: BatchHeader) -> None:
         if header.is_control:
             marker = read_marker(batch)
-            ended = self.pending.pop(header.producer_id, {})
-            if marker is not None and marker.is_commit:
-                self._commit(ended)
+            if marker is not None:
+                ended = self.pending.pop(header.producer_id, {})
+                if marker.is_commit:
+                    self._commit(ended)
             return
         for record in read_records(batch):
             key = record.key or b""
