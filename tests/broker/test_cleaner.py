@@ -200,6 +200,59 @@ def test_records_of_aborted_transactions_go_and_their_markers_later(tmp_path: Pa
     assert markers_after(2_100) == [True]
 
 
+def test_a_kill_brings_no_aborted_transaction_back_whose_marker_is_gone(tmp_path: Path) -> None:
+    directory = tmp_path / "0"
+    partition = compacted(directory, delete_retention_ms=0)
+    in_transaction(partition, 1, 0, (b"a", b"aborted"))
+    end_transaction(partition, 1, is_commit=False)
+    in_transaction(partition, 1, 1, (b"b", b"committed"))
+    end_transaction(partition, 1, is_commit=True)
+    for life in range(1, 6):
+        write(partition, (b"%d" % life, b"x" * 200))
+        write(partition, (b"active", b"x" * 200))
+        clean(partition, now=life)
+        directory = restarted(partition, directory, tmp_path / str(life), is_clean=False)
+        partition = compacted(directory, delete_retention_ms=0)
+        assert records_of(partition)[0] == (2, b"b", b"committed")
+        markers = [read_marker(batch) for header, batch in batches(partition) if header.is_control]
+        aborted = partition.read_committed(partition.start_offset, 1 << 30)[1]
+        assert len(aborted) <= sum(marker is not None and not marker.is_commit for marker in markers)
+    assert aborted == []
+
+
+def test_a_compaction_that_fails_half_way_forgets_transactions_whose_marker_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = compacted(tmp_path, delete_retention_ms=0)
+    in_transaction(partition, 1, 0, (b"a", b"aborted"))
+    end_transaction(partition, 1, is_commit=False)
+    in_transaction(partition, 1, 1, (b"b", b"committed" * 20))
+    end_transaction(partition, 1, is_commit=True)
+    replace, replaced = os.replace, []
+
+    def replace_first(source: Path, target: Path) -> None:
+        if source.suffix == ".cleaned":
+            replaced.append(target)
+            if len(replaced) > 1:
+                raise OSError(5, "Input/output error")
+        replace(source, target)
+
+    for now in range(3):
+        write(partition, (b"%d" % now, b"x" * 200))
+        write(partition, (b"active", b"x" * 200))
+        if now == 0:
+            clean(partition, now)
+        else:
+            replaced.clear()
+            monkeypatch.setattr(os, "replace", replace_first)
+            with pytest.raises(OSError, match="Input/output"):
+                clean(partition, now)
+            monkeypatch.undo()
+    assert partition.read_committed(partition.start_offset, 1 << 30)[1] == []
+    clean(partition, now=9)
+    assert records_of(partition)[0] == (2, b"b", b"committed" * 20)
+
+
 def test_the_largest_timestamp_is_that_of_a_record_that_is_left(tmp_path: Path) -> None:
     partition = compacted(tmp_path)
     newest = encode_batch([BatchRecord(99, b"a", b"1")], producer_id=7, producer_epoch=0, base_sequence=0)

@@ -153,7 +153,6 @@ class Cleaner:
         self._transactions = self._transactions_from(0)
         for group in _groups(self._log.segments_before(end_offset), self._log.config.segment_bytes):
             yield from self._clean_group(group)
-        self._producers.forget_aborted(self._lone_markers)
         self._log.note_cleaned(end_offset)
 
     def _transactions_from(self, offset: int) -> _Transactions:
@@ -202,6 +201,8 @@ class Cleaner:
                     yield
                 segment.close()
             cleaned.flush()
+            # Readers drop the records of a producer from an aborted transaction up to its marker, which may go now.
+            self._producers.forget_aborted(self._lone_markers)
             self._log.replace(group, cleaned, self._now)
         finally:
             self._log.remove_unfinished(cleaned)

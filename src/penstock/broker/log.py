@@ -20,7 +20,7 @@ import logging
 import os
 import random
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -295,6 +295,23 @@ class Log:
         for segment in tuple(self._segments):
             if segment.next_offset > offset:
                 yield from self._to_read(segment).batches_from(offset)
+
+    def removed(self, offsets: Set[int]) -> Set[int]:
+        """Return those of the offsets whose records a compaction has removed.
+
+        Args:
+            offsets: offsets of the log.
+
+        Raises:
+            OSError: reading fails.
+        """
+        if not self.config.compact and not self._checkpoint.first_dirty_offset:
+            return frozenset()
+        return {offset for offset in offsets if not self._has_records_at(offset)}
+
+    def _has_records_at(self, offset: int) -> bool:
+        header, _ = next(self.batches(offset), (None, None))
+        return header is not None and header.base_offset <= offset and header.record_count > 0
 
     def _to_read(self, segment: Segment) -> Segment:
         # Few files of a log are open: the one that is written and those that were read last.

@@ -88,6 +88,9 @@ class Partition:
         try:
             for header, batch in self._log.batches(max(self._snapshot_offset, self._log.start_offset)):
                 self._producers.note(header, _marker_in(header, batch))
+            # The snapshot may be older than a compaction.
+            aborted = self._producers.aborted_transactions(0, self._log.end_offset)
+            self._producers.forget_aborted(self._log.removed({one.last_offset for one in aborted}))
         except (OSError, InvalidBatchError) as error:
             raise BrokerError(
                 f"cannot read the log of {self._log.name} in {directory}: {error}; restore the files, or remove the "
