@@ -279,7 +279,8 @@ def test_every_version_of_offset_commit(client: ProtocolClient, topic: str, vers
     assert commit(6, partition_index=9) == ErrorCode.unknown_topic_or_partition
     assert commit(6, member_id="someone", generation_id_or_member_epoch=3) == ErrorCode.unknown_member_id
     assert commit(6, generation_id_or_member_epoch=3) == ErrorCode.unknown_member_id
-    assert commit(6, generation_id_or_member_epoch=3, group_id=f"new-{group}") == ErrorCode.illegal_generation
+    missing = ErrorCode.group_id_not_found if version >= 9 else ErrorCode.illegal_generation
+    assert commit(6, generation_id_or_member_epoch=3, group_id=f"new-{group}") == missing
     assert commit(6, committed_metadata="x" * 5000) == ErrorCode.offset_metadata_too_large
     assert commit(6, group_id="") == ErrorCode.none
     assert positions(client, 7, group, topic) == [(0, -1, ""), (1, 5, "note")]

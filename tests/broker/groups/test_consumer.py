@@ -311,6 +311,7 @@ def test_commits_carry_the_epoch_of_the_member(broker: GroupBroker) -> None:
     assert code_of(lambda: groups.check_fetch("g", "other", 0)) == ErrorCode.unknown_member_id
     assert code_of(lambda: groups.check_member("g", member_id, None, 0)) == ErrorCode.illegal_generation
     assert code_of(lambda: groups.check_member("g", member_id, None, 1)) == ErrorCode.none
+    assert code_of(lambda: groups.check_member("g", "", None, -1)) == ErrorCode.none
     consumer.leave()
     assert code_of(lambda: groups.check_commit("g", "", None, -1, 8)) == ErrorCode.none
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kio.schema.errors import ErrorCode
 
 from penstock.broker.errors import ApiError, BrokerError
 from penstock.broker.groups.schemas import decode_record
@@ -103,6 +104,18 @@ def test_offsets_outlive_a_compaction_that_leaves_nothing_of_a_marker(broker: Gr
         broker.restart()
     broker.end_transaction(7, is_commit=True)
     assert broker.positions("g") == {("t", 0): 9, ("t", 1): 4}
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"), [(8, ErrorCode.illegal_generation), (9, ErrorCode.group_id_not_found)]
+)
+def test_a_member_cannot_commit_to_a_missing_group(broker: GroupBroker, version: int, expected: ErrorCode) -> None:
+    with pytest.raises(ApiError) as caught:
+        broker.groups.check_commit("missing", "m", None, 1, version)
+    assert caught.value.code == expected
+    with pytest.raises(ApiError) as caught:
+        broker.groups.check_member("missing", "m", None, 1)
+    assert caught.value.code == ErrorCode.illegal_generation
 
 
 def test_a_deleted_topic_takes_its_offsets_along(broker: GroupBroker) -> None:

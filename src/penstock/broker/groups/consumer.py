@@ -36,7 +36,9 @@ LEAVE: Final = -1
 LEAVE_FOR_A_WHILE: Final = -2
 """The epoch with which a static member leaves that will come back."""
 
-_FIRST_COMMIT_WITH_EPOCHS: Final = 9
+FIRST_COMMIT_WITH_EPOCHS: Final = 9
+"""The version of OffsetCommit from which members of consumer groups may use it."""
+
 _NOTHING: Final[Assignment] = frozenset()
 
 _log = logging.getLogger(__name__)
@@ -517,17 +519,17 @@ class ConsumerGroup(Group):
         if identity.generation < 0 and not self.members:
             return
         self._check_known(identity.member_id)
-        if version < _FIRST_COMMIT_WITH_EPOCHS:
+        if version < FIRST_COMMIT_WITH_EPOCHS:
             raise ApiError(ErrorCode.unsupported_version)
         self._check_epoch_of(identity.member_id, identity.generation, ErrorCode.stale_member_epoch)
 
     def check_transactional_commit(self, identity: MemberIdentity) -> None:
-        """Check that a client may commit offsets in a transaction.
+        """Check that a client may commit offsets in a transaction; older ones do not say who they are.
 
         Raises:
             ApiError: UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION.
         """
-        if identity.generation < 0 and not self.members:
+        if not identity.is_given or (identity.generation < 0 and not self.members):
             return
         self._check_known(identity.member_id)
         self._check_epoch_of(identity.member_id, identity.generation, ErrorCode.illegal_generation)

@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 from penstock.broker.config import BrokerConfig
 from penstock.broker.errors import ApiError, BrokerError
 from penstock.broker.groups.classic import ClassicGroup, JoinRequest
-from penstock.broker.groups.consumer import ConsumerGroup, HeartbeatRequest
+from penstock.broker.groups.consumer import FIRST_COMMIT_WITH_EPOCHS, ConsumerGroup, HeartbeatRequest
 from penstock.broker.groups.context import Answer, GroupContext
 from penstock.broker.groups.group import Group, MemberIdentity
 from penstock.broker.groups.group_log import GroupLog, StoredRecord
@@ -254,7 +254,7 @@ class GroupCoordinator:
         """
         _check_group_id(group)
         identity = MemberIdentity(member_id, group_instance_id, generation)
-        self._group_for_commit(group, generation).check_transactional_commit(identity)
+        self._group_for_commit(group, generation, ErrorCode.illegal_generation).check_transactional_commit(identity)
 
     def check_commit(
         self, group: str, member_id: str, group_instance_id: str | None, generation: int, version: int
@@ -270,17 +270,20 @@ class GroupCoordinator:
 
         Raises:
             ApiError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH,
-                REBALANCE_IN_PROGRESS, or POLICY_VIOLATION where there are too many groups.
+                REBALANCE_IN_PROGRESS, GROUP_ID_NOT_FOUND (ILLEGAL_GENERATION in older versions), or POLICY_VIOLATION
+                where there are too many groups.
         """
         identity = MemberIdentity(member_id, group_instance_id, generation)
-        self._group_for_commit(group, generation).check_commit(identity, version)
+        knows_missing = version >= FIRST_COMMIT_WITH_EPOCHS
+        missing = ErrorCode.group_id_not_found if knows_missing else ErrorCode.illegal_generation
+        self._group_for_commit(group, generation, missing).check_commit(identity, version)
 
-    def _group_for_commit(self, group_id: str, generation: int) -> Group:
+    def _group_for_commit(self, group_id: str, generation: int, missing: ErrorCode) -> Group:
         group = self._groups.get(group_id)
         if group is not None:
             return group
         if generation >= 0:
-            raise ApiError(ErrorCode.illegal_generation, f"group {group_id!r} has no members")
+            raise ApiError(missing, f"group {group_id!r} has no members")
         return self._entered(group_id, ClassicGroup)
 
     def check_fetch(self, group: str, member_id: str | None, member_epoch: int) -> None:
