@@ -272,7 +272,7 @@ class ClassicGroup(Group):
         self._rebalance_or_complete(f"member {member_id} joins")
 
     def _rejoin(self, request: JoinRequest, member: ClassicMember, answer: Answer) -> None:
-        is_changed = dict(member.protocols) != dict(request.protocols)
+        is_changed = list(member.protocols.items()) != list(request.protocols.items())  # also where the order changed
         is_leader = member.member_id == self.leader
         match self.state:
             case ClassicState.PREPARING:
@@ -631,12 +631,12 @@ class ClassicGroup(Group):
         Args:
             members: member id and instance id; a static member may be removed by its instance id alone.
         """
+        before = len(self.members)
         codes = [self._leave(member_id, instance_id) for member_id, instance_id in members]
-        if ErrorCode.none in codes:
-            if self.state == ClassicState.PREPARING:
-                self._complete_if_all_joined()
-            elif self.state != ClassicState.EMPTY:
-                self._prepare_rebalance("members leave")
+        if self.state == ClassicState.PREPARING:
+            self._complete_if_all_joined()
+        elif len(self.members) < before:
+            self._prepare_rebalance("members leave")
         return codes
 
     def _leave(self, member_id: str, instance_id: str | None) -> ErrorCode:
