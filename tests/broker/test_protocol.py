@@ -151,12 +151,14 @@ def test_every_version_of_list_offsets(client: ProtocolClient, topic: str, versi
 
     assert ask(-1) == (ErrorCode.none, 3, -1)
     assert ask(-2) == (ErrorCode.none, 0, -1)
-    assert ask(-3) == (ErrorCode.none, 2, 1002)
-    assert ask(-4) == (ErrorCode.none, 0, -1)
-    assert ask(-5) == (ErrorCode.none, -1, -1)
+    unsupported = (ErrorCode.unsupported_version, -1, -1)
+    assert ask(-3) == ((ErrorCode.none, 2, 1002) if version >= 7 else unsupported)
+    assert ask(-4) == ((ErrorCode.none, 0, -1) if version >= 8 else unsupported)
+    assert ask(-5) == ((ErrorCode.none, -1, -1) if version >= 9 else unsupported)
+    assert ask(-6) == unsupported
     assert ask(1001) == (ErrorCode.none, 1, 1001)
     assert ask(1003) == (ErrorCode.none, -1, -1)
-    assert ask(-3, partition=1) == (ErrorCode.none, -1, -1)
+    assert ask(-3, partition=1) == ((ErrorCode.none, -1, -1) if version >= 7 else unsupported)
     assert ask(-1, partition=2)[0] == ErrorCode.unknown_topic_or_partition
 
 

@@ -35,6 +35,16 @@ class _Time(IntEnum):
     LATEST_TIERED = -5
 
 
+_FIRST_VERSIONS: Final[Mapping[int, int]] = {
+    _Time.LATEST: 1,
+    _Time.EARLIEST: 1,
+    _Time.MAX_TIMESTAMP: 7,
+    _Time.EARLIEST_LOCAL: 8,
+    _Time.LATEST_TIERED: 9,
+}
+"""The version of ListOffsets from which each of them may be requested."""
+
+
 def produce(state: BrokerState, request: Request) -> Message | None:
     """Answer Produce; None if the client asks for no answer (acks=0)."""
     acks: int = request.body["acks"]
@@ -126,8 +136,7 @@ def list_offsets(state: BrokerState, request: Request) -> Message:
             {
                 "name": topic["name"],
                 "partitions": [
-                    _list_offset(state, topic["name"], partition, request.body.get("isolation_level", 0))
-                    for partition in topic["partitions"]
+                    _list_offset(state, request, topic["name"], partition) for partition in topic["partitions"]
                 ],
             }
             for topic in request.body["topics"]
@@ -135,13 +144,16 @@ def list_offsets(state: BrokerState, request: Request) -> Message:
     }
 
 
-def _list_offset(state: BrokerState, topic: str, wanted: Message, isolation_level: int) -> Message:
-    index: int = wanted["partition_index"]
+def _list_offset(state: BrokerState, request: Request, topic: str, wanted: Message) -> Message:
+    index, timestamp = wanted["partition_index"], wanted["timestamp"]
+    is_committed = request.body.get("isolation_level", 0) == READ_COMMITTED
     try:
+        if timestamp < 0 and (timestamp not in _FIRST_VERSIONS or request.version < _FIRST_VERSIONS[timestamp]):
+            raise ApiError(ErrorCode.unsupported_version)
         check_leader_epoch(wanted.get("current_leader_epoch", -1))
         partition = state.topics.partition(topic, index)
-        end = partition.last_stable_offset if isolation_level == READ_COMMITTED else partition.end_offset
-        found = _find_offset(partition, wanted["timestamp"], end)
+        end = partition.last_stable_offset if is_committed else partition.end_offset
+        found = _find_offset(partition, timestamp, end)
     except ApiError as error:
         return {"partition_index": index, "error_code": error.code}
     answer: Message = {"partition_index": index}
