@@ -54,6 +54,8 @@ def test_each_fault_of_a_produced_batch_has_its_error() -> None:
     assert code_of(batch + batch) == ErrorCode.invalid_record
     assert code_of(encode_batch(one_record, attributes=0x20)) == ErrorCode.invalid_record
     assert code_of(encode_batch(one_record, attributes=0x10)) == ErrorCode.invalid_record
+    sequenced = encode_batch(one_record, producer_id=7, producer_epoch=0, base_sequence=-1)
+    assert code_of(sequenced) == ErrorCode.invalid_record
     assert code_of(encode_batch(one_record, attributes=0x07)) == ErrorCode.unsupported_compression_type
     old = bytearray(batch)
     old[16] = 1

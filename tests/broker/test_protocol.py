@@ -14,6 +14,7 @@ from kio.schema.errors import ErrorCode
 
 import penstock.broker
 from penstock.broker.apis import APIS
+from penstock.broker.batch import TRANSACTIONAL
 from penstock.broker.process import BrokerProcess
 from penstock.wire.codec import Message
 from tests.support.protocol_client import API_VERSIONS, ProtocolClient
@@ -209,6 +210,12 @@ def test_every_version_of_produce_names_the_records_that_are_refused(client: Pro
     if version >= 8:
         assert [one["batch_index"] for one in answer["record_errors"]] == [1]
         assert "compacted" in answer["error_message"]
+
+
+def test_a_batch_of_a_transaction_that_is_cut_within_its_header_is_refused(client: ProtocolClient, topic: str) -> None:
+    batch = encode_batch([BatchRecord(0, b"k", b"v")], attributes=TRANSACTIONAL, producer_id=7, base_sequence=0)
+    data = [{"name": topic, "partition_data": [{"index": 0, "records": bytes(batch[:40])}]}]
+    assert produce(client, topic, topic_data=data)["error_code"] == ErrorCode.corrupt_message
 
 
 @pytest.mark.parametrize("version", versions_of(PRODUCE))

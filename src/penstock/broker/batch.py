@@ -182,6 +182,11 @@ def check_produced(view: memoryview, max_bytes: int) -> BatchHeader:
         raise InvalidBatchError(ErrorCode.invalid_record, "clients cannot write control batches")
     if header.is_transactional and header.producer_id == NO_PRODUCER_ID:
         raise InvalidBatchError(ErrorCode.invalid_record, "a batch of a transaction has no producer id")
+    if header.producer_id != NO_PRODUCER_ID and header.base_sequence < 0:
+        raise InvalidBatchError(
+            ErrorCode.invalid_record,
+            f"the batch of producer {header.producer_id} begins at sequence number {header.base_sequence}; at least 0",
+        )
     if header.attributes & COMPRESSION_MASK > 4:
         raise InvalidBatchError(
             ErrorCode.unsupported_compression_type, f"unknown compression {header.attributes & COMPRESSION_MASK}"
@@ -191,7 +196,7 @@ def check_produced(view: memoryview, max_bytes: int) -> BatchHeader:
 
 def is_transactional(view: memoryview) -> bool:
     """Return whether a batch that was not checked yet says that it belongs to a transaction."""
-    return len(view) > _LOW_ATTRIBUTES_AT and bool(view[_LOW_ATTRIBUTES_AT] & TRANSACTIONAL)
+    return len(view) >= HEADER_SIZE and bool(view[_LOW_ATTRIBUTES_AT] & TRANSACTIONAL)
 
 
 def assign_offset(view: memoryview, base_offset: int, leader_epoch: int) -> None:
