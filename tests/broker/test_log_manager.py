@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from penstock.broker.batch import read_header
 from penstock.broker.config import BrokerConfig
@@ -48,22 +51,35 @@ def test_a_running_broker_compacts_and_serves_what_is_left(tmp_path: Path) -> No
         assert produce(client, "compacted")["base_offset"] == 60
 
 
-def test_the_dirtiest_log_is_compacted_first_and_a_damaged_one_not_again(tmp_path: Path) -> None:
+def append(topics: TopicRegistry, name: str, count: int) -> None:
+    for _ in range(count):
+        topics.partition(name, 0).append(memoryview(encode_batch([BatchRecord(0, b"k", b"v" * 50)])))
+
+
+@pytest.fixture
+def topics(tmp_path: Path) -> Iterator[TopicRegistry]:
     store = MetadataStore(tmp_path / "metadata.sqlite")
-    config = BrokerConfig(data_dir=tmp_path, segment_bytes=150)
-    topics = TopicRegistry(config, store, MockClock())
-    manager = LogManager(config, topics, MockClock())
+    opened = TopicRegistry(BrokerConfig(data_dir=tmp_path, segment_bytes=150), store, MockClock())
+    yield opened
+    opened.close()
+    store.close()
+
+
+def segments_of(directory: Path, topics: TopicRegistry, name: str) -> list[Path]:
+    return sorted((directory / "topics" / topics.by_name(name).topic_id.hex / "0").glob("*.log"))
+
+
+def test_the_dirtiest_log_is_compacted_first_and_a_damaged_one_not_again(tmp_path: Path, topics: TopicRegistry) -> None:
+    manager = LogManager(BrokerConfig(data_dir=tmp_path), topics, MockClock())
     for name, count in (("clean", 6), ("dirtier", 6), ("dirtiest", 6), ("deleted", 9)):
         policy = "delete" if name == "deleted" else "compact"
         topics.create(name, 1, {"cleanup.policy": policy})
-        for _ in range(count):
-            topics.partition(name, 0).append(memoryview(encode_batch([BatchRecord(0, b"k", b"v" * 50)])))
+        append(topics, name, count)
     for name, more in (("clean", 0), ("dirtier", 6), ("dirtiest", 12)):
         for _ in topics.partition(name, 0).clean(1 << 20, 0):
             pass
-        for _ in range(more):
-            topics.partition(name, 0).append(memoryview(encode_batch([BatchRecord(0, b"k", b"v" * 50)])))
-    damaged = sorted((tmp_path / "topics" / topics.by_name("dirtier").topic_id.hex / "0").glob("*.log"))[-2]
+        append(topics, name, more)
+    damaged = segments_of(tmp_path, topics, "dirtier")[-2]
     damaged.write_bytes(b"\x00" * damaged.stat().st_size)
     order = []
     for _ in manager.clean():
@@ -72,5 +88,22 @@ def test_the_dirtiest_log_is_compacted_first_and_a_damaged_one_not_again(tmp_pat
             order.append(sizes)
     assert order[0] == {"dirtier": True, "dirtiest": True}
     assert order[1] == {"dirtier": True, "dirtiest": False}
-    topics.close()
-    store.close()
+
+
+def test_a_log_whose_files_cannot_be_read_does_not_keep_others_from_compaction(
+    tmp_path: Path, topics: TopicRegistry
+) -> None:
+    manager = LogManager(BrokerConfig(data_dir=tmp_path), topics, MockClock())
+    for name, count in (("damaged", 9), ("other", 6)):
+        topics.create(name, 1, {"cleanup.policy": "compact"})
+        append(topics, name, count)
+    first = segments_of(tmp_path, topics, "damaged")[0]
+    first.rename(tmp_path / "elsewhere")
+    for _ in manager.clean():
+        pass
+    assert topics.partition("damaged", 0).dirtiness(0).is_due
+    assert not topics.partition("other", 0).dirtiness(0).is_due
+    (tmp_path / "elsewhere").rename(first)
+    for _ in manager.clean():
+        pass
+    assert not topics.partition("damaged", 0).dirtiness(0).is_due

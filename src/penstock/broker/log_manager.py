@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from typing import Final
 from weakref import WeakSet
 
@@ -81,21 +81,23 @@ class LogManager:
 
     def clean(self) -> Iterator[None]:
         """Compact logs, the dirtiest first, until none is dirty enough; a step is a part of a batch."""
-        while (partition := self._dirtiest()) is not None:
+        failed: set[Partition] = set()
+        while (partition := self._dirtiest(failed)) is not None:
             try:
                 yield from partition.clean(self._config.log_cleaner_dedupe_buffer_size, self._clock.milliseconds())
             except OSError as error:
                 if not partition.is_deleted:
                     _log.warning("cannot compact %s; it is tried again: %s", partition.name, error)
-                return
+                failed.add(partition)
             except InvalidBatchError as error:
                 _log.error("%s is not compacted until the broker starts again: %s", partition.name, error)
                 self._uncleanable.add(partition)
 
-    def _dirtiest(self) -> Partition | None:
+    def _dirtiest(self, failed: Set[Partition]) -> Partition | None:
         now = self._clock.milliseconds()
-        found = [(one.dirtiness(now), one) for one in self._partitions() if one.config.compact]
-        due = [(how.ratio, one) for how, one in found if how.is_due and one not in self._uncleanable]
+        compacted = (one for one in self._partitions() if one.config.compact)
+        found = [(one.dirtiness(now), one) for one in compacted if one not in failed and one not in self._uncleanable]
+        due = [(how.ratio, one) for how, one in found if how.is_due]
         return max(due, key=lambda each: each[0], default=(0, None))[1]
 
     def _partitions(self) -> Iterator[Partition]:
