@@ -291,6 +291,16 @@ def test_the_sequence_numbers_of_a_producer_outlive_its_records(tmp_path: Path) 
     assert write(partition, (b"a", b"3"), **sequenced, base_sequence=2) == partition.end_offset - 1
 
 
+def test_the_sequence_numbers_of_a_producer_outlive_the_deletion_of_its_records_and_a_kill(tmp_path: Path) -> None:
+    partition = compacted(tmp_path / "first", cleanup_policy="delete", segment_bytes=100)
+    for sequence in range(2):
+        in_transaction(partition, 1, sequence, (b"a", None))
+    partition.delete_records(2)
+    directory = restarted(partition, tmp_path / "first", tmp_path / "second", is_clean=False)
+    partition = compacted(directory, cleanup_policy="delete", segment_bytes=100)
+    assert in_transaction(partition, 1, 2, (b"a", None)) == 2
+
+
 def test_the_last_batch_that_is_compacted_stays_if_only_empty(tmp_path: Path) -> None:
     partition = compacted(tmp_path, segment_bytes=400)
     for sequence in range(2):

@@ -86,7 +86,8 @@ class Partition:
         self._log.on_roll = self._write_snapshot
         self._producers, self._snapshot_offset = read_last_snapshot(directory, self._log.end_offset)
         try:
-            for header, batch in self._log.batches(max(self._snapshot_offset, self._log.start_offset)):
+            # Also from records that a client has deleted, as long as the files hold them.
+            for header, batch in self._log.batches(self._snapshot_offset):
                 self._producers.note(header, _marker_in(header, batch))
             # The snapshot may be older than a compaction.
             aborted = self._producers.aborted_transactions(0, self._log.end_offset)
