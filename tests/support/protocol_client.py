@@ -12,7 +12,7 @@ from kio.index import load_request_schema, load_response_schema
 from penstock.wire.codec import Message, entity_codec, is_flexible
 from penstock.wire.primitives import Cursor, Sink
 
-TIMEOUT_SECONDS: Final = 20
+TIMEOUT_SECONDS: Final = 60
 API_VERSIONS: Final = 18
 
 
