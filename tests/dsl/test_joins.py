@@ -11,16 +11,21 @@ from penstock import (
     Joined,
     JoinWindows,
     Materialized,
+    Produced,
     Serdes,
     Stores,
     StreamJoined,
     StreamsBuilder,
     TableJoined,
+    TimeWindows,
+    WindowedSerdes,
 )
 from penstock.errors import StreamsError, TopologyError
 from penstock.plan.subtopology import BuiltTopology, ProcessorSpec
 from penstock.processor.stateless import NullKeyFilter, StreamMerge
+from penstock.serdes import Serde
 from penstock.state.suppliers import WindowBytesStoreSupplier
+from penstock.testing import TopologyTestDriver
 
 WINDOWS = JoinWindows.of_time_difference_and_grace(10, 5)
 
@@ -236,3 +241,34 @@ def test_keys_of_unknown_type_may_be_joined() -> None:
     texts.join(builder.table("defaults"), first)
     texts.select_key(first).join(builder.table("numbers", NUMBERS), first)
     texts.join(builder.global_table("global", NUMBERS), first, key_selector=first)
+
+
+def test_a_join_side_with_the_default_serde_is_checked_before_the_first_record() -> None:
+    builder = StreamsBuilder()
+    numbers = builder.table("numbers", NUMBERS)
+    builder.stream("defaults").filter(lambda key, value: True).join(numbers, first).to("out")
+    topology = builder.build()
+    refused = (
+        r"KSTREAM-SOURCE-\d+, which reads topic numbers \(created at .*test_joins.py:\d+\), has keys of type int by "
+        r"its own serde, and KSTREAM-SOURCE-\d+, which reads topic defaults \(created at .*\), has keys of type str by "
+        r"default.key.serde, so no records would meet"
+    )
+    with pytest.raises(TopologyError, match=refused):
+        TopologyTestDriver(topology, defaults(Serdes.string()))
+    with TopologyTestDriver(topology, defaults(Serdes.long())):
+        pass
+
+
+def test_windowed_keys_may_meet_keys_of_their_topic() -> None:
+    """The keys of a windowed table are not those that its source reads."""
+    builder = StreamsBuilder()
+    windowed = WindowedSerdes.time_windowed(Serdes.string(), 10)
+    counts = builder.stream("in", TEXTS).group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(10)).count()
+    limits = builder.table("limits", Consumed.with_(key_serde=windowed, value_serde=Serdes.string()))
+    counts.to_stream().join(limits, first).to("out", Produced.with_(value_serde=Serdes.long()))
+    with TopologyTestDriver(builder.build(), defaults(Serdes.string())):
+        pass
+
+
+def defaults(key_serde: Serde) -> dict[str, Any]:
+    return {"application.id": "app", "default.key.serde": key_serde, "default.value.serde": Serdes.string()}

@@ -1,5 +1,6 @@
-"""Which serdes the nodes and stores of a topology have under a configuration. Those that are missing are named before
-anything runs, with the node, its topic or store, and the line of the program that made it."""
+"""Which serdes the nodes and stores of a topology have under a configuration. Before anything runs, errors name those
+that are missing, with the node, its topic or store and the line of the program, and joins of keys that are never
+equal."""
 
 from __future__ import annotations
 
@@ -7,19 +8,22 @@ from collections.abc import Mapping
 from typing import Final
 
 from penstock.config import StreamsConfig
-from penstock.errors import ConfigError, StreamsError
+from penstock.errors import ConfigError, StreamsError, TopologyError
 from penstock.plan.subtopology import BuiltTopology, ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
 from penstock.plan.user_lines import made_at
 from penstock.serdes import Serde
 from penstock.serdes.api import missing_serde
+from penstock.serdes.format import read_type
 from penstock.state.build import store_serde
 from penstock.state.custom import CustomStoreSupplier
+from penstock.windows import Windowed
 
 _PARTS: Final = ("key", "value")
 
 
 def check_serdes(built: BuiltTopology, config: StreamsConfig) -> None:
-    """Raise StreamsError if a source or a sink of `built` has no serde, ConfigError where a store has none."""
+    """Raise StreamsError if a source or a sink of `built` has no serde, ConfigError where a store has none, and
+    TopologyError if records with keys of types that are never equal are to meet."""
     config = config.overridden(built.config_overrides)
     parts = built.subtopologies if built.global_topology is None else (*built.subtopologies, built.global_topology)
     for subtopology in parts:
@@ -28,6 +32,7 @@ def check_serdes(built: BuiltTopology, config: StreamsConfig) -> None:
                 for part in _PARTS:
                     node_serde(node, part, config, built.node_lines)
         _check_stores(subtopology, config, built.store_lines)
+    _check_keys_meet(built, config)
 
 
 def node_serde(
@@ -55,6 +60,36 @@ def node_serde(
             f"name one there, such as {part}_serde=Serdes.string() in {_options(node)}, or set default.{part}.serde."
         )
         raise failure from missing
+
+
+def _check_keys_meet(built: BuiltTopology, config: StreamsConfig) -> None:
+    """Raise TopologyError if sources whose records meet in a task read keys of types that are never equal. Operators
+    check the serdes that they know; this check includes those of the configuration."""
+    sources = [node for part in built.subtopologies for node in part.nodes if isinstance(node, SourceSpec)]
+    for group in built.copartition_groups:
+        known: tuple[SourceSpec, type] | None = None
+        for node in sources:
+            if group.isdisjoint(node.topics):
+                continue
+            keys = read_type(node_serde(node, "key", config))
+            # An operator below may put keys into windows, or take them out, without another topic.
+            if keys is None or keys is Windowed:
+                continue
+            if known is None:
+                known = node, keys
+            elif not (issubclass(keys, known[1]) or issubclass(known[1], keys)):
+                one, two = (_keys_of(*each, built.node_lines) for each in (known, (node, keys)))
+                raise TopologyError(
+                    f"{one}, and {two}, so no records would meet. Name the serde of the keys where one is read, "
+                    f"such as key_serde=Serdes.string() in {_options(node)}, correct default.key.serde, or convert the "
+                    "keys of one side first, such as with select_key."
+                )
+
+
+def _keys_of(node: SourceSpec, keys: type, lines: Mapping[str, str]) -> str:
+    serde = "default.key.serde" if node.key_serde is None else "its own serde"
+    made = made_at(lines.get(node.name))
+    return f"{node.name}, which {_does(node)}{made}, has keys of type {keys.__name__} by {serde}"
 
 
 def _check_stores(subtopology: SubtopologySpec, config: StreamsConfig, lines: Mapping[str, str]) -> None:
