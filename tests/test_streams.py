@@ -482,6 +482,34 @@ def interrupted_while_it_closes(host: TestHost) -> None:
     host.close = close  # type: ignore[method-assign]  # as if Ctrl-C came in it
 
 
+def test_ctrl_c_says_what_it_waits_for(
+    host: TestHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At the end of a block and of the program, and in run_to_end."""
+
+    def interrupted(timeout_ms: int | None = None) -> bool:
+        raise KeyboardInterrupt
+
+    announced = "stopping after the running epoch; Ctrl-C again gives that epoch up."
+    with pytest.raises(KeyboardInterrupt), KafkaStreams(topology(), CONFIG):
+        raise KeyboardInterrupt
+    assert announced in capsys.readouterr().err
+    streams = running(host)
+    wait = streams._wait_until_ended
+    monkeypatch.setattr(streams, "_wait_until_ended", interrupted)
+    streams._keep_the_program_alive()
+    assert announced in capsys.readouterr().err
+    monkeypatch.setattr(streams, "_wait_until_ended", wait)
+    to_end = KafkaStreams(topology(), CONFIG)
+    monkeypatch.setattr(to_end, "await_termination", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        to_end.run_to_end()
+    assert announced in capsys.readouterr().err
+    with KafkaStreams(topology(), CONFIG):
+        pass
+    assert announced not in capsys.readouterr().err
+
+
 def test_ctrl_c_during_the_close_gives_the_running_commit_up(host: TestHost) -> None:
     interrupted_while_it_closes(host)
     with pytest.raises(KeyboardInterrupt), KafkaStreams(topology(), CONFIG) as streams:

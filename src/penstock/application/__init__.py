@@ -185,6 +185,9 @@ class ApplicationLife(ABC, Generic[_HostType]):
                 self._start(until_end=True)
                 if not self.await_termination(limit):
                     raise TimeoutError(f"{self._application_id} did not reach the end of its inputs in {limit} ms.")
+            except KeyboardInterrupt:
+                self._announce_close()
+                raise
             finally:
                 self.close()
 
@@ -321,6 +324,8 @@ class ApplicationLife(ABC, Generic[_HostType]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         with self._block:
+            if kind is KeyboardInterrupt:
+                self._announce_close()
             self.close()
 
     # ---------------------------------------- state
@@ -425,11 +430,21 @@ class ApplicationLife(ABC, Generic[_HostType]):
         with terminating():
             try:
                 self._wait_until_ended()
-            except (KeyboardInterrupt, SystemExit):
-                _log.info("Interrupted: %s is being closed.", self._application_id)
+            except KeyboardInterrupt:
+                self._announce_close()
+            except SystemExit:
+                _log.info("SIGTERM: %s is being closed.", self._application_id)
             finally:
                 with suppress(KeyboardInterrupt, SystemExit):  # the program ends, and `close` has hurried
                     self.close()
+
+    def _announce_close(self) -> None:
+        """Tell the person at the terminal what Ctrl-C waits for, and what another one does."""
+        print(
+            f"{self._application_id}: Ctrl-C: stopping after the running epoch; Ctrl-C again gives that epoch up.",
+            file=sys.stderr,
+            flush=True,
+        )
 
     def _wait_until_ended(self, timeout_ms: int | None = None) -> bool:
         with self._changed:
