@@ -1,4 +1,4 @@
-"""The tree of Penstock's errors; it imports nothing.
+"""The tree of Penstock's errors, and how messages count; it imports nothing.
 
 `XError` here is `XException` of Kafka Streams. Where Java raises IllegalArgumentException Penstock raises ValueError,
 for IllegalStateException RuntimeError, for NullPointerException TypeError: the types a Python caller expects.
@@ -181,3 +181,8 @@ class RecordTooLargeError(KafkaError):
 
 class OffsetOutOfRangeError(KafkaError):
     """Requested records have been deleted, or never existed (Kafka class: OffsetOutOfRangeException)."""
+
+
+def counted(count: int, noun: str) -> str:
+    """Return `count` with `noun`, in the plural except for one: `1 record`, `2,000 records`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -109,6 +109,76 @@ def test_bytes_that_are_no_value_are_named_with_their_record_and_the_option(
     assert "--value-serde" in told
 
 
+def test_headers_and_timestamps_are_written_and_shown(run: Run, unique_name: Callable[[str], str]) -> None:
+    name = unique_name("t")
+    run("topics", "create", name)
+    given = ("--timestamp", "1500", "-H", "trace=a=b", "-H", "trace=null")
+    assert run("produce", name, *given, standard_input="x\n").code == 0
+    assert run("produce", name, "--timestamp", "1600", standard_input="y\n").code == 0
+    shown = ("--print", "headers", "--print", "offset", "--print", "timestamp", "--print", "partition")
+    read = run("consume", name, "--from-beginning", "--max-messages", "2", *shown)
+    assert read.out.splitlines() == [
+        "Timestamp:1500\tPartition:0\tOffset:0\ttrace:a=b,trace:null\tnull\tx",
+        "Timestamp:1600\tPartition:0\tOffset:1\tNO_HEADERS\tnull\ty",
+    ]
+    refused = run("produce", name, "-H", "trace", standard_input="x\n")
+    assert refused.code == 2
+    assert "expected NAME=VALUE, got 'trace'" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("serde", "value"),
+    [
+        ("string", "null"),
+        ("bytes", "00ff"),
+        ("long", 9_000_000_000),
+        ("double", 0.5),
+        ("double", "nan"),
+        ("boolean", False),
+        ("uuid", "0c8e1a5e-6c1e-4b5b-9d5c-5b8a6f3c1d2e"),
+        ("json", {"a": [1, None]}),
+        ("json", "5"),
+        ("string", None),
+    ],
+)
+def test_records_in_json_are_copied_with_all_they_have(
+    run: Run, unique_name: Callable[[str], str], serde: str, value: Any
+) -> None:
+    one, other = unique_name("t"), unique_name("t")
+    run("topics", "create", one, other)
+    serdes = ("--value-serde", serde, "--header-serde", "bytes")
+    record = {"key": "k\t1", "value": value, "timestamp": 1500, "headers": [["a", "00ff"], ["a", None]]}
+    assert run("produce", one, "--json", *serdes, standard_input=json.dumps(record) + "\n{}\n").code == 0
+    shown = run("consume", one, "--from-beginning", "--max-messages", "2", "--json", *serdes).out
+    assert json.loads(shown.splitlines()[0]) == {"topic": one, "partition": 0, "offset": 0, **record}
+    assert run("produce", other, "--json", *serdes, standard_input=shown).code == 0
+    copied = run("consume", other, "--from-beginning", "--max-messages", "2", "--json", *serdes).out
+    assert copied.replace(other, one) == shown
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("five", "Line 2 is no JSON"),
+        ("[]", "Line 2 is no record: expected an object with key, value, timestamp, headers"),
+        ('{"vlaue": "x"}', "Line 2 is no record"),
+        ('{"timestamp": "now"}', "Line 2 has the timestamp 'now': expected milliseconds"),
+        ('{"timestamp": -1}', "Line 2 has the timestamp -1"),
+        ('{"headers": {"a": "b"}}', """Line 2 has the headers {'a': 'b'}: expected a list of pairs"""),
+        ('{"value": []}', "Cannot write '[]' to"),
+    ],
+)
+def test_a_line_that_is_no_record_in_json_is_named(
+    run: Run, unique_name: Callable[[str], str], line: str, expected: str
+) -> None:
+    name = unique_name("t")
+    run("topics", "create", name)
+    refused = run("produce", name, "--json", "--value-serde", "long", standard_input=f'{{"value": 1}}\n{line}\n')
+    assert refused.code == 1
+    assert expected in " ".join(refused.err.split())
+    assert f"Wrote 1 record to {name}." in refused.err
+
+
 def test_consume_waits_for_records_that_come(
     embedded_broker: BrokerProcess, run: Run, tmp_path: Path, unique_name: Callable[[str], str]
 ) -> None:
@@ -307,7 +377,7 @@ def test_a_group_is_listed_described_reset_and_deleted(
     assert {one["member"] for one in described()["partitions"]} == {member["member"]}
     refused = run("groups", "reset", group, "-t", name, "--to", "earliest")
     assert refused.code == 1
-    assert "has 1 members, which would overwrite its positions" in refused.err
+    assert "has 1 member, which would overwrite its positions" in refused.err
     consumer.close()
     assert {"group": group, "type": "Classic", "state": "Empty"} in json.loads(run("groups", "list", "--json").out)
     assert sum(one["lag"] or 0 for one in described()["partitions"]) == 0
@@ -320,6 +390,7 @@ def test_a_group_is_listed_described_reset_and_deleted(
     assert f"{group}: Empty, 0 members" in run("groups", "describe", group).out
     assert run("groups", "reset", group, "-t", name, "--to", "never").code == 2
     assert run("groups", "delete", group).code == 0
-    missing = run("groups", "describe", group)
-    assert missing.code == 1
-    assert "There is no group" in missing.err
+    for command in ("describe", "delete"):
+        missing = run("groups", command, group)
+        assert (missing.code, missing.out) == (1, "")
+        assert f"There is no group '{group}'" in missing.err

@@ -12,7 +12,7 @@ from penstock.cli.clients import TIMEOUT_MS, Servers, client_config
 from penstock.cli.common import AsJson, Settings, out, print_json
 from penstock.client.api import OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin
-from penstock.errors import KafkaError
+from penstock.errors import KafkaError, counted
 from penstock.record import TopicPartition
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="List, describe, reset and delete consumer groups.")
@@ -41,7 +41,7 @@ def describe(group: Group, as_json: AsJson = False, servers: Servers = None, con
     found = admin.describe_group(group)
     committed = _committed(admin, group)
     if not found.members and not committed and found.state == "Dead":
-        raise KafkaError(f"There is no group {group!r}; `penstock groups list` shows those there are.")
+        raise _no_group(group)
     owners = {partition: member for member in found.members for partition in member.partitions}
     partitions = sorted({*committed, *owners})
     end = admin.end_offsets(partitions)
@@ -61,7 +61,7 @@ def describe(group: Group, as_json: AsJson = False, servers: Servers = None, con
         of_group = {"group": group, "type": found.group_type, "state": found.state, "assignor": found.assignor}
         print_json({**of_group, "members": members, "partitions": rows})
         return
-    out.print(f"{group}: {found.state}, {len(found.members)} member{'' if len(found.members) == 1 else 's'}")
+    out.print(f"{group}: {found.state}, {counted(len(found.members), 'member')}")
     table = Table("topic", "partition", "committed", "end", "lag", "member", box=None, pad_edge=False)
     for row in rows:
         table.add_row(*("-" if value is None else str(value) for value in row.values()))
@@ -91,7 +91,8 @@ def reset(
         members = admin.describe_group(group).members
         if members:
             raise KafkaError(
-                f"The group {group!r} has {len(members)} members, which would overwrite its positions; stop them first."
+                f"The group {group!r} has {counted(len(members), 'member')}, which would overwrite its positions: "
+                "stop the programs that use it first."
             )
         admin.commit_offsets(group, {each: OffsetAndMetadata(offset) for each, offset in positions.items()})
     if as_json:
@@ -108,9 +109,18 @@ def reset(
 @app.command()
 def delete(groups: Names, servers: Servers = None, config: Settings = None) -> None:
     """Delete groups without members, with what they have committed."""
-    ConfluentAdmin(client_config(servers, config), TIMEOUT_MS).delete_groups(groups)
-    for name in groups:
+    admin = ConfluentAdmin(client_config(servers, config), TIMEOUT_MS)
+    known = {one.group_id for one in admin.groups()}
+    for name in filter(known.__contains__, groups):
+        admin.delete_groups([name])
         out.print(f"Deleted group {name}.")
+    for name in groups:
+        if name not in known:
+            raise _no_group(name)
+
+
+def _no_group(name: str) -> KafkaError:
+    return KafkaError(f"There is no group {name!r}; `penstock groups list` shows those there are.")
 
 
 def _committed(admin: ConfluentAdmin, group: str) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -4,25 +4,72 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
-from typing import Annotated, TextIO
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import Annotated, Any, Final, NamedTuple, TextIO
 
+import orjson
 import typer
 
 from penstock.cli.clients import TIMEOUT_MS, Servers, client_config
 from penstock.cli.common import INTERRUPTED, Settings, err, interruptible
-from penstock.cli.serdes import NULL, SerdeName, from_text, to_text
+from penstock.cli.serdes import NULL, SerdeName, from_json, from_text, to_json, to_text
 from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, ConfluentProducer
 from penstock.config import StreamsConfig
-from penstock.errors import SerializationError, StreamsError, UnknownTopicOrPartitionError
-from penstock.record import RecordBatch, TopicPartition
+from penstock.errors import SerializationError, StreamsError, UnknownTopicOrPartitionError, counted
+from penstock.record import Headers, RecordBatch, TopicPartition
 
 _POLL_MS = 200
 _POLL_RECORDS = 1000
 
+_FIELDS: Final = ("key", "value", "timestamp", "headers")
+"""What `produce --json` takes from a line."""
+
+_NO_HEADERS: Final = "NO_HEADERS"
+"""What stands for no headers, as in kafka-console-consumer."""
+
+_Reader = Callable[[SerdeName, str, bytes | None], Any]
+"""Returns the bytes of a value of a serde, of a topic, as what is shown."""
+
 Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
 KeySerde = Annotated[SerdeName, typer.Option("--key-serde", help="How keys are written as bytes.")]
 ValueSerde = Annotated[SerdeName, typer.Option("--value-serde", help="How values are written as bytes.")]
+HeaderSerde = Annotated[SerdeName, typer.Option("--header-serde", help="How values of headers are written as bytes.")]
+
+
+class _Serdes(NamedTuple):
+    """The serdes of the records of a topic."""
+
+    topic: str
+    key: SerdeName
+    value: SerdeName
+    header: SerdeName
+
+
+class _Line(NamedTuple):
+    """What a line says of a record; timestamp and headers are None where it says nothing of them."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int | None = None
+    headers: Headers | None = None
+
+
+class _Place(NamedTuple):
+    """Where a record is; `consume --json` shows it, and `produce --json` passes over it."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class Part(StrEnum):
+    """What `penstock consume` shows of a record besides key and value, in this order."""
+
+    TIMESTAMP = "timestamp"
+    PARTITION = "partition"
+    OFFSET = "offset"
+    HEADERS = "headers"
 
 
 def produce(
@@ -33,7 +80,21 @@ def produce(
     ] = None,
     key_serde: KeySerde = SerdeName.string,
     value_serde: ValueSerde = SerdeName.string,
+    header_serde: HeaderSerde = SerdeName.string,
     partition: Annotated[int | None, typer.Option("--partition", min=0, help="Default: Kafka's.")] = None,
+    headers: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of each record; may be given again."),
+    ] = None,
+    timestamp: Annotated[
+        int | None, typer.Option("--timestamp", min=0, help="Timestamp of each record (ms); default: now.")
+    ] = None,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help="Each line is an object with key, value, timestamp, headers, as of consume --json."
+        ),
+    ] = False,
     servers: Servers = None,
     config: Settings = None,
 ) -> None:
@@ -41,35 +102,80 @@ def produce(
 
     A topic that is missing is made if the broker makes topics (auto.create.topics.enable).
     """
+    if as_json and key_separator is not None:
+        raise typer.BadParameter("a line of --json has its key in the object", param_hint="--key-separator")
+    serdes = _Serdes(topic, key_serde, value_serde, header_serde)
+    for_all = tuple(_header(text, serdes) for text in headers or ())
     producer = ConfluentProducer(client_config(servers, config))
     if sys.stdin.isatty():
         err.print("A line is a record; end with Ctrl-D.")
     count = 0
     try:
-        for key, value in _lines(sys.stdin, key_separator):
+        for line in _json_lines(sys.stdin, serdes) if as_json else _text_lines(sys.stdin, serdes, key_separator):
             producer.send(
                 topic,
-                None if key is None or key == NULL else from_text(key_serde, topic, key),
-                None if value == NULL else from_text(value_serde, topic, value),
+                line.key,
+                line.value,
                 partition,
+                timestamp if line.timestamp is None else line.timestamp,
+                for_all if line.headers is None else line.headers,
             )
             count += 1
     finally:
         producer.close()
-        err.print(f"Wrote {count:,} record{'' if count == 1 else 's'} to {topic}.")
+        err.print(f"Wrote {counted(count, 'record')} to {topic}.")
 
 
-def _lines(source: TextIO, key_separator: str | None) -> Iterator[tuple[str | None, str]]:
-    """Yield key (None without a separator) and value of each line; raises StreamsError for a line without separator."""
+def _header(text: str, serdes: _Serdes) -> tuple[str, bytes | None]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise typer.BadParameter(f"expected NAME=VALUE, got {text!r}", param_hint="--header")
+    return name, None if value == NULL else from_text(serdes.header, serdes.topic, value)
+
+
+def _text_lines(source: TextIO, serdes: _Serdes, key_separator: str | None) -> Iterator[_Line]:
+    """Yield what each line says; raises StreamsError for a line without separator."""
     for number, line in enumerate(source, start=1):
         text = line.rstrip("\n")
-        if key_separator is None:
-            yield None, text
-            continue
-        key, found, value = text.partition(key_separator)
-        if not found:
+        key, found, value = (NULL, "", text) if key_separator is None else text.partition(key_separator)
+        if key_separator is not None and not found:
             raise StreamsError(f"Line {number} has no key: expected key, {key_separator!r}, value; got {text!r:.100}.")
-        yield key, value
+        yield _Line(
+            None if key == NULL else from_text(serdes.key, serdes.topic, key),
+            None if value == NULL else from_text(serdes.value, serdes.topic, value),
+        )
+
+
+def _json_lines(source: TextIO, serdes: _Serdes) -> Iterator[_Line]:
+    """Yield what each line says; raises StreamsError for a line that is no such object."""
+    for number, line in enumerate(source, start=1):
+        try:
+            found = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            raise StreamsError(f"Line {number} is no JSON: {error}; got {line.rstrip()!r:.100}.") from error
+        if not isinstance(found, dict) or not found.keys() <= {*_FIELDS, *_Place._fields}:
+            raise StreamsError(
+                f"Line {number} is no record: expected an object with {', '.join(_FIELDS)}, each of them optional; "
+                f"got {line.rstrip()!r:.100}."
+            )
+        timestamp, headers = found.get("timestamp"), found.get("headers")
+        if timestamp is not None and (type(timestamp) is not int or timestamp < 0):
+            raise StreamsError(f"Line {number} has the timestamp {timestamp!r:.100}: expected milliseconds since 1970.")
+        yield _Line(
+            from_json(serdes.key, serdes.topic, found.get("key")),
+            from_json(serdes.value, serdes.topic, found.get("value")),
+            timestamp,
+            None if headers is None else _json_headers(headers, serdes, number),
+        )
+
+
+def _json_headers(headers: Any, serdes: _Serdes, number: int) -> Headers:
+    are_pairs = isinstance(headers, list) and all(isinstance(each, list) and len(each) == 2 for each in headers)
+    if not are_pairs or not all(isinstance(name, str) for name, _ in headers):
+        raise StreamsError(
+            f'Line {number} has the headers {headers!r:.100}: expected a list of pairs, such as [["name", "value"]].'
+        )
+    return tuple((name, from_json(serdes.header, serdes.topic, value)) for name, value in headers)
 
 
 def consume(
@@ -79,6 +185,13 @@ def consume(
     ] = False,
     key_serde: KeySerde = SerdeName.string,
     value_serde: ValueSerde = SerdeName.string,
+    header_serde: HeaderSerde = SerdeName.string,
+    parts: Annotated[
+        list[Part] | None, typer.Option("--print", help="Show this too, before the key; may be given again.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Show each record as an object in JSON, with all that it has.")
+    ] = False,
     max_messages: Annotated[
         int | None, typer.Option("--max-messages", min=1, help="Exit after this many records.")
     ] = None,
@@ -93,6 +206,9 @@ def consume(
     config: Settings = None,
 ) -> None:
     """Show the records of a topic, one per line: key, value. Runs until Ctrl-C, --max-messages or --timeout-ms."""
+    if as_json and parts:
+        raise typer.BadParameter("--json shows all parts of a record", param_hint="--print")
+    serdes = _Serdes(topic, key_serde, value_serde, header_serde)
     settings = client_config(servers, config)
     positions = _positions(settings, topic, from_beginning)
     consumer = ConfluentConsumer(settings, read_committed)
@@ -105,7 +221,10 @@ def consume(
                 most = _POLL_RECORDS if max_messages is None else min(_POLL_RECORDS, max_messages - shown)
                 arrived = consumer.poll(_POLL_MS, most)
                 for partition, batch in arrived:
-                    _show(partition, batch, key_serde, value_serde, separator)
+                    if as_json:
+                        _show_json(partition, batch, serdes)
+                    else:
+                        _show(partition, batch, serdes, parts or [], separator)
                     shown += len(batch)
                 if interrupted():
                     raise typer.Exit(INTERRUPTED)
@@ -115,7 +234,7 @@ def consume(
                     break
     finally:
         consumer.close()
-        err.print(f"{shown:,} record{'' if shown == 1 else 's'} of {topic}.")
+        err.print(f"{counted(shown, 'record')} of {topic}.")
 
 
 def _positions(config: StreamsConfig, topic: str, from_beginning: bool) -> dict[TopicPartition, int]:
@@ -131,21 +250,47 @@ def _positions(config: StreamsConfig, topic: str, from_beginning: bool) -> dict[
     return admin.beginning_offsets(partitions) if from_beginning else admin.end_offsets(partitions)
 
 
-def _show(
-    partition: TopicPartition, batch: RecordBatch, key_serde: SerdeName, value_serde: SerdeName, separator: str
-) -> None:
-    for key, value, offset in zip(batch.keys, batch.values, batch.offsets, strict=True):
-        where = f"topic {partition.topic}, partition {partition.partition}, offset {offset}"
-        key_text = _text("key", key_serde, partition.topic, key, where)
-        sys.stdout.write(f"{key_text}{separator}{_text('value', value_serde, partition.topic, value, where)}\n")
+def _show(partition: TopicPartition, batch: RecordBatch, serdes: _Serdes, parts: list[Part], separator: str) -> None:
+    for shown in _records(partition, batch, serdes, to_text):
+        columns = [_column(part, shown) for part in Part if part in parts]
+        sys.stdout.write(separator.join([*columns, shown["key"], shown["value"]]) + "\n")
     sys.stdout.flush()
 
 
-def _text(part: str, serde: SerdeName, topic: str, data: bytes | None, where: str) -> str:
+def _column(part: Part, shown: dict[str, Any]) -> str:
+    """Return a part of a record as kafka-console-consumer shows it."""
+    if part is Part.HEADERS:
+        return ",".join(f"{name}:{value}" for name, value in shown["headers"]) or _NO_HEADERS
+    return f"{part.value.capitalize()}:{shown[part.value]}"
+
+
+def _show_json(partition: TopicPartition, batch: RecordBatch, serdes: _Serdes) -> None:
+    for shown in _records(partition, batch, serdes, to_json):
+        sys.stdout.write(orjson.dumps(shown).decode() + "\n")
+    sys.stdout.flush()
+
+
+def _records(partition: TopicPartition, batch: RecordBatch, serdes: _Serdes, read: _Reader) -> Iterator[dict[str, Any]]:
+    """Yield all that each record has, by name, with keys and values as `read` returns them."""
+    no_headers: list[Headers] = [()] * len(batch)
+    columns = (batch.offsets.tolist(), batch.timestamps.tolist(), batch.headers or no_headers, batch.keys, batch.values)
+    for offset, timestamp, headers, key, value in zip(*columns, strict=True):
+        where = _Place(partition.topic, partition.partition, offset)
+        yield {
+            **where._asdict(),
+            "timestamp": timestamp,
+            "headers": [(name, _read(read, "header", serdes.header, data, where)) for name, data in headers],
+            "key": _read(read, "key", serdes.key, key, where),
+            "value": _read(read, "value", serdes.value, value, where),
+        }
+
+
+def _read(read: _Reader, part: str, serde: SerdeName, data: bytes | None, where: _Place) -> Any:
     try:
-        return to_text(serde, topic, data)
+        return read(serde, where.topic, data)
     except SerializationError as error:
         raise SerializationError(
-            f"Cannot read the {part} {data!r:.100} of the record at {where} as {serde.value} "
-            f"({str(error).rstrip('.')}). Name the serde that wrote it with --{part}-serde."
+            f"Cannot read the {part} {data!r:.100} of the record at topic {where.topic}, partition {where.partition}, "
+            f"offset {where.offset} as {serde.value} ({str(error).rstrip('.')}). Name the serde that wrote it with "
+            f"--{part}-serde."
         ) from error

@@ -17,6 +17,7 @@ from penstock.cli.program import Program, load_program
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
+from penstock.errors import counted
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.streams import KafkaStreams
 from penstock.termination import terminating
@@ -49,11 +50,7 @@ def run(
                 streams.run_to_end()
             else:
                 with streams:
-                    try:
-                        streams.await_termination()
-                    except KeyboardInterrupt:
-                        err.print("Ctrl-C: stopping after the running epoch; Ctrl-C again gives that epoch up.")
-                        raise
+                    streams.await_termination()
         finally:
             _tell_what_was_done(streams)
 
@@ -62,8 +59,8 @@ def _tell_what_was_done(streams: KafkaStreams) -> None:
     figures = streams.statistics()
     if figures.get("records_in"):
         dropped = sum(figures["dropped"].values())
-        lost = f", {dropped} dropped (without a key, too late, or not readable)" if dropped else ""
-        err.print(f"{figures['records_in']} records read, {figures['records_out']} written{lost}.")
+        lost = f", {dropped:,} dropped (without a key, too late, or not readable)" if dropped else ""
+        err.print(f"{counted(figures['records_in'], 'record')} read, {figures['records_out']:,} written{lost}.")
 
 
 class Format(StrEnum):

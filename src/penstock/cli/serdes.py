@@ -1,10 +1,11 @@
-"""Keys and values on the command line: names of serdes, texts to values and back."""
+"""Keys, values and headers on the command line: names of serdes, texts and JSON to values and back."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import orjson
@@ -71,6 +72,10 @@ _PRINTERS: Mapping[SerdeName, Callable[[Any], str]] = {
 }
 
 
+_OWN_IN_JSON: Final = frozenset(SerdeName) - {SerdeName.string, SerdeName.bytes, SerdeName.uuid}
+"""The serdes whose values are no strings in JSON."""
+
+
 def from_text(name: SerdeName, topic: str, text: str) -> bytes:
     """Return `text` as the bytes of a value of the serde `name` (bytes: two hexadecimal digits a byte).
 
@@ -91,6 +96,32 @@ def to_text(name: SerdeName, topic: str, data: bytes | None) -> str:
         SerializationError: they are not the bytes of such a value.
     """
     return NULL if data is None else _PRINTERS[name](_SERDES[name].deserialize(topic, data))
+
+
+def from_json(name: SerdeName, topic: str, given: Any) -> bytes | None:
+    """Return the bytes of a value of the serde `name` that JSON has as `to_json` returns it; None for None.
+
+    Raises:
+        SerializationError: it stands for no such value.
+    """
+    if given is None:
+        return None
+    is_text = isinstance(given, str) and name is not SerdeName.json
+    return from_text(name, topic, given if is_text else orjson.dumps(given).decode())
+
+
+def to_json(name: SerdeName, topic: str, data: bytes | None) -> Any:
+    """Return the bytes of a value of the serde `name` as JSON has it: JSON, numbers and booleans as they are, all else
+    as its text; None for None.
+
+    Raises:
+        SerializationError: they are not the bytes of such a value.
+    """
+    if data is None:
+        return None
+    value = _SERDES[name].deserialize(topic, data)
+    is_number_of_json = not isinstance(value, float) or math.isfinite(value)
+    return value if name in _OWN_IN_JSON and is_number_of_json else _PRINTERS[name](value)
 
 
 def parsed(serde: Serde, where: str, text: str) -> Any:

@@ -12,7 +12,7 @@ from penstock.cli.clients import TIMEOUT_MS, Servers, client_config
 from penstock.cli.common import AsJson, Settings, out, parsed_settings, print_json, report
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin
-from penstock.errors import KafkaError, TopicExistsError, UnknownTopicOrPartitionError
+from penstock.errors import KafkaError, TopicExistsError, UnknownTopicOrPartitionError, counted
 from penstock.record import TopicPartition
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Create, list, describe, change and delete topics.")
@@ -39,7 +39,7 @@ def create(
 
     def create_one(name: str) -> None:
         admin.create_topics([NewTopic(name, partitions, replication_factor, configs)])
-        out.print(f"Created topic {name} with {_counted(partitions)}.")
+        out.print(f"Created topic {name} with {counted(partitions, 'partition')}.")
 
     _for_each(topics, create_one, TopicExistsError)
 
@@ -77,7 +77,8 @@ def describe(topics: Names, servers: Servers = None, config: Settings = None) ->
         partitions = [TopicPartition(name, each.partition) for each in found.partitions]
         first, last = admin.beginning_offsets(partitions), admin.end_offsets(partitions)
         overrides = ", ".join(f"{key}={found.config[key]}" for key in sorted(found.overrides & set(found.config)))
-        out.print(f"{name}: {_counted(len(partitions))}; configuration: {overrides or 'the defaults of the broker'}")
+        configuration = overrides or "the defaults of the broker"
+        out.print(f"{name}: {counted(len(partitions), 'partition')}; configuration: {configuration}")
         table = Table("partition", "leader", "replicas", "in sync", "first", "end", box=None, pad_edge=False)
         for info, partition in zip(found.partitions, partitions, strict=True):
             replicas, in_sync = (",".join(map(str, brokers)) for brokers in (info.replicas, info.isr))
@@ -156,7 +157,3 @@ def _for_each(topics: list[str], change: Callable[[str], None], refused: type[Ka
             failed = True
     if failed:
         raise typer.Exit(1)
-
-
-def _counted(partitions: int) -> str:
-    return f"{partitions} partition{'' if partitions == 1 else 's'}"

@@ -24,6 +24,7 @@ from penstock.client.confluent.refusals import (
 from penstock.client.confluent.sending import send_output
 from penstock.client.settings import PRODUCER, client_settings
 from penstock.config import StreamsConfig
+from penstock.errors import counted
 from penstock.record import PartitionBatch
 
 
@@ -126,7 +127,7 @@ class AtLeastOnceWriter:
             connection.fail(failed[0], f"{doing} to {failed[1]}", Right("WRITE", "topic", failed[1].topic))
         if remaining:
             self._producer = None
-            connection.fail(Code(Code._TIMED_OUT, f"{remaining} records were not accepted"), doing)
+            connection.fail(Code(Code._TIMED_OUT, f"{counted(remaining, 'record')} not accepted"), doing)
         refused = [each for each in at_once if is_refusal(each.code)] + self._reports.refused(output)
         held_back = [each for each in at_once if is_held_back(each.code)] + self._reports.held_back(output)
         if held_back and not refused:

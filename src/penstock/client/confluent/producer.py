@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException, Message, Producer
 from penstock.client.confluent.connection import Connection, Right, drained, nothing_to_serve
 from penstock.client.settings import PRODUCER, client_settings
 from penstock.config import StreamsConfig
-from penstock.errors import KafkaError
+from penstock.errors import KafkaError, counted
 from penstock.record import Headers
 
 
@@ -76,7 +76,7 @@ class ConfluentProducer:
             self._fail_for_good(error)
         self._raise_failed()
         if remaining:
-            self._connection.fail(Code(Code._TIMED_OUT, f"{remaining} records were not written"), "writing")
+            self._connection.fail(Code(Code._TIMED_OUT, f"{counted(remaining, 'record')} not written"), "writing")
 
     def close(self) -> None:
         """Flush and release connections and threads; harmless when called again."""

@@ -54,7 +54,7 @@ def test_a_line_comes_after_each_interval_with_what_happened_in_it(told: pytest.
     progress.look()
     assert told.messages == [
         "app: 20 records in and 6 out, in 2 epochs of the last 121 s; epoch 2 took 250 ms",
-        "app: 10 records in and 3 out, in 1 epochs of the last 120 s; epoch 3 took 250 ms",
+        "app: 10 records in and 3 out, in 1 epoch of the last 120 s; epoch 3 took 250 ms",
     ]
 
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import orjson
 
-from penstock.errors import CorruptedSegmentError
+from penstock.errors import CorruptedSegmentError, counted
 from penstock.host.spark.checkpoints.carried import encode_carried, read_carried
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
 from penstock.host.spark.checkpoints.documents import damaged
@@ -128,9 +128,9 @@ def hand_on_carried(source: Checkpoint, target: Checkpoint, last: Manifest, rows
             found.setdefault(rows.consumer(part.topic, part.partition), []).append(part)
     for topic, count in sorted(left_behind.items()):
         _log.warning(
-            "%d records of topic %s waited or were in transit between tasks, and the program no longer reads that "
-            "topic: they are discarded. A repartition topic keeps its name if its operator is named.",
-            count,
+            "Discarding %s of topic %s, still waiting or in transit between tasks: the program no longer reads that "
+            "topic. A repartition topic keeps its name if its operator is named.",
+            counted(count, "record"),
             topic,
         )
     written: dict[str, Mapping[str, Any]] = {}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.clock import elapsed_milliseconds
+from penstock.errors import counted
 from penstock.host.spark.checkpoints.checkpoint import Manifest, TopicFigures
 from penstock.host.spark.worker.measuring import operations_of
 from penstock.metrics import SensorReport
@@ -156,11 +157,11 @@ class ProgressLog:
             return
         now, before = self._figures.snapshot(), self._before
         _log.info(
-            "%s: %d records in and %d out, in %d epochs of the last %d s; epoch %d took %d ms",
+            "%s: %s in and %d out, in %s of the last %d s; epoch %d took %d ms",
             self._application_id,
-            now["records_in"] - before["records_in"],
+            counted(now["records_in"] - before["records_in"], "record"),
             now["records_out"] - before["records_out"],
-            now["epoch"] - before["epoch"],
+            counted(now["epoch"] - before["epoch"], "epoch"),
             passed,
             now["epoch"],
             now["epoch_ms"],
@@ -189,10 +190,10 @@ class DroppedRecordsLog:
         if total == self._told:
             return
         _log.warning(
-            "%s dropped %d records, %d since its start (task %s): they had no key, came too late for their window, or "
+            "%s dropped %s, %d since its start (task %s): they had no key, came too late for their window, or "
             "could not be read or processed and a handler skipped them. The metric dropped-records-total counts them.",
             self._application_id,
-            total - self._told,
+            counted(total - self._told, "record"),
             total,
             ", ".join(f"{task}: {records}" for task, records in sorted(dropped.items())),
         )
