@@ -44,3 +44,15 @@ def test_clients_neither_create_grow_nor_delete_internal_topics(topics: TopicReg
             change()
         assert code_of(caught) == ErrorCode.invalid_topic_exception
     assert topics.by_name(OFFSETS_TOPIC) is made
+
+
+def test_a_deleted_topic_leaves_its_name_and_its_partitions_to_others(topics: TopicRegistry) -> None:
+    made = topics.create("a.b", 1, {})
+    with pytest.raises(ApiError, match=r"collides with existing topic: a\.b"):
+        topics.create("a_b", 1, {})
+    with pytest.raises(ApiError, match="limit of 1 .*1 are in use"):
+        topics.create("c", 1, {})
+    topics.delete(made)
+    made = topics.create("a_b", 1, {})
+    with pytest.raises(ApiError, match="limit of 1 .*1 are in use"):
+        topics.grow(made, 2)

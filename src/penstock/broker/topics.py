@@ -88,6 +88,8 @@ class TopicRegistry:
         self._directory = config.data_dir / "topics"
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[uuid.UUID, Topic] = {}
+        self._name_by_metrics_name: dict[str, str] = {}
+        self._used_partitions = 0
         self._revision = 0
         self._dynamic_defaults = store.broker_configs()
         self._directory.mkdir(exist_ok=True)
@@ -105,8 +107,14 @@ class TopicRegistry:
         partitions = [self._open(row, index) for index in range(row.partitions)]
         topic = Topic(row.name, row.topic_id, row.configs, partitions)
         self._by_name[row.name] = self._by_id[row.topic_id] = topic
-        self._revision += 1
+        self._name_by_metrics_name[_metrics_name(row.name)] = row.name
+        self._count_partitions(topic, len(partitions))
         return topic
+
+    def _count_partitions(self, topic: Topic, more: int) -> None:
+        self._revision += 1
+        if not topic.is_internal:
+            self._used_partitions += more
 
     def _open(self, row: TopicRow, index: int) -> Partition:
         config = log_config(self.default_configs | row.configs)
@@ -264,22 +272,19 @@ class TopicRegistry:
         return self._add(row)
 
     def _check_collision(self, name: str) -> None:
-        # Kafka's metrics write '.' as '_', so it refuses two names that differ in nothing else.
-        plain = name.replace(".", "_")
-        for other in self._by_name:
-            if other.replace(".", "_") == plain:
-                raise ApiError(
-                    ErrorCode.invalid_topic_exception,
-                    f"Topic '{name}' collides with existing topic: {other} ('.' and '_' count as the same)",
-                )
+        other = self._name_by_metrics_name.get(_metrics_name(name))
+        if other is not None:
+            raise ApiError(
+                ErrorCode.invalid_topic_exception,
+                f"Topic '{name}' collides with existing topic: {other} ('.' and '_' count as the same)",
+            )
 
     def _check_room(self, name: str, more: int) -> None:
-        used = sum(len(topic.partitions) for topic in self._by_name.values() if not topic.is_internal)
-        if used + more > self._config.max_partitions:
+        if self._used_partitions + more > self._config.max_partitions:
             raise ApiError(
                 ErrorCode.policy_violation,
                 f"{more} more partitions for topic {name!r} would exceed the broker's limit of "
-                f"{self._config.max_partitions} (max_partitions; {used} are in use)",
+                f"{self._config.max_partitions} (max_partitions; {self._used_partitions} are in use)",
             )
 
     def delete(self, topic: Topic) -> None:
@@ -294,7 +299,8 @@ class TopicRegistry:
         topic.check_not_internal()
         self._store.delete_topic(topic.name)
         del self._by_name[topic.name], self._by_id[topic.topic_id]
-        self._revision += 1
+        del self._name_by_metrics_name[_metrics_name(topic.name)]
+        self._count_partitions(topic, -len(topic.partitions))
         for partition in topic.partitions:
             partition.close_deleted()
         shutil.rmtree(self._directory / topic.topic_id.hex, ignore_errors=True)
@@ -331,8 +337,9 @@ class TopicRegistry:
         self.check_growth(topic, count)
         row = TopicRow(topic.name, topic.topic_id, count, dict(topic.configs))
         self._store.save_topic(row)
-        topic.partitions.extend(self._open(row, index) for index in range(len(topic.partitions), count))
-        self._revision += 1
+        have = len(topic.partitions)
+        topic.partitions.extend(self._open(row, index) for index in range(have, count))
+        self._count_partitions(topic, count - have)
 
     def close(self) -> None:
         """Close the files of all partitions."""
@@ -353,6 +360,11 @@ def partition_of(topic: Topic, index: int) -> Partition:
             f"topic {topic.name!r} has partitions 0 to {len(topic.partitions) - 1}, not {index}",
         )
     return topic.partitions[index]
+
+
+def _metrics_name(name: str) -> str:
+    # Kafka's metrics write '.' as '_', so it refuses two names that differ in nothing else.
+    return name.replace(".", "_")
 
 
 def _check_not_internal(name: str) -> None:
