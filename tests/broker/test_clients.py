@@ -215,6 +215,8 @@ def test_topics_are_created_described_grown_and_deleted(
         (1, 3, {}, "INVALID_REPLICATION_FACTOR"),
         (1, 1, {"no.such.key": "1"}, "INVALID_CONFIG"),
         (1, 1, {"retention.ms": "soon"}, "INVALID_CONFIG"),
+        (1, 1, {"segment.bytes": "1048575"}, "INVALID_CONFIG"),
+        (1, 1, {"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"}, "INVALID_CONFIG"),
         (1, 1, {"cleanup.policy": "burn"}, "INVALID_CONFIG"),
     ],
 )

@@ -25,7 +25,7 @@ SEED = int(os.environ.get("PENSTOCK_CRASH_SEED", "0"))
 TOPIC = "compacted"
 CONFIGS = {
     "cleanup.policy": "compact",
-    "segment.bytes": "2000",
+    "internal.segment.bytes": "2000",
     "min.cleanable.dirty.ratio": "0.01",
     "delete.retention.ms": "0",
     "file.delete.delay.ms": "0",

@@ -258,9 +258,16 @@ def test_keys_are_looked_at_in_every_compression(tmp_path: Path, compression: Co
 )
 def test_a_configuration_that_would_not_be_acted_on_is_refused(name: str, value: str) -> None:
     with pytest.raises(ApiError, match=rf"{value} for {name} is not served .*use {TOPIC_CONFIGS[name].default}") as one:
-        check_topic_configs({name: value})
+        check_topic_configs({name: value}, {})
     assert one.value.code == ErrorCode.invalid_config
-    assert check_topic_configs({name: TOPIC_CONFIGS[name].default})
+    assert check_topic_configs({name: TOPIC_CONFIGS[name].default}, {})
+
+
+def test_a_compaction_lag_is_compared_with_the_default_of_the_other(tmp_path: Path) -> None:
+    conflict = r"conflict topic config setting min.compaction.lag.ms \(9\) > max.compaction.lag.ms \(8\)"
+    with pytest.raises(ApiError, match=conflict):
+        check_topic_configs({"min.compaction.lag.ms": "9"}, {"max.compaction.lag.ms": "8"})
+    assert check_topic_configs({"min.compaction.lag.ms": "8"}, {"max.compaction.lag.ms": "8"})
 
 
 def test_a_segment_that_has_no_space_is_begun_when_there_is_some(
@@ -298,4 +305,4 @@ def test_a_segment_that_has_no_space_is_begun_when_there_is_some(
     ],
 )
 def test_the_configuration_of_topics_that_kafka_streams_makes_is_accepted(configs: dict[str, str]) -> None:
-    assert check_topic_configs(configs) == configs
+    assert check_topic_configs(configs, {}) == configs

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.broker.errors import BrokerError
+from penstock.broker.topic_config import MIN_SEGMENT_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,8 @@ class BrokerConfig:
         log_retention_ms: age (ms) at which segments are deleted, unless the topic sets it; -1 for never (Kafka's
             log.retention.ms, there a week: data of trials and tests often have old timestamps).
         log_retention_check_interval_ms: how often (ms) segments are checked for that.
+        log_initial_task_delay_ms: how long (ms) after the start that begins, at the latest (Kafka's
+            log.initial.task.delay.ms).
         log_flush_scheduler_interval_ms: how often (ms) logs are checked for `flush.ms`.
         log_cleaner_backoff_ms: how often (ms) logs are checked for what a compaction removes.
         log_cleaner_dedupe_buffer_size: bytes of memory for the keys of one compaction.
@@ -75,6 +78,7 @@ class BrokerConfig:
     segment_bytes: int = 256 * 1024 * 1024
     log_retention_ms: int = -1
     log_retention_check_interval_ms: int = 300_000
+    log_initial_task_delay_ms: int = 30_000
     log_flush_scheduler_interval_ms: int = 1_000
     log_cleaner_backoff_ms: int = 15_000
     log_cleaner_dedupe_buffer_size: int = 64 * 1024 * 1024
@@ -120,8 +124,8 @@ class BrokerConfig:
             raise BrokerError(f"port {self.port} is not between 0 (any free port) and 65535")
         for name, value in (
             ("num_partitions", self.num_partitions),
-            ("segment_bytes", self.segment_bytes),
             ("log_retention_check_interval_ms", self.log_retention_check_interval_ms),
+            ("log_initial_task_delay_ms", self.log_initial_task_delay_ms),
             ("log_flush_scheduler_interval_ms", self.log_flush_scheduler_interval_ms),
             ("log_cleaner_backoff_ms", self.log_cleaner_backoff_ms),
             ("log_cleaner_dedupe_buffer_size", self.log_cleaner_dedupe_buffer_size),
@@ -151,6 +155,8 @@ class BrokerConfig:
         ):
             if value < 1:
                 raise BrokerError(f"{name} is {value}; it must be at least 1")
+        if self.segment_bytes < MIN_SEGMENT_BYTES:
+            raise BrokerError(f"segment_bytes is {self.segment_bytes}; it must be at least {MIN_SEGMENT_BYTES}")
         if self.log_retention_ms < -1:
             raise BrokerError(f"log_retention_ms is {self.log_retention_ms}; it must be at least 0, or -1 for never")
         if self.group_initial_rebalance_delay_ms < 0:

@@ -109,6 +109,8 @@ def topic_config_entries(state: BrokerState, topic: Topic) -> list[Message]:
     broker_names = {key: name for name, key in BROKER_KEYS.items()}
     entries = []
     for key, known in TOPIC_CONFIGS.items():
+        if known.is_internal and key not in topic.configs:
+            continue
         name = broker_names.get(key)
         of_broker = {source: values for source, values in layers.items() if name in values}
         if key in topic.configs:
@@ -179,6 +181,7 @@ _STATIC_KEYS: Final[Mapping[str, _StaticKey]] = {
     "log.flush.scheduler.interval.ms": _StaticKey(
         ConfigType.LONG, lambda config: config.log_flush_scheduler_interval_ms
     ),
+    "log.initial.task.delay.ms": _StaticKey(ConfigType.LONG, lambda config: config.log_initial_task_delay_ms),
     "log.retention.check.interval.ms": _StaticKey(
         ConfigType.LONG, lambda config: config.log_retention_check_interval_ms
     ),
@@ -252,7 +255,7 @@ def _alter_resource(state: BrokerState, resource: Message, change: _Change, vali
             topic = state.topics.by_name(name)
             topic.check_not_internal()
             present = {**state.topics.default_configs, **topic.configs}
-            configs = check_topic_configs(change(resource, topic.configs, present))
+            configs = check_topic_configs(change(resource, topic.configs, present), state.topics.default_configs)
             if not validate_only:
                 state.topics.set_configs(topic, configs)
         case _Resource.BROKER:
@@ -295,7 +298,7 @@ def _check_dynamic(names: set[str]) -> None:
 
 def _check_broker_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
     for name, value in configs.items():
-        check_topic_configs({BROKER_KEYS[name]: value})
+        check_topic_configs({BROKER_KEYS[name]: value}, {})
     return {name: value for name, value in configs.items() if value is not None}
 
 

@@ -39,6 +39,7 @@ class TopicConfigKey:
         is_valid: the check of a value that a client gives.
         expected: what the check accepts, for its error.
         why_only_default: why this broker serves no other value than the default; empty where it serves all.
+        is_internal: whether it is for tests, and shown only of a topic that sets it.
     """
 
     default: str
@@ -46,6 +47,7 @@ class TopicConfigKey:
     is_valid: Callable[[str], bool]
     expected: str
     why_only_default: str = ""
+    is_internal: bool = False
 
 
 def _number(default: int, minimum: int, maximum: int = 2**63 - 1, type: ConfigType = ConfigType.LONG) -> TopicConfigKey:
@@ -89,6 +91,9 @@ _LARGEST: Final = 2**63 - 1
 NEVER: Final = _LARGEST
 """Number of messages, or ms, after which nothing is ever flushed."""
 
+MIN_SEGMENT_BYTES: Final = 1024 * 1024
+"""The smallest segments that users may ask for (KIP-1030)."""
+
 TOPIC_CONFIGS: Final[Mapping[str, TopicConfigKey]] = {
     "cleanup.policy": TopicConfigKey("delete", ConfigType.LIST, _is_cleanup_policy, "compact, delete, or both"),
     "compression.type": TopicConfigKey(
@@ -103,6 +108,7 @@ TOPIC_CONFIGS: Final[Mapping[str, TopicConfigKey]] = {
     "flush.messages": _number(_LARGEST, 1),
     "flush.ms": _number(_LARGEST, 0),
     "index.interval.bytes": _int(4096, 0),
+    "internal.segment.bytes": replace(_int(1_073_741_824, 14), is_internal=True),
     "max.compaction.lag.ms": _number(_LARGEST, 1),
     "max.message.bytes": _int(1_048_588, 0),
     "message.timestamp.after.max.ms": _number(3_600_000, 0),
@@ -114,7 +120,7 @@ TOPIC_CONFIGS: Final[Mapping[str, TopicConfigKey]] = {
     "preallocate": replace(_boolean(False), why_only_default="it does not reserve space for segments"),
     "retention.bytes": _number(-1, -1),
     "retention.ms": _number(604_800_000, -1),
-    "segment.bytes": _int(1_073_741_824, 14),
+    "segment.bytes": _int(1_073_741_824, MIN_SEGMENT_BYTES),
     "segment.index.bytes": _int(10_485_760, 4),
     "segment.jitter.ms": _number(0, 0),
     "segment.ms": _number(604_800_000, 1),
@@ -153,11 +159,12 @@ BROKER_KEYS: Final[Mapping[str, str]] = {
 ServerTopicConfigSynonyms)."""
 
 
-def check_topic_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
+def check_topic_configs(configs: Mapping[str, str | None], defaults: Mapping[str, str]) -> dict[str, str]:
     """Return the configuration of a topic after checking keys and values.
 
     Args:
         configs: values as a client sent them.
+        defaults: what a topic has that sets none, where it is not Kafka's.
 
     Raises:
         ApiError: INVALID_CONFIG, naming the key.
@@ -176,6 +183,13 @@ def check_topic_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
                 f"{key.default}",
             )
         checked[name] = value
+    effective = log_config({**defaults, **checked})
+    if effective.min_compaction_lag_ms > effective.max_compaction_lag_ms:
+        raise ApiError(
+            ErrorCode.invalid_config,
+            f"conflict topic config setting min.compaction.lag.ms ({effective.min_compaction_lag_ms}) > "
+            f"max.compaction.lag.ms ({effective.max_compaction_lag_ms})",
+        )
     return checked
 
 
@@ -252,7 +266,8 @@ def log_config(configs: Mapping[str, str]) -> LogConfig:
     return LogConfig(
         compact="compact" in policies,
         delete="delete" in policies,
-        segment_bytes=number("segment.bytes"),
+        # As in Kafka, tests may ask for segments that are smaller than users want them.
+        segment_bytes=number("internal.segment.bytes" if "internal.segment.bytes" in configs else "segment.bytes"),
         segment_ms=number("segment.ms"),
         segment_jitter_ms=number("segment.jitter.ms"),
         segment_index_bytes=number("segment.index.bytes"),

@@ -236,7 +236,7 @@ class TopicRegistry:
         if count < 1:
             raise ApiError(ErrorCode.invalid_partitions, f"topic {name!r} is to have {count} partitions; at least 1")
         self._check_room(name, count)
-        return TopicRow(name, uuid.uuid4(), count, check_topic_configs(configs))
+        return TopicRow(name, uuid.uuid4(), count, check_topic_configs(configs, self.default_configs))
 
     def create(self, name: str, partitions: int | None, configs: Mapping[str, str | None]) -> Topic:
         """Create a topic and return it.
