@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +22,7 @@ from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch
 
 WAIT_SECONDS = 30
+SMALL_SEGMENTS = {"internal.segment.bytes": "150"}
 
 
 def test_a_running_broker_deletes_old_records_and_serves_what_is_left(tmp_path: Path) -> None:
@@ -39,7 +42,7 @@ def test_a_running_broker_deletes_old_records_and_serves_what_is_left(tmp_path: 
 def test_a_running_broker_compacts_and_serves_what_is_left(tmp_path: Path) -> None:
     arguments = ("--log-cleaner-backoff-ms", "20")
     with BrokerProcess(tmp_path, arguments=arguments) as broker, ProtocolClient(broker.bootstrap_servers) as client:
-        configs = {"cleanup.policy": "compact", "segment.bytes": "200", "min.cleanable.dirty.ratio": "0.01"}
+        configs = {"cleanup.policy": "compact", "internal.segment.bytes": "200", "min.cleanable.dirty.ratio": "0.01"}
         create(client, "compacted", 1, configs=[{"name": name, "value": value} for name, value in configs.items()])
         for _ in range(20):
             produce(client, "compacted")
@@ -59,7 +62,7 @@ def append(topics: TopicRegistry, name: str, count: int) -> None:
 @pytest.fixture
 def topics(tmp_path: Path) -> Iterator[TopicRegistry]:
     store = MetadataStore(tmp_path / "metadata.sqlite")
-    opened = TopicRegistry(BrokerConfig(data_dir=tmp_path, segment_bytes=150), store, MockClock())
+    opened = TopicRegistry(BrokerConfig(data_dir=tmp_path), store, MockClock())
     yield opened
     opened.close()
     store.close()
@@ -73,7 +76,7 @@ def test_the_dirtiest_log_is_compacted_first_and_a_damaged_one_not_again(tmp_pat
     manager = LogManager(BrokerConfig(data_dir=tmp_path), topics, MockClock())
     for name, count in (("clean", 6), ("dirtier", 6), ("dirtiest", 6), ("deleted", 9)):
         policy = "delete" if name == "deleted" else "compact"
-        topics.create(name, 1, {"cleanup.policy": policy})
+        topics.create(name, 1, SMALL_SEGMENTS | {"cleanup.policy": policy})
         append(topics, name, count)
     for name, more in (("clean", 0), ("dirtier", 6), ("dirtiest", 12)):
         for _ in topics.partition(name, 0).clean(1 << 20, 0):
@@ -95,7 +98,7 @@ def test_a_log_whose_files_cannot_be_read_does_not_keep_others_from_compaction(
 ) -> None:
     manager = LogManager(BrokerConfig(data_dir=tmp_path), topics, MockClock())
     for name, count in (("damaged", 9), ("other", 6)):
-        topics.create(name, 1, {"cleanup.policy": "compact"})
+        topics.create(name, 1, SMALL_SEGMENTS | {"cleanup.policy": "compact"})
         append(topics, name, count)
     first = segments_of(tmp_path, topics, "damaged")[0]
     first.rename(tmp_path / "elsewhere")
@@ -107,3 +110,35 @@ def test_a_log_whose_files_cannot_be_read_does_not_keep_others_from_compaction(
     for _ in manager.clean():
         pass
     assert not topics.partition("damaged", 0).dirtiness(0).is_due
+
+
+def test_retention_begins_soon_after_the_start_whatever_its_interval(tmp_path: Path, topics: TopicRegistry) -> None:
+    config = BrokerConfig(data_dir=tmp_path, log_initial_task_delay_ms=10)
+    partition = topics.create("topic", 1, {"retention.ms": "1"}).partitions[0]
+    append(topics, "topic", 1)
+
+    async def wait_until_it_is_deleted() -> None:
+        keeping = asyncio.create_task(LogManager(config, topics, MockClock(1 << 40)).run())
+        while partition.start_offset != 1:
+            await asyncio.sleep(0.01)
+        keeping.cancel()
+
+    asyncio.run(asyncio.wait_for(wait_until_it_is_deleted(), WAIT_SECONDS))
+
+
+def test_a_closed_segment_is_forced_to_disk_once_and_by_a_thread(
+    tmp_path: Path, topics: TopicRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics.create("topic", 1, SMALL_SEGMENTS)
+    append(topics, "topic", 4)
+    *closed, active = segments_of(tmp_path, topics, "topic")
+    expected = [path.stat().st_ino for path in closed]
+    forced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: forced.append(os.fstat(descriptor).st_ino))
+    manager = LogManager(BrokerConfig(data_dir=tmp_path), topics, MockClock())
+    left = [rest for rest in manager.flush() if rest is not None]
+    assert forced == []
+    for rest in left:
+        rest()
+    assert [inode for inode in forced if inode != active.parent.stat().st_ino] == expected
+    assert [rest for rest in manager.flush() if rest is not None] == []

@@ -25,7 +25,7 @@ Gaps:
 - Configuration of the broker: at run time the defaults of topics change; groups have the broker's configuration.
 - Quotas: by client id; those of users and addresses are refused.
 - ACLs, SASL and TLS are not announced.
-- One replica: acks=all means this broker has it. As in Kafka nothing is forced to disk unless the topic
-  asks for it (`flush.messages`), so records outlive the death
-  of the process but perhaps not a power failure.
+- One replica: acks=all means this broker has it. As in Kafka a segment is forced to disk when it is closed, and
+  before that only where the topic asks for it (`flush.messages`, `flush.ms`), so records outlive the death of the
+  process but perhaps not a power failure.
 """

@@ -81,6 +81,7 @@ class Log:
     __slots__ = (
         "_aside",
         "_checkpoint",
+        "_closed_unflushed",
         "_directory",
         "_jitter_ms",
         "_read_segments",
@@ -103,6 +104,7 @@ class Log:
         self._segment_began_ms = now
         self._jitter_ms = self._new_jitter()
         self._unflushed, self._unflushed_since_ms = 0, now
+        self._closed_unflushed: list[Path] = []
         self._checkpoint = _Checkpoint()
         self._segments = [self._segment(0)]
         if directory.exists():
@@ -245,18 +247,26 @@ class Log:
         last = self._segments[-1]
         if last.size == 0:
             return
-        if self._unflushed and min(self.config.flush_messages, self.config.flush_ms) < NEVER:
+        must_flush = min(self.config.flush_messages, self.config.flush_ms) < NEVER
+        if self._unflushed and must_flush:
             last.flush()
-        self._unflushed = 0
         active = self._segment(last.next_offset)
         # The file is made at once: it alone tells the next offset, should the segments before it be deleted.
         active.create()
         last.write_index()
         last.close()
         self._segments.append(active)
+        if self._unflushed and not must_flush:
+            self._closed_unflushed.append(last.path)
+        self._unflushed = 0
         self._segment_began_ms = now
         self._jitter_ms = self._new_jitter()
         self.on_roll()
+
+    def take_closed_unflushed(self) -> list[Path]:
+        """Return the files of the segments that were closed since the last call and must be forced to disk."""
+        taken, self._closed_unflushed = self._closed_unflushed, []
+        return taken
 
     def read(self, offset: int, max_bytes: int, before: int) -> tuple[bytes, int]:
         """Return whole batches from the one that holds an offset on, of one segment.

@@ -4,7 +4,7 @@ LogCleaner).
 Here lives when this is done and in which order. Not here: what is done to one log (log.py, cleaner.py).
 
 Rule: all of it is cut into steps, and other requests are served at least every STEP_SECONDS. A thread would make
-requests wait longer, for the interpreter changes threads every 5 ms.
+requests wait longer, for the interpreter changes threads every 5 ms; only what waits for the disk runs in one.
 """
 
 from __future__ import annotations
@@ -13,18 +13,25 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator, Set
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from typing import Final
 from weakref import WeakSet
 
 from penstock.broker.batch import InvalidBatchError
 from penstock.broker.config import BrokerConfig
 from penstock.broker.partition import Partition
+from penstock.broker.segment import flush_closed
 from penstock.broker.topic_config import NEVER
 from penstock.broker.topics import TopicRegistry
 from penstock.clock import Clock
 
 STEP_SECONDS: Final = 0.002
 """How long the upkeep works before other requests are served."""
+
+Steps = Iterator[Callable[[], None] | None]
+"""Work that was cut into steps; a step may return what is left of it to do in a thread."""
 
 _log = logging.getLogger(__name__)
 
@@ -46,40 +53,47 @@ class LogManager:
 
     async def run(self) -> None:
         """Keep the logs until the task is cancelled."""
+        retention_interval_ms = self._config.log_retention_check_interval_ms
         await asyncio.gather(
-            _repeat(self._config.log_retention_check_interval_ms, self.delete_old_segments),
+            _repeat(
+                retention_interval_ms,
+                self.delete_old_segments,
+                first_ms=min(retention_interval_ms, self._config.log_initial_task_delay_ms),
+            ),
             _repeat(self._config.log_flush_scheduler_interval_ms, self.flush),
             _repeat(self._config.log_cleaner_backoff_ms, self.clean),
             _repeat(self._config.log_cleaner_backoff_ms, self.remove_files_set_aside),
             _repeat(self._config.producer_id_expiration_check_interval_ms, self.forget_silent_producers),
         )
 
-    def delete_old_segments(self) -> Iterator[None]:
+    def delete_old_segments(self) -> Steps:
         """Delete what the topics' retention does not keep; a step is one partition."""
         for partition in self._partitions():
             partition.delete_old_segments(self._clock.milliseconds())
             yield
 
-    def remove_files_set_aside(self) -> Iterator[None]:
+    def remove_files_set_aside(self) -> Steps:
         """Remove files that left their logs (`file.delete.delay.ms`); a step is one partition."""
         for partition in self._partitions():
             partition.remove_files_set_aside(self._clock.milliseconds())
             yield
 
-    def flush(self) -> Iterator[None]:
-        """Force the logs to disk whose `flush.ms` has passed; a step is one partition."""
+    def flush(self) -> Steps:
+        """Force the logs to disk whose `flush.ms` has passed, and closed segments; a step is one partition or file."""
         for partition in self._partitions():
+            for path in partition.take_closed_unflushed():
+                yield partial(_flush_closed, path)
             if partition.config.flush_ms < NEVER:
                 partition.flush_if_due(self._clock.milliseconds())
-                yield
+            yield None
 
-    def forget_silent_producers(self) -> Iterator[None]:
+    def forget_silent_producers(self) -> Steps:
         """Forget the producers that have been silent too long; a step is one partition."""
         for partition in self._partitions():
             partition.forget_silent_producers(self._clock.milliseconds() - self._config.producer_id_expiration_ms)
             yield
 
-    def clean(self) -> Iterator[None]:
+    def clean(self) -> Steps:
         """Compact logs, the dirtiest first, until none is dirty enough; a step is a part of a batch."""
         failed: set[Partition] = set()
         while (partition := self._dirtiest(failed)) is not None:
@@ -107,14 +121,25 @@ class LogManager:
                     yield partition
 
 
-async def _repeat(interval_ms: int, steps: Callable[[], Iterator[None]]) -> None:
+def _flush_closed(path: Path) -> None:
+    try:
+        with suppress(FileNotFoundError):  # it left the log meanwhile
+            flush_closed(path)
+    except OSError as error:
+        _log.warning("cannot force the closed segment %s to disk: %s", path, error)
+
+
+async def _repeat(interval_ms: int, steps: Callable[[], Steps], first_ms: int | None = None) -> None:
+    await asyncio.sleep((interval_ms if first_ms is None else first_ms) / 1000)
     while True:
-        await asyncio.sleep(interval_ms / 1000)
         try:
             pause_at = time.monotonic() + STEP_SECONDS
-            for _ in steps():
+            for rest in steps():
+                if rest is not None:
+                    await asyncio.to_thread(rest)
                 if time.monotonic() >= pause_at:
                     await asyncio.sleep(0)
                     pause_at = time.monotonic() + STEP_SECONDS
         except Exception:
             _log.exception("the upkeep of the logs failed; it is tried again in %d ms", interval_ms)
+        await asyncio.sleep(interval_ms / 1000)

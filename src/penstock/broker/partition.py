@@ -347,6 +347,10 @@ class Partition:
         """
         self._log.flush_if_due(now)
 
+    def take_closed_unflushed(self) -> list[Path]:
+        """Return the files of the segments that were closed since the last call and must be forced to disk."""
+        return self._log.take_closed_unflushed()
+
     def dirtiness(self, now: int) -> Dirtiness:
         """Return how much the log needs a compaction.
 

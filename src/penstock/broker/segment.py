@@ -7,8 +7,8 @@ Rules:
 - A file is named after its first offset, in 20 digits, as Kafka names it, and holds whole batches only. A failed write
   is removed immediately; a write that a crash interrupted is removed at the next start.
 - A process that dies loses nothing that was acknowledged, because the operating system has the bytes by then. As in
-  Kafka nothing is forced to disk unless the topic asks for it (`flush.messages`, `flush.ms`), so a power failure may
-  cut the end of the log.
+  Kafka a segment is forced to disk when it is closed, and before that where the topic asks for it (`flush.messages`,
+  `flush.ms`), so a power failure may cut the end of the log.
 - Compaction leaves gaps, so an offset between two batches is legal.
 - The file of the index is written when nothing more will be appended and at a clean stop. It counts only if it
   describes a file of this size; otherwise the index is made again from the batches' headers, at start or when it is
@@ -350,6 +350,23 @@ class Segment:
             self._descriptor = None
         if self._has_index_file:
             self._index = None
+
+
+def flush_closed(path: Path) -> None:
+    """Force the file of a closed segment to disk, and its name.
+
+    Args:
+        path: the file.
+
+    Raises:
+        OSError: that failed, or there is no such file any more.
+    """
+    for each, flags in ((path, os.O_NOFOLLOW), (path.parent, os.O_DIRECTORY)):
+        descriptor = os.open(each, os.O_RDONLY | os.O_CLOEXEC | flags)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
