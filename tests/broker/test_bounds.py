@@ -6,8 +6,9 @@ import asyncio
 import multiprocessing
 import socket
 import struct
-from collections.abc import Iterator
-from contextlib import ExitStack
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -166,3 +167,29 @@ def test_a_client_that_reads_nothing_is_closed_and_a_fetch_waits_for_no_more_tha
         client.call(API_VERSIONS, 3, {})
         with pytest.raises(ConnectionError):
             unread.receive(FETCH, 11)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open sockets of a process are read from /proc")
+def test_a_client_that_is_lost_while_its_answer_waits_is_noticed_at_once(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path) as broker, ProtocolClient(broker.bootstrap_servers) as client:
+        client.call(METADATA, 12, {"topics": [{"name": "topic"}], "allow_auto_topic_creation": True})
+        before = open_sockets(broker)
+        with ProtocolClient(broker.bootstrap_servers) as lost:
+            lost.send(FETCH, 11, fetch_body(min_bytes=1 << 20, partition_bytes=1 << 20))
+            wait_until(lambda: open_sockets(broker) == before + 1)
+            client.call(API_VERSIONS, 3, {})  # by now the fetch waits; it would do so for a minute
+        wait_until(lambda: open_sockets(broker) == before)
+
+
+def open_sockets(broker: BrokerProcess) -> int:
+    found = 0
+    for path in Path(f"/proc/{broker.pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # it was closed meanwhile
+            found += "socket:" in str(path.readlink())
+    return found
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline

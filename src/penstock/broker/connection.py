@@ -4,8 +4,9 @@ Here live framing, headers and the flow of one socket. Not here: what a request 
 names).
 
 Rules:
-- One request at a time, as in Kafka: while an answer waits or the client does not read, nothing more is read from its
-  socket. So a client holds at most one frame and one response in memory.
+- One request at a time, as in Kafka: while an answer waits, the socket is read until the next request begins, so that
+  the loss of the client is noticed; while the client does not read, nothing is read from it. So a client holds at most
+  one frame and one response in memory.
 - Each frame is received into its own buffer, and records are passed on as views of it. The buffer grows with what has
   arrived, whatever length was announced.
 - A connection without a request for too long is closed, and if there are too many, the one that has been idle longest:
@@ -194,6 +195,8 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Take note of received bytes, and handle the frame when it is whole."""
         self._filled += nbytes
+        if self._waiting is not None:
+            self._apply_flow()
         if self._filled < self._size:
             return
         if self._buffer is self._prefix:
@@ -201,13 +204,13 @@ class Connection(asyncio.BufferedProtocol):
             if not _HEADER.size <= size <= self._state.config.max_request_bytes:
                 self._refuse(f"a request of {size} bytes; the limit is {self._state.config.max_request_bytes}")
                 return
-            self._size = size
+            self._size, self._filled = size, 0
             self._buffer = memoryview(bytearray(min(size, _FIRST_BUFFER)))
         else:
             self._connections.note_use(self)
-            self._next_frame, self._buffer, self._size = self._buffer, self._prefix, _SIZE.size
+            self._next_frame, self._buffer = self._buffer, self._prefix
+            self._size, self._filled = _SIZE.size, 0
             self._go_on()
-        self._filled = 0
 
     def _grow(self) -> None:
         larger = memoryview(bytearray(min(self._size, 2 * len(self._buffer))))
@@ -223,9 +226,14 @@ class Connection(asyncio.BufferedProtocol):
     def _apply_flow(self) -> None:
         if self._transport is None or self._transport.is_closing():
             return
-        is_busy = self._must_wait or self._next_frame is not None
-        if is_busy == self._transport.is_reading():
-            (self._transport.pause_reading if is_busy else self._transport.resume_reading)()
+        if self._may_read != self._transport.is_reading():
+            (self._transport.resume_reading if self._may_read else self._transport.pause_reading)()
+
+    @property
+    def _may_read(self) -> bool:
+        if self._waiting is not None and (self._filled or self._buffer is not self._prefix):
+            return False
+        return self._next_frame is None and not self._client_is_slow and self._throttling is None
 
     @property
     def _must_wait(self) -> bool:

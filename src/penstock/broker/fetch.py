@@ -21,7 +21,7 @@ from penstock.broker.topics import partition_of
 from penstock.wire.codec import Message
 
 _MAX_FETCH_BYTES: Final = 64 * 1024 * 1024
-# A client that is gone is noticed when its Fetch ends, for nothing is read from its connection until then.
+# A client that is gone is noticed when its Fetch ends, if it has sent another request before.
 _MAX_WAIT_MS: Final = 60_000
 
 
