@@ -241,6 +241,7 @@ def test_every_version_of_delete_groups(client: ProtocolClient, group: str, vers
         codes = {one["group_id"]: one["error_code"] for one in results}  # Kafka answers in any order
         return [codes[name] for name in names]
 
+    delete()  # other tests may have committed offsets for the empty group id
     others = [ErrorCode.group_id_not_found] * 2
     assert delete() == [ErrorCode.non_empty_group, *others]
     client.call(LEAVE_GROUP, 0, {"group_id": group, "member_id": joined["member_id"]})

@@ -50,9 +50,9 @@ def test_a_deleted_topic_leaves_its_name_and_its_partitions_to_others(topics: To
     made = topics.create("a.b", 1, {})
     with pytest.raises(ApiError, match=r"collides with existing topic: a\.b"):
         topics.create("a_b", 1, {})
-    with pytest.raises(ApiError, match="limit of 1 .*1 are in use"):
+    with pytest.raises(ApiError, match=r"limit of 1 .*1 are in use"):
         topics.create("c", 1, {})
     topics.delete(made)
     made = topics.create("a_b", 1, {})
-    with pytest.raises(ApiError, match="limit of 1 .*1 are in use"):
+    with pytest.raises(ApiError, match=r"limit of 1 .*1 are in use"):
         topics.grow(made, 2)

@@ -70,13 +70,13 @@ class LogManager:
         """Delete what the topics' retention does not keep; a step is one partition."""
         for partition in self._partitions():
             partition.delete_old_segments(self._clock.milliseconds())
-            yield
+            yield None
 
     def remove_files_set_aside(self) -> Steps:
         """Remove files that left their logs (`file.delete.delay.ms`); a step is one partition."""
         for partition in self._partitions():
             partition.remove_files_set_aside(self._clock.milliseconds())
-            yield
+            yield None
 
     def flush(self) -> Steps:
         """Force the logs to disk whose `flush.ms` has passed, and closed segments; a step is one partition or file."""
@@ -91,7 +91,7 @@ class LogManager:
         """Forget the producers that have been silent too long; a step is one partition."""
         for partition in self._partitions():
             partition.forget_silent_producers(self._clock.milliseconds() - self._config.producer_id_expiration_ms)
-            yield
+            yield None
 
     def clean(self) -> Steps:
         """Compact logs, the dirtiest first, until none is dirty enough; a step is a part of a batch."""
