@@ -53,7 +53,7 @@ Handler = Callable[[BrokerState, Request], Message | LaterAnswer | None]
 """Answers a request: a response, one that comes later, or None for no answer."""
 
 FEATURES: Final[Mapping[str, int]] = {"transaction.version": EPOCH_BUMPS}
-"""The features that clients are told of, and their levels."""
+"""The features that the broker announces, and their levels."""
 
 API_VERSIONS: Final = 18
 """Key of ApiVersions, the API with special rules."""

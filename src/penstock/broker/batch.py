@@ -1,6 +1,6 @@
 """Record batches of Kafka's message format 2, as they are in requests and in the log.
 
-Here live the header of a batch, its validation, and the patching of what the broker decides (offset and leader epoch).
+Contains the header of a batch, its validation, and the patching of what the broker decides (offset and leader epoch).
 Not here: the records in a batch (records.py), files (segment.py) and offsets (partition.py).
 
 Rules:

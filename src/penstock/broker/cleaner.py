@@ -1,10 +1,10 @@
 """The compaction of one log: of each key the last record stays (Kafka class: Cleaner).
 
-Here live what is kept and the order of the steps. Not here: which log is compacted when (log_manager.py) and the files
+Contains what is kept and the order of the steps. Not here: which log is compacted when (log_manager.py) and the files
 (log.py, segment.py).
 
 How: a map of keys to their last offsets is made from the part of the log that was not compacted before, as far as it
-has room. Then all segments before its end are written again, without the records that the map knows later ones of.
+has room. Then all segments before its end are rewritten, without the records for which the map has a later one.
 Neighbouring segments become one while it is not larger than `segment.bytes`. The new file takes the place of the first
 old one in one step; so a kill leaves either, and at most old files that the new one covers.
 

@@ -1,6 +1,6 @@
 """Commands of the process that started the broker: topics and faults for its tests.
 
-Here lives what comes over the broker's standard input, which only that process has: one JSON object a line, answered by
+Contains what comes over the broker's standard input, which only that process has: one JSON object a line, answered by
 one line on standard output. Not here: what faults do (faults.py).
 """
 

@@ -1,6 +1,6 @@
 """Settings of the embedded broker and the checks on them.
 
-Here live the dataclass of settings with their defaults. Not here: the configuration of topics (topic_config.py).
+Contains the dataclass of settings with their defaults. Not here: the configuration of topics (topic_config.py).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class BrokerConfig:
         group_min_session_timeout_ms: shortest session (ms) that a member may ask for.
         group_max_session_timeout_ms: longest session (ms) that a member may ask for.
         group_max_size: most members of a group.
-        group_max_bytes: most bytes that the members of a group tell one another.
+        group_max_bytes: most bytes of the subscriptions of a group, and of its assignment.
         group_consumer_heartbeat_interval_ms: how often (ms) members of consumer groups (KIP-848) send heartbeats
             (Kafka's group.consumer.heartbeat.interval.ms, there 5,000); a rebalance takes a few of them.
         group_consumer_session_timeout_ms: after how long (ms) without one they are removed.

@@ -1,6 +1,6 @@
 """The APIs about configuration: DescribeConfigs, AlterConfigs and IncrementalAlterConfigs.
 
-Here live what a client may change of topics and of the broker, and where each value comes from. Not here: the keys of
+Contains what a client may change of topics and of the broker, and where each value comes from. Not here: the keys of
 topics and the checks of their values (topic_config.py).
 
 Rules: a change acts at once and is stored before it is answered. Of the broker's keys those change at run time that are

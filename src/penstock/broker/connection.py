@@ -1,6 +1,6 @@
 """One client's connection: frames in, responses out, in the order of the requests.
 
-Here live framing, headers and the flow of one socket. Not here: what a request means (apis.py and the modules it
+Contains framing, headers and the flow of one socket. Not here: what a request means (apis.py and the modules it
 names).
 
 Rules:
@@ -57,7 +57,7 @@ _log = limit_rate(logging.getLogger(__name__))
 
 
 class Connections:
-    """The open connections, the one whose last use is longest ago first."""
+    """The open connections, least recently used first."""
 
     def __init__(self, most: int, max_idle_ms: int, max_unread_bytes: int) -> None:
         """Take how many there may be, after how long (ms) without use one is closed, and how many bytes of answers may
@@ -113,7 +113,7 @@ class Connections:
         self._used[connection] = time.monotonic()
 
     async def close_idle(self) -> None:
-        """Close those that are idle for too long, for ever."""
+        """Close connections that are idle for too long, until the task is cancelled."""
         while True:
             await asyncio.sleep(self._max_idle / 4)
             now = time.monotonic()

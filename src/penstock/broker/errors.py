@@ -1,6 +1,6 @@
 """Errors of the embedded broker.
 
-Here live the exceptions that the broker raises while it starts, and the one that carries a Kafka error code to a
+Contains the exceptions that the broker raises while it starts, and the one that carries a Kafka error code to a
 client. What the clients of the broker raise does not live here. Rule: the text names what was found, what was expected,
 and what to do.
 """

@@ -1,6 +1,6 @@
 """Faults that a test asks for: the next requests of an API fail, are late, or lose their answer.
 
-Here live the faults and the answers of requests that fail. Not here: how a test asks for them (commands.py).
+Contains the faults and the answers of requests that fail. Not here: how a test asks for them (commands.py).
 
 Rule: a fault replaces the handler of its API until it is over, so the broker pays nothing for what nobody asks for.
 """
@@ -28,7 +28,7 @@ from penstock.wire.codec import Message
 FETCH: Final = 1
 
 Fault = Callable[[Handler, BrokerState, Request], Message | LaterAnswer | None]
-"""What happens to a request, in place of the handler."""
+"""What happens to a request instead of its handler."""
 
 
 class Faults:
@@ -98,7 +98,7 @@ def dropping(handler: Handler, state: BrokerState, request: Request) -> Message 
 
 
 def losing_answer(handler: Handler, state: BrokerState, request: Request) -> Message | LaterAnswer | None:
-    """Handle the request and close the connection in place of the answer."""
+    """Handle the request and close the connection instead of answering."""
     answer = handler(state, request)
     if isinstance(answer, LaterAnswer):
         answer.cancel()
@@ -106,7 +106,7 @@ def losing_answer(handler: Handler, state: BrokerState, request: Request) -> Mes
 
 
 def killing(handler: Handler, state: BrokerState, request: Request) -> Message | LaterAnswer | None:
-    """Handle the request and kill the broker in place of the answer."""
+    """Handle the request and kill the broker instead of answering."""
     handler(state, request)
     os.kill(os.getpid(), signal.SIGKILL)
     return None

@@ -1,6 +1,6 @@
 """The log of one partition as files: its segments, the offsets at both ends, and what is deleted from its start.
 
-Here live the roll of segments, recovery, reading by offset and time, and retention. Not here: one file (segment.py),
+Contains the roll of segments, recovery, reading by offset and time, and retention. Not here: one file (segment.py),
 what is checked before a batch is appended, and who waits for it (partition.py), and compaction (cleaner.py).
 
 Rules:
@@ -251,7 +251,7 @@ class Log:
         if self._unflushed and must_flush:
             last.flush()
         active = self._segment(last.next_offset)
-        # The file is made at once: it alone tells the next offset, should the segments before it be deleted.
+        # The file is made at once: it is what keeps the next offset if all segments before it are deleted.
         active.create()
         last.write_index()
         last.close()

@@ -1,7 +1,7 @@
 """What the broker does with its logs from time to time: retention, flushes and compaction (Kafka classes: LogManager,
 LogCleaner).
 
-Here lives when this is done and in which order. Not here: what is done to one log (log.py, cleaner.py).
+Decides when this is done and in which order. Not here: what is done to one log (log.py, cleaner.py).
 
 Rule: all of it is cut into steps, and other requests are served at least every STEP_SECONDS. A thread would make
 requests wait longer, for the interpreter changes threads every 5 ms; only what waits for the disk runs in one.

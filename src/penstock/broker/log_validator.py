@@ -1,6 +1,6 @@
 """What a topic's configuration demands of the records that clients produce (Kafka class: LogValidator).
 
-Here live the checks of timestamps and keys. Not here: the checks of the batch itself (batch.py).
+Contains the checks of timestamps and keys. Not here: the checks of the batch itself (batch.py).
 
 Rule: records are read only where the header cannot tell: on compacted topics, with a limit for old timestamps, and to
 name the records that are refused.

@@ -1,7 +1,7 @@
 """What the broker remembers besides records: cluster id, topics, producer ids, and what clients set for
 the broker and for clients.
 
-Here lives one SQLite database in the data directory. Not here: what a topic is while the broker runs (topics.py), and
+Contains one SQLite database in the data directory. Not here: what a topic is while the broker runs (topics.py), and
 committed offsets, which are in a topic (groups/offsets.py). Format 1 had them in a table here.
 
 Rules: every change is one transaction, so a crash leaves it complete or not started. As with the log, a process that

@@ -1,12 +1,12 @@
 """The sparse index of one segment: which batch holds an offset, and which is the first that is not older than a time.
 
-Here live the index in memory and the bytes of its file. Not here: when an index is written and when it is made again
+Contains the index in memory and the bytes of its file. Not here: when an index is written and when it is rebuilt
 from the log (segment.py).
 
 Rules: an entry names a batch by its offset and position, with the largest timestamp of all batches before it. Kafka
 has an index of offsets and one of times; here one does for both. The file begins with a summary of its segment, which
 alone is read at start; both parts have checksums. It is written in the machine's order of bytes, because a file from
-another machine only fails its checksum and is made again.
+another machine only fails its checksum and is rebuilt.
 """
 
 from __future__ import annotations

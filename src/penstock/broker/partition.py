@@ -1,6 +1,6 @@
 """One partition: what is checked before a batch is appended, its producers, and the readers that wait for it.
 
-Here live appending and reading as the APIs see it, with Kafka's error codes. Not here: the files and offsets of the log
+Contains appending and reading as the APIs see it, with Kafka's error codes. Not here: the files and offsets of the log
 (log.py) and the names of topics (topics.py). There is one replica, so the end of the log is the high watermark.
 """
 
@@ -38,7 +38,7 @@ LEADER_EPOCH: Final = 0
 """The epoch of every partition's leader; it never changes, because there is one broker."""
 
 READ_COMMITTED: Final = 1
-"""The isolation level of readers that see the records of committed transactions alone."""
+"""The isolation level of readers that see only records of committed transactions."""
 
 _log = logging.getLogger(__name__)
 

@@ -1,10 +1,10 @@
 """The broker as a subprocess of a Python program: for demos, tests and `penstock run` without a broker.
 
-Here lives BrokerProcess. Not here: the broker itself (server.py).
+Contains BrokerProcess. Not here: the broker itself (server.py).
 
-Rules: a process, never a thread, because beside busy Python code a thread answers a hundred times later. The
+Rules: a process, never a thread, because a thread waits for busy Python code, and answers a hundred times later. The
 broker holds one end of a pipe as its standard input and ends when the pipe closes; so it never outlives its parent,
-however that one dies.
+even if that is killed.
 """
 
 from __future__ import annotations

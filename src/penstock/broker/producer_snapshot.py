@@ -1,6 +1,6 @@
 """Files with the state of a partition's producers, so that a start need not read the whole log for it.
 
-Here live their names, their bytes, and which one counts. Not here: the state (producer_state.py).
+Contains their names, their bytes, and which one counts. Not here: the state (producer_state.py).
 
 Rules, as in Kafka: a snapshot is named after the offset whose batch is the first that it does not know. One is written
 when a segment begins and at a clean stop, and the last two are kept. A damaged one does not count; then the one before

@@ -1,6 +1,6 @@
 """What a partition remembers of its idempotent and transactional producers.
 
-Here live the last batches of each producer, the check of sequence numbers, the open transactions and the aborted ones.
+Contains the last batches of each producer, the check of sequence numbers, the open transactions and the aborted ones.
 Not here: the assignment of producer ids (metadata_store.py).
 
 Rules, as in Kafka: a producer's last five batches are remembered; a repeated one is answered with the offset it got

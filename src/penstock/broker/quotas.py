@@ -1,6 +1,6 @@
 """Quotas of clients: how much of the broker a client id may use, and how long it waits where it used more.
 
-Here live rates and the decision (Kafka classes: ClientQuotaManager, ClientRequestQuotaManager, Rate). Not here: the
+Contains rates and the decision (Kafka classes: ClientQuotaManager, ClientRequestQuotaManager, Rate). Not here: the
 APIs that set quotas (quota_apis.py), and how a connection waits (connection.py).
 
 Rules, as in Kafka since KIP-219: the answer goes out at once and says how long the client is to wait, and nothing is

@@ -1,6 +1,6 @@
 """Schemas of the records that the broker keeps in internal topics, in the form in which kio has those of messages.
 
-Here live the types of fields and the making of a schema, which codec.entity_codec takes. Not here: the records
+Contains the types of fields and the making of a schema, which codec.entity_codec takes. Not here: the records
 (groups/schemas.py, transaction_log.py).
 """
 

@@ -1,6 +1,6 @@
 """The records of a batch: read where the broker must look into them, and written where it is the producer.
 
-Here live the format of single records, compressions, and the records of control batches (the markers that end
+Contains the format of single records, compressions, and the records of control batches (the markers that end
 transactions). Not here: the header of a batch (batch.py).
 
 Rule: a batch of a few bytes may announce gigabytes, so no more than MOST_DECOMPRESSED bytes are decompressed.

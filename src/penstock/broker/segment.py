@@ -1,6 +1,6 @@
 """One segment of a partition's log: a file of record batches, with a sparse index of offsets and times.
 
-Here live appending, the search by offset and by time, reading, and the recovery of a file after a crash. Not here:
+Contains appending, the search by offset and by time, reading, and the recovery of a file after a crash. Not here:
 which segment an offset belongs to and when a new one begins (log.py), and the entries of the index (offset_index.py).
 
 Rules:
@@ -11,7 +11,7 @@ Rules:
   `flush.ms`), so a power failure may cut the end of the log.
 - Compaction leaves gaps, so an offset between two batches is legal.
 - The file of the index is written when nothing more will be appended and at a clean stop. It counts only if it
-  describes a file of this size; otherwise the index is made again from the batches' headers, at start or when it is
+  describes a file of this size; otherwise the index is rebuilt from the batches' headers, at start or when it is
   used.
 """
 

@@ -1,6 +1,6 @@
 """The broker as a process: its lock, its listening socket, its start and its end.
 
-Here live `run`, which the command line calls, and what can go wrong at start. Not here: connections (connection.py).
+Contains `run`, which the command line calls, and what can go wrong at start. Not here: connections (connection.py).
 
 Rules: one broker for a data directory (a lock on a file in it, which the operating system frees when the process
 dies). The line with the address is printed when clients can connect, not before.

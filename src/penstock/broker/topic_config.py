@@ -1,8 +1,8 @@
 """The configuration of topics: the keys that Kafka knows, their defaults, the checks of their values, and the values as
 a log uses them.
 
-Here lives one row for each key. Rule: what is accepted is acted on. A key whose other values this broker does not serve
-accepts its default alone, and the refusal gives the reason.
+Contains one row for each key. Rule: what is accepted is acted on. A key whose other values this broker does not serve
+accepts only its default, and the refusal gives the reason.
 """
 
 from __future__ import annotations

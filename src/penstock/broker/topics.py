@@ -1,11 +1,11 @@
 """The topics of the broker and their partitions.
 
-Here live creating, deleting, growing and finding topics, and the rules for their names. Not here: the log of a
+Creates, deletes, grows and finds topics, and checks their names. Not here: the log of a
 partition (partition.py) and what is stored of a topic (metadata_store.py).
 
 Rules: the database decides which topics exist. A directory is named after the topic's id, so a topic that is deleted
-    and created again never sees the old records; a directory without a topic is removed at start. Internal topics are
-    written by the broker alone: clients read them, and can neither create, produce to, grow nor delete them.
+and created again never sees the old records; a directory without a topic is removed at start. Only the broker writes
+internal topics: clients can read them, but not create, produce to, grow or delete them.
 """
 
 from __future__ import annotations
@@ -234,7 +234,9 @@ class TopicRegistry:
         self._check_collision(name)
         count = self._config.num_partitions if partitions is None else partitions
         if count < 1:
-            raise ApiError(ErrorCode.invalid_partitions, f"topic {name!r} is to have {count} partitions; at least 1")
+            raise ApiError(
+                ErrorCode.invalid_partitions, f"topic {name!r} cannot have {count} partitions; it needs at least 1"
+            )
         self._check_room(name, count)
         return TopicRow(name, uuid.uuid4(), count, check_topic_configs(configs, self.default_configs))
 

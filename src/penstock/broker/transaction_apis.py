@@ -4,7 +4,7 @@ to a transaction.
 
 Not here: the decisions (transactions.py).
 
-Rule: a producer that is fenced hears PRODUCER_FENCED in the versions that know it, and INVALID_PRODUCER_EPOCH in older
+Rule: a fenced producer gets PRODUCER_FENCED in the versions that know it, and INVALID_PRODUCER_EPOCH in older
 ones and in Produce.
 """
 

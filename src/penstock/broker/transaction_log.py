@@ -1,6 +1,6 @@
 """The topic `__transaction_state`: the state of each transactional id, in Kafka's record format.
 
-Here live the states of a transaction, its record, and reading and writing the topic. Not here: what changes a state
+Contains the states of a transaction, its record, and reading and writing the topic. Not here: what changes a state
 (transactions.py).
 
 Rules: one partition, because there is one broker. The topic is created by the first write, as in Kafka, and compacted:

@@ -1,6 +1,6 @@
 """The coordinator of transactions: who may write under a transactional id, and how a transaction ends.
 
-Here live the decisions of Kafka's TransactionCoordinator. Not here: the record of a state (transaction_log.py), and
+Contains the decisions of Kafka's TransactionCoordinator. Not here: the record of a state (transaction_log.py), and
 what a partition knows of a transaction (producer_state.py).
 
 Rules:

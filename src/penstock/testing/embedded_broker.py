@@ -1,6 +1,6 @@
 """A Kafka broker for tests, as a process of its own that starts in a moment and needs neither Java nor Spark.
 
-Here live its start and end, and the faults that a test asks for. Not here: the broker itself (penstock.broker).
+Contains its start and end, and the faults that a test asks for. Not here: the broker itself (penstock.broker).
 """
 
 from __future__ import annotations

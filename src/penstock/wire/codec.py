@@ -1,6 +1,6 @@
 """Codec of Kafka's messages, driven by the schemas that kio generates from Kafka's own definitions.
 
-Here live the compiled decoders and encoders, one for each API, version and direction, made when first needed. Not here:
+Contains the compiled decoders and encoders, one for each API, version and direction, made when first needed. Not here:
 the primitives of the wire format (primitives.py).
 
 Rules:

@@ -1,7 +1,7 @@
 """The assignors of consumer groups: who of the members gets which partitions (KIP-848).
 
-Here live `uniform` and `range`. Rules: every partition of a topic that someone reads is given to one member that reads
-it. The result depends on the arguments alone.
+Contains `uniform` and `range`. Rules: every partition of a topic that someone reads is given to one member that reads
+it. The result depends only on the arguments.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Subscriber(NamedTuple):
     Args:
         topics: ids of the topics that it reads.
         instance_id: name of a static member; None for others.
-        current: the partitions that it was to have before.
+        current: the partitions of its previous target.
     """
 
     topics: Set[uuid.UUID]

@@ -95,7 +95,7 @@ class ClassicMember:
 
     @property
     def size(self) -> int:
-        """Bytes of what it told the group."""
+        """Bytes of its subscription."""
         return sum(len(name) + len(metadata) for name, metadata in self.protocols.items())
 
     def answer_join(self, response: Message) -> bool:

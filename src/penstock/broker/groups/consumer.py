@@ -208,7 +208,7 @@ class ConsumerGroup(Group):
 
     @property
     def state(self) -> ConsumerState:
-        """Whether the members have what they are to have."""
+        """Whether the members have reached their target assignment."""
         target = self._target
         if not self.members:
             return ConsumerState.EMPTY

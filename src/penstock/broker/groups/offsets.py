@@ -16,7 +16,7 @@ TopicPartition = tuple[str, int]
 """Name of a topic and number of a partition."""
 
 MAX_OFFSET_METADATA: Final = 4096
-"""Characters of text that may be committed beside an offset, as in Kafka (offset.metadata.max.bytes)."""
+"""Characters of text that may be committed with an offset, as in Kafka (offset.metadata.max.bytes)."""
 
 
 _MOST_REMOVALS: Final = 10_000  # in one batch
@@ -124,7 +124,7 @@ class OffsetStore:
         return any(group in offsets for offsets in self._pending.values())
 
     def delete(self, group: str, partitions: Iterable[TopicPartition]) -> None:
-        """Remove offsets of a group, pending ones too; partitions without an offset are passed over.
+        """Remove offsets of a group, pending ones too; partitions without an offset are skipped.
 
         Raises:
             ApiError: COORDINATOR_NOT_AVAILABLE; nothing was removed.

@@ -1,6 +1,6 @@
 """The records of `__consumer_offsets`, in the formats of Kafka.
 
-Here live the schemas of their keys and values, which the codec of messages reads and writes, and the numbers that tell
+Contains the schemas of their keys and values, which the codec of messages reads and writes, and the numbers that tell
 the kinds of records apart. Source: the JSON schemas in Kafka's group coordinator, in the versions that Kafka 4 writes.
 """
 

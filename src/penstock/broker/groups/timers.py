@@ -12,7 +12,7 @@ class Timers(ABC):
 
     @abstractmethod
     def schedule(self, key: Hashable, delay_ms: int, action: Callable[[], None]) -> None:
-        """Run an action after a time, in place of the one that the key has.
+        """Run an action after a time; it replaces the earlier action of the key.
 
         Args:
             key: what the action is about.
@@ -32,7 +32,7 @@ class LoopTimers(Timers):
         self._handles: dict[Hashable, asyncio.TimerHandle] = {}
 
     def schedule(self, key: Hashable, delay_ms: int, action: Callable[[], None]) -> None:
-        """Run an action after a time, in place of the one that the key has."""
+        """Run an action after a time; it replaces the earlier action of the key."""
         self.cancel(key)
 
         def run() -> None:
