@@ -4,6 +4,7 @@ zombies write nothing."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Event
 
@@ -23,8 +24,16 @@ from penstock.client.confluent.transactions import (
     transactions_refused,
 )
 from penstock.config import StreamsConfig
-from penstock.errors import KafkaError, RecordTooLargeError, TaskCorruptedError, TaskMigratedError
+from penstock.errors import (
+    BrokerNotFoundError,
+    KafkaError,
+    RecordTooLargeError,
+    RetriableError,
+    TaskCorruptedError,
+    TaskMigratedError,
+)
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
+from penstock.testing import EmbeddedBroker
 from tests.support.brokers import RunningBroker
 from tests.support.commands import until
 
@@ -93,9 +102,10 @@ def _last_stable_is_last(admin: ConfluentAdmin, partition: TopicPartition) -> bo
     return stable == admin.end_offsets([partition], read_committed=False)
 
 
-@pytest.fixture
-def place(broker: RunningBroker, unique_name: Callable[[str], str]) -> Iterator[Place]:
-    config = StreamsConfig({"application.id": "writers", "bootstrap.servers": broker.bootstrap_servers})
+@contextmanager
+def place_on(bootstrap_servers: str, unique_name: Callable[[str], str], **values: object) -> Iterator[Place]:
+    """Topics of a test's own; values: further configuration of its clients."""
+    config = StreamsConfig({"application.id": "writers", "bootstrap.servers": bootstrap_servers, **values})
     made = Place(config, unique_name("out"), unique_name("commits"))
     admin = ConfluentAdmin(config)
     admin.create_topics([NewTopic(made.topic, 1, 1, {"retention.ms": "-1"}), NewTopic(made.commits, 2, 1)])
@@ -103,6 +113,12 @@ def place(broker: RunningBroker, unique_name: Callable[[str], str]) -> Iterator[
     yield made
     for writer in made.writers:
         writer.close()
+
+
+@pytest.fixture
+def place(broker: RunningBroker, unique_name: Callable[[str], str]) -> Iterator[Place]:
+    with place_on(broker.bootstrap_servers, unique_name) as made:
+        yield made
 
 
 def test_says_whether_brokers_serve_transactions(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,3 +360,37 @@ def test_a_setting_that_is_on_purpose_is_not_warned_of(place: Place, caplog: pyt
     assert writer.write(1, "q", place.output("a"))
     writer.close()
     assert "gapless" not in caplog.text
+
+
+@pytest.mark.parametrize(("timeout_ms", "place"), [(1_000, " to {topic}-0"), (60_000, "")])
+def test_records_that_no_broker_accepts_in_time_fail_with_a_retriable_error_and_are_written_later(
+    timeout_ms: int, place: str, unique_name: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions, "_ATTEMPTS", 1)
+    settings = {"producer.transaction.timeout.ms": timeout_ms}
+    with EmbeddedBroker() as broker, place_on(broker.bootstrap_servers, unique_name, **settings) as made:
+        writer = made.writer(timeout_ms=3_000)
+        assert writer.write(1, "q", made.output("a"))
+        broker.fail("Produce", "NOT_ENOUGH_REPLICAS", times=1_000_000)
+        with pytest.raises(RetriableError, match=r"as many replicas in sync as its min\.insync\.replicas") as raised:
+            writer.write(2, "q", made.output("b"))
+        assert not isinstance(raised.value, BrokerNotFoundError)
+        doing = f"writing epoch 2{place.format(topic=made.topic)} as {made.topic}-sink-0"
+        assert f"The brokers did not accept a record in time ({doing})" in str(raised.value)
+        broker.clear_faults()
+        assert writer.write(2, "q", made.output("b"))
+        assert made.read() == [b"a", b"b"]
+
+
+def test_a_record_that_no_broker_accepts_in_time_fails_without_transactions_too(
+    unique_name: Callable[[str], str],
+) -> None:
+    settings = {"producer.delivery.timeout.ms": 1_000}
+    with EmbeddedBroker() as broker, place_on(broker.bootstrap_servers, unique_name, **settings) as made:
+        writer = AtLeastOnceWriter(made.config)
+        broker.fail("Produce", "NOT_ENOUGH_REPLICAS", times=1_000_000)
+        with pytest.raises(RetriableError, match=f"writing epoch 1 to {made.topic}-0.*min.insync.replicas"):
+            writer.write(1, "q", made.output("a"))
+        broker.clear_faults()
+        assert writer.write(1, "q", made.output("a"))
+        assert made.read() == [b"a"]

@@ -89,6 +89,7 @@ _PASSING = frozenset(
         Code._DESTROY_BROKER,  # the one that bootstrap.servers named, once the brokers are known by their own names
         Code._TIMED_OUT,
         Code._TIMED_OUT_QUEUE,
+        Code._MSG_TIMED_OUT,  # a record that no broker accepted in time, such as with too few in-sync replicas
         Code._WAIT_COORD,
         Code._WAIT_CACHE,
         Code._RETRY,
@@ -236,6 +237,12 @@ class Connection:
             )
         if code == Code.TOPIC_ALREADY_EXISTS:
             raise TopicExistsError(f"Request failed ({doing}) at bootstrap.servers={self.servers}: {reason}.")
+        if code == Code._MSG_TIMED_OUT:
+            raise RetriableError(
+                f"The brokers did not accept a record in time ({doing}) at bootstrap.servers={self.servers}. Check "
+                "that every partition of the topic has a leader, and as many replicas in sync as its "
+                "min.insync.replicas: `penstock topics describe` shows them."
+            )
         if code in (Code._AUTO_OFFSET_RESET, Code.OFFSET_OUT_OF_RANGE):
             raise OffsetOutOfRangeError(
                 f"Request failed ({doing}): {reason}. The records have been deleted by retention, or the topic was "

@@ -194,7 +194,7 @@ class TransactionalWriter:
                 failed = self._failure(error.args[0])
                 if is_forbidden(failed) or failures == _ATTEMPTS or refusals > MOST_REFUSED:
                     self._producer = None
-                    doing = f"writing epoch {epoch} as {self._transactional_id}"
+                    doing = f"writing epoch {epoch}{self._place()} as {self._transactional_id}"
                     connection.fail(failed, doing, self._topic_right(failed, left), *self._rights)
                 _log.info(
                     "Epoch %d of %s will be written again: %s", epoch, self._transactional_id, error.args[0].str()
@@ -226,9 +226,16 @@ class TransactionalWriter:
             self._reader = None
 
     def _failure(self, error: Code) -> Code:
-        """Return why a transaction has failed: the delivery report of its records, if it shows a missing right."""
+        """Return why a transaction has failed: the delivery report of its records, if it shows a missing right, or that
+        the brokers did not accept a record in time, of which the transaction only shows that they did not answer."""
         reported = self._reports.first_failure()
-        return reported[0] if reported is not None and is_forbidden(reported[0]) else error
+        says_more = reported is not None and (is_forbidden(reported[0]) or reported[0].code() == Code._MSG_TIMED_OUT)
+        return reported[0] if reported is not None and says_more else error
+
+    def _place(self) -> str:
+        """Return for a message to which partition a record was not delivered."""
+        reported = self._reports.first_failure()
+        return "" if reported is None else f" to {reported[1]}"
 
     def _topic_right(self, error: Code, output: Sequence[PartitionBatch]) -> Right:
         """Return the missing right on a topic if a transaction fails with `error`: to write to one, or to commit an
@@ -357,8 +364,9 @@ class TransactionalWriter:
         """Wait until the brokers have accepted every record or refused one. A commit would wait until its timeout for
         the records after a refused one, which librdkafka no longer sends."""
         deadline = time.monotonic() + connection.timeout
-        while drained(producer, _REPORT_SECONDS) and not self._reports and time.monotonic() < deadline:
-            pass
+        while (remaining := drained(producer, _REPORT_SECONDS)) and not self._reports:
+            if time.monotonic() >= deadline:
+                raise KafkaException(Code(Code._MSG_TIMED_OUT, f"{remaining} records were not accepted"))
 
     def _reader_group(self) -> object:
         assert self._reader is not None

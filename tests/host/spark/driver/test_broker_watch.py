@@ -1,4 +1,4 @@
-"""The driver's log says that no broker answers, and when one does again."""
+"""The driver's log says that no broker answers, or that the brokers accept no records, and when they do again."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 
 from penstock.broker.process import BrokerProcess
+from penstock.client.api import PartitionInfo, TopicDescription
+from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.clock import MockClock
 from penstock.config import StreamsConfig
 from penstock.host.spark.driver.broker_watch import BrokerWatch
 from tests.host.spark.support import wait_for
 
 LOGGER = "penstock.host.spark.driver.broker_watch"
+OUTPUT = "orders"
 
 
 @pytest.fixture
@@ -31,7 +34,7 @@ def clock() -> MockClock:
 @pytest.fixture
 def watch(broker: BrokerProcess, clock: MockClock) -> Iterator[BrokerWatch]:
     config = StreamsConfig({"application.id": "shop", "bootstrap.servers": broker.bootstrap_servers})
-    watch = BrokerWatch(config, clock.milliseconds)
+    watch = BrokerWatch(config, [OUTPUT], clock.milliseconds)
     yield watch
     watch.close()
 
@@ -85,6 +88,35 @@ def test_brokers_that_come_and_go_make_few_lines(
             broker.start()
             asked(watch, clock, 3)
     assert len(told(caplog)) == 2
+
+
+def test_too_few_replicas_in_sync_are_reported_and_their_return(
+    watch: BrokerWatch, clock: MockClock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def describe(*replicas: PartitionInfo) -> None:
+        found = TopicDescription(OUTPUT, replicas, {"min.insync.replicas": "2"}, frozenset())
+        monkeypatch.setattr(ConfluentAdmin, "describe_topics", lambda *_: [found])
+
+    watch.look(1)
+    with caplog.at_level(logging.WARNING, LOGGER):
+        describe(PartitionInfo(0, 1, (1, 2, 3), (1, 2)), PartitionInfo(1, 1, (1, 2, 3), (1,)))
+        asked(watch, clock, 3)
+        asked(watch, clock, 3)
+        (line,) = told(caplog)
+        assert line == (
+            "shop: the brokers have accepted no records for orders-1 (1 of its 3 replicas in sync, "
+            "min.insync.replicas=2) for 3 s. What it has to write there is written again until they accept it."
+        )
+        describe(PartitionInfo(0, 1, (1, 2, 3), (1, 2)), PartitionInfo(1, 2, (2, 3), (2, 3)))
+        asked(watch, clock, 3)
+        assert told(caplog)[1:] == [
+            "shop: the brokers accept records for orders-1 again, after 6 s. The application continues."
+        ]
+        # one replica is enough where there is no other
+        describe(PartitionInfo(0, 1, (1,), (1,)), PartitionInfo(1, -1, (2,), ()))
+        asked(watch, clock, 30)
+        asked(watch, clock, 3)
+        assert "no records for orders-1 (it has no leader) for 3 s" in told(caplog)[2]
 
 
 def test_no_question_is_asked_while_epochs_are_committed(watch: BrokerWatch, clock: MockClock) -> None:

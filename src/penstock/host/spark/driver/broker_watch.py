@@ -1,17 +1,20 @@
-"""Tells on the driver's log that no broker answers, and when one does again.
+"""Tells on the driver's log that no broker answers, or that the brokers accept no records for an output topic, and when
+they do again.
 
-Planner and workers wait for brokers that are away, and log that on their own machines. So the driver asks the brokers
-itself, but only while nothing is committed: what is committed shows that they are there.
+Planner and workers wait for the brokers, and log that on their own machines. So the driver asks the brokers itself, but
+only while nothing is committed: what is committed shows that they are there.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
+from typing import NamedTuple
 
 from penstock.background import in_background
+from penstock.client.api import TopicDescription
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.clock import elapsed_milliseconds
 from penstock.config import StreamsConfig
@@ -25,25 +28,40 @@ _ANSWER_MS = 3_000
 _TELL_MS = 30_000
 
 
-class BrokerWatch:
-    """Asks in the background whether a broker answers; `look` never waits for it. One thread at a time calls it."""
+class _Obstacle(NamedTuple):
+    """What keeps an application from committing. trouble, end: what the log says while it lasts, and when it is over.
+    limit_ms: how long the application waits for its end before the query fails; None if it tries again and again."""
 
-    def __init__(self, config: StreamsConfig, elapsed_ms: Callable[[], int] = elapsed_milliseconds) -> None:
+    trouble: str
+    end: str
+    limit_ms: int | None
+
+
+class BrokerWatch:
+    """Asks in the background whether the brokers answer and accept records; `look` never waits for it. One thread at a
+    time calls it."""
+
+    def __init__(
+        self, config: StreamsConfig, topics: Sequence[str], elapsed_ms: Callable[[], int] = elapsed_milliseconds
+    ) -> None:
         """Take where the brokers are; nothing is opened before the first question.
 
         Args:
             config: of the application.
+            topics: to which it writes.
             elapsed_ms: a clock in ms that does not leap.
         """
         self._config = config
+        self._topics = topics
         self._elapsed_ms = elapsed_ms
         self._admin: ConfluentAdmin | None = None
-        self._answer: Future[bool] | None = None
+        self._answer: Future[_Obstacle | None] | None = None
         self._epoch: int | None = None
         self._asked_ms = 0
-        self._away_since_ms: int | None = None
+        self._obstacle: _Obstacle | None = None
+        self._since_ms = 0
         self._told_ms: int | None = None
-        self._told_absence = False
+        self._told_obstacle = False
 
     @property
     def is_asking(self) -> bool:
@@ -55,13 +73,13 @@ class BrokerWatch:
         now = self._elapsed_ms()
         if self._answer is not None:
             if self._answer.done():
-                is_away, self._answer = self._answer.result(), None
-                self._take(is_away, now)
-        elif committed_epoch != self._epoch and self._away_since_ms is None:
+                obstacle, self._answer = self._answer.result(), None
+                self._take(obstacle, now)
+        elif committed_epoch != self._epoch and self._obstacle is None:
             self._epoch, self._asked_ms = committed_epoch, now
         elif now - self._asked_ms >= _LOOK_MS:
             self._asked_ms = now
-            self._answer = in_background("penstock-broker-watch", partial(_is_away, self._open()))
+            self._answer = in_background("penstock-broker-watch", partial(self._ask, self._open()))
 
     def close(self) -> None:
         """Release the client; harmless when called again."""
@@ -74,41 +92,62 @@ class BrokerWatch:
             self._admin = ConfluentAdmin(self._config, _ANSWER_MS)
         return self._admin
 
-    def _take(self, is_away: bool, now: int) -> None:
-        if is_away:
-            self._away_since_ms = self._asked_ms if self._away_since_ms is None else self._away_since_ms
-            away_ms = now - self._away_since_ms
-            is_time = self._told_ms is None or now - self._told_ms >= _TELL_MS
-            if is_time and away_ms >= _LOOK_MS:  # one question may take longer than it has, such as with a new login
-                self._told_ms, self._told_absence = now, True
-                self._tell_absence(away_ms)
-        elif self._away_since_ms is not None:
-            if self._told_absence:
-                _log.warning(
-                    "%s: a broker of bootstrap.servers=%s answers again, after %d s. The application continues.",
-                    self._config["application.id"],
-                    self._config["bootstrap.servers"],
-                    (now - self._away_since_ms) // 1000,
-                )
-            self._away_since_ms, self._told_absence = None, False
+    def _ask(self, admin: ConfluentAdmin) -> _Obstacle | None:
+        """Return what is in the way. Other errors are answers; the code that needs the brokers raises them."""
+        servers = f"bootstrap.servers={self._config['bootstrap.servers']}"
+        try:
+            admin.cluster_id()
+        except BrokerNotFoundError:
+            trouble, end = f"no broker of {servers} has answered", f"a broker of {servers} answers again"
+            return _Obstacle(trouble, end, PATIENCE_MS)
+        except StreamsError:
+            return None
+        try:
+            return next(filter(None, map(_refusal, admin.describe_topics(self._topics))), None)
+        except StreamsError:
+            return None
 
-    def _tell_absence(self, away_ms: int) -> None:
+    def _take(self, obstacle: _Obstacle | None, now: int) -> None:
+        if obstacle is not None:
+            self._since_ms = self._asked_ms if self._obstacle is None else self._since_ms
+            self._obstacle = obstacle
+            is_time = self._told_ms is None or now - self._told_ms >= _TELL_MS
+            lasts_ms = now - self._since_ms
+            if is_time and lasts_ms >= _LOOK_MS:  # one question may take longer than it has, such as with a new login
+                self._told_ms, self._told_obstacle = now, True
+                self._tell(obstacle, lasts_ms)
+        elif self._obstacle is not None:
+            if self._told_obstacle:
+                _log.warning(
+                    "%s: %s, after %d s. The application continues.",
+                    self._config["application.id"],
+                    self._obstacle.end,
+                    (now - self._since_ms) // 1000,
+                )
+            self._obstacle, self._told_obstacle = None, False
+
+    def _tell(self, obstacle: _Obstacle, lasts_ms: int) -> None:
+        consequence = "What it has to write there is written again until they accept it."
+        if obstacle.limit_ms is not None:
+            consequence = (
+                f"The application waits for at most {max(obstacle.limit_ms - lasts_ms, 0) // 1000} s more; then the "
+                "query fails, and the uncaught exception handler decides whether it restarts."
+            )
         _log.warning(
-            "%s: no broker of bootstrap.servers=%s has answered for %d s. The application waits for at most %d s "
-            "more; then the query fails, and the uncaught exception handler decides whether it restarts.",
-            self._config["application.id"],
-            self._config["bootstrap.servers"],
-            away_ms // 1000,
-            max(PATIENCE_MS - away_ms, 0) // 1000,
+            "%s: %s for %d s. %s", self._config["application.id"], obstacle.trouble, lasts_ms // 1000, consequence
         )
 
 
-def _is_away(admin: ConfluentAdmin) -> bool:
-    """Return whether no broker answers. Other errors are answers; the code that needs the brokers raises them."""
-    try:
-        admin.cluster_id()
-    except BrokerNotFoundError:
-        return True
-    except StreamsError:
-        return False
-    return False
+def _refusal(topic: TopicDescription) -> _Obstacle | None:
+    """Return why brokers accept no records for a partition of `topic`, None if they accept them for each."""
+    configured = int(topic.config.get("min.insync.replicas", "1"))
+    for each in topic.partitions:
+        needed = min(configured, len(each.replicas))
+        if each.leader < 0 or len(each.isr) < needed:
+            place = f"{topic.name}-{each.partition}"
+            why = "it has no leader"
+            if each.leader >= 0:
+                why = f"{len(each.isr)} of its {len(each.replicas)} replicas in sync, min.insync.replicas={configured}"
+            trouble = f"the brokers have accepted no records for {place} ({why})"
+            return _Obstacle(trouble, f"the brokers accept records for {place} again", None)
+    return None

@@ -50,6 +50,7 @@ from penstock.host.spark.protocol.application_description import ApplicationDesc
 from penstock.host.spark.protocol.failures import ProcessLostError, failure_of_query
 from penstock.host.spark.query.queries import CheckpointQueries
 from penstock.host.spark.worker.bases import seal_bases
+from penstock.host.topics import written_topics
 from penstock.metrics.host_metrics import Measured, client_statistics
 from penstock.plan.subtopology import BuiltTopology
 from penstock.private_files import private_directory
@@ -110,7 +111,7 @@ class SparkHost:
         self._queries = CheckpointQueries(built, config, is_active=self._is_running)
         self._data_frames = DataFrameQueries(built, config, self._checkpoint.data_frames())
         self._topic_watch = TopicWatch(built, config["metadata.max.age.ms"])
-        self._broker_watch = BrokerWatch(config)
+        self._broker_watch = BrokerWatch(config, written_topics(built, config))
 
     # ------------------------------------------------------------------------------------------------ life
 
