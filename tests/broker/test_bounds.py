@@ -6,8 +6,7 @@ import asyncio
 import multiprocessing
 import socket
 import struct
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,11 @@ from penstock.broker.process import BrokerProcess
 from penstock.broker.records import MOST_DECOMPRESSED, record_times
 from penstock.broker.server import run
 from penstock.wire.primitives import MOST_ELEMENTS
-from tests.support.protocol_client import API_VERSIONS, ProtocolClient
+from tests.support.api_keys import API_VERSIONS, FETCH, METADATA, PRODUCE
+from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, Compression, encode_batch
+from tests.support.waiting import until
 
-PRODUCE, FETCH, METADATA = 0, 1, 3
 MIB = 1024 * 1024
 
 
@@ -176,9 +176,9 @@ def test_a_client_that_is_lost_while_its_answer_waits_is_noticed_at_once(tmp_pat
         before = open_sockets(broker)
         with ProtocolClient(broker.bootstrap_servers) as lost:
             lost.send(FETCH, 11, fetch_body(min_bytes=1 << 20, partition_bytes=1 << 20))
-            wait_until(lambda: open_sockets(broker) == before + 1)
+            assert until(lambda: open_sockets(broker) == before + 1)
             client.call(API_VERSIONS, 3, {})  # by now the fetch waits; it would do so for a minute
-        wait_until(lambda: open_sockets(broker) == before)
+        assert until(lambda: open_sockets(broker) == before)
 
 
 def open_sockets(broker: BrokerProcess) -> int:
@@ -187,9 +187,3 @@ def open_sockets(broker: BrokerProcess) -> int:
         with suppress(FileNotFoundError):  # it was closed meanwhile
             found += "socket:" in str(path.readlink())
     return found
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline

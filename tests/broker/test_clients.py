@@ -29,6 +29,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.support.brokers import RunningBroker
+from tests.support.waiting import until
 
 UniqueName = Callable[[str], str]
 WAIT = 30
@@ -102,10 +103,7 @@ def partitions_of(admin: AdminClient, topic: str) -> int:
 
 def wait_for_partitions(admin: AdminClient, topic: str, count: int) -> None:
     """Kafka answers a change of topics before all its brokers show it."""
-    deadline = time.monotonic() + WAIT
-    while partitions_of(admin, topic) != count and time.monotonic() < deadline:
-        pass
-    assert partitions_of(admin, topic) == count
+    assert until(lambda: partitions_of(admin, topic) == count)
 
 
 @pytest.mark.parametrize("idempotent", [False, True])
@@ -422,9 +420,7 @@ def test_configurations_are_changed_one_key_at_a_time(
 
     def wait_for(key: str, value: str) -> None:
         resource = ConfigResource(ResourceType.TOPIC, name)
-        deadline = time.monotonic() + WAIT
-        while admin.describe_configs([resource])[resource].result(WAIT)[key].value != value:
-            assert time.monotonic() < deadline
+        assert until(lambda: admin.describe_configs([resource])[resource].result(WAIT)[key].value == value)
 
     change(ResourceType.TOPIC, name, "cleanup.policy", AlterConfigOpType.APPEND, "compact")
     wait_for("cleanup.policy", "delete,compact")

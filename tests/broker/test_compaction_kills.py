@@ -16,7 +16,8 @@ from kio.schema.errors import ErrorCode
 from penstock.broker.batch import read_header
 from penstock.broker.process import BrokerProcess
 from penstock.broker.records import read_records
-from tests.broker.test_protocol import FETCH, create, fetch_body, fetched, produce
+from tests.broker.test_protocol import create, fetch_body, fetched, produce
+from tests.support.api_keys import FETCH
 from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch
 

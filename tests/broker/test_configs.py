@@ -11,17 +11,17 @@ from kio.schema.errors import ErrorCode
 
 from penstock.broker.process import BrokerProcess
 from penstock.wire.codec import Message
+from tests.support.api_keys import (
+    ALTER_CONFIGS,
+    CREATE_TOPICS,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_LOG_DIRS,
+    INCREMENTAL_ALTER_CONFIGS,
+    PRODUCE,
+)
 from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch
 
-PRODUCE, CREATE_TOPICS, DESCRIBE_CONFIGS, ALTER_CONFIGS, DESCRIBE_LOG_DIRS, INCREMENTAL_ALTER_CONFIGS = (
-    0,
-    19,
-    32,
-    33,
-    35,
-    44,
-)
 TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 OF_TOPIC, OF_BROKER, OF_ALL_BROKERS, OF_COMMAND_LINE, DEFAULT = range(1, 6)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.broker.test_clients import UniqueName, create, produce, wait_for_partitions
 from tests.support.brokers import RunningBroker
+from tests.support.waiting import until
 
 WAIT = 60
 PARTITIONS = 6
@@ -116,13 +116,6 @@ class Member:
         assert not self._thread.is_alive()
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT
-    while not condition() and time.monotonic() < deadline:
-        threading.Event().wait(0.02)
-    assert condition()
-
-
 @pytest.fixture
 def admin(broker: RunningBroker) -> AdminClient:
     return AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
@@ -159,7 +152,7 @@ class Group:
 
     def wait_for_shares(self, *shares: int) -> None:
         """Wait until the members own that many partitions, in the order of their start."""
-        wait_until(lambda: tuple(self.owners.count(member.name) for member in self.members) == shares)
+        assert until(lambda: tuple(self.owners.count(member.name) for member in self.members) == shares)
 
 
 @pytest.fixture
@@ -194,7 +187,7 @@ def test_members_share_partitions_and_miss_no_record(
     group.stop(group.members[0])
     group.wait_for_shares(3, 3)
     expected += fill(broker, topic, "two")
-    wait_until(lambda: {value for member in read for value in member.values} >= set(expected))
+    assert until(lambda: {value for member in read for value in member.values} >= set(expected))
     group.stop(group.members[0])
     group.wait_for_shares(6)
     assert group.owners.errors == []
@@ -217,7 +210,7 @@ def test_members_of_the_consumer_protocol_share_partitions_and_miss_no_record(
     group.stop(group.members[0])
     group.wait_for_shares(3, 3)
     expected += fill(broker, topic, "three")
-    wait_until(lambda: {value for member in read for value in member.values} >= set(expected))
+    assert until(lambda: {value for member in read for value in member.values} >= set(expected))
     assert group.owners.errors == []
     assert {value for member in read for value in member.values} == set(expected)
 
@@ -243,7 +236,7 @@ def test_the_partitions_of_a_crashed_member_go_to_others(broker: RunningBroker, 
         crashing.kill()
     group.wait_for_shares(6)
     expected = fill(broker, topic, "after")
-    wait_until(lambda: set(survivor.values) == set(expected))
+    assert until(lambda: set(survivor.values) == set(expected))
 
 
 def test_a_static_member_that_restarts_keeps_its_partitions_and_the_others_theirs(
@@ -258,7 +251,7 @@ def test_a_static_member_that_restarts_keeps_its_partitions_and_the_others_their
     again = group.start("b", group_instance_id="two", **settings)
     group.wait_for_shares(3, 3)
     expected = fill(broker, topic, "x")
-    wait_until(lambda: {*first.values, *again.values} == set(expected))
+    assert until(lambda: {*first.values, *again.values} == set(expected))
     assert first.assignments == before
     assert group.owners.errors == []
 
@@ -269,7 +262,7 @@ def test_a_second_member_of_the_same_static_name_fences_the_first(
     first = group.start("a", group_instance_id="one")
     group.wait_for_shares(6)
     group.start("b", group_instance_id="one")
-    wait_until(lambda: any("fenced" in failure.lower() for failure in first.failures))
+    assert until(lambda: any("fenced" in failure.lower() for failure in first.failures))
 
 
 def test_a_group_is_described_listed_and_deleted(
@@ -277,7 +270,7 @@ def test_a_group_is_described_listed_and_deleted(
 ) -> None:
     expected = fill(broker, topic, "x")
     member = group.start("only")
-    wait_until(lambda: len(member.values) == len(expected))
+    assert until(lambda: len(member.values) == len(expected))
     described = admin.describe_consumer_groups([group.name])[group.name].result(WAIT)
     assert described.state == ConsumerGroupState.STABLE
     assert described.partition_assignor == "range"
@@ -295,7 +288,7 @@ def test_a_group_is_described_listed_and_deleted(
         offset: int = answer.topic_partitions[0].offset
         return offset
 
-    wait_until(lambda: committed() == 20)
+    assert until(lambda: committed() == 20)
     with pytest.raises(KafkaException) as caught:
         admin.delete_consumer_groups([group.name])[group.name].result(WAIT)
     assert caught.value.args[0].name() == "NON_EMPTY_GROUP"

@@ -14,8 +14,9 @@ from confluent_kafka.admin import AdminClient
 
 from penstock.broker.process import BrokerProcess
 from tests.broker.test_clients import create
-from tests.broker.test_group_clients import PARTITIONS, WAIT, Group, wait_until
+from tests.broker.test_group_clients import PARTITIONS, WAIT, Group
 from tests.support.brokers import RunningBroker
+from tests.support.waiting import until
 
 SEEDS = range(20) if os.environ.get("PENSTOCK_CRASH") == "all" else range(1)
 KILLS = 5
@@ -65,7 +66,7 @@ def test_a_group_lives_through_kills_of_its_broker(process: BrokerProcess, proto
         before = after
     assert producer.flush(WAIT) == 0
     expected = {b"%d" % number for number in range(sent)}
-    wait_until(lambda: {value for member in members for value in member.values} == expected)
+    assert until(lambda: {value for member in members for value in member.values} == expected)
     assert group.owners.errors == []
     assert [group.owners.count(member.name) for member in members] == [3, 3]
     # The sessions outlast the kills, so nobody was assigned anything again.

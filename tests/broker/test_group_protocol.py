@@ -9,21 +9,28 @@ from collections.abc import Iterator
 import pytest
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.apis import APIS
 from penstock.wire.codec import Message
+from tests.support.api_keys import (
+    CONSUMER_GROUP_DESCRIBE,
+    CONSUMER_GROUP_HEARTBEAT,
+    CREATE_TOPICS,
+    DELETE_GROUPS,
+    DESCRIBE_GROUPS,
+    FIND_COORDINATOR,
+    HEARTBEAT,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    LIST_GROUPS,
+    METADATA,
+    SYNC_GROUP,
+)
 from tests.support.brokers import RunningBroker
-from tests.support.protocol_client import ProtocolClient
+from tests.support.protocol_client import ProtocolClient, versions_of
+from tests.support.waiting import until
 
-JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS = 11, 12, 13, 14, 15, 16, 42
-CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE = 68, 69
-METADATA, FIND_COORDINATOR, CREATE_TOPICS = 3, 10, 19
 WAIT = 60
 SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
 """Of a consumer that reads the topic `t`: Kafka's coordinator does not answer where it cannot read it."""
-
-
-def versions_of(key: int) -> range:
-    return range(APIS[key].min_version, APIS[key].max_version + 1)
 
 
 @pytest.fixture
@@ -277,9 +284,8 @@ def topic(client: ProtocolClient) -> str:
     name = f"topic-{uuid.uuid4()}"
     wanted = {"name": name, "num_partitions": 3, "replication_factor": 1}
     client.call(CREATE_TOPICS, 7, {"topics": [wanted]})
-    deadline = time.monotonic() + WAIT
-    while client.call(METADATA, 12, {"topics": [{"name": name}]})["topics"][0]["error_code"] != ErrorCode.none:
-        assert time.monotonic() < deadline
+    wanted = {"topics": [{"name": name}]}
+    assert until(lambda: client.call(METADATA, 12, wanted)["topics"][0]["error_code"] == ErrorCode.none)
     return name
 
 

@@ -9,8 +9,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.brokers import ON_KAFKA
-from tests.support.commands import until
 from tests.support.kafka import RealKafka, require_kafka
+from tests.support.waiting import until
 
 WAIT = 60
 

@@ -11,13 +11,13 @@ import pytest
 
 from penstock.broker.batch import COMPRESSION_MASK, read_header
 from tests.broker.test_clients import UniqueName
+from tests.support.api_keys import FETCH
 from tests.support.brokers import RunningBroker
 from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import Compression
 
 pytestmark = pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
 
-FETCH = 1
 FETCH_VERSION = 4
 RECORDS = 500
 WAIT = 60

@@ -17,25 +17,29 @@ from penstock.broker.apis import APIS
 from penstock.broker.batch import TRANSACTIONAL
 from penstock.broker.process import BrokerProcess
 from penstock.wire.codec import Message
-from tests.support.protocol_client import API_VERSIONS, ProtocolClient
+from tests.support.api_keys import (
+    API_VERSIONS,
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_RECORDS,
+    DELETE_TOPICS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CONFIGS,
+    FETCH,
+    FIND_COORDINATOR,
+    INIT_PRODUCER_ID,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_COMMIT,
+    OFFSET_DELETE,
+    OFFSET_FETCH,
+    OFFSET_FOR_LEADER_EPOCH,
+    PRODUCE,
+)
+from tests.support.protocol_client import ProtocolClient, versions_of
 from tests.support.record_batches import BatchRecord, encode_batch
 
-DELETE_RECORDS, OFFSET_FOR_LEADER_EPOCH = 21, 23
-PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 0, 1, 2, 3, 8, 9, 10
-OFFSET_DELETE = 47
-CREATE_TOPICS, DELETE_TOPICS, INIT_PRODUCER_ID, DESCRIBE_CONFIGS, CREATE_PARTITIONS, DESCRIBE_CLUSTER = (
-    19,
-    20,
-    22,
-    32,
-    37,
-    60,
-)
 RECORDS = bytes(encode_batch([BatchRecord(1000 + n, b"k", b"v%d" % n) for n in range(3)]))
-
-
-def versions_of(key: int) -> range:
-    return range(APIS[key].min_version, APIS[key].max_version + 1)
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
 from tests.broker.test_clients import UniqueName, create, produce, wait_for_partitions
-from tests.broker.test_group_clients import wait_until
 from tests.support.brokers import RunningBroker
+from tests.support.waiting import until
 
 # These clients have no types, and no other test needs them.
 kafka: Any = pytest.importorskip("kafka", reason="kafka-python is not installed")
@@ -217,13 +217,13 @@ def test_members_share_partitions_and_miss_no_record(
 ) -> None:
     expected = fill(broker, topic, "one")
     readers = [start(kinds[0], assignor)]
-    wait_until(lambda: share_evenly(readers))
+    assert until(lambda: share_evenly(readers))
     for kind in kinds[1:]:
         readers.append(start(kind, assignor))
-        wait_until(lambda: share_evenly(readers))
+        assert until(lambda: share_evenly(readers))
     expected |= fill(broker, topic, "three")
-    wait_until(lambda: set().union(*(reader.values for reader in readers)) >= expected)
+    assert until(lambda: set().union(*(reader.values for reader in readers)) >= expected)
     readers[0].stop()
-    wait_until(lambda: share_evenly(readers[1:]))
+    assert until(lambda: share_evenly(readers[1:]))
     expected |= fill(broker, topic, "two")
-    wait_until(lambda: set().union(*(reader.values for reader in readers)) == expected)
+    assert until(lambda: set().union(*(reader.values for reader in readers)) == expected)

@@ -25,10 +25,18 @@ from penstock.broker.metadata_store import MetadataStore
 from penstock.broker.process import BrokerProcess
 from penstock.broker.quotas import ClientQuotas, Rate
 from penstock.wire.codec import Message
-from tests.support.protocol_client import API_VERSIONS, ProtocolClient
+from tests.support.api_keys import (
+    ALTER_CLIENT_QUOTAS,
+    API_VERSIONS,
+    CREATE_TOPICS,
+    DESCRIBE_CLIENT_QUOTAS,
+    DESCRIBE_CLUSTER,
+    FETCH,
+    PRODUCE,
+)
+from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch
 
-PRODUCE, FETCH, CREATE_TOPICS, DESCRIBE_CLIENT_QUOTAS, ALTER_CLIENT_QUOTAS, DESCRIBE_CLUSTER = 0, 1, 19, 48, 49, 60
 EXACT, DEFAULT, ANY = range(3)
 CLIENT = "test"  # the client id of ProtocolClient
 WAIT = 30

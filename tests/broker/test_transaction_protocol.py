@@ -10,13 +10,26 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from penstock.wire.codec import Message
+from tests.support.api_keys import (
+    ADD_PARTITIONS_TO_TXN,
+    API_VERSIONS,
+    CREATE_TOPICS,
+    DESCRIBE_PRODUCERS,
+    DESCRIBE_TRANSACTIONS,
+    FETCH,
+    FIND_COORDINATOR,
+    LIST_OFFSETS,
+    LIST_TRANSACTIONS,
+    METADATA,
+    OFFSET_FETCH,
+    PRODUCE,
+    WRITE_TXN_MARKERS,
+)
 from tests.support.brokers import EMBEDDED_ONLY, RunningBroker
-from tests.support.protocol_client import API_VERSIONS, ProtocolClient
+from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch
-from tests.support.transactions import NOT_READY, WAIT_SECONDS, Transactions, eventually, ready
-
-PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_FETCH, FIND_COORDINATOR, CREATE_TOPICS = 0, 1, 2, 3, 9, 10, 19
-ADD_PARTITIONS, WRITE_MARKERS, DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 24, 27, 61, 65, 66
+from tests.support.transactions import NOT_READY, WAIT_SECONDS, Transactions, ready
+from tests.support.waiting import until
 
 
 def partition_field(answer: Message, topics: str = "topics") -> Message:
@@ -59,7 +72,7 @@ def topic(client: ProtocolClient) -> str:
     answer = client.call(CREATE_TOPICS, 7, {"topics": [wanted], "timeout": 10_000})["topics"][0]
     assert answer["error_code"] == ErrorCode.none
     # A real Kafka elects the leaders after its answer.
-    eventually(lambda: end_offset(client, name, 0) == 0)
+    assert until(lambda: end_offset(client, name, 0) == 0)
     return name
 
 
@@ -106,7 +119,7 @@ def test_partitions_of_a_transaction_can_be_verified(
     transactions.add(topic, 1)
     topics = [{"name": topic, "partitions": [0, 1]}]
     body = {"transactions": [transactions.body(verify_only=True, topics=topics)]}
-    [result] = client.call(ADD_PARTITIONS, 5, body)["results_by_transaction"]
+    [result] = client.call(ADD_PARTITIONS_TO_TXN, 5, body)["results_by_transaction"]
     codes = {
         one["partition_index"]: one["partition_error_code"]
         for one in result["topic_results"][0]["results_by_partition"]
@@ -132,7 +145,7 @@ def test_readers_of_committed_records_see_a_transaction_when_it_is_committed(
     assert (bytes(hidden["records"] or b""), hidden["last_stable_offset"], hidden["high_watermark"]) == (b"", 0, 3)
     producer_id = transactions.producer[0]
     assert transactions.end(is_commit, version=5 if version >= 12 else 4) == ErrorCode.none
-    eventually(lambda: end_offset(client, topic, 1) == 4)
+    assert until(lambda: end_offset(client, topic, 1) == 4)
     seen = fetch(client, topic, 1)
     assert b"three" in bytes(seen["records"])
     aborted = [{"producer_id": producer_id, "first_offset": 0}]
@@ -149,7 +162,7 @@ def test_every_version_of_fetch_lists_aborted_transactions(
     transactions.add(topic, 0)
     transactions.produce(topic, 0, b"one")
     transactions.end(is_commit=False)
-    eventually(lambda: end_offset(client, topic, 1) == 2)
+    assert until(lambda: end_offset(client, topic, 1) == 2)
     assert [one["first_offset"] for one in fetch(client, topic, 1, version)["aborted_transactions"]] == [0]
 
 
@@ -205,7 +218,7 @@ def test_a_producer_that_another_one_replaced_is_fenced(
         assert transactions.end() == ErrorCode.producer_fenced
         assert successor.produce(topic, 0, b"kept", version=12) == ErrorCode.none
         assert successor.end(version=5) == ErrorCode.none
-    eventually(lambda: end_offset(client, topic, 1) == 4)
+    assert until(lambda: end_offset(client, topic, 1) == 4)
     assert [one["first_offset"] for one in fetch(client, topic, 1)["aborted_transactions"]] == [0]
 
 
@@ -247,7 +260,7 @@ def test_each_transaction_of_version_2_begins_its_sequence_numbers_again(
         transactions.sequences[topic, 0] = 1
         assert transactions.produce(topic, 0, b"gap", version=12) == ErrorCode.out_of_order_sequence_number
         transactions.sequences[topic, 0] = 0
-    eventually(lambda: end_offset(client, topic, 0) == 9)
+    assert until(lambda: end_offset(client, topic, 0) == 9)
     # Partition 1 knows nothing of the producer.
     transactions.sequences[topic, 1] = 5
     assert transactions.produce(topic, 1, b"gap", version=12) == ErrorCode.out_of_order_sequence_number
@@ -292,12 +305,12 @@ def test_every_version_of_txn_offset_commit(
     assert committed(client, group, topic) == (-1, ErrorCode.none)
     assert committed(client, group, topic, require_stable=True) == (-1, ErrorCode.unstable_offset_commit)
     assert transactions.end(version=end_version) == ErrorCode.none
-    eventually(lambda: committed(client, group, topic, require_stable=True) == (3, ErrorCode.none))
+    assert until(lambda: committed(client, group, topic, require_stable=True) == (3, ErrorCode.none))
     if version < 5:
         transactions.add_offsets(group)
     assert transactions.commit_offset(group, topic, 9, version) == ErrorCode.none
     assert transactions.end(is_commit=False, version=end_version) == ErrorCode.none
-    eventually(lambda: committed(client, group, topic, require_stable=True) == (3, ErrorCode.none))
+    assert until(lambda: committed(client, group, topic, require_stable=True) == (3, ErrorCode.none))
     transactions.producer = (transactions.producer[0], transactions.producer[1] - 1)
     assert transactions.commit_offset(group, topic, 9, version) == ErrorCode.invalid_producer_epoch
 
@@ -325,8 +338,8 @@ def test_a_transaction_that_takes_too_long_is_aborted(
     transactions.begin(transaction_timeout=100)
     transactions.add(topic, 0)
     assert transactions.produce(topic, 0, b"late") == ErrorCode.none
-    eventually(lambda: end_offset(client, topic, 1) == 2)
-    eventually(lambda: len(fetch(client, topic, 1)["aborted_transactions"] or ()) == 1)
+    assert until(lambda: end_offset(client, topic, 1) == 2)
+    assert until(lambda: len(fetch(client, topic, 1)["aborted_transactions"] or ()) == 1)
     assert transactions.produce(topic, 0, b"later") == ErrorCode.invalid_producer_epoch
     assert transactions.end() == ErrorCode.producer_fenced
 
@@ -369,7 +382,7 @@ def test_transactions_are_described_and_listed(client: ProtocolClient, transacti
     unknown = client.call(LIST_TRANSACTIONS, 1, {"state_filters": ["Nonsense"], "producer_id_filters": []})
     assert (unknown["unknown_state_filters"], unknown["transaction_states"]) == (["Nonsense"], [])
     transactions.end()
-    eventually(lambda: describe(name)["transaction_state"] == "CompleteCommit")
+    assert until(lambda: describe(name)["transaction_state"] == "CompleteCommit")
 
 
 def producers(client: ProtocolClient, topic: str, index: int = 0) -> Message:
@@ -388,7 +401,7 @@ def test_the_producers_of_a_partition_are_described(
     assert (one["producer_id"], one["producer_epoch"]) == transactions.producer
     assert (one["last_sequence"], one["current_txn_start_offset"], one["last_timestamp"]) == (1, 0, 1000)
     transactions.end()
-    eventually(lambda: producers(client, topic)["active_producers"][0]["current_txn_start_offset"] == -1)
+    assert until(lambda: producers(client, topic)["active_producers"][0]["current_txn_start_offset"] == -1)
     assert producers(client, topic, 5)["error_code"] == ErrorCode.unknown_topic_or_partition
     assert producers(client, "no-such-topic")["error_code"] == ErrorCode.unknown_topic_or_partition
 
@@ -407,14 +420,14 @@ def test_a_marker_of_an_administrator_ends_a_hanging_transaction(
             "producer_id": producer_id, "producer_epoch": epoch, "transaction_result": False, "coordinator_epoch": 0,
             "topics": [{"name": topic, "partition_indexes": [partition]}],
         }  # fmt: skip
-        answer = client.call(WRITE_MARKERS, 1, {"markers": [marker]})["markers"][0]
+        answer = client.call(WRITE_TXN_MARKERS, 1, {"markers": [marker]})["markers"][0]
         code: int = partition_field(answer)["error_code"]
         return code
 
     assert mark(epoch - 1) == ErrorCode.invalid_producer_epoch
     assert mark(epoch, 5) == ErrorCode.unknown_topic_or_partition
     assert mark(epoch) == ErrorCode.none
-    eventually(lambda: end_offset(client, topic, 1) == 2)
+    assert until(lambda: end_offset(client, topic, 1) == 2)
     assert len(fetch(client, topic, 1)["aborted_transactions"]) == 1
 
 

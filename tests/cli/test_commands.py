@@ -14,7 +14,8 @@ from confluent_kafka import Consumer
 
 from penstock.broker.process import BrokerProcess
 from penstock.cli.program import load_program
-from tests.support.commands import Command, Run, penstock, until
+from tests.support.commands import Command, Run, penstock
+from tests.support.waiting import until
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher, Confluen
 from penstock.config import StreamsConfig
 from penstock.record import TopicPartition
 from penstock.serdes import Serdes
-from tests.support.commands import Command, penstock, until
+from tests.support.commands import Command, penstock
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("cli-on-spark")]
 

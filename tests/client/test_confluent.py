@@ -37,6 +37,7 @@ from penstock.errors import (
 from penstock.plan.partitioning import partition_for
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
 from tests.support.brokers import RunningBroker
+from tests.support.waiting import until
 
 NAMES = Callable[[str], str]
 SECONDS = 60.0
@@ -90,9 +91,9 @@ def test_topics_are_created_described_grown_and_deleted(admin: ConfluentAdmin, u
     assert found.config["segment.bytes"] == "1048576"
     assert found.overrides == {"segment.bytes"}
     admin.create_partitions(name, 5)
-    assert eventually(lambda: admin.topics().get(name) == 5)
+    assert until(lambda: admin.topics().get(name) == 5)
     admin.delete_topics([name])
-    assert eventually(lambda: name not in admin.topics())
+    assert until(lambda: name not in admin.topics())
 
 
 def test_a_topic_that_is_created_again_has_another_id(admin: ConfluentAdmin, unique_name: NAMES) -> None:
@@ -102,17 +103,12 @@ def test_a_topic_that_is_created_again_has_another_id(admin: ConfluentAdmin, uni
     assert before.keys() == {first, second}
     assert before[first] != before[second]
     admin.delete_topics([first])
-    assert eventually(lambda: first not in admin.topics())
+    assert until(lambda: first not in admin.topics())
     admin.create_topics([NewTopic(first)])
     after = admin.topic_ids([first, second])
     assert after[first] != before[first]
     assert after[second] == before[second]
     assert admin.topic_ids([]) == {}
-
-
-def eventually(condition: Callable[[], bool], attempts: int = 200) -> bool:
-    """Ask again, each time over the network, until `condition` holds."""
-    return any(condition() for _ in range(attempts))
 
 
 def test_a_topic_is_not_created_twice_and_the_others_are_made(
@@ -121,7 +117,7 @@ def test_a_topic_is_not_created_twice_and_the_others_are_made(
     other = unique_name("other")
     with pytest.raises(TopicExistsError, match=topic):
         admin.create_topics([NewTopic(topic), NewTopic(other)])
-    assert eventually(lambda: other in admin.topics())
+    assert until(lambda: other in admin.topics())
 
 
 def test_what_does_not_exist_is_named(admin: ConfluentAdmin, fetcher: ConfluentFetcher, unique_name: NAMES) -> None:
@@ -213,7 +209,7 @@ def test_transactions_leave_gaps_that_end_a_range(real_kafka: Any, unique_name: 
         (producer.commit_transaction if commit else producer.abort_transaction)(SECONDS)
     partition = TopicPartition(topic, 0)
     end = 6  # three records, three control records, which are written a moment after the commit
-    assert eventually(lambda: admin.end_offsets([partition], read_committed=True)[partition] == end)
+    assert until(lambda: admin.end_offsets([partition], read_committed=True)[partition] == end)
     fetcher = ConfluentFetcher(config, timeout_ms=20_000)
     assert together(fetcher.fetch(partition, 0, end, read_committed=True)).values == [b"committed"] * 2
     everything = together(fetcher.fetch(partition, 0, end, read_committed=False))

@@ -35,7 +35,7 @@ from penstock.errors import (
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
 from penstock.testing import EmbeddedBroker
 from tests.support.brokers import RunningBroker
-from tests.support.commands import until
+from tests.support.waiting import until
 
 
 @dataclass

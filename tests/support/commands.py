@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -22,9 +21,9 @@ import pytest
 
 from penstock.cli.common import set_verbose
 from penstock.cli.main import main
+from tests.support.waiting import WAIT_SECONDS, until
 
 _MARK = "PENSTOCK_TEST_RUN"
-WAIT_SECONDS = 240.0
 
 
 @dataclass(frozen=True)
@@ -119,16 +118,6 @@ class Command:
     def nothing_left(self) -> bool:
         """Return whether all its processes end, including those that end on their own within the limit."""
         return until(lambda: not self.processes(), 20)
-
-
-def until(condition: Callable[[], bool], seconds: float = WAIT_SECONDS) -> bool:
-    """Wait until `condition` holds, at most `seconds`; return whether it does."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def penstock(directory: Path, *arguments: str, standard_input: str = "", **environment: str) -> Ended:

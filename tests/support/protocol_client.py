@@ -9,11 +9,17 @@ from typing import Any, Final, Self
 
 from kio.index import load_request_schema, load_response_schema
 
+from penstock.broker.apis import APIS
 from penstock.wire.codec import Message, entity_codec, is_flexible
 from penstock.wire.primitives import Cursor, Sink
+from tests.support.api_keys import API_VERSIONS
 
 TIMEOUT_SECONDS: Final = 60
-API_VERSIONS: Final = 18
+
+
+def versions_of(key: int) -> range:
+    """Return the versions of an API that the embedded broker serves."""
+    return range(APIS[key].min_version, APIS[key].max_version + 1)
 
 
 class ProtocolClient:

@@ -9,11 +9,17 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from penstock.wire.codec import Message
+from tests.support.api_keys import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    FIND_COORDINATOR,
+    INIT_PRODUCER_ID,
+    PRODUCE,
+    TXN_OFFSET_COMMIT,
+)
 from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch
-
-PRODUCE, FIND_COORDINATOR, INIT_PRODUCER_ID = 0, 10, 22
-ADD_PARTITIONS, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT = 24, 25, 26, 28
 
 TRANSACTIONAL: Final = 0x10
 WAIT_SECONDS: Final = 30
@@ -77,7 +83,7 @@ class Transactions:
             body = {"transactions": [self.body(topics=topics)]}
 
         def call() -> Message:
-            answer = self.client.call(ADD_PARTITIONS, version, body)
+            answer = self.client.call(ADD_PARTITIONS_TO_TXN, version, body)
             results = answer["results_by_transaction"][0]["topic_results"] if version >= 4 else None
             [result] = results or answer["results_by_topic_v3_and_below"]
             by_index = {one["partition_index"]: one["partition_error_code"] for one in result["results_by_partition"]}
@@ -116,7 +122,7 @@ class Transactions:
 
     def add_offsets(self, group: str, version: int = 3) -> ErrorCode:
         """Add the offsets of a group to the transaction."""
-        answer = ready(lambda: self.client.call(ADD_OFFSETS, version, self.body(group_id=group)))
+        answer = ready(lambda: self.client.call(ADD_OFFSETS_TO_TXN, version, self.body(group_id=group)))
         return ErrorCode(answer["error_code"])
 
     def commit_offset(self, group: str, topic: str, offset: int, version: int = 3, **fields: object) -> ErrorCode:
@@ -137,11 +143,3 @@ def ready(call: Callable[[], Message]) -> Message:
     while (answer := call())["error_code"] in NOT_READY and time.monotonic() < deadline:
         time.sleep(0.02)
     return answer
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    """Wait until a condition holds: Kafka writes markers after its answer to EndTxn."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

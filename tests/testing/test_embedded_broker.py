@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,11 +18,12 @@ from penstock.broker.faults import api_name, error_response
 from penstock.testing import EmbeddedBroker
 from penstock.wire.codec import Message, response_encoder
 from penstock.wire.primitives import Sink
+from tests.support.api_keys import METADATA, PRODUCE
 from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch
+from tests.support.waiting import until
 
 WAIT = 30
-PRODUCE, METADATA = 0, 3
 NESTED = {"topics": [{"name": "t", "partitions": [{"partition_index": 3, "error_code": 29}]}]}
 FETCHED = {"topic": "t", "partitions": [{"partition_index": 3, "error_code": 29}]}
 
@@ -92,10 +92,7 @@ def test_data_without_a_directory_goes_when_the_test_is_killed() -> None:
     assert directory.is_dir()
     test.kill()
     test.communicate()
-    deadline = time.monotonic() + WAIT
-    while directory.exists() and time.monotonic() < deadline:
-        pass
-    assert not directory.exists()
+    assert until(lambda: not directory.exists())
 
 
 def test_data_in_a_directory_stays(tmp_path: Path) -> None:

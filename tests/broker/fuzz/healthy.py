@@ -8,13 +8,13 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.support.api_keys import LIST_OFFSETS
 from tests.support.protocol_client import ProtocolClient
 
 TOPIC = "healthy"
 GROUP = "healthy"
 BATCH = 50
 WAIT = 60
-LIST_OFFSETS = 2
 
 
 class WrongAnswerError(AssertionError):
