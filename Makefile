@@ -3,6 +3,8 @@
 .PHONY: help demo test test-slow lint crash chaos matrix benchmarks coverage lock bootstrap clean
 BIN := .venv/bin
 JOBS ?= 4
+# Tests start hundreds of Python processes: with byte code on disk, each need not compile the package again.
+export PYTHONDONTWRITEBYTECODE :=
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -25,6 +25,30 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+LONG = ("crash", "packaging", "slow")
+"""Marks of tests that take long, those of the longest first."""
+
+
+def _length(item: pytest.Item) -> int:
+    return next((place for place, mark in enumerate(LONG) if item.get_closest_marker(mark)), len(LONG))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Have `--dist loadgroup` keep groups together, and begin with what takes long, so that no worker is left with it.
+
+    pytest-xdist 3.8 tells groups by the end of ids, and writes it into a field that pytest does not read since 9.2
+    (https://github.com/pytest-dev/pytest-xdist/issues/1386): every worker would start a Spark and a Kafka.
+    """
+    if not config.getoption("loadgroup", default=False):
+        return
+    items.sort(key=_length)
+    for item in items:
+        group = "_".join(sorted({mark.args[0] for mark in item.iter_markers("xdist_group")}))
+        if group and not item.nodeid.endswith(f"@{group}"):
+            item._id = type(item.id).parse(f"{item.nodeid}@{group}")
+
+
 @pytest.fixture(autouse=True)
 def no_line_is_left_out() -> None:
     """Forget the log lines of earlier tests, so that none is left out."""

@@ -8,6 +8,7 @@ import io
 import resource
 import types
 import uuid
+from functools import cache
 from typing import Any, get_args, get_origin
 
 import pytest
@@ -72,6 +73,7 @@ def field_strategy(field: dataclasses.Field[Any]) -> st.SearchStrategy[Any]:
     return st.none() | items if nullable else items
 
 
+@cache
 def message_strategy(entity: type[Any]) -> st.SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries({field.name: field_strategy(field) for field in dataclasses.fields(entity)})
 

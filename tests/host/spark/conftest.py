@@ -17,6 +17,14 @@ from tests.host.spark.support import SparkRunner
 from tests.support.brokers import RunningBroker
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep what runs on a real Kafka here together, and apart from the tests of brokers and clients: two workers share
+    the tests on Kafka."""
+    for item in items:
+        if item.get_closest_marker("kafka") and "spark_runner" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
 @pytest.fixture(scope="session")
 def spark_runner(broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkRunner]:
     """Runs topologies on each of the brokers."""

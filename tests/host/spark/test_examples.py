@@ -19,7 +19,7 @@ from penstock.testing import TopologyTestDriver
 from tests.docs.pages import run_blocks
 from tests.host.spark.support import InputRecord, SparkRunner
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples"

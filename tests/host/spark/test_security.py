@@ -34,11 +34,10 @@ from penstock.plan.topology import Topology
 from penstock.record import TopicPartition
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner
-from tests.support.brokers import ON_KAFKA
 from tests.support.kafka import require_kafka
 from tests.support.secured_kafka import PASSWORD, TOKEN_SECONDS, Acl, SecuredKafka
 
-pytestmark = [*ON_KAFKA]
+pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("secured-kafka")]
 
 TEXT = Serdes.string()
 SOURCE, TARGET = "orders", "bills"
@@ -317,7 +316,6 @@ def test_without_the_group_only_tools_are_not_shown_the_positions(
 
 
 @pytest.mark.spark
-@pytest.mark.xdist_group("kafka")
 def test_an_application_runs_on_spark_with_these_rights_and_a_password(kafka: SecuredKafka, tmp_path: Path) -> None:
     runner = SparkRunner(kafka.bootstrap_servers, tmp_path)
     try:

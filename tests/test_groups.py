@@ -1,0 +1,10 @@
+"""Tests of one group run in one worker: pytest-xdist takes the group from the end of a test's id."""
+
+import pytest
+
+
+@pytest.mark.xdist_group("together")
+@pytest.mark.parametrize("value", ["plain", "with [brackets] and @"])
+def test_the_id_of_a_grouped_test_ends_with_its_group(request: pytest.FixtureRequest, value: str) -> None:
+    grouped = request.config.getoption("loadgroup", default=False)
+    assert request.node.nodeid.endswith("]@together" if grouped else "]"), value
