@@ -346,7 +346,7 @@ def test_an_outcome_that_cannot_be_written_is_not_decided(broker: Broker, monkey
 
 def test_offsets_are_completed_with_their_marker(broker: Broker) -> None:
     producer = broker.start()
-    broker.topics.internal_topic(OFFSETS_TOPIC, 1, {})
+    broker.topics.internal_topic(OFFSETS_TOPIC)
     broker.coordinator.add_partitions("x", producer, [(OFFSETS_TOPIC, 0)], V1)
     broker.end(producer)
     assert broker.offsets.completed == [(producer.producer_id, True)]

@@ -7,10 +7,17 @@ Contains the types of fields and the making of a schema, which codec.entity_code
 from __future__ import annotations
 
 import dataclasses
+import struct
 import types
 import uuid
 from collections.abc import Mapping
 from typing import Any, Final
+
+from penstock.wire.codec import Codec, Message
+from penstock.wire.primitives import Sink
+
+VERSION: Final = struct.Struct(">h")
+"""Layout of the version in front of each key and each value."""
 
 FieldType = tuple[Any, str | None]
 """Type of a field in Python, and its name in Kafka's definitions; None for a structure."""
@@ -51,6 +58,20 @@ def record_schema(
         ],
         namespace={"__flexible__": is_flexible},
     )
+
+
+def encode_versioned(version: int, codec: Codec, message: Message) -> bytes:
+    """Return the key or the value of a record: its version and its fields.
+
+    Args:
+        version: the version of the format.
+        codec: the codec of its schema.
+        message: its fields.
+    """
+    sink = Sink()
+    sink.number(VERSION, version)
+    codec.encode(sink, message)
+    return b"".join(sink.chunks)
 
 
 def array_of(schema: type[Any]) -> FieldType:

@@ -13,14 +13,15 @@ from __future__ import annotations
 import re
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from penstock.broker.batch import BatchHeader
 from penstock.broker.config import BrokerConfig
-from penstock.broker.errors import ApiError
+from penstock.broker.errors import ApiError, BrokerError
 from penstock.broker.metadata_store import MetadataStore, TopicRow
 from penstock.broker.partition import Partition
 from penstock.broker.topic_config import BROKER_KEYS, check_topic_configs, log_config
@@ -36,6 +37,8 @@ ALL_BROKERS: Final = ""
 """The name under which a client sets a configuration for all brokers."""
 
 _INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+# Small segments, so that a start reads little: the last one is never compacted.
+_INTERNAL_CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": str(1024 * 1024)}
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -255,13 +258,11 @@ class TopicRegistry:
         self._store.save_topic(row)
         return self._add(row)
 
-    def internal_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
-        """Return an internal topic, created if it does not exist.
+    def internal_topic(self, name: str) -> Topic:
+        """Return an internal topic, created if it does not exist: one partition, because there is one broker.
 
         Args:
             name: its name, OFFSETS_TOPIC or TRANSACTIONS_TOPIC.
-            partitions: how many a new one gets.
-            configs: the configuration of a new one.
 
         Raises:
             ApiError: KAFKA_STORAGE_ERROR.
@@ -269,9 +270,28 @@ class TopicRegistry:
         topic = self._by_name.get(name)
         if topic is not None:
             return topic
-        row = TopicRow(name, uuid.uuid4(), partitions, dict(configs))
+        row = TopicRow(name, uuid.uuid4(), 1, dict(_INTERNAL_CONFIGS))
         self._store.save_topic(row)
         return self._add(row)
+
+    def read_internal(self, name: str, take: Callable[[BatchHeader, memoryview], None]) -> None:
+        """Read the log of an internal topic at start; nothing if the topic does not exist.
+
+        Args:
+            name: its name, OFFSETS_TOPIC or TRANSACTIONS_TOPIC.
+            take: called with header and bytes of each batch; may raise an ApiError for one that it cannot read.
+
+        Raises:
+            BrokerError: it cannot be read.
+        """
+        topic = self._by_name.get(name)
+        if topic is None:
+            return
+        try:
+            for header, batch in topic.partitions[0].batches():
+                take(header, batch)
+        except ApiError as error:
+            raise BrokerError(f"cannot read the topic {name}: {error}") from error
 
     def _check_collision(self, name: str) -> None:
         other = self._name_by_metrics_name.get(_metrics_name(name))

@@ -3,8 +3,8 @@
 Contains the states of a transaction, its record, and reading and writing the topic. Not here: what changes a state
 (transactions.py).
 
-Rules: one partition, because there is one broker. The topic is created by the first write, as in Kafka, and compacted:
-the last record of a transactional id is its state, and one without a value removes it.
+Rules: the topic is created by the first write, as in Kafka, and compacted: the last record of a transactional id is its
+state, and one without a value removes it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,25 @@ from enum import IntEnum
 from itertools import groupby
 from typing import Final
 
-from penstock.broker.errors import ApiError, BrokerError
+from penstock.broker.batch import BatchHeader
+from penstock.broker.errors import BrokerError
 from penstock.broker.groups.offsets import TopicPartition
-from penstock.broker.record_schema import INT8, INT16, INT32, INT32S, INT64, STRING, nullable_array_of, record_schema
+from penstock.broker.record_schema import (
+    INT8,
+    INT16,
+    INT32,
+    INT32S,
+    INT64,
+    STRING,
+    VERSION,
+    encode_versioned,
+    nullable_array_of,
+    record_schema,
+)
 from penstock.broker.records import LogRecord, encode_records, read_records
 from penstock.broker.topics import TRANSACTIONS_TOPIC, TopicRegistry
 from penstock.wire.codec import Message, entity_codec
-from penstock.wire.primitives import Cursor, MalformedMessageError, Sink
+from penstock.wire.primitives import Cursor, MalformedMessageError
 
 NO_EPOCH: Final = -1
 """Epoch of a producer that has none yet."""
@@ -33,11 +45,8 @@ EPOCH_BUMPS: Final = 2
 """The version of transactions in which each one bumps its producer's epoch (KIP-890; the feature
 `transaction.version`)."""
 
-# Small segments, so that a start reads little: the last one is never compacted.
-_CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": str(1024 * 1024)}
 _KEY_VERSION: Final = 0
 _VALUE_VERSION: Final = 1
-_VERSION: Final = struct.Struct(">h")
 
 
 class State(IntEnum):
@@ -127,7 +136,7 @@ class TransactionLog:
 
     def _append(self, transactional_id: str, value: bytes | None, now_ms: int) -> None:
         record = LogRecord(0, now_ms, encode_key(transactional_id), value)
-        partition = self._topics.internal_topic(TRANSACTIONS_TOPIC, 1, _CONFIGS).partitions[0]
+        partition = self._topics.internal_topic(TRANSACTIONS_TOPIC).partitions[0]
         partition.append_own(memoryview(encode_records([record])))
 
     def read(self) -> list[Transaction]:
@@ -137,16 +146,15 @@ class TransactionLog:
             BrokerError: a record cannot be read.
         """
         values: dict[bytes, LogRecord] = {}
-        if any(topic.name == TRANSACTIONS_TOPIC for topic in self._topics.all()):
-            try:
-                for _, batch in self._topics.partition(TRANSACTIONS_TOPIC, 0).batches():
-                    for record in read_records(batch):
-                        # The order is that of the last changes.
-                        values.pop(record.key or b"", None)
-                        if record.value is not None:
-                            values[record.key or b""] = record
-            except ApiError as error:
-                raise BrokerError(f"cannot read the state of transactions: {error}") from error
+
+        def take(_: BatchHeader, batch: memoryview) -> None:
+            for record in read_records(batch):
+                # The order is that of the last changes.
+                values.pop(record.key or b"", None)
+                if record.value is not None:
+                    values[record.key or b""] = record
+
+        self._topics.read_internal(TRANSACTIONS_TOPIC, take)
         return [_decode(record) for record in values.values()]
 
 
@@ -202,22 +210,19 @@ def encode_value(transaction: Transaction) -> bytes:
         "client_transaction_version": (transaction.version, 0),
     }
     message |= {name: value for name, (value, default) in tagged.items() if value != default}
-    sink = Sink()
-    sink.number(_VERSION, _VALUE_VERSION)
-    _VALUE.encode(sink, message)
-    return b"".join(sink.chunks)
+    return encode_versioned(_VALUE_VERSION, _VALUE, message)
 
 
 def _decode(record: LogRecord) -> Transaction:
     try:
         key = record.key or b""
-        version = _VERSION.unpack_from(key)[0]
+        version = VERSION.unpack_from(key)[0]
         if version != _KEY_VERSION:
             raise MalformedMessageError(
                 f"its key has version {version}; this version of the broker reads {_KEY_VERSION}"
             )
         cursor = Cursor(memoryview(record.value or b""))
-        version = cursor.number(_VERSION)
+        version = cursor.number(VERSION)
         if version != _VALUE_VERSION:
             raise MalformedMessageError(f"it has version {version}; this version of the broker reads {_VALUE_VERSION}")
         return _transaction(key[4:].decode(), _VALUE.decode(cursor))

@@ -1,15 +1,14 @@
 """The topic `__consumer_offsets`: writing the records of groups, and reading the state that they leave.
 
-Rules: one partition, because there is one broker. The records of one change are one batch, so a crash leaves all or
-none of them. The topic is created by the first write, as in Kafka. Only the last record of a key counts, so the topic
-is compacted.
+Rules: the records of one change are one batch, so a crash leaves all or none of them. The topic is created by the first
+write, as in Kafka. Only the last record of a key counts, so the topic is compacted.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
@@ -26,9 +25,6 @@ from penstock.broker.records import (
 from penstock.broker.topics import OFFSETS_TOPIC, TopicRegistry
 from penstock.clock import Clock
 from penstock.wire.primitives import MalformedMessageError
-
-# Small segments, so that a start reads little: the last one is never compacted.
-_CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": str(1024 * 1024)}
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +55,7 @@ class _State:
         self.values: dict[bytes, tuple[int, bytes]] = {}
         self.pending: dict[int, dict[bytes, tuple[int, bytes]]] = {}
 
-    def add(self, batch: memoryview, header: BatchHeader) -> None:
+    def add(self, header: BatchHeader, batch: memoryview) -> None:
         if header.is_control:
             marker = read_marker(batch)
             if marker is not None:
@@ -133,8 +129,7 @@ class GroupLog:
 
     def _append(self, batch: bytearray) -> int:
         try:
-            topic = self._topics.internal_topic(OFFSETS_TOPIC, 1, _CONFIGS)
-            return topic.partitions[0].append_own(memoryview(batch))
+            return self._topics.internal_topic(OFFSETS_TOPIC).partitions[0].append_own(memoryview(batch))
         except ApiError as error:
             # Clients repeat a request after this error; they do not after that of the storage.
             raise ApiError(ErrorCode.coordinator_not_available, str(error)) from error
@@ -146,12 +141,7 @@ class GroupLog:
             BrokerError: a record cannot be read.
         """
         state = _State()
-        if any(topic.name == OFFSETS_TOPIC for topic in self._topics.all()):
-            try:
-                for header, batch in self._topics.partition(OFFSETS_TOPIC, 0).batches():
-                    state.add(batch, header)
-            except ApiError as error:
-                raise BrokerError(f"cannot read the groups' offsets: {error}") from error
+        self._topics.read_internal(OFFSETS_TOPIC, state.add)
         return StoredGroups(
             _decoded(state.values), {producer: _decoded(pending) for producer, pending in state.pending.items()}
         )

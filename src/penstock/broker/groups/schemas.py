@@ -6,7 +6,6 @@ the kinds of records apart. Source: the JSON schemas in Kafka's group coordinato
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -21,11 +20,13 @@ from penstock.broker.record_schema import (
     STRING,
     STRINGS,
     UUID,
+    VERSION,
     array_of,
+    encode_versioned,
     record_schema,
 )
 from penstock.wire.codec import Codec, Message, entity_codec
-from penstock.wire.primitives import Cursor, MalformedMessageError, Sink
+from penstock.wire.primitives import Cursor, MalformedMessageError
 
 
 class RecordKind(IntEnum):
@@ -53,8 +54,6 @@ class GroupRecord(NamedTuple):
     key: Message
     value: Message | None
 
-
-_VERSION: Final = struct.Struct(">h")
 
 _GROUP_MEMBER: Final = record_schema(
     "MemberMetadata",
@@ -171,12 +170,12 @@ _FORMATS: Final[Mapping[RecordKind, _Format]] = {
 
 def encode_key(kind: RecordKind, key: Message) -> bytes:
     """Return the bytes of a record's key."""
-    return _encoded(kind, _FORMATS[kind].key, key)
+    return encode_versioned(kind, _FORMATS[kind].key, key)
 
 
 def encode_value(kind: RecordKind, value: Message) -> bytes:
     """Return the bytes of a record's value."""
-    return _encoded(_FORMATS[kind].value_version, _FORMATS[kind].value, value)
+    return encode_versioned(_FORMATS[kind].value_version, _FORMATS[kind].value, value)
 
 
 def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
@@ -190,7 +189,7 @@ def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
         MalformedMessageError: the bytes follow none of the schemas.
     """
     cursor = Cursor(memoryview(key))
-    number: int = cursor.number(_VERSION)
+    number: int = cursor.number(VERSION)
     try:
         kind = RecordKind(number)
     except ValueError:
@@ -200,15 +199,8 @@ def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
     if value is None:
         return GroupRecord(kind, decoded_key, None)
     cursor = Cursor(memoryview(value))
-    version: int = cursor.number(_VERSION)
+    version: int = cursor.number(VERSION)
     if version != layout.value_version:
         raise MalformedMessageError(f"a record of kind {kind.name} has version {version}, not {layout.value_version}")
     decoded_value: Message = layout.value.decode(cursor)
     return GroupRecord(kind, decoded_key, decoded_value)
-
-
-def _encoded(version: int, codec: Codec, fields: Message) -> bytes:
-    sink = Sink()
-    sink.number(_VERSION, version)
-    codec.encode(sink, fields)
-    return b"".join(bytes(chunk) for chunk in sink.chunks)
