@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import cramjam
@@ -89,11 +90,9 @@ def read_records(view: memoryview) -> Iterator[LogRecord]:
         InvalidBatchError: the records cannot be decompressed or read.
     """
     header = read_header(view)
-    for data, start, offset, timestamp in _framed_records(view, header):
-        try:
-            yield _read_record(data, start, offset, timestamp)
-        except (IndexError, UnicodeDecodeError) as error:
-            raise _unreadable(header, error) from error
+    with _reading(header):
+        for record, key_at, offset, timestamp in _framed_records(view, header):
+            yield _read_record(record, key_at, offset, timestamp)
 
 
 def record_times(view: memoryview) -> Iterator[tuple[int, int]]:
@@ -105,8 +104,10 @@ def record_times(view: memoryview) -> Iterator[tuple[int, int]]:
     Raises:
         InvalidBatchError: the records cannot be decompressed or read.
     """
-    for _, _, offset, timestamp in _framed_records(view, read_header(view)):
-        yield offset, timestamp
+    header = read_header(view)
+    with _reading(header):
+        for _, _, offset, timestamp in _framed_records(view, header):
+            yield offset, timestamp
 
 
 def records_without_key(view: memoryview) -> list[int]:
@@ -119,11 +120,9 @@ def records_without_key(view: memoryview) -> list[int]:
         InvalidBatchError: the records cannot be decompressed or read.
     """
     header = read_header(view)
-    framed = enumerate(_framed_records(view, header))
-    try:
+    with _reading(header):
+        framed = enumerate(_framed_records(view, header))
         return [place for place, (record, key_at, *_) in framed if _unpack_varint(record, key_at)[0] < 0]
-    except IndexError as error:
-        raise _unreadable(header, error) from error
 
 
 def stored_records(view: memoryview) -> Iterator[StoredRecord]:
@@ -136,13 +135,11 @@ def stored_records(view: memoryview) -> Iterator[StoredRecord]:
         InvalidBatchError: the records cannot be decompressed or read.
     """
     header = read_header(view)
-    for content, key_at, offset, timestamp in _framed_records(view, header):
-        try:
+    with _reading(header):
+        for content, key_at, offset, timestamp in _framed_records(view, header):
             key, value_at = _unpack_sized(content, key_at)
             value_size, _ = _unpack_varint(content, value_at)
-        except IndexError as error:
-            raise _unreadable(header, error) from error
-        yield StoredRecord(offset, timestamp, key, value_size >= 0, content, key_at)
+            yield StoredRecord(offset, timestamp, key, value_size >= 0, content, key_at)
 
 
 def encode_kept(header: BatchHeader, records: Sequence[StoredRecord], delete_horizon: int | None) -> bytearray:
@@ -237,13 +234,11 @@ def read_marker(view: memoryview) -> EndTransactionMarker | None:
     record = next(read_records(view), None)
     if record is None:
         return None
-    try:
+    with _reading(read_header(view)):
         _, kind = _CONTROL_KEY.unpack_from(record.key or b"")
         if kind not in (_ABORT, _COMMIT):
             return None
         _, coordinator_epoch = _MARKER_VALUE.unpack_from(record.value or b"")
-    except struct.error as error:
-        raise _unreadable(read_header(view), error) from error
     return EndTransactionMarker(kind == _COMMIT, coordinator_epoch)
 
 
@@ -292,20 +287,17 @@ def _framed_records(view: memoryview, header: BatchHeader) -> Iterator[tuple[mem
     """Yield for each record its bytes from the attributes on, where in them its key begins, its offset and its
     timestamp."""
     fixed_time = header.attributes & LOG_APPEND_TIME
-    try:
-        data, position = memoryview(_decompress(view, header)), 0
-        for _ in range(header.record_count):
-            length, start = _unpack_varint(data, position)
-            position = start + length
-            if length < 1 or position > len(data):
-                raise IndexError(f"a record of {length} bytes")
-            record = data[start:position]
-            timestamp_delta, at = _unpack_varint(record, 1)
-            offset_delta, at = _unpack_varint(record, at)
-            timestamp = header.max_timestamp if fixed_time else header.base_timestamp + timestamp_delta
-            yield record, at, header.base_offset + offset_delta, timestamp
-    except (IndexError, cramjam.DecompressionError) as error:
-        raise _unreadable(header, error) from error
+    data, position = memoryview(_decompress(view, header)), 0
+    for _ in range(header.record_count):
+        length, start = _unpack_varint(data, position)
+        position = start + length
+        if length < 1 or position > len(data):
+            raise IndexError(f"a record of {length} bytes")
+        record = data[start:position]
+        timestamp_delta, at = _unpack_varint(record, 1)
+        offset_delta, at = _unpack_varint(record, at)
+        timestamp = header.max_timestamp if fixed_time else header.base_timestamp + timestamp_delta
+        yield record, at, header.base_offset + offset_delta, timestamp
 
 
 def _read_record(record: memoryview, start: int, offset: int, timestamp: int) -> LogRecord:
@@ -320,10 +312,15 @@ def _read_record(record: memoryview, start: int, offset: int, timestamp: int) ->
     return LogRecord(offset, timestamp, key, value, tuple(headers))
 
 
-def _unreadable(header: BatchHeader, error: Exception) -> InvalidBatchError:
-    return InvalidBatchError(
-        ErrorCode.corrupt_message, f"the records at offset {header.base_offset} cannot be read: {error}"
-    )
+@contextmanager
+def _reading(header: BatchHeader) -> Iterator[None]:
+    """Raise an InvalidBatchError with the offset of a batch where its records cannot be read."""
+    try:
+        yield
+    except (IndexError, UnicodeDecodeError, struct.error, cramjam.DecompressionError) as error:
+        raise InvalidBatchError(
+            ErrorCode.corrupt_message, f"the records at offset {header.base_offset} cannot be read: {error}"
+        ) from error
 
 
 def _unpack_varint(data: memoryview, position: int) -> tuple[int, int]:
