@@ -11,8 +11,7 @@ import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from penstock.broker.process import BrokerProcess
 
@@ -20,7 +19,7 @@ _MEMORY: Final = Path("/dev/shm")
 _MIN_FREE_MEMORY: Final = 256 * 1024 * 1024
 
 
-class EmbeddedBroker:
+class EmbeddedBroker(BrokerProcess):
     """A broker of a test; a context manager that ends it.
 
     Any Kafka client connects to `bootstrap_servers`. Faults happen to the next requests of an API, in the order in
@@ -47,7 +46,7 @@ class EmbeddedBroker:
     ) -> None:
         self._temporary = None if directory is not None else _temporary_directory()
         of_tests = ("--commands",) if directory is not None else ("--commands", "--temporary")
-        self._process = BrokerProcess(
+        super().__init__(
             Path(directory or self._temporary or ""),
             port=port,
             num_partitions=num_partitions,
@@ -55,46 +54,11 @@ class EmbeddedBroker:
             arguments=(*of_tests, *arguments),
         )
 
-    @property
-    def bootstrap_servers(self) -> str:
-        """The address for `bootstrap.servers`.
-
-        Raises:
-            BrokerError: the broker was never started.
-        """
-        return self._process.bootstrap_servers
-
-    @property
-    def pid(self) -> int | None:
-        """The id of the process, or None if it does not run."""
-        return self._process.pid
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def start(self) -> None:
-        """Start the broker and wait until clients can connect.
-
-        Raises:
-            BrokerError: it is already running, or it cannot start; with its output.
-        """
-        self._process.start()
-
     def stop(self) -> None:
         """End the broker cleanly, and remove data that has no directory of its own."""
-        self._process.stop()
+        super().stop()
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
-
-    def kill(self) -> None:
-        """End the broker with SIGKILL, as a crash would; its data stays for restart()."""
-        self._process.kill()
 
     def restart(self) -> None:
         """Kill the broker, where it still runs, and start it again on its data and port.
@@ -102,8 +66,8 @@ class EmbeddedBroker:
         Raises:
             BrokerError: it cannot start.
         """
-        self._process.kill()
-        self._process.start()
+        self.kill()
+        self.start()
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         """Create a topic.
@@ -116,7 +80,7 @@ class EmbeddedBroker:
         Raises:
             BrokerError: it exists, or the name, the number or the configuration is refused.
         """
-        self._process.command("create_topic", name=name, partitions=partitions, configs=dict(configs or {}))
+        self.command("create_topic", name=name, partitions=partitions, configs=dict(configs or {}))
 
     def fail(self, api: str, error: str, times: int = 1) -> None:
         """Answer the next requests of an API with an error; they have no effect.
@@ -129,7 +93,7 @@ class EmbeddedBroker:
         Raises:
             BrokerError: there is no such API or error.
         """
-        self._process.command("fail", api=api, error=error, times=times)
+        self.command("fail", api=api, error=error, times=times)
 
     def delay(self, api: str, delay_ms: int, times: int = 1) -> None:
         """Hold back the answers to the next requests of an API; they have their effect at once.
@@ -142,7 +106,7 @@ class EmbeddedBroker:
         Raises:
             BrokerError: there is no such API.
         """
-        self._process.command("delay", api=api, delay_ms=delay_ms, times=times)
+        self.command("delay", api=api, delay_ms=delay_ms, times=times)
 
     def drop_connection(self, api: str, times: int = 1) -> None:
         """Close the connection of the next requests of an API; they have no effect.
@@ -154,7 +118,7 @@ class EmbeddedBroker:
         Raises:
             BrokerError: there is no such API.
         """
-        self._process.command("drop_connection", api=api, times=times)
+        self.command("drop_connection", api=api, times=times)
 
     def lose_answer(self, api: str, times: int = 1) -> None:
         """Close the connection of the next requests of an API after they had their effect.
@@ -166,7 +130,7 @@ class EmbeddedBroker:
         Raises:
             BrokerError: there is no such API.
         """
-        self._process.command("lose_answer", api=api, times=times)
+        self.command("lose_answer", api=api, times=times)
 
     def kill_before_answer(self, api: str) -> None:
         """Kill the broker when it has handled the next request of an API, before it answers.
@@ -177,11 +141,11 @@ class EmbeddedBroker:
         Raises:
             BrokerError: there is no such API.
         """
-        self._process.command("kill_before_answer", api=api, times=1)
+        self.command("kill_before_answer", api=api, times=1)
 
     def clear_faults(self) -> None:
         """Forget the faults that have not happened."""
-        self._process.command("clear_faults")
+        self.command("clear_faults")
 
 
 def _temporary_directory() -> Path:
