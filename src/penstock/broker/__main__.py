@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from penstock.broker.config import BrokerConfig
 from penstock.broker.errors import BrokerError
 from penstock.broker.server import Input, run
+
+_SETTINGS: Final = {
+    "segment_bytes": "size at which a segment of a log is closed",
+    "log_retention_ms": "age (ms) at which records are deleted, unless the topic sets it; -1 for never",
+    "log_retention_check_interval_ms": "how often (ms) records are checked for that",
+    "log_cleaner_backoff_ms": "how often (ms) logs are checked for what a compaction removes",
+    "group_initial_rebalance_delay_ms": "how long (ms) the first rebalance of a group waits for more members",
+    "quota_window_num": "over how many seconds the use of a quota is averaged",
+}
+"""Numbers of BrokerConfig that the command line may set, and what they are for."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -27,42 +39,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--no-auto-create-topics", action="store_true", help="never create a missing topic that a client asks for"
     )
-    parser.add_argument(
-        "--segment-bytes",
-        type=int,
-        default=BrokerConfig.__dataclass_fields__["segment_bytes"].default,
-        help="size at which a segment of a log is closed (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--log-retention-ms",
-        type=int,
-        default=BrokerConfig.__dataclass_fields__["log_retention_ms"].default,
-        help="age (ms) at which records are deleted, unless the topic sets it; -1 for never (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--log-retention-check-interval-ms",
-        type=int,
-        default=BrokerConfig.__dataclass_fields__["log_retention_check_interval_ms"].default,
-        help="how often records are checked for that (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--log-cleaner-backoff-ms",
-        type=int,
-        default=BrokerConfig.__dataclass_fields__["log_cleaner_backoff_ms"].default,
-        help="how often logs are checked for what a compaction removes (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--group-initial-rebalance-delay-ms",
-        type=int,
-        default=BrokerConfig.__dataclass_fields__["group_initial_rebalance_delay_ms"].default,
-        help="how long the first rebalance of a group waits for more members (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--quota-window-num",
-        type=int,
-        default=BrokerConfig.__dataclass_fields__["quota_window_num"].default,
-        help="over how many seconds the use of a quota is averaged (default: %(default)s)",
-    )
+    defaults = {field.name: field.default for field in dataclasses.fields(BrokerConfig)}
+    for name, purpose in _SETTINGS.items():
+        option = f"--{name.replace('_', '-')}"
+        parser.add_argument(option, type=int, default=defaults[name], help=f"{purpose} (default: %(default)s)")
     parser.add_argument(
         "--stop-at-eof",
         dest="input",
@@ -103,12 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             port=options.port,
             num_partitions=options.num_partitions,
             auto_create_topics=not options.no_auto_create_topics,
-            segment_bytes=options.segment_bytes,
-            log_retention_ms=options.log_retention_ms,
-            log_retention_check_interval_ms=options.log_retention_check_interval_ms,
-            log_cleaner_backoff_ms=options.log_cleaner_backoff_ms,
-            group_initial_rebalance_delay_ms=options.group_initial_rebalance_delay_ms,
-            quota_window_num=options.quota_window_num,
+            **{name: getattr(options, name) for name in _SETTINGS},
         )
         run(config, input=options.input, is_temporary=options.temporary)
     except BrokerError as error:

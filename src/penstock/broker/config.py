@@ -8,9 +8,42 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from penstock.broker.errors import BrokerError
 from penstock.broker.topic_config import MIN_SEGMENT_BYTES
+
+_AT_LEAST_ONE: Final = (
+    "num_partitions",
+    "log_retention_check_interval_ms",
+    "log_initial_task_delay_ms",
+    "log_flush_scheduler_interval_ms",
+    "log_cleaner_backoff_ms",
+    "log_cleaner_dedupe_buffer_size",
+    "producer_id_expiration_ms",
+    "producer_id_expiration_check_interval_ms",
+    "max_request_bytes",
+    "max_partitions",
+    "max_connections",
+    "max_unread_bytes",
+    "max_waiting_fetch_bytes",
+    "connections_max_idle_ms",
+    "group_min_session_timeout_ms",
+    "group_max_session_timeout_ms",
+    "group_max_size",
+    "group_max_bytes",
+    "group_consumer_heartbeat_interval_ms",
+    "group_consumer_session_timeout_ms",
+    "max_groups",
+    "offsets_retention_minutes",
+    "offsets_retention_check_interval_ms",
+    "transaction_max_timeout_ms",
+    "transactional_id_expiration_ms",
+    "max_transactional_ids",
+    "quota_window_num",
+    "quota_window_size_seconds",
+    "max_quota_clients",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,37 +155,8 @@ class BrokerConfig:
             )
         if not 0 <= self.port <= 65535:
             raise BrokerError(f"port {self.port} is not between 0 (any free port) and 65535")
-        for name, value in (
-            ("num_partitions", self.num_partitions),
-            ("log_retention_check_interval_ms", self.log_retention_check_interval_ms),
-            ("log_initial_task_delay_ms", self.log_initial_task_delay_ms),
-            ("log_flush_scheduler_interval_ms", self.log_flush_scheduler_interval_ms),
-            ("log_cleaner_backoff_ms", self.log_cleaner_backoff_ms),
-            ("log_cleaner_dedupe_buffer_size", self.log_cleaner_dedupe_buffer_size),
-            ("producer_id_expiration_ms", self.producer_id_expiration_ms),
-            ("producer_id_expiration_check_interval_ms", self.producer_id_expiration_check_interval_ms),
-            ("max_request_bytes", self.max_request_bytes),
-            ("max_partitions", self.max_partitions),
-            ("max_connections", self.max_connections),
-            ("max_unread_bytes", self.max_unread_bytes),
-            ("max_waiting_fetch_bytes", self.max_waiting_fetch_bytes),
-            ("connections_max_idle_ms", self.connections_max_idle_ms),
-            ("group_min_session_timeout_ms", self.group_min_session_timeout_ms),
-            ("group_max_session_timeout_ms", self.group_max_session_timeout_ms),
-            ("group_max_size", self.group_max_size),
-            ("group_max_bytes", self.group_max_bytes),
-            ("group_consumer_heartbeat_interval_ms", self.group_consumer_heartbeat_interval_ms),
-            ("group_consumer_session_timeout_ms", self.group_consumer_session_timeout_ms),
-            ("max_groups", self.max_groups),
-            ("offsets_retention_minutes", self.offsets_retention_minutes),
-            ("offsets_retention_check_interval_ms", self.offsets_retention_check_interval_ms),
-            ("transaction_max_timeout_ms", self.transaction_max_timeout_ms),
-            ("transactional_id_expiration_ms", self.transactional_id_expiration_ms),
-            ("max_transactional_ids", self.max_transactional_ids),
-            ("quota_window_num", self.quota_window_num),
-            ("quota_window_size_seconds", self.quota_window_size_seconds),
-            ("max_quota_clients", self.max_quota_clients),
-        ):
+        for name in _AT_LEAST_ONE:
+            value: int = getattr(self, name)
             if value < 1:
                 raise BrokerError(f"{name} is {value}; it must be at least 1")
         if self.segment_bytes < MIN_SEGMENT_BYTES:
