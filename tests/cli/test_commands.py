@@ -268,6 +268,18 @@ def test_the_broker_runs_until_ctrl_c(tmp_path: Path) -> None:
         assert broker.nothing_left()
 
 
+def test_run_beside_a_broker_that_is_there_says_how_to_use_it(
+    run: Run, embedded_broker: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PENSTOCK_BOOTSTRAP_SERVERS")
+    port = embedded_broker.bootstrap_servers.rpartition(":")[2]
+    example = Path(__file__).resolve().parents[2] / "examples" / "word_count.py"
+    refused = run("run", str(example), "--port", port, "--data-dir", str(tmp_path))
+    assert refused.code == 1
+    assert f"port {port} of 127.0.0.1 is in use" in refused.err
+    assert f"--config bootstrap.servers=localhost:{port}" in refused.err
+
+
 def test_a_port_in_use_is_reported(penstock_here: Run, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -357,6 +369,21 @@ def test_topics_are_changed(run: Run, unique_name: Callable[[str], str]) -> None
     assert refused.code == 1
     assert "it does not reserve space" in refused.err
     assert run("topics", "alter", name).code == 2
+
+
+def test_a_missing_topic_does_not_stop_changes_of_the_others(run: Run, unique_name: Callable[[str], str]) -> None:
+    known, missing = unique_name("t"), unique_name("t")
+    run("topics", "create", known)
+    changed = run("topics", "alter", missing, known, "--set", "retention.ms=1000")
+    assert (changed.code, changed.out) == (1, f"Changed topic {known}.\n")
+    assert f"changing the configuration of topic {missing})" in changed.err
+    assert run("topics", "configs", known).out == "retention.ms=1000\n"
+
+
+def test_a_topic_that_cannot_be_is_named(run: Run) -> None:
+    refused = run("produce", "no such!", standard_input="x\n")
+    assert refused.code == 1
+    assert "Request failed (writing to 'no such!')" in refused.err
 
 
 def test_a_group_is_listed_described_reset_and_deleted(

@@ -111,6 +111,7 @@ def test_what_needs_spark_says_how_to_install_it(site: Path, arguments: tuple[st
     assert ran.returncode == 1
     assert "pip install 'penstock[spark]'" in ran.stderr
     assert "Traceback" not in ran.stderr
+    assert "broker" not in ran.stderr  # it starts none before
 
 
 def test_commands_that_need_no_spark_are_there(site: Path) -> None:

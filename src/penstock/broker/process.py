@@ -101,7 +101,9 @@ class BrokerProcess:
         try:
             private_directory(self._data_dir)
             log = open_private(self._data_dir / LOG_NAME, "ab+")
-        except (OSError, ProcessorStateError) as error:
+        except ProcessorStateError as error:
+            raise BrokerError(str(error)) from error
+        except OSError as error:
             raise BrokerError(f"cannot use the data directory {self._data_dir}: {error}") from error
         with log:
             self._start(log)

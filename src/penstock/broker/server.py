@@ -108,7 +108,9 @@ def _data_directory(config: BrokerConfig) -> Iterator[None]:
     try:
         private_directory(directory)
         descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
-    except (OSError, ProcessorStateError) as error:
+    except ProcessorStateError as error:
+        raise BrokerError(str(error)) from error
+    except OSError as error:
         raise BrokerError(f"cannot use the data directory {directory}: {error}; choose another one") from error
     try:
         try:

@@ -30,6 +30,7 @@ from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, Conflue
 from penstock.config import StreamsConfig
 from penstock.errors import LockError, StreamsError
 from penstock.host.api import State, StreamThreadExceptionResponse
+from penstock.host.open import check_host
 from penstock.private_files import open_private, private_directory
 from penstock.record import RecordBatch, TopicPartition
 from penstock.serdes import Serdes
@@ -60,6 +61,7 @@ def demo(
     if verbose:
         set_verbose(True)
     program = load_program(_examples() / "word_count.py")
+    check_host(program.configured({}))
     directory = data_dir or Path(StreamsConfig()["state.dir"]) / "demo"
     with terminating(), _own(directory), BrokerProcess(directory / "broker") as broker:
         config = program.configured(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from penstock.broker.errors import BrokerError
 from penstock.broker.process import BrokerProcess
 from penstock.cli.broker import DataDir, Port, default_data_directory
 from penstock.cli.common import DEFAULT_PORT, Settings, Verbose, err, out, parsed_settings, set_verbose
@@ -19,6 +20,7 @@ from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.errors import counted
 from penstock.host.api import StreamThreadExceptionResponse
+from penstock.host.open import check_host
 from penstock.streams import KafkaStreams
 from penstock.termination import terminating
 
@@ -41,6 +43,7 @@ def run(
         set_verbose(True)
         overrides.setdefault("penstock.spark.log.level", "info")
     program = load_program(file)
+    check_host(program.configured(overrides))
     with terminating(), _with_broker(program, program.configured(overrides), port, data_dir) as settings:
         streams = KafkaStreams(program.topology, settings)
         # The command reports the error that ends it, once.
@@ -96,7 +99,15 @@ def _with_broker(program: Program, config: StreamsConfig, port: int, data_dir: P
         yield config
         return
     directory = data_dir or default_data_directory(config)
-    with BrokerProcess(directory, port=port) as broker:
+    with ExitStack() as stack:
+        try:
+            broker = stack.enter_context(BrokerProcess(directory, port=port))
+        except BrokerError as error:
+            error.add_note(
+                "`penstock run` starts a broker because the program names none. To use one that already runs, "
+                f"add --config bootstrap.servers=localhost:{port or DEFAULT_PORT}; --port and --data-dir choose others."
+            )
+            raise
         configured = StreamsConfig({**config.given(), "bootstrap.servers": broker.bootstrap_servers})
         err.print(f"A broker runs at {broker.bootstrap_servers} for this run; its data is in {directory}.")
         _create_missing_topics(program, configured)

@@ -126,12 +126,15 @@ def alter(
         raise typer.BadParameter("nothing to change: give --set, --unset or --partitions")
     changed = parsed_settings(changes, "--set")
     admin = ConfluentAdmin(client_config(servers, config), TIMEOUT_MS)
-    if changes or deletions:
-        admin.alter_topic_configs(topics, changed, deletions or ())
-    for name in topics:
+
+    def alter_one(name: str) -> None:
+        if changes or deletions:
+            admin.alter_topic_configs([name], changed, deletions or ())
         if partitions is not None:
             admin.create_partitions(name, partitions)
         out.print(f"Changed topic {name}.")
+
+    _for_each(topics, alter_one, UnknownTopicOrPartitionError)
 
 
 @app.command()

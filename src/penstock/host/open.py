@@ -47,6 +47,12 @@ def open_host(
     return host
 
 
+def check_host(config: StreamsConfig) -> None:
+    """Raise ConfigError if the host that `penstock.host` names is unknown, or a package that it needs is not
+    installed."""
+    _load(_FACTORIES, config)
+
+
 def open_state(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> StateQueries:
     """Return what reads the state of an application that this process need not run: from its checkpoint, as of the
     newest commit at each read, whether the application runs or not. Close it at the end, or use it in a `with`.

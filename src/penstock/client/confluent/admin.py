@@ -183,11 +183,12 @@ class ConfluentAdmin:
             ConfigEntry(key, value, incremental_operation=operation) for key, (operation, value) in operations.items()
         ]
         wanted = [ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries) for name in names]
-        self._change(
-            "changing the configuration of",
-            lambda client: client.incremental_alter_configs(wanted, request_timeout=self._connection.timeout),
-            lambda resource: Right("ALTER_CONFIGS", "topic", resource.name),
-        )
+
+        def ask(client: AdminClient) -> dict[str, Future[Any]]:
+            futures = client.incremental_alter_configs(wanted, request_timeout=self._connection.timeout)
+            return {resource.name: future for resource, future in futures.items()}
+
+        self._change("changing the configuration of topic", ask, lambda name: Right("ALTER_CONFIGS", "topic", name))
 
     def groups(self) -> list[GroupDescription]:
         """Return the groups of consumers by id, without their members."""
@@ -323,11 +324,12 @@ class ConfluentAdmin:
         """Delete the records before these offsets; raises KafkaError if the brokers cannot or may not."""
         if before:
             positions = [Position(*partition, offset) for partition, offset in before.items()]
-            self._change(
-                "deleting records of",
-                lambda client: client.delete_records(positions, **self._bounds()),
-                lambda at: Right("DELETE", "topic", at.topic),
-            )
+
+            def ask(client: AdminClient) -> dict[TopicPartition, Future[Any]]:
+                futures = client.delete_records(positions, **self._bounds())
+                return {TopicPartition(at.topic, at.partition): future for at, future in futures.items()}
+
+            self._change("deleting records of", ask, lambda at: Right("DELETE", "topic", at.topic))
 
     def close(self) -> None:
         """Release connections and threads; harmless when called again."""

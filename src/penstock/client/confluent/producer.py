@@ -12,7 +12,7 @@ from penstock.client.confluent.connection import Connection, Right, drained, not
 from penstock.client.settings import PRODUCER, client_settings
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError, counted
-from penstock.record import Headers
+from penstock.record import Headers, TopicPartition
 
 
 class _Deliveries:
@@ -90,7 +90,8 @@ class ConfluentProducer:
     def _raise_failed(self) -> None:
         if self._deliveries.failed is not None:
             (error, topic, partition), self._deliveries.failed = self._deliveries.failed, None
-            self._connection.fail(error, f"writing to {topic}-{partition}", Right("WRITE", "topic", topic))
+            where = repr(topic) if partition is None else str(TopicPartition(topic, partition))
+            self._connection.fail(error, f"writing to {where}", Right("WRITE", "topic", topic))
 
     def _poll(self, client: Producer, seconds: float) -> None:
         try:
