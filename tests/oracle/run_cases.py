@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 if not __package__:  # run as a script: the root of the repository is not on the path
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.oracle.interpreter import case_runner, divergences, errors
+from tests.oracle.interpreter import case_runner, divergences, errors, threads_host
 from tests.oracle.interpreter.comparison import differences
 
 Case = dict[str, Any]
@@ -104,7 +104,7 @@ def main(arguments: list[str] | None = None) -> int:
     tally = Tally(options.verbose)
     written: dict[str, str] = {}
     cases = [case for path in options.files for case in read_cases(path)]
-    run = _run_on_test_driver if options.host == "driver" else _run_on_spark
+    run = {"driver": _run_on_test_driver, "threads-inline": _run_on_threads}.get(options.host, _run_on_spark)
     for outcome in run(cases, options, tally):
         tally.note(outcome)
         written[outcome.case["id"]] = json.dumps({**outcome.case, "expected": outcome.actual})
@@ -118,6 +118,15 @@ def main(arguments: list[str] | None = None) -> int:
 def _run_on_test_driver(cases: list[Case], options: argparse.Namespace, tally: Tally) -> Iterator[Outcome]:
     for case in _runnable(cases, case_runner.missing, options.sample, tally):
         yield Outcome(case, case.get("expected", {}), case_runner.run(case, options.execution))
+
+
+def _run_on_threads(cases: list[Case], options: argparse.Namespace, tally: Tally) -> Iterator[Outcome]:
+    for case in _runnable(cases, threads_host.missing, options.sample, tally):
+        try:
+            actual = threads_host.run(case, options.execution, options.restarts)
+        except Exception as error:  # the other cases continue
+            actual = {"error": errors.to_json("host", 0, error)}
+        yield Outcome(case, threads_host.comparable(case, case.get("expected", {})), actual)
 
 
 def _run_on_spark(cases: list[Case], options: argparse.Namespace, tally: Tally) -> Iterator[Outcome]:
@@ -167,11 +176,14 @@ def _runnable(cases: list[Case], missing: Callable[[Case], list[str]], sample: i
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Runs conformance cases and says which differ.")
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="case files, one JSON object a line")
-    hosts = ("driver", "spark", "spark-inline")
+    hosts = ("driver", "spark", "spark-inline", "threads-inline")
     parser.add_argument("--host", choices=hosts, default="driver", help="where the topologies run")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes that run cases on Spark")
     parser.add_argument(
         "--execution", choices=("auto", "record"), default="auto", help="column by column, or record by record"
+    )
+    parser.add_argument(
+        "--restarts", action="store_true", help="on threads-inline: restore the stores from changelogs at each step"
     )
     parser.add_argument("--sample", type=int, metavar="N", help="run only N of the cases, the same N each time")
     parser.add_argument("--write", type=Path, metavar="OUT", help="write the cases that were run, with the results")

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,6 +44,14 @@ from tests.host.spark.support import Listening, SparkRunner, wait_for
 from tests.oracle.interpreter import case_runner, divergences, errors
 from tests.oracle.interpreter.comparison import differences
 from tests.oracle.interpreter.epoch_driver import EpochTestDriver
+from tests.oracle.interpreter.hosts import (
+    TOPIC_NAME,
+    broker_topics,
+    by_topic,
+    read_topics,
+    without_numbers,
+    written_topics,
+)
 from tests.oracle.interpreter.settings import APPLICATION_ID, configuration
 from tests.oracle.interpreter.store_content import content
 from tests.oracle.interpreter.values import headers_from_json
@@ -61,9 +68,7 @@ RunEpochs = Callable[[], None]
 
 _COMPARED = ("describe", "internal_topics", "stores", "error", "steps")
 _PRODUCE: Final = (0, 11)  # number and version of the API
-_TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _NOT_STARTED: Final = "Python worker failed to connect back"  # Spark gives a process ten seconds to start
-_TASK: Final = re.compile(r"\b\d+_0\b")
 
 
 _UNFIT: Final[Mapping[str, tuple[str, ...]]] = {
@@ -132,29 +137,8 @@ def _depends_on_commits(case: Case, built: BuiltTopology) -> bool:
             len(part.source_topics) > 1 and any(topic in built.repartition_topics for topic in part.source_topics)
             for part in parts
         )
-        or bool(_written_topics(case, built) & _read_topics(built))
+        or bool(written_topics(case, built) & read_topics(built))
     )
-
-
-def _topics(case: Case, built: BuiltTopology) -> list[str]:
-    """Return the topics of the broker, sorted."""
-    inputs = {step["in"] for step in case.get("steps", []) if "in" in step}
-    names = _written_topics(case, built) | _read_topics(built) | inputs
-    return sorted(name for name in names if _TOPIC_NAME.fullmatch(name))
-
-
-def _read_topics(built: BuiltTopology) -> set[str]:
-    read = {topic for part in built.subtopologies for topic in part.source_topics}
-    if built.global_topology is not None:
-        read |= set(built.global_topology.source_topics)
-    return read - {*built.repartition_topics}
-
-
-def _written_topics(case: Case, built: BuiltTopology) -> set[str]:
-    written = {row[0] for rows in case.get("expected", {}).get("steps", []) for row in rows}
-    sinks = {topic for part in built.subtopologies for topic in part.sink_topics}
-    dead_letters = case["config"].get("errors.dead.letter.queue.topic.name")
-    return (written | sinks | ({dead_letters} if dead_letters else set())) - {*built.repartition_topics}
 
 
 class SparkCases:
@@ -188,7 +172,7 @@ class SparkCases:
             result = case_runner.run(case, execution, self._drive)
         compared = {name: value for name, value in result.items() if name in _COMPARED}
         if "error" in compared:
-            compared["error"] = _without_numbers(compared["error"])
+            compared["error"] = without_numbers(compared["error"])
         return compared
 
     def _drive(self, case: Case, topology: Topology, config: Mapping[str, Any]) -> Expected:
@@ -205,7 +189,7 @@ class SparkCases:
             "penstock.spark.partitions": 2,
             "penstock.poll.ms": 20,
         }
-        self._runner.create_topics(dict.fromkeys(_topics(case, built), 1))
+        self._runner.create_topics(dict.fromkeys(broker_topics(case, built), 1))
         clock = CaseClock(directory / "clock")
         clock.set(case.get("initial_wall_clock_ms", 0))
         try:
@@ -219,7 +203,7 @@ class SparkCases:
         self, case: Case, built: BuiltTopology, topology: Topology, settings: StreamsConfig, clock: CaseClock
     ) -> Expected:
         result: Expected = {"internal_topics": case_runner.internal_topics(built)}
-        written = [topic for topic in sorted(_written_topics(case, built)) if _TOPIC_NAME.fullmatch(topic)]
+        written = [topic for topic in sorted(written_topics(case, built)) if TOPIC_NAME.fullmatch(topic)]
         starts, ends = [], [self._ends(written)]
         at, phase = 0, "start"
         started = time.time_ns() // 1_000_000
@@ -313,7 +297,7 @@ class SparkCases:
                 if end > starts[topic]
                 for _, key, value, time, headers in self._runner.fetch(TopicPartition(topic, 0), starts[topic], end)
             ]
-            found.append(_by_topic(case, case_runner.output_rows(case, records)))
+            found.append(by_topic(case, case_runner.output_rows(case, records)))
         return found
 
     def _stores(self, case: Case, built: BuiltTopology, settings: StreamsConfig) -> dict[str, Any]:
@@ -382,7 +366,7 @@ def expected(case: Case, execution: str, actual: Expected) -> tuple[Expected, bo
     if divergences.diverges(case) or not differences(of_kafka, actual):
         return of_kafka, True
     built = case_runner.build(case, configuration(case, execution)).build(APPLICATION_ID)
-    make_driver = partial(EpochTestDriver, _topics(case, built))
+    make_driver = partial(EpochTestDriver, broker_topics(case, built))
     drive = partial(case_runner.drive_on_test_driver, make_driver=make_driver)
     of_epochs = comparable(case, case_runner.run(case, execution, drive))
     return (of_kafka, True) if differences(of_epochs, actual) else (of_epochs, False)
@@ -395,25 +379,7 @@ def comparable(case: Case, result: Expected) -> Expected:
         built = case_runner.build(case, configuration(case, "auto")).build(APPLICATION_ID)
         steps = result["steps"]
         epochs = [epoch for epoch in epochs_of(case, built) if epoch[0] < len(steps)]
-        compared["steps"] = [_by_topic(case, [row for number in epoch for row in steps[number]]) for epoch in epochs]
+        compared["steps"] = [by_topic(case, [row for number in epoch for row in steps[number]]) for epoch in epochs]
     if "error" in compared:
-        compared["error"] = _without_numbers(compared["error"])
+        compared["error"] = without_numbers(compared["error"])
     return compared
-
-
-def _by_topic(case: Case, rows: list[list[Any]]) -> list[list[Any]]:
-    """Return the rows of an epoch in order of their topics; those that several tasks may have written, in any order."""
-    sinks = [entry for entry in case["topology"] if entry["op"] in ("to", "add_sink")]
-    partitions = (entry.get("repartitioned", {}).get("partitions", 1) for entry in case["topology"])
-    if any("topic_extractor" in sink for sink in sinks) or max(partitions, default=1) > 1:
-        return sorted(rows, key=repr)
-    several = {row[0] for row in rows if sum(sink.get("topic") == row[0] for sink in sinks) != 1}
-    return sorted(rows, key=lambda row: (row[0], repr(row) if row[0] in several else ""))
-
-
-def _without_numbers(error: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an error without the numbers of tasks, and as a task of a broker tells it: the test driver runs all
-    sub-topologies as one, and calls it by its own name."""
-    message = error.get("message", "").replace("topology-test-driver ", "stream-thread [main] task [0_0] ")
-    found = {**error, "message": _TASK.sub("0_0", message)}
-    return {**found, "cause": _without_numbers(error["cause"])} if "cause" in error else found

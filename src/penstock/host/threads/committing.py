@@ -1,0 +1,112 @@
+"""What a commit writes beside the offset of a partition: its time and what processors remember, in the format of Kafka
+Streams, so that either can go on where the other has stopped (Kafka classes: TopicPartitionMetadata,
+ProcessorMetadata)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from penstock.client.api import OffsetAndMetadata
+from penstock.errors import StreamsError
+from penstock.record import NO_TIMESTAMP, TopicPartition
+from penstock.task.task_checkpoint import TaskCheckpoint
+
+_VERSION = 2
+_TIME_VERSIONS = (1, 2)
+_HEAD = struct.Struct(">bq")
+_INT = struct.Struct(">i")
+_LONG = struct.Struct(">q")
+
+MOST_BYTES = 4096
+"""What brokers accept as metadata of an offset by default (offset.metadata.max.bytes)."""
+
+
+class PartitionMetadata(NamedTuple):
+    """What stands beside a committed offset. partition_time: ms, NO_TIMESTAMP for unknown. processor_metadata: what
+    stores and processors remember, by entry."""
+
+    partition_time: int = NO_TIMESTAMP
+    processor_metadata: Mapping[str, int] = {}
+
+    def encode(self) -> str:
+        """Return the metadata as the text of a committed offset."""
+        data = _HEAD.pack(_VERSION, self.partition_time)
+        if self.processor_metadata:
+            entries = sorted(self.processor_metadata.items())
+            data += _INT.pack(len(entries)) + b"".join(
+                _INT.pack(len(name)) + name + _LONG.pack(value)
+                for name, value in ((text.encode(), value) for text, value in entries)
+            )
+        return base64.b64encode(data).decode()
+
+    @staticmethod
+    def decode(text: str) -> PartitionMetadata:
+        """Return what `text` stands for; like Kafka Streams, nothing for a text that somebody else has written."""
+        try:
+            return _decoded(base64.b64decode(text, validate=True))
+        except (binascii.Error, struct.error, UnicodeDecodeError):
+            return PartitionMetadata()
+
+
+def _decoded(data: bytes) -> PartitionMetadata:
+    if not data or data[0] not in _TIME_VERSIONS:
+        return PartitionMetadata()
+    _, time = _HEAD.unpack_from(data)
+    at = _HEAD.size
+    if data[0] == 1 or at == len(data):
+        return PartitionMetadata(time)
+    entries: dict[str, int] = {}
+    (count,) = _INT.unpack_from(data, at)
+    at += _INT.size
+    for _ in range(count):
+        (size,) = _INT.unpack_from(data, at)
+        at += _INT.size
+        name = data[at : at + size].decode()
+        (entries[name],) = _LONG.unpack_from(data, at + size)
+        at += size + _LONG.size
+    return PartitionMetadata(time, entries)
+
+
+def offsets_of(
+    task: str, positions: Mapping[TopicPartition, int], checkpoint: TaskCheckpoint
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return the offsets that `task` commits, with their metadata: what its processors remember is beside that of the
+    first partition alone.
+
+    Raises StreamsError if that is more than brokers accept.
+    """
+    offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+    remembered = checkpoint.processor_metadata
+    for partition, offset in sorted(positions.items()):
+        time = checkpoint.partition_times.get(partition, NO_TIMESTAMP)
+        text = PartitionMetadata(time, remembered).encode()
+        if len(text) > MOST_BYTES:
+            raise StreamsError(
+                f"Task {task} cannot commit the offset of {partition}: the metadata beside it are {len(text)} bytes, "
+                f"and brokers accept {MOST_BYTES} (offset.metadata.max.bytes). Its processors and stores remember "
+                f"{len(remembered)} values: give them shorter names."
+            )
+        offsets[partition] = OffsetAndMetadata(offset, text)
+        remembered = {}
+    return offsets
+
+
+def checkpoint_of(
+    committed: Mapping[TopicPartition, OffsetAndMetadata], base: Mapping[str, int], restored: Mapping[str, int]
+) -> TaskCheckpoint:
+    """Return what a task goes on with: the times of its partitions, and what its processors and stores remember.
+
+    committed: of its partitions. base: what its base remembers, which may be of an earlier commit. restored: what
+    stores have found out while they were restored, which may be of a later one.
+    """
+    found = {partition: PartitionMetadata.decode(each.metadata) for partition, each in sorted(committed.items())}
+    times = {p: each.partition_time for p, each in found.items() if each.partition_time != NO_TIMESTAMP}
+    remembered = dict(base)
+    for each in found.values():
+        remembered.update(each.processor_metadata)
+    remembered.update(restored)
+    return TaskCheckpoint(max(times.values(), default=NO_TIMESTAMP), times, processor_metadata=remembered)

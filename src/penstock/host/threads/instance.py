@@ -1,0 +1,470 @@
+"""The core of an instance: takes events and returns actions (`vocabulary`). The whole life of the tasks is here, from
+the assignment to the end, with commits and errors.
+
+No I/O, no clock, no thread, so that a simulation can run any number of instances, and tests can play each event. One
+thread calls it. The rules:
+
+- A commit is one of all tasks. It stands between runs: nothing runs from the first flush of a cache until each base has
+  its changes. Its steps are phases; an error in any of them undoes all of it.
+- After an error all tasks are closed without a commit, and opened again from the last one, if the handler says so.
+- A task is given up behind a commit. Where the membership is lost, it is given up without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from penstock.client.api import OffsetAndMetadata
+from penstock.config import StreamsConfig
+from penstock.host.api import StreamThreadExceptionResponse
+from penstock.host.threads import vocabulary as v
+from penstock.host.threads.layout import Layout
+from penstock.host.threads.task_manager import ActiveTask, Limits, TaskManager, TaskState
+from penstock.host.threads.vocabulary import GLOBAL_TASK
+from penstock.plan.subtopology import TaskId
+from penstock.record import TopicPartition
+
+
+class Phase(Enum):
+    """What the instance is doing. A commit goes through QUIESCING, PREPARING, WRITING, COMMITTING and APPLYING."""
+
+    RUNNING = "RUNNING"
+    QUIESCING = "QUIESCING"
+    """Nothing is handed out; runs in flight come back."""
+    PREPARING = "PREPARING"
+    """Tasks flush their caches."""
+    WRITING = "WRITING"
+    """All that was sent is being written."""
+    COMMITTING = "COMMITTING"
+    """Offsets are being committed."""
+    APPLYING = "APPLYING"
+    """Bases take their changes."""
+    DROPPING = "DROPPING"
+    """Tasks are closed without a commit."""
+    ASKING = "ASKING"
+    """The handler of uncaught exceptions decides."""
+    WAITING = "WAITING"
+    """A time passes before tasks are opened again."""
+    ENDING = "ENDING"
+    """Tasks are closed behind the last commit."""
+    ENDED = "ENDED"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the core is set up with. commit_interval_ms: between two commits; 0 commits after each run. in_flight: runs
+    that may be out at one time. restarts: most restarts in a row without a commit between them, and the wait before the
+    first and at most (ms)."""
+
+    commit_interval_ms: int
+    in_flight: int
+    limits: Limits
+    restart_attempts: int
+    restart_backoff_ms: int
+    restart_backoff_max_ms: int
+
+    @staticmethod
+    def of(config: StreamsConfig, commit_interval_ms: int, in_flight: int, limits: Limits) -> Settings:
+        """Return the settings that `config` asks for."""
+        return Settings(
+            commit_interval_ms,
+            in_flight,
+            limits,
+            config["penstock.restart.max.attempts"],
+            config["penstock.restart.backoff.ms"],
+            config["penstock.restart.backoff.max.ms"],
+        )
+
+
+class Instance:
+    """One instance of an application; see the module."""
+
+    def __init__(
+        self, layout: Layout, settings: Settings, now: int, until: Mapping[TopicPartition, int] | None = None
+    ) -> None:
+        """Have no tasks. now: ms of the clock that all calls go by. until: the end of each topic of the user's where
+        the instance is to end; None for never."""
+        self._layout = layout
+        self._settings = settings
+        self._until = None if until is None else dict(until)
+        self._tasks = TaskManager(layout.config, settings.limits)
+        self._assigned: frozenset[TaskId] | None = None
+        self._held_starts: dict[TaskId, v.OpenedState] = {}
+        self._global_ends: Mapping[TopicPartition, int] = {}
+        self._phase = Phase.RUNNING
+        self._actions: list[v.Action] = []
+        self._out = 0
+        self._committed_at = now
+        self._commit_requested = False
+        self._offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._ends_written: Mapping[TopicPartition, int] = {}
+        self._committing: set[TaskId] = set()
+        self._waiting_for: set[TaskId] = set()
+        self._paused = False
+        self._closing: v.CloseRequested | None = None
+        self._running_told = False
+        self._error: BaseException | None = None
+        self._restarts = 0
+        self._has_processed = False
+        self._retry_at: int | None = None
+
+    @property
+    def phase(self) -> Phase:
+        """What the instance is doing."""
+        return self._phase
+
+    def handle(self, event: v.Event, now: int) -> list[v.Action]:
+        """Return what is to be done after `event`, at `now` (ms), in this order."""
+        if self._phase is Phase.ENDED:
+            return []
+        self._take(event, now)
+        self._advance(now)
+        actions, self._actions = self._actions, []
+        return actions
+
+    def next_due_ms(self) -> int | None:
+        """Return when a `Tick` is needed if nothing else happens (ms), None for never."""
+        times = [self._retry_at]
+        if self._phase is Phase.RUNNING and not self._paused:
+            times.append(self._tasks.next_due_ms())
+        if self._phase is Phase.RUNNING and self._has_changes():
+            times.append(self._committed_at + self._settings.commit_interval_ms)
+        return min((time for time in times if time is not None), default=None)
+
+    # ---------------------------------------- events
+
+    def _take(self, event: v.Event, now: int) -> None:
+        match event:
+            case v.Arrived(partition, batch):
+                self._tasks.arrived(partition, batch)
+            case v.EndsKnown(ends):
+                self._tasks.know_ends(ends)
+            case v.EndsReached(ends):
+                self._tasks.reached(ends)
+            case v.Ran():
+                self._ran(event)
+            case v.Assigned(tasks):
+                self._assign(tasks)
+            case v.Restored(task, state):
+                self._restored(task, state)
+            case v.Started(task, due):
+                self._started(task, due, now)
+            case v.Prepared():
+                self._prepared(event)
+            case v.Written(ends):
+                self._written(ends)
+            case v.OffsetsCommitted():
+                self._offsets_committed()
+            case v.Applied(task, due):
+                self._tasks[task].due_ms = due
+                self._answered(task)
+            case v.Closed(task):
+                self._closed(task)
+            case v.MembershipLost(error):
+                self._assigned = None
+                self._drop(None if self._closing is None else error)
+            case v.Failed(error, task):
+                self._failed(error, task)
+            case v.Decided(response):
+                self._decided(response, now)
+            case v.PauseRequested():
+                self._paused = True
+            case v.ResumeRequested():
+                self._paused = False
+            case v.CloseRequested():
+                self._closing = event
+            case v.Tick():
+                pass
+
+    def _do(self, action: v.Action) -> None:
+        self._actions.append(action)
+
+    def _assign(self, tasks: frozenset[TaskId]) -> None:
+        """Take what the group has given; what is new is opened, what is lost is given up behind the next commit."""
+        self._assigned = tasks
+        for id in sorted(tasks):
+            if id not in self._tasks:
+                self._tasks.add(id, self._layout.groups[id])
+        if self._layout.topology.global_topology is not None and GLOBAL_TASK not in self._tasks:
+            self._tasks.add(GLOBAL_TASK, self._layout.global_partitions)
+
+    def _keeps(self, id: TaskId) -> bool:
+        """Return whether the instance is to have a task."""
+        return id == GLOBAL_TASK or (self._assigned is not None and id in self._assigned)
+
+    def _open_created(self) -> None:
+        """Open the tasks that have nothing open, and forget those of others."""
+        for task in self._tasks:
+            if task.state is not TaskState.CREATED:
+                continue
+            if not self._keeps(task.id):
+                self._tasks.remove(task.id)
+                continue
+            if self._running_told:
+                self._running_told = False
+                self._do(v.TellRebalancing())
+            task.reset()
+            task.state = TaskState.RESTORING
+            self._do(v.Restore(task.id))
+
+    def _restored(self, id: TaskId, state: v.OpenedState) -> None:
+        if id == GLOBAL_TASK:
+            self._global_ends = state.ends
+        self._held_starts[id] = state
+
+    def _started(self, id: TaskId, due: int | None, now: int) -> None:
+        task = self._tasks[id]
+        task.busy = False
+        task.state = TaskState.RUNNING
+        # what `init` has sent, or put into stores, is of a run of its own
+        task.due_ms = now if due is None else min(due, now)
+        self._do(v.Follow(dict(task.positions)))
+
+    def _ran(self, event: v.Ran) -> None:
+        self._out -= 1
+        self._tasks[event.task].ran(event)
+        self._commit_requested |= event.commit_requested
+        self._has_processed |= event.records > 0
+        if event.uncommitted_bytes > self._layout.config["penstock.uncommitted.max.bytes"]:
+            self._commit_requested = True
+        if event.output and self._phase in (Phase.RUNNING, Phase.QUIESCING):
+            self._do(v.Send(event.output))
+
+    # ---------------------------------------- commit
+
+    def _has_changes(self) -> bool:
+        return any(task.changed for task in self._tasks)
+
+    def _lost(self) -> list[ActiveTask]:
+        """Return the tasks that run and are to be given up."""
+        return [task for task in self._tasks if task.state is TaskState.RUNNING and not self._keeps(task.id)]
+
+    def _wants_commit(self, now: int) -> bool:
+        if self._closing is not None or self._lost():
+            return True
+        if not self._has_changes():
+            return False
+        due = now - self._committed_at >= self._settings.commit_interval_ms
+        return due or self._commit_requested or (self._is_at_end() and self._tasks.is_idle(now))
+
+    def _prepare(self, now: int) -> None:
+        self._offsets = {}
+        self._committing = {task.id for task in self._tasks if task.changed and task.state is TaskState.RUNNING}
+        self._waiting_for = set(self._committing)
+        if not self._committing:
+            self._commit_done(now)
+            return
+        self._phase = Phase.PREPARING
+        for id in sorted(self._committing):
+            self._tasks[id].busy = True
+            self._do(v.Prepare(id, now))
+
+    def _prepared(self, event: v.Prepared) -> None:
+        self._answered(event.task)
+        if self._phase is not Phase.PREPARING:
+            return
+        self._offsets.update(event.offsets)
+        if event.output:
+            self._do(v.Send(event.output))
+        if not self._waiting_for:
+            self._phase = Phase.WRITING
+            self._do(v.Flush())
+
+    def _written(self, ends: Mapping[TopicPartition, int]) -> None:
+        if self._phase is not Phase.WRITING:
+            return
+        self._ends_written = ends
+        if self._until is not None:
+            own = {p: end for p, end in ends.items() if p.topic in self._layout.topology.repartition_topics}
+            self._until.update(own)
+        self._phase = Phase.COMMITTING
+        if self._offsets:
+            self._do(v.CommitOffsets(dict(self._offsets)))
+        else:
+            self._offsets_committed()
+
+    def _offsets_committed(self) -> None:
+        if self._phase is not Phase.COMMITTING:
+            return
+        self._phase = Phase.APPLYING
+        self._waiting_for = set(self._committing)
+        for id in sorted(self._committing):
+            self._tasks[id].busy = True
+            self._do(v.Apply(id, self._ends_written))
+
+    def _answered(self, id: TaskId) -> None:
+        self._tasks[id].busy = False
+        self._waiting_for.discard(id)
+
+    def _commit_done(self, now: int) -> None:
+        for id in self._committing:
+            self._tasks[id].changed = False
+        if self._has_processed:
+            self._restarts, self._has_processed = 0, False
+        self._committed_at, self._commit_requested = now, False
+        self._committing = set()
+        if self._closing is not None:
+            self._phase = Phase.ENDING
+            return
+        self._phase = Phase.RUNNING
+        for task in self._lost():
+            self._close(task)
+
+    # ---------------------------------------- closing
+
+    def _close(self, task: ActiveTask, state: v.OpenedState | None = None) -> None:
+        """Close a task that runs, or that was restored to `state`."""
+        if task.state is TaskState.RUNNING:
+            self._tasks.forget_pauses(task.partitions)
+            self._do(v.Unfollow(task.partitions))
+        task.state = TaskState.CLOSING
+        task.busy = True
+        self._do(v.Close(task.id, state))
+
+    def _closed(self, id: TaskId) -> None:
+        task = self._tasks[id]
+        task.busy = False
+        task.reset()
+        task.state = TaskState.CREATED
+        if not self._keeps(id):
+            self._tasks.remove(id)
+            self._do(v.GiveUp(frozenset([id])))
+
+    def _close_running(self) -> None:
+        for task in self._tasks:
+            if task.state is TaskState.RUNNING:
+                self._close(task)
+
+    def _drop(self, error: BaseException | None) -> None:
+        """Close all tasks without a commit, and ask about `error` if there is one."""
+        if self._phase in (Phase.ENDING, Phase.ENDED):
+            return
+        self._error = self._error or error
+        self._has_processed = False
+        self._committing, self._waiting_for, self._offsets = set(), set(), {}
+        self._phase = Phase.DROPPING
+
+    def _failed(self, error: BaseException, id: TaskId | None) -> None:
+        if id is not None:
+            task = self._tasks[id]
+            task.busy = False
+            if task.state is TaskState.RUNNING and self._phase in (Phase.RUNNING, Phase.QUIESCING):
+                self._out -= 1
+            if task.state is not TaskState.RUNNING:  # what it had open is closed
+                task.state = TaskState.CREATED
+        if self._phase is Phase.ENDING:
+            self._error = self._error or error
+        elif id is not None or self._phase not in (Phase.DROPPING, Phase.ASKING, Phase.WAITING):
+            self._drop(error)
+
+    def _decided(self, response: StreamThreadExceptionResponse, now: int) -> None:
+        settings = self._settings
+        if response is not StreamThreadExceptionResponse.REPLACE_THREAD or self._restarts >= settings.restart_attempts:
+            self._phase = Phase.ENDING
+            return
+        wait = min(settings.restart_backoff_ms << self._restarts, settings.restart_backoff_max_ms)
+        self._restarts += 1
+        self._error = None
+        self._phase, self._retry_at = Phase.WAITING, now + wait
+
+    def _end(self) -> None:
+        self._phase = Phase.ENDED
+        if self._closing is None or self._closing.leave:
+            self._do(v.Leave())
+        self._do(v.End(self._error))
+
+    # ---------------------------------------- what follows
+
+    def _advance(self, now: int) -> None:
+        """Go as far as possible without another event."""
+        phase = None
+        while phase is not self._phase:
+            phase = self._phase
+            self._start_restored(now)
+            if phase is Phase.RUNNING and self._wants_commit(now):
+                self._phase = Phase.QUIESCING
+            elif phase is Phase.RUNNING:
+                self._run(now)
+            elif phase is Phase.QUIESCING and not self._tasks.any_busy():
+                self._prepare(now)
+            elif phase is Phase.APPLYING and not self._waiting_for:
+                self._commit_done(now)
+            elif phase is Phase.DROPPING and not self._tasks.any_busy():
+                self._dropped()
+            elif phase is Phase.WAITING and self._retry_at is not None and now >= self._retry_at:
+                self._retry_at, self._phase = None, Phase.RUNNING
+            elif phase is Phase.ENDING:
+                self._close_running()
+                if all(task.state is TaskState.CREATED for task in self._tasks):
+                    self._end()
+
+    def _run(self, now: int) -> None:
+        """Open tasks and let them process; begin to end at the planned end."""
+        self._open_created()
+        if self._is_at_end() and self._tasks.is_idle(now):
+            self._closing, self._phase = v.CloseRequested(), Phase.QUIESCING
+            return
+        self._hand_out(now)
+        self._tell()
+
+    def _start_restored(self, now: int) -> None:
+        """Make the tasks that are restored; those of the topology behind the global stores, which they may read."""
+        for id, state in list(self._held_starts.items()):
+            task = self._tasks[id]
+            if self._phase is Phase.ENDING or not self._keeps(id):
+                del self._held_starts[id]
+                self._close(task, state)
+            elif id == GLOBAL_TASK or self._global_is_ready():
+                del self._held_starts[id]
+                task.positions = dict(state.positions)
+                task.state = TaskState.STARTING
+                task.busy = True
+                self._do(v.Start(id, state, now))
+
+    def _global_is_ready(self) -> bool:
+        if self._layout.topology.global_topology is None:
+            return True
+        task = self._tasks[GLOBAL_TASK]
+        behind = any(task.positions.get(p, 0) < end for p, end in self._global_ends.items())
+        return task.state is TaskState.RUNNING and not behind and not task.busy and not task.weight()
+
+    def _hand_out(self, now: int) -> None:
+        if not self._paused:
+            while self._out < self._settings.in_flight and (run := self._tasks.next_run(now)) is not None:
+                self._out += 1
+                self._do(run)
+        if pause := self._tasks.to_pause():
+            self._do(v.PauseReading(pause))
+        if resume := self._tasks.to_resume():
+            self._do(v.ResumeReading(resume))
+
+    def _is_at_end(self) -> bool:
+        """Return whether everything before the planned ends has arrived."""
+        if self._until is None or self._assigned is None:
+            return False
+        reached = {p: offset for task in self._tasks for p, offset in task.positions.items()}
+        return all(reached.get(p, -1) >= end for p, end in self._until.items())
+
+    def _dropped(self) -> None:
+        """Go on when no action is in flight: close what runs, then ask, or open again."""
+        self._close_running()
+        if self._tasks.any_busy():
+            return
+        self._out = 0
+        self._do(v.Flush())  # what was sent is before the ends up to which stores are restored
+        if self._closing is not None:
+            self._phase = Phase.ENDING
+        elif self._error is not None:
+            self._phase = Phase.ASKING
+            self._do(v.Ask(self._error))
+        else:
+            self._phase = Phase.RUNNING
+
+    def _tell(self) -> None:
+        """Tell once that all tasks are being processed."""
+        ready = self._assigned is not None and all(task.state is TaskState.RUNNING for task in self._tasks)
+        if ready and not self._running_told:
+            self._running_told = True
+            self._do(v.TellRunning())

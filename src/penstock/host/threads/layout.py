@@ -1,0 +1,98 @@
+"""What every part of an instance knows of the application: the topology with its patterns resolved, the partitions that
+each task reads, and where the changelogs of its stores are. Plain data; nothing here connects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from penstock.config import StreamsConfig
+from penstock.host.topics import check_source_topics, repartition_counts, resolve_patterns
+from penstock.plan.partition_grouper import configured_grouper, partition_groups
+from penstock.plan.subtopology import BuiltTopology, SubtopologySpec, TaskId
+from penstock.record import TopicPartition
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The tasks of an application.
+
+    topology: with all patterns resolved. groups: the partitions that each task reads. topic_partitions: the number of
+    partitions of each topic, internal ones too.
+    """
+
+    topology: BuiltTopology
+    config: StreamsConfig
+    groups: Mapping[TaskId, tuple[TopicPartition, ...]]
+    topic_partitions: Mapping[str, int]
+
+    @cached_property
+    def specs(self) -> Mapping[int, SubtopologySpec]:
+        """The sub-topologies by number."""
+        return {spec.id: spec for spec in self.topology.subtopologies}
+
+    @cached_property
+    def readers(self) -> Mapping[TopicPartition, TaskId]:
+        """The task that reads each partition."""
+        return {partition: task for task, group in self.groups.items() for partition in group}
+
+    @cached_property
+    def global_partitions(self) -> tuple[TopicPartition, ...]:
+        """The partitions that fill the global stores."""
+        spec = self.topology.global_topology
+        topics = () if spec is None else spec.source_topics
+        return tuple(TopicPartition(topic, n) for topic in topics for n in range(self.topic_partitions[topic]))
+
+    def spec(self, task: TaskId) -> SubtopologySpec:
+        """Return the sub-topology of `task`."""
+        return self.specs[task.subtopology]
+
+    def changelogs(self, task: TaskId) -> dict[str, TopicPartition]:
+        """Return the changelog partition of each store of `task` that has one: its number is that of the task."""
+        return {name: TopicPartition(topic, task.partition) for name, (topic, _) in self.spec(task).changelogs.items()}
+
+    def written_changelogs(self, task: TaskId) -> dict[str, str]:
+        """Return the changelog topic of each store of `task` that the task writes: a store that is filled from a source
+        topic may have that as its changelog."""
+        spec = self.spec(task)
+        return {name: topic for name, (topic, _) in spec.changelogs.items() if topic not in spec.source_topics}
+
+    @property
+    def cache_bytes(self) -> int:
+        """The share of the record cache that each task has."""
+        return int(self.config["statestore.cache.max.bytes"]) // max(1, len(self.groups))
+
+
+def layout_of(topology: BuiltTopology, config: StreamsConfig, topics: Mapping[str, int]) -> Layout:
+    """Return the tasks of `topology`. topics: partitions of each topic of the brokers.
+
+    Raises MissingSourceTopicError for a source topic that does not exist; TopologyError if co-partitioned topics differ
+    in their partitions, or if `partition.grouper` leaves partitions out.
+    """
+    internal = frozenset([*topology.repartition_topics, *topology.data_frame_topics, *_changelog_topics(topology)])
+    resolved = resolve_patterns(topology, topics, internal)
+    check_source_topics(resolved, topics, str(config["bootstrap.servers"]))
+    repartition = repartition_counts(resolved, topics)
+    counts = {**topics, **repartition}
+    grouper = configured_grouper(config)
+    groups = {
+        TaskId(spec.id, number): group
+        for spec in resolved.subtopologies
+        for number, group in enumerate(
+            partition_groups(grouper, {topic: counts[topic] for topic in spec.source_topics if topic in counts})
+        )
+    }
+    for spec in resolved.subtopologies:
+        tasks = sum(task.subtopology == spec.id for task in groups)
+        counts.update({topic: tasks for topic, _ in spec.changelogs.values() if topic not in spec.source_topics})
+    return Layout(resolved, config, groups, counts)
+
+
+def _changelog_topics(topology: BuiltTopology) -> list[str]:
+    return [
+        topic
+        for spec in topology.subtopologies
+        for topic, _ in spec.changelogs.values()
+        if topic not in spec.source_topics
+    ]

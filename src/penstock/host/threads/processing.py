@@ -1,0 +1,260 @@
+"""Does what the core asks of tasks: makes them, lets them process, flushes and closes them. A processing thread calls
+it; a task is used by one thread at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Protocol
+
+from penstock.clock import SystemClock
+from penstock.errors import StreamsError
+from penstock.host.threads import vocabulary as v
+from penstock.host.threads.committing import offsets_of
+from penstock.host.threads.layout import Layout
+from penstock.host.threads.vocabulary import GLOBAL_TASK, OpenedState
+from penstock.plan.subtopology import TaskId
+from penstock.record import PartitionBatch, TopicPartition
+from penstock.state.api import Changes, StateStore
+from penstock.state.change_logging_store import ChangeLog
+from penstock.task.changelog_copy import ChangelogStamp
+from penstock.task.global_task import GlobalStateUpdateTask
+from penstock.task.punctuation import LivingSchedules
+from penstock.task.stream_task import StreamTask
+
+TaskAction = v.Start | v.Run | v.Prepare | v.Apply | v.Close
+
+
+class _RunningTask(Protocol):
+    """What the core asks of a task, whatever it is."""
+
+    def run(self, action: v.Run) -> v.Ran: ...
+    def prepare(self, now_ms: int) -> v.Prepared: ...
+    def apply(self, ends: Mapping[TopicPartition, int]) -> v.Applied: ...
+    def close(self) -> None: ...
+    def next_wall_clock_ms(self) -> int | None: ...
+
+
+class TaskRunner:
+    """The open tasks of an instance."""
+
+    def __init__(self, layout: Layout, partitions: Mapping[str, int]) -> None:
+        """Have none. partitions: the number of partitions of each topic that is written to; may look it up."""
+        self._layout = layout
+        self._partitions = partitions
+        self._tasks: dict[TaskId, _RunningTask] = {}
+        self._global: GlobalTask | None = None
+
+    def do(self, action: TaskAction) -> v.Event:
+        """Return what the core is to know when `action` is done, `Failed` with the error of the task if it failed."""
+        try:
+            return self._do(action)
+        except Exception as error:
+            return v.Failed(error, action.task)
+
+    def stores(self, task: TaskId) -> Mapping[str, StateStore]:
+        """Return the stores of an open task by name."""
+        found = self._tasks[task]
+        return found.stores() if isinstance(found, (ActiveStreamTask, GlobalTask)) else {}
+
+    def _do(self, action: TaskAction) -> v.Event:
+        match action:
+            case v.Start(id, state, now_ms):
+                return self._start(id, state, now_ms)
+            case v.Run(id):
+                return self._tasks[id].run(action)
+            case v.Prepare(id, now_ms):
+                return self._tasks[id].prepare(now_ms)
+            case v.Apply(id, ends):
+                return self._tasks[id].apply(ends)
+            case v.Close(id, state):
+                return self._close(id, state)
+
+    def _start(self, id: TaskId, state: OpenedState, now_ms: int) -> v.Started:
+        try:
+            task: _RunningTask
+            if id == GLOBAL_TASK:
+                task = self._global = GlobalTask(self._layout, state, now_ms)
+            else:
+                stores = {} if self._global is None else self._global.read_only_stores()
+                task = ActiveStreamTask(self._layout, id, state, self._partitions, stores, now_ms)
+        except BaseException:
+            state.base.close()
+            raise
+        self._tasks[id] = task
+        return v.Started(id, task.next_wall_clock_ms())
+
+    def _close(self, id: TaskId, state: OpenedState | None) -> v.Closed:
+        if state is not None:
+            state.base.close()
+        task = self._tasks.pop(id, None)
+        if id == GLOBAL_TASK:
+            self._global = None
+        if task is not None:
+            with suppress(StreamsError):  # of a processor's `close`; what is committed stands
+                task.close()
+        return v.Closed(id)
+
+
+class ActiveStreamTask:
+    """A task of the topology, with its changelogs."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        id: TaskId,
+        state: OpenedState,
+        partitions: Mapping[str, int],
+        global_stores: Mapping[str, StateStore],
+        now_ms: int,
+    ) -> None:
+        """Make the task over `state` and initialise its processors; raises StreamsError naming the one that fails."""
+        self._id = id
+        self._base = state.base
+        self._stamp = state.stamp
+        self._positions = state.positions
+        self._change_log = ChangeLog(layout.written_changelogs(id))
+        self._changelogs = layout.changelogs(id)
+        self._names = tuple(layout.spec(id).stores)
+        self._changes: Changes = {}
+        self._metadata: Mapping[str, int] = {}
+        self._task = StreamTask(
+            layout.spec(id),
+            id,
+            layout.config,
+            state.base,
+            partitions,
+            state.checkpoint,
+            wall_clock_ms=now_ms,
+            schedules=LivingSchedules(),
+            global_stores=global_stores,
+            input_partitions=layout.groups[id],
+            change_log=self._change_log,
+            nanoseconds=SystemClock().nanoseconds,
+            cache_bytes=layout.cache_bytes,
+            node_lines=layout.topology.node_lines,
+        )
+        self._task.initialize()
+
+    def stores(self) -> Mapping[str, StateStore]:
+        """Return the stores by name."""
+        return {name: self._task.store(name) for name in self._names}
+
+    def next_wall_clock_ms(self) -> int | None:
+        """Return when the task has something to do though no record arrives (ms)."""
+        return self._task.next_wall_clock_ms()
+
+    def run(self, action: v.Run) -> v.Ran:
+        """Process what `action` brings."""
+        began = time.perf_counter_ns()
+        task = self._task
+        task.advance_wall_clock(action.now_ms)
+        for (topic, partition), batch in action.records:
+            task.add_records(topic, partition, batch)
+        records = task.process(action.wait)
+        return v.Ran(
+            self._id,
+            task.take_output(),
+            task.positions(),
+            task.buffered_bytes,
+            task.next_wall_clock_ms(),
+            task.commit_requested,
+            task.uncommitted_bytes,
+            records,
+            time.perf_counter_ns() - began,
+        )
+
+    def prepare(self, now_ms: int) -> v.Prepared:
+        """Flush the caches, and keep the changes for `apply`."""
+        commit = self._task.prepare_commit()
+        self._changes, self._metadata = commit.changes, commit.checkpoint.processor_metadata
+        changelog = [
+            PartitionBatch(topic, self._id.partition, batch)
+            for topic, batch in self._change_log.take_batches(now_ms).items()
+        ]
+        offsets = offsets_of(str(self._id), self._positions_now(), commit.checkpoint)
+        return v.Prepared(self._id, [*commit.output, *changelog], offsets)
+
+    def apply(self, ends: Mapping[TopicPartition, int]) -> v.Applied:
+        """Apply the changes of the commit to the base, with how far the changelogs have them."""
+        known = {**self._positions_now(), **ends}
+        own = set(self._changelogs.values())
+        offsets = {**self._stamp.offsets, **{p: offset for p, offset in known.items() if p in own}}
+        self._stamp = ChangelogStamp(self._stamp.layouts, offsets, dict(self._metadata))
+        self._task.committed(self._changes, self._stamp.encode())
+        self._changes = {}
+        return v.Applied(self._id, self._task.next_wall_clock_ms())
+
+    def _positions_now(self) -> dict[TopicPartition, int]:
+        """Return the next offset of every partition, of those without new records as they were."""
+        return {**self._positions, **self._task.positions()}
+
+    def close(self) -> None:
+        """Close the processors, the stores and the base."""
+        try:
+            self._task.close()
+        finally:
+            self._base.close()
+
+
+class GlobalTask:
+    """The task of the global stores: its positions are in the stamp of its base, and nowhere else."""
+
+    def __init__(self, layout: Layout, state: OpenedState, now_ms: int) -> None:
+        """Make the task over `state`."""
+        assert layout.topology.global_topology is not None
+        self._base = state.base
+        self._stamp = state.stamp
+        self._positions = dict(state.positions)
+        self._changes: Changes = {}
+        self._task = GlobalStateUpdateTask(
+            layout.topology.global_topology,
+            layout.config,
+            state.base,
+            layout.config["deserialization.exception.handler"],
+            now_ms,
+            state.stamp.processor_metadata,
+            layout.topology.node_lines,
+        )
+        self._task.initialize()
+
+    def stores(self) -> Mapping[str, StateStore]:
+        """Return the stores by name."""
+        return self._task.stores()
+
+    def read_only_stores(self) -> Mapping[str, StateStore]:
+        """Return the stores as the processors of other tasks see them."""
+        return self._task.read_only_stores()
+
+    def next_wall_clock_ms(self) -> int | None:
+        """Return None: no processor of a global store has schedules."""
+        return None
+
+    def run(self, action: v.Run) -> v.Ran:
+        """Take records of global topics."""
+        records = 0
+        for partition, batch in action.records:
+            self._task.update(*partition, batch, action.now_ms)
+            self._positions[partition] = int(batch.offsets[-1]) + 1
+            records += len(batch)
+        return v.Ran(GLOBAL_TASK, positions=dict(self._positions), records=records)
+
+    def prepare(self, now_ms: int) -> v.Prepared:
+        """Keep the changes for `apply`."""
+        self._changes = self._task.changes()
+        return v.Prepared(GLOBAL_TASK, (), {})
+
+    def apply(self, ends: Mapping[TopicPartition, int]) -> v.Applied:
+        """Apply the changes to the base."""
+        metadata = dict(self._task.processor_metadata)
+        self._stamp = ChangelogStamp(self._stamp.layouts, dict(self._positions), metadata)
+        self._task.committed(self._changes, self._stamp.encode())
+        return v.Applied(GLOBAL_TASK, None)
+
+    def close(self) -> None:
+        """Close the processors, the stores and the base."""
+        try:
+            self._task.close()
+        finally:
+            self._base.close()

@@ -1,0 +1,145 @@
+"""Opens the state of tasks: brings a base to the end of its changelogs, and finds out from where the task reads (Kafka
+classes: StoreChangelogReader, StateManagerUtil). The restore thread calls it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+
+from penstock.client.api import Admin, Fetcher, OffsetAndMetadata
+from penstock.clock import Clock
+from penstock.errors import StreamsError
+from penstock.host.offset_resets import offset_resets, reset_offsets
+from penstock.host.threads.committing import checkpoint_of
+from penstock.host.threads.layout import Layout
+from penstock.host.threads.vocabulary import GLOBAL_TASK, OpenedState
+from penstock.plan.subtopology import SubtopologySpec, TaskId
+from penstock.record import TopicPartition
+from penstock.state.api import Base
+from penstock.state.restore_listener import StateRestoreListener
+from penstock.task.changelog_copy import ChangelogCopy
+from penstock.task.task_checkpoint import TaskCheckpoint
+
+_log = logging.getLogger(__name__)
+
+
+class RestoreStoppedError(StreamsError):
+    """The instance ends while a task is being restored."""
+
+
+class StateOpener:
+    """Opens the state of one task after the other."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        admin: Admin,
+        fetcher: Fetcher,
+        open_base: Callable[[TaskId], Base],
+        clock: Clock,
+        listener: StateRestoreListener | None = None,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Open nothing yet. open_base: returns the base of a task. listener: receives the progress. is_stopped: whether
+        a restore is to be given up."""
+        self._layout = layout
+        self._admin = admin
+        self._fetcher = fetcher
+        self._open_base = open_base
+        self._clock = clock
+        self._listener = listener
+        self._is_stopped = is_stopped
+        self._group = str(layout.config.required("application.id"))
+        self._resets = offset_resets(layout.topology, layout.config)
+
+    def open(self, task: TaskId) -> OpenedState:
+        """Return the state of `task` as of the end of its changelogs.
+
+        Raises StreamsError if it cannot be opened or restored, or there is no position and the offset reset is none.
+        """
+        base = self._open_base(task)
+        try:
+            return self._open_global(base) if task == GLOBAL_TASK else self._open_task(task, base)
+        except BaseException:
+            base.close()
+            raise
+
+    def _open_task(self, task: TaskId, base: Base) -> OpenedState:
+        spec, changelogs = self._layout.spec(task), self._layout.changelogs(task)
+        copy = ChangelogCopy(spec.stores, changelogs, self._layout.config, base)
+        committed = self._admin.committed_offsets(self._group, self._layout.groups[task])
+        positions = self._positions(self._layout.groups[task], committed)
+        # only now: what the last owner of the task has written is before the end, since its offsets are stable
+        ends = self._admin.end_offsets(sorted(set(changelogs.values())))
+        ends.update({partition: positions[partition] for partition in ends if partition in positions})
+        self._restore(spec, changelogs, copy, ends)
+        checkpoint = checkpoint_of(committed, copy.stamp.processor_metadata, copy.restored_metadata)
+        return OpenedState(base, copy.stamp, positions, checkpoint)
+
+    def _positions(
+        self, partitions: Collection[TopicPartition], committed: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, int]:
+        """Return where `partitions` are read from: a topic of the application itself from its beginning, another one
+        without a position, or whose records there are gone, by its offset reset."""
+        asked = list(partitions)
+        begins, ends = self._admin.beginning_offsets(asked), self._admin.end_offsets(asked, read_committed=True)
+        known = {p: each.offset for p, each in committed.items() if begins[p] <= each.offset}
+        resets = {partition: self._resets[partition.topic] for partition in asked if partition not in known}
+        resets.update({p: "earliest" for p in resets if p.topic in self._layout.topology.repartition_topics})
+        return {**known, **reset_offsets(self._admin, resets, ends, self._clock.milliseconds())}
+
+    def _restore(
+        self,
+        spec: SubtopologySpec,
+        changelogs: Mapping[str, TopicPartition],
+        copy: ChangelogCopy,
+        ends: Mapping[TopicPartition, int],
+    ) -> None:
+        begins = self._admin.beginning_offsets(list(ends))
+        if any(not begins[p] <= copy.position(store) <= ends[p] for store, p in changelogs.items()):
+            copy.clear()  # the topics no longer have what the base was made from, or are others
+        for store, partition in changelogs.items():
+            self._restore_store(store, partition, copy, max(copy.position(store), begins[partition]), ends[partition])
+
+    def _restore_store(self, store: str, partition: TopicPartition, copy: ChangelogCopy, start: int, end: int) -> None:
+        restored = 0
+        self._tell(lambda listener: listener.on_restore_start(partition, store, start, end))
+        for batch in self._fetcher.fetch(partition, start, end, read_committed=True) if start < end else ():
+            if self._is_stopped():
+                self._tell(partial(_suspended, partition, store, restored))
+                raise RestoreStoppedError(f"The restore of store {store} from {partition} was given up.")
+            last = int(batch.offsets[-1])
+            copy.apply(store, batch, last + 1)
+            restored += len(batch)
+            self._tell(partial(_progressed, partition, store, last, len(batch)))
+        copy.reached(store, end)
+        self._tell(lambda listener: listener.on_restore_end(partition, store, restored))
+
+    def _tell(self, call: Callable[[StateRestoreListener], None]) -> None:
+        if self._listener is not None:
+            try:
+                call(self._listener)
+            except Exception:
+                _log.exception("The restore listener failed; it will receive the next call.")
+
+    def _open_global(self, base: Base) -> OpenedState:
+        spec = self._layout.topology.global_topology
+        assert spec is not None
+        copy = ChangelogCopy(spec.stores, {}, self._layout.config, base)
+        partitions = self._layout.global_partitions
+        begins = self._admin.beginning_offsets(partitions)
+        ends = self._admin.end_offsets(partitions, read_committed=True)
+        known = copy.stamp.offsets
+        if any(not begins[p] <= offset <= ends[p] for p, offset in known.items() if p in ends):
+            copy.clear()
+            known = {}
+        return OpenedState(base, copy.stamp, {**begins, **known}, TaskCheckpoint(), ends)
+
+
+def _progressed(partition: TopicPartition, store: str, last: int, records: int, listener: StateRestoreListener) -> None:
+    listener.on_batch_restored(partition, store, last, records)
+
+
+def _suspended(partition: TopicPartition, store: str, records: int, listener: StateRestoreListener) -> None:
+    listener.on_restore_suspended(partition, store, records)

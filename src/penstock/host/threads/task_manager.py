@@ -1,0 +1,249 @@
+"""The active tasks of an instance: what has arrived for each, which of them is next, how much it takes, and which
+partitions are not to be fetched for now (Kafka classes: TaskManager, TaskExecutor).
+
+No I/O, no clock, no thread: part of the core.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from itertools import chain
+
+from penstock.config import StreamsConfig
+from penstock.host.threads.vocabulary import Ran, Run
+from penstock.plan.subtopology import TaskId
+from penstock.record import RecordBatch, TopicPartition
+from penstock.task.idling import NO_WAIT, InputWait
+
+FIRST_RECORDS = 1_000
+"""Records of the first run of a task, before its rate is known."""
+
+_SLICE_NS = 50_000_000
+"""How long a run should take, so that other tasks and commits come in between."""
+
+_RATED_RECORDS = 25
+"""Records of a run from which on its time says something about the next."""
+
+
+class TaskState(Enum):
+    """Where a task of the instance stands. CREATED: it has nothing open."""
+
+    CREATED = "CREATED"
+    RESTORING = "RESTORING"
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    CLOSING = "CLOSING"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of what waits in an instance. records: of a partition. bytes: of all partitions."""
+
+    records: int
+    bytes: int
+
+
+class ActiveTask:
+    """One task and its input."""
+
+    def __init__(self, id: TaskId, partitions: Iterable[TopicPartition], idle_ms: int) -> None:
+        """Have nothing yet. partitions: all that it reads. idle_ms: `max.task.idle.ms`."""
+        self.id = id
+        self.state = TaskState.CREATED
+        self.busy = False
+        """Whether an action about the task has not been answered yet."""
+        self.changed = False
+        """Whether it has done something since its last commit."""
+        self.due_ms: int | None = None
+        self.positions: dict[TopicPartition, int] = {}
+        """The next offset of each partition to arrive."""
+        self.waiting_bytes = 0
+        self._idle_ms = idle_ms
+        self._queues: dict[TopicPartition, deque[RecordBatch]] = {partition: deque() for partition in partitions}
+        self._rate: float | None = None
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        """The partitions that the task reads."""
+        return frozenset(self._queues)
+
+    def reset(self) -> None:
+        """Forget what has arrived and where it stands: it is opened again."""
+        for queue in self._queues.values():
+            queue.clear()
+        self.positions = {}
+        self.due_ms, self.changed, self.waiting_bytes = None, False, 0
+
+    def add(self, partition: TopicPartition, batch: RecordBatch) -> None:
+        """Take records that have arrived; those from before the position are dropped."""
+        if len(batch):
+            self._queues[partition].append(batch)
+            self.positions[partition] = int(batch.offsets[-1]) + 1
+
+    def look_again(self) -> None:
+        """Have the task look whether what waits may go on."""
+        if self.waiting_bytes:
+            self.due_ms = 0
+
+    def records(self, partition: TopicPartition) -> int:
+        """Return how many records of `partition` wait to be given to the task."""
+        return sum(map(len, self._queues[partition]))
+
+    def is_ready(self, now: int) -> bool:
+        """Return whether the task has something to do at `now` (ms)."""
+        if self.state is not TaskState.RUNNING or self.busy:
+            return False
+        return any(self._queues.values()) or (self.due_ms is not None and self.due_ms <= now)
+
+    def weight(self) -> int:
+        """Return how many records wait for the task."""
+        return sum(map(len, chain.from_iterable(self._queues.values())))
+
+    def next_run(self, ends: Mapping[TopicPartition, int], now: int) -> Run:
+        """Return the next run of the task, which is busy from now on. ends: how far partitions can be read."""
+        most = FIRST_RECORDS if self._rate is None else max(1, int(self._rate * _SLICE_NS))
+        records = [(partition, self._take(partition, most)) for partition, queue in self._queues.items() if queue]
+        self.busy = self.changed = True
+        return Run(self.id, records, self._wait(ends), now)
+
+    def ran(self, event: Ran) -> None:
+        """Take what a run has done."""
+        self.busy = False
+        self.due_ms = event.next_wall_clock_ms
+        self.waiting_bytes = event.waiting_bytes
+        if event.records >= _RATED_RECORDS and event.nanoseconds > 0:
+            self._rate = event.records / event.nanoseconds
+
+    def _wait(self, ends: Mapping[TopicPartition, int]) -> InputWait:
+        """Return what the run has to wait for: partitions of which more is known to be there."""
+        if len(self._queues) < 2 or self._idle_ms < 0:
+            return NO_WAIT
+        lagging = {
+            partition
+            for partition, queue in self._queues.items()
+            if queue or partition not in ends or self.positions.get(partition, 0) < ends[partition]
+        }
+        return InputWait(tuple(self._queues), frozenset(lagging), self._idle_ms)
+
+    def _take(self, partition: TopicPartition, most: int) -> RecordBatch:
+        queue, taken = self._queues[partition], []
+        while queue and most > 0:
+            batch = queue.popleft()
+            if len(batch) > most:
+                queue.appendleft(batch.slice(most, len(batch)))
+                batch = batch.slice(0, most)
+            taken.append(batch)
+            most -= len(batch)
+        return RecordBatch.concat(taken)
+
+
+class TaskManager:
+    """The active tasks of an instance, and which of them runs next."""
+
+    def __init__(self, config: StreamsConfig, limits: Limits) -> None:
+        """Have no tasks."""
+        self._idle_ms: int = config["max.task.idle.ms"]
+        self._limits = limits
+        self._tasks: dict[TaskId, ActiveTask] = {}
+        self._readers: dict[TopicPartition, ActiveTask] = {}
+        self._ends: dict[TopicPartition, int] = {}
+        self._paused: set[TopicPartition] = set()
+
+    def __iter__(self) -> Iterator[ActiveTask]:
+        return iter(list(self._tasks.values()))
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __contains__(self, task: object) -> bool:
+        return task in self._tasks
+
+    def __getitem__(self, task: TaskId) -> ActiveTask:
+        return self._tasks[task]
+
+    def add(self, id: TaskId, partitions: Iterable[TopicPartition]) -> ActiveTask:
+        """Have a task more."""
+        task = self._tasks[id] = ActiveTask(id, partitions, self._idle_ms)
+        self._readers.update(dict.fromkeys(task.partitions, task))
+        return task
+
+    def remove(self, id: TaskId) -> None:
+        """Have a task less."""
+        task = self._tasks.pop(id)
+        for partition in task.partitions:
+            self._readers.pop(partition, None)
+            self._paused.discard(partition)
+
+    def arrived(self, partition: TopicPartition, batch: RecordBatch) -> None:
+        """Take records; those of a partition that nobody reads any more are dropped."""
+        task = self._readers.get(partition)
+        if task is not None and task.state is TaskState.RUNNING:
+            task.add(partition, batch)
+
+    def reached(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Take up to where partitions were read, though no record is there."""
+        for partition, end in ends.items():
+            task = self._readers.get(partition)
+            if task is not None and partition in task.positions:
+                task.positions[partition] = max(task.positions[partition], end)
+                task.look_again()
+
+    def know_ends(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Take how far partitions can be read."""
+        for partition in ends.keys() - self._ends.keys():  # until then, the task waits for it
+            task = self._readers.get(partition)
+            if task is not None:
+                task.look_again()
+        self._ends.update(ends)
+
+    def next_run(self, now: int) -> Run | None:
+        """Return the next run of the task for which most waits, None if no task has anything to do."""
+        ready = [task for task in self._tasks.values() if task.is_ready(now)]
+        if not ready:
+            return None
+        return max(ready, key=lambda task: (task.weight(), -task.id.subtopology, -task.id.partition)).next_run(
+            self._ends, now
+        )
+
+    def any_busy(self) -> bool:
+        """Return whether an action about a task has not been answered yet, but for restores."""
+        return any(task.busy for task in self._tasks.values())
+
+    def next_due_ms(self) -> int | None:
+        """Return when the first task has something to do though no record arrives (ms)."""
+        due = (t.due_ms for t in self._tasks.values() if t.state is TaskState.RUNNING and not t.busy)
+        return min((time for time in due if time is not None), default=None)
+
+    def is_idle(self, now: int) -> bool:
+        """Return whether all tasks run, have nothing to do at `now` (ms), and nothing that waits."""
+        return not any(
+            task.busy or task.state is not TaskState.RUNNING or task.is_ready(now) or task.waiting_bytes
+            for task in self._tasks.values()
+        )
+
+    def forget_pauses(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take that the consumer reads `partitions` no longer."""
+        self._paused.difference_update(partitions)
+
+    def to_pause(self) -> frozenset[TopicPartition]:
+        """Return the partitions that are to be fetched no further from now on: more waits than is allowed."""
+        new = {
+            partition
+            for partition, task in self._readers.items()
+            if partition not in self._paused and task.records(partition) > self._limits.records
+        }
+        self._paused |= new
+        return frozenset(new)
+
+    def to_resume(self) -> frozenset[TopicPartition]:
+        """Return the partitions that are to be fetched again from now on: no more than half of that waits."""
+        again = {
+            partition
+            for partition in self._paused
+            if self._readers[partition].records(partition) <= self._limits.records // 2
+        }
+        self._paused -= again
+        return frozenset(again)

@@ -1,0 +1,366 @@
+"""The language between the core of an instance and what works for it: events say what has happened, actions what is to
+be done. Frozen values; the core (`instance`) takes events and returns actions, and nothing else passes between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from penstock.client.api import OffsetAndMetadata
+from penstock.host.api import StreamThreadExceptionResponse
+from penstock.plan.subtopology import TaskId
+from penstock.record import PartitionBatch, RecordBatch, TopicPartition
+from penstock.state.api import Base
+from penstock.task.changelog_copy import ChangelogStamp
+from penstock.task.idling import InputWait
+from penstock.task.task_checkpoint import TaskCheckpoint
+
+GLOBAL_TASK = TaskId(-1, -1)
+"""Stands for the task of the global stores. Each instance has it if the topology has global stores."""
+
+
+@dataclass(frozen=True)
+class OpenedState:
+    """The state of a task that has been restored: its base, what the base holds, the position of each partition that
+    the task reads, and what it remembers besides its stores. ends: of the task of the global stores, how far it reads
+    before others may start."""
+
+    base: Base
+    stamp: ChangelogStamp
+    positions: Mapping[TopicPartition, int]
+    checkpoint: TaskCheckpoint
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+# ---------------------------------------- events
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """The group has given these tasks to the instance; it has no others."""
+
+    tasks: frozenset[TaskId]
+
+
+@dataclass(frozen=True)
+class MembershipLost:
+    """The group goes on without the instance, which may not commit any more."""
+
+    error: Exception
+
+
+@dataclass(frozen=True)
+class Restored:
+    """The state of a task is as of the end of its changelogs."""
+
+    task: TaskId
+    state: OpenedState
+
+
+@dataclass(frozen=True)
+class Started:
+    """The processors of a task are initialised; next_wall_clock_ms as in `Ran`."""
+
+    task: TaskId
+    next_wall_clock_ms: int | None
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """Records of a partition that the instance reads."""
+
+    partition: TopicPartition
+    batch: RecordBatch
+
+
+@dataclass(frozen=True)
+class EndsKnown:
+    """How far partitions can be read now, as the broker has told with the last records."""
+
+    ends: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True)
+class EndsReached:
+    """Partitions of which everything before these offsets has been read; there may be no record at the end."""
+
+    ends: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A task has processed what it was given, but for what has to wait.
+
+    output: what it sent. positions: the next offset of each partition. waiting_bytes: of the records that wait in the
+    task. next_wall_clock_ms: when it has something to do though no record arrives, None for never. commit_requested:
+    whether a processor asked for a commit. uncommitted_bytes: of its changes of state. records, nanoseconds: what it
+    processed, and how long that took.
+    """
+
+    task: TaskId
+    output: Sequence[PartitionBatch] = ()
+    positions: Mapping[TopicPartition, int] = field(default_factory=dict)
+    waiting_bytes: int = 0
+    next_wall_clock_ms: int | None = None
+    commit_requested: bool = False
+    uncommitted_bytes: int = 0
+    records: int = 0
+    nanoseconds: int = 0
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A task has flushed its caches: what it sent, with the records for its changelogs, and the offsets to be
+    committed."""
+
+    task: TaskId
+    output: Sequence[PartitionBatch]
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+
+
+@dataclass(frozen=True)
+class Written:
+    """Brokers have everything that was sent; ends: behind the last record of each partition that was written to."""
+
+    ends: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True)
+class OffsetsCommitted:
+    """The offsets of a commit are durable."""
+
+
+@dataclass(frozen=True)
+class Applied:
+    """The base of a task has the changes of the commit."""
+
+    task: TaskId
+    next_wall_clock_ms: int | None
+
+
+@dataclass(frozen=True)
+class Closed:
+    """A task is closed, and its base free for others."""
+
+    task: TaskId
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Something has failed; task: whose, None if it concerns all."""
+
+    error: BaseException
+    task: TaskId | None = None
+
+
+@dataclass(frozen=True)
+class Decided:
+    """The handler of uncaught exceptions has answered."""
+
+    response: StreamThreadExceptionResponse
+
+
+@dataclass(frozen=True)
+class PauseRequested:
+    """No task may process until `ResumeRequested`."""
+
+
+@dataclass(frozen=True)
+class ResumeRequested:
+    """Tasks may process again."""
+
+
+@dataclass(frozen=True)
+class CloseRequested:
+    """The instance is to commit and to end. leave: whether it leaves the group at once."""
+
+    leave: bool = True
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Time has passed."""
+
+
+Event = (
+    Assigned
+    | MembershipLost
+    | Restored
+    | Started
+    | Arrived
+    | EndsKnown
+    | EndsReached
+    | Ran
+    | Prepared
+    | Written
+    | OffsetsCommitted
+    | Applied
+    | Closed
+    | Failed
+    | Decided
+    | PauseRequested
+    | ResumeRequested
+    | CloseRequested
+    | Tick
+)
+
+
+# ---------------------------------------- actions
+
+
+@dataclass(frozen=True)
+class Restore:
+    """Open the state of a task and restore it; answered by `Restored` or `Failed`."""
+
+    task: TaskId
+
+
+@dataclass(frozen=True)
+class Start:
+    """Make a task over its state and initialise its processors; answered by `Started` or `Failed`."""
+
+    task: TaskId
+    state: OpenedState
+    now_ms: int
+
+
+@dataclass(frozen=True)
+class Follow:
+    """Read these partitions from these offsets on."""
+
+    positions: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True)
+class Unfollow:
+    """Read these partitions no longer."""
+
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True)
+class PauseReading:
+    """Fetch these partitions no further for now."""
+
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True)
+class ResumeReading:
+    """Fetch these partitions again."""
+
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Give records to a task and let it process; answered by `Ran` or `Failed`. wait: what it may have to wait for."""
+
+    task: TaskId
+    records: Sequence[tuple[TopicPartition, RecordBatch]]
+    wait: InputWait
+    now_ms: int
+
+
+@dataclass(frozen=True)
+class Prepare:
+    """Flush the caches of a task for a commit; answered by `Prepared` or `Failed`."""
+
+    task: TaskId
+    now_ms: int
+
+
+@dataclass(frozen=True)
+class Send:
+    """Write records in the background."""
+
+    output: Sequence[PartitionBatch]
+
+
+@dataclass(frozen=True)
+class Flush:
+    """Wait until all that was sent is written; answered by `Written` or `Failed`."""
+
+
+@dataclass(frozen=True)
+class CommitOffsets:
+    """Commit offsets for the group as its member; answered by `OffsetsCommitted`, `MembershipLost` or `Failed`."""
+
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+
+
+@dataclass(frozen=True)
+class Apply:
+    """Apply the changes of a commit to the base of a task; answered by `Applied` or `Failed`. ends: as in
+    `Written`."""
+
+    task: TaskId
+    ends: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True)
+class Close:
+    """Close a task, with its base; answered by `Closed`. Changes since its last commit are lost. state: of a task that
+    was restored and not started."""
+
+    task: TaskId
+    state: OpenedState | None = None
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """Tell the group that these tasks are closed here, so that others may have them."""
+
+    tasks: frozenset[TaskId]
+
+
+@dataclass(frozen=True)
+class Leave:
+    """Leave the group."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Ask the handler of uncaught exceptions about an error; answered by `Decided`."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True)
+class TellRunning:
+    """Tell the application that all its tasks are being processed."""
+
+
+@dataclass(frozen=True)
+class TellRebalancing:
+    """Tell the application that tasks are being set up."""
+
+
+@dataclass(frozen=True)
+class End:
+    """The instance has ended; error: what ended it, None for an end that was asked for or planned."""
+
+    error: BaseException | None = None
+
+
+Action = (
+    Restore
+    | Start
+    | Follow
+    | Unfollow
+    | PauseReading
+    | ResumeReading
+    | Run
+    | Prepare
+    | Send
+    | Flush
+    | CommitOffsets
+    | Apply
+    | Close
+    | GiveUp
+    | Leave
+    | Ask
+    | TellRunning
+    | TellRebalancing
+    | End
+)

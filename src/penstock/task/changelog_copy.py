@@ -1,0 +1,120 @@
+"""A copy of the stores of a task, kept up from the records of their changelog topics (Kafka class:
+StoreChangelogReader, ProcessorStateManager).
+
+Free of I/O: the caller reads the records. The base is a copy as well: the topics are the truth. Its stamp says which
+stores it holds and up to which offset of each changelog partition, so it changes in one step with the entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import orjson
+
+from penstock.config import StreamsConfig
+from penstock.record import RecordBatch, TopicPartition
+from penstock.state.api import Base, StoreBuilder
+from penstock.state.build import restore_store
+from penstock.state.changelog_format import ChangelogRecord
+
+
+@dataclass(frozen=True)
+class ChangelogStamp:
+    """What a base holds.
+
+    layouts: of its stores by name. offsets: of each changelog partition the next offset to be applied.
+    processor_metadata: what stores and processors remember besides entries.
+    """
+
+    layouts: Mapping[str, str] = field(default_factory=dict)
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    processor_metadata: Mapping[str, int] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        """Return the stamp as bytes, the same for the same content."""
+        offsets = sorted([*partition, offset] for partition, offset in self.offsets.items())
+        content = [self.layouts, offsets, self.processor_metadata]
+        return orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
+
+    @staticmethod
+    def decode(data: bytes) -> ChangelogStamp:
+        """Return the stamp that `data` was made from."""
+        layouts, offsets, processor_metadata = orjson.loads(data)
+        return ChangelogStamp(layouts, {TopicPartition(t, p): offset for t, p, offset in offsets}, processor_metadata)
+
+
+def layouts_of(stores: Mapping[str, StoreBuilder]) -> dict[str, str]:
+    """Return how the stores lay out their entries, as a stamp has it."""
+    return {name: store.layout for name, store in stores.items()}
+
+
+class ChangelogCopy:
+    """Applies the records of changelog partitions to the base of one task."""
+
+    def __init__(
+        self,
+        stores: Mapping[str, StoreBuilder],
+        changelogs: Mapping[str, TopicPartition],
+        config: StreamsConfig,
+        base: Base,
+    ) -> None:
+        """Continue with `base`; one that holds other stores is emptied. changelogs: the partition of each store that
+        has a changelog."""
+        self._stores = stores
+        self._changelogs = changelogs
+        self._config = config
+        self.base = base
+        stamp = base.stamp()
+        found = None if stamp is None else ChangelogStamp.decode(stamp)
+        self._layouts = layouts_of(stores)
+        if found is None or found.layouts != self._layouts:
+            if found is not None:
+                base.clear()
+            found = ChangelogStamp(self._layouts)
+        self._offsets = dict(found.offsets)
+        self._metadata = dict(found.processor_metadata)
+        self._before = found.processor_metadata
+
+    @property
+    def stamp(self) -> ChangelogStamp:
+        """What the base holds now."""
+        return ChangelogStamp(self._layouts, dict(self._offsets), dict(self._metadata))
+
+    @property
+    def restored_metadata(self) -> dict[str, int]:
+        """What the stores remember otherwise than before their entries were restored."""
+        return {name: value for name, value in self._metadata.items() if self._before.get(name) != value}
+
+    def position(self, store: str) -> int:
+        """Return the next offset of the changelog of `store` to be applied, 0 if there was none."""
+        return self._offsets.get(self._changelogs[store], 0)
+
+    def reached(self, store: str, next_offset: int) -> None:
+        """Take that `next_offset` is next for `store`, though no record is before it; the base keeps it with what is
+        applied next."""
+        self._offsets[self._changelogs[store]] = next_offset
+
+    def clear(self) -> None:
+        """Forget all entries and begin at the beginning of the changelogs: they no longer have what the base was made
+        from."""
+        self.base.clear()
+        self._offsets.clear()
+        self._metadata.clear()
+        self._before = {}
+
+    def apply(self, store: str, batch: RecordBatch, next_offset: int) -> None:
+        """Apply records of the changelog of `store`, after which `next_offset` is next.
+
+        Raises ProcessorStateError for a record that is not of such a store.
+        """
+        timestamps = batch.timestamps.tolist()
+        rows = zip(batch.keys, batch.values, timestamps, strict=True)
+        records = (
+            ChangelogRecord(key, value, timestamp, batch.headers_at(row))
+            for row, (key, value, timestamp) in enumerate(rows)
+            if key is not None
+        )
+        changes = restore_store(self._stores[store], self._config, self.base.view(store), self._metadata, records)
+        self._offsets[self._changelogs[store]] = next_offset
+        self.base.apply({store: changes}, self.stamp.encode())

@@ -1,0 +1,174 @@
+"""Runs the core of the threads host without threads and without brokers: what it asks for is done immediately, in one
+order, over topics in memory. So a test sees each result, and can end an instance anywhere and start another."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, cast
+
+from penstock.client.api import Admin
+from penstock.clock import Clock
+from penstock.config import StreamsConfig
+from penstock.host.api import StreamThreadExceptionResponse
+from penstock.host.threads import vocabulary as v
+from penstock.host.threads.instance import Instance, Phase, Settings
+from penstock.host.threads.layout import layout_of
+from penstock.host.threads.processing import TaskRunner
+from penstock.host.threads.restoring import StateOpener
+from penstock.host.threads.task_manager import Limits
+from penstock.plan.subtopology import TaskId
+from penstock.plan.topology import Topology, built_topology
+from penstock.record import TopicPartition
+from penstock.state.api import Base, StateStore
+from penstock.state.memory import MemoryBase
+from tests.host.threads.memory_broker import MemoryBroker
+
+MOST_ROUNDS = 100_000
+
+
+class InlineInstance:
+    """One instance with all tasks of an application."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        config: StreamsConfig,
+        broker: MemoryBroker,
+        clock: Clock,
+        *,
+        commit_interval_ms: int = 0,
+        records_at_once: int = 1,
+        bases: dict[TaskId, Base] | None = None,
+        response: StreamThreadExceptionResponse = StreamThreadExceptionResponse.SHUTDOWN_CLIENT,
+        until: Mapping[TopicPartition, int] | None = None,
+    ) -> None:
+        """Have all tasks. commit_interval_ms: 0 commits after each run. records_at_once: that arrive of a partition.
+        bases: the disk; a new one if not given. response: what the handler of uncaught exceptions answers."""
+        self.broker = broker
+        self._clock = clock
+        self._records_at_once = records_at_once
+        self._bases = {} if bases is None else bases
+        self._response = response
+        built = built_topology(topology, config.required("application.id"))
+        config = config.overridden(built.config_overrides)
+        self.layout = layout_of(built, config, broker.topics())
+        for topic, partitions in self.layout.topic_partitions.items():
+            broker.create_topic(topic, partitions)
+        limits = Limits(config["penstock.batch.max.bytes"], config["penstock.batch.max.bytes"])
+        settings = Settings.of(config, commit_interval_ms, 1, limits)
+        self.instance = Instance(self.layout, settings, clock.milliseconds(), until)
+        self.runner = TaskRunner(self.layout, _Topics(broker))
+        self._opener = StateOpener(self.layout, cast(Admin, broker), broker, self._open_base, clock)
+        self._events: deque[v.Event] = deque([v.Assigned(frozenset(self.layout.groups))])
+        self._following: dict[TopicPartition, int] = {}
+        self._written: dict[TopicPartition, int] = {}
+        self.told: list[type[Any]] = []
+        self.given_up: list[TaskId] = []
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        """Do all that can be done at this time of the clock; raises the error with which the instance has ended."""
+        for _ in range(MOST_ROUNDS):
+            if not self._events:
+                self._poll()
+            if not self._events:
+                return
+            self._handle(self._events.popleft())
+            if self.error is not None:
+                raise self.error
+        raise AssertionError(f"{MOST_ROUNDS} events, and no end: {self.instance.phase}")
+
+    def tell(self, event: v.Event) -> None:
+        """Let something happen; `run` then does what follows."""
+        self._events.append(event)
+
+    def close(self) -> None:
+        """Commit and close."""
+        self.tell(v.CloseRequested())
+        self.run()
+        assert self.instance.phase is Phase.ENDED
+
+    def stores(self) -> dict[str, StateStore]:
+        """Return the stores of all tasks by name; of several tasks with a store of one name, one."""
+        tasks = [*self.layout.groups, *([v.GLOBAL_TASK] if self.layout.topology.global_topology is not None else [])]
+        return {name: store for task in tasks for name, store in self.runner.stores(task).items()}
+
+    def _open_base(self, task: TaskId) -> Base:
+        return self._bases.setdefault(task, _KeptBase())
+
+    def _poll(self) -> None:
+        """Let the next records arrive, or time pass."""
+        ends = {partition: self.broker.end(partition) for partition in self._following}
+        behind = [partition for partition in sorted(ends) if self._following[partition] < ends[partition]]
+        now = self._clock.milliseconds()
+        due = self.instance.next_due_ms()
+        if behind:
+            self._events.append(v.EndsKnown(ends))
+            for partition in behind:
+                start = self._following[partition]
+                stop = min(start + self._records_at_once, ends[partition])
+                self._following[partition] = stop
+                self._events.append(v.Arrived(partition, self.broker.read(partition, start, stop)))
+        elif due is not None and due <= now:
+            self._events.append(v.Tick())
+
+    def _handle(self, event: v.Event) -> None:
+        for action in self.instance.handle(event, self._clock.milliseconds()):
+            self._do(action)
+
+    def _do(self, action: v.Action) -> None:
+        match action:
+            case v.Start() | v.Run() | v.Prepare() | v.Apply() | v.Close():
+                self._events.append(self.runner.do(action))
+            case v.Restore(task):
+                try:
+                    self._events.append(v.Restored(task, self._opener.open(task)))
+                except Exception as error:
+                    self._events.append(v.Failed(error, task))
+            case v.Follow(positions):
+                self._following.update(positions)
+            case v.Unfollow(partitions):
+                for partition in partitions:
+                    self._following.pop(partition, None)
+            case v.Send(output):
+                self._written.update(self.broker.append(output))
+            case v.Flush():
+                written, self._written = self._written, {}
+                self._events.append(v.Written(written))
+            case v.CommitOffsets(offsets):
+                self.broker.committed.update(offsets)
+                self._events.append(v.OffsetsCommitted())
+            case v.Ask():
+                self._events.append(v.Decided(self._response))
+            case v.End(error):
+                self.error = error
+            case v.TellRunning() | v.TellRebalancing():
+                self.told.append(type(action))
+            case v.GiveUp(tasks):
+                self.given_up.extend(tasks)
+            case v.PauseReading() | v.ResumeReading() | v.Leave():
+                pass
+
+
+class _Topics(Mapping[str, int]):
+    """The topics of the broker, also those that are made later."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self._broker = broker
+
+    def __getitem__(self, topic: str) -> int:
+        return self._broker.topics()[topic]
+
+    def __iter__(self) -> Any:
+        return iter(self._broker.topics())
+
+    def __len__(self) -> int:
+        return len(self._broker.topics())
+
+
+class _KeptBase(MemoryBase):
+    """A base in memory that outlives its instance, as one on disk does."""
+
+    def close(self) -> None:
+        """Keep what is there."""

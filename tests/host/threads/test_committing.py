@@ -1,0 +1,67 @@
+"""What stands beside a committed offset, byte for byte as Kafka Streams writes and reads it."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.client.api import OffsetAndMetadata
+from penstock.errors import StreamsError
+from penstock.host.threads.committing import PartitionMetadata, checkpoint_of, offsets_of
+from penstock.record import NO_TIMESTAMP, TopicPartition
+from penstock.task.task_checkpoint import TaskCheckpoint
+
+LONGS = st.integers(-(2**63), 2**63 - 1)
+FIRST, SECOND = TopicPartition("in", 0), TopicPartition("other", 0)
+
+
+def test_a_time_is_written_as_kafka_streams_writes_it() -> None:
+    assert PartitionMetadata(1795358782722).encode() == "AgAAAaIDuPUC"
+    assert PartitionMetadata.decode("AgAAAaIDuPUC") == PartitionMetadata(1795358782722)
+
+
+def test_what_processors_remember_stands_behind_the_time() -> None:
+    text = PartitionMetadata(1, {"b": 2, "a": -1}).encode()
+    entries = b"\0\0\0\x02" + b"\0\0\0\x01a" + b"\xff" * 8 + b"\0\0\0\x01b" + b"\0" * 7 + b"\x02"
+    assert base64.b64decode(text) == b"\x02" + b"\0" * 7 + b"\x01" + entries
+
+
+@given(LONGS, st.dictionaries(st.text(), LONGS))
+def test_metadata_come_back(time: int, entries: dict[str, int]) -> None:
+    assert PartitionMetadata.decode(PartitionMetadata(time, entries).encode()) == PartitionMetadata(time, entries)
+
+
+@pytest.mark.parametrize("text", ["", "garbage!", "AQ==", "Ag==", "BwAAAAAAAAAB", "AgAAAAAAAAABAAAA"])
+def test_what_others_have_written_says_nothing(text: str) -> None:
+    assert PartitionMetadata.decode(text) == PartitionMetadata(NO_TIMESTAMP)
+
+
+def test_the_first_version_has_a_time_alone() -> None:
+    assert PartitionMetadata.decode("AQAAAaIDuPUC") == PartitionMetadata(1795358782722)
+
+
+def test_what_is_remembered_stands_beside_the_first_partition() -> None:
+    checkpoint = TaskCheckpoint(9, {FIRST: 5, SECOND: 9}, processor_metadata={"n/clock": 7})
+    offsets = offsets_of("0_0", {SECOND: 4, FIRST: 3}, checkpoint)
+    assert offsets == {
+        FIRST: OffsetAndMetadata(3, PartitionMetadata(5, {"n/clock": 7}).encode()),
+        SECOND: OffsetAndMetadata(4, PartitionMetadata(9).encode()),
+    }
+    found = checkpoint_of(offsets, {}, {})
+    assert (found.stream_time, found.partition_times) == (9, {FIRST: 5, SECOND: 9})
+    assert found.processor_metadata == {"n/clock": 7}
+
+
+def test_a_newer_commit_goes_before_the_base_and_a_restore_before_both() -> None:
+    committed = {FIRST: OffsetAndMetadata(3, PartitionMetadata(5, {"n/clock": 7, "s/clock": 7}).encode())}
+    found = checkpoint_of(committed, {"n/clock": 6, "s/clock": 6, "s/uses": 1}, {"s/clock": 8})
+    assert found.processor_metadata == {"n/clock": 7, "s/clock": 8, "s/uses": 1}
+
+
+def test_more_than_brokers_accept_is_refused_with_the_size() -> None:
+    checkpoint = TaskCheckpoint(processor_metadata={"n" * 4000: 1})
+    with pytest.raises(StreamsError, match=r"0_0 cannot commit the offset of in-0: .* \d+ bytes, and brokers accept"):
+        offsets_of("0_0", {FIRST: 1}, checkpoint)

@@ -1,0 +1,256 @@
+"""The life of an instance: assignment, commits, errors, the end; played without threads and without brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock.clock import MockClock
+from penstock.config import StreamsConfig
+from penstock.dsl.builder import StreamsBuilder
+from penstock.dsl.options import Produced
+from penstock.errors import StreamsError
+from penstock.host.api import StreamThreadExceptionResponse
+from penstock.host.threads import vocabulary as v
+from penstock.host.threads.instance import Phase
+from penstock.plan.subtopology import TaskId
+from penstock.plan.topology import Topology
+from penstock.record import PartitionBatch, RecordBatch, TopicPartition
+from penstock.serdes import Serdes
+from penstock.state.api import Base
+from tests.host.threads.inline import InlineInstance
+from tests.host.threads.memory_broker import MemoryBroker
+
+CONFIG = StreamsConfig(
+    {
+        "application.id": "app",
+        "default.key.serde": Serdes.string(),
+        "default.value.serde": Serdes.string(),
+        "penstock.restart.backoff.ms": 100,
+    },
+    environment={},
+)
+IN = TopicPartition("in", 0)
+
+
+def word_count(split: Callable[[str], list[str]] = str.split) -> Topology:
+    builder = StreamsBuilder()
+    words = builder.stream("in").flat_map_values(split)
+    counts = words.group_by(lambda _, word: word).count()
+    counts.to_stream().to("out", Produced.with_(Serdes.string(), Serdes.long()))
+    return builder.build()
+
+
+def lines(*values: str) -> RecordBatch:
+    return RecordBatch.of([(None, value.encode(), time, 0, ()) for time, value in enumerate(values)])
+
+
+class Play:
+    """Topics, a disk and a clock, and instances over them."""
+
+    def __init__(self, partitions: int = 1) -> None:
+        self.broker = MemoryBroker({"in": partitions, "out": 1})
+        self.clock = MockClock(1_000)
+        self.disk: dict[TaskId, Base] = {}
+
+    def instance(self, topology: Topology | None = None, **options: Any) -> InlineInstance:
+        return InlineInstance(topology or word_count(), CONFIG, self.broker, self.clock, bases=self.disk, **options)
+
+    def write(self, *values: str, partition: int = 0) -> None:
+        self.broker.append([PartitionBatch("in", partition, lines(*values))])
+
+    def counts(self) -> dict[str, int]:
+        """Return the last count of each word in the output."""
+        out = TopicPartition("out", 0)
+        if not self.broker.end(out):
+            return {}
+        batch = self.broker.read(out, 0, self.broker.end(out))
+        return {key.decode(): int.from_bytes(value) for key, value in zip(batch.keys, batch.values, strict=True)}
+
+
+def test_all_tasks_are_opened_and_the_application_learns_that_they_run() -> None:
+    instance = Play(partitions=2).instance()
+    instance.run()
+    assert instance.told == [v.TellRunning]
+    assert len(instance.layout.groups) == 4
+
+
+def test_nothing_is_committed_before_its_interval_but_output_is_sent_before() -> None:
+    play = Play()
+    instance = play.instance(commit_interval_ms=500, records_at_once=10)
+    instance.run()
+    play.clock.advance(600)
+    play.write("a b a")
+    instance.run()
+    repartition = next(p for p in instance.layout.readers if p.topic.endswith("-repartition"))
+    assert play.broker.end(repartition) == 3
+    assert play.broker.committed[IN].offset == 0
+    play.clock.advance(500)
+    instance.run()
+    assert play.counts() == {"a": 2, "b": 1}
+    assert {place: each.offset for place, each in play.broker.committed.items()} == {IN: 1, repartition: 3}
+
+
+def test_an_instance_goes_on_from_its_disk_and_one_without_from_the_changelogs() -> None:
+    play = Play()
+    play.instance().run()
+    for disk in ({}, play.disk):
+        play.disk = disk
+        play.write("a b", "a")
+        play.instance().run()
+    play.write("a")
+    instance = play.instance()
+    fetched: list[TopicPartition] = []
+    fetch = play.broker.fetch
+    play.broker.fetch = lambda partition, *rest: (fetched.append(partition), fetch(partition, *rest))[1]  # type: ignore[assignment, func-returns-value, method-assign]  # it tells what is restored
+    instance.run()
+    assert play.counts() == {"a": 5, "b": 2}
+    assert fetched == []
+
+
+def test_what_was_not_committed_is_done_again_from_the_last_commit() -> None:
+    play = Play()
+    first = play.instance(commit_interval_ms=10_000)
+    first.run()
+    play.write("a b")
+    first.run()  # and is killed: the changes of its stores are lost, and its input is read again
+    play.instance().run()
+    assert play.counts()["b"] in (1, 2)  # at least once: the repartition topic has the word twice
+    assert play.broker.committed[IN].offset == 1
+
+
+def failing_once(word: str, error: Exception) -> Callable[[str], list[str]]:
+    left = [error]
+
+    def split(line: str) -> list[str]:
+        if word in line and left:
+            raise left.pop()
+        return line.split()
+
+    return split
+
+
+def test_an_error_ends_the_instance_without_a_commit_unless_tasks_are_to_be_replaced() -> None:
+    play = Play()
+    instance = play.instance(word_count(failing_once("x", ValueError("x"))))
+    instance.run()
+    play.write("a")
+    instance.run()
+    play.write("x")
+    with pytest.raises(StreamsError, match="topic=in, partition=0, offset=1"):
+        instance.run()
+    assert instance.instance.phase is Phase.ENDED
+    assert play.broker.committed[IN].offset == 1
+
+
+def test_tasks_that_are_replaced_go_on_behind_a_wait_from_the_last_commit() -> None:
+    play = Play()
+    topology = word_count(failing_once("x", ValueError("x")))
+    instance = play.instance(topology, response=StreamThreadExceptionResponse.REPLACE_THREAD)
+    instance.run()
+    play.write("a")
+    instance.run()
+    play.write("x a")
+    instance.run()
+    assert instance.instance.phase is Phase.WAITING
+    assert play.counts() == {"a": 1}
+    play.clock.advance(100)
+    instance.run()
+    assert play.counts() == {"a": 2, "x": 1}
+    assert instance.told == [v.TellRunning, v.TellRebalancing, v.TellRunning]
+
+
+def test_restarts_without_a_commit_between_them_end() -> None:
+    def split(line: str) -> list[str]:
+        raise ValueError(line)
+
+    play = Play()
+    instance = play.instance(word_count(split), response=StreamThreadExceptionResponse.REPLACE_THREAD)
+    instance.run()
+    play.write("x")
+    for _ in range(CONFIG["penstock.restart.max.attempts"]):
+        instance.run()
+        assert instance.instance.phase is Phase.WAITING
+        play.clock.advance(CONFIG["penstock.restart.backoff.max.ms"])
+    with pytest.raises(StreamsError):
+        instance.run()
+
+
+def test_an_error_of_a_start_ends_the_instance() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in").to("out", Produced.with_(Serdes.string(), Serdes.string()))
+    config = StreamsConfig({"application.id": "app"}, environment={})
+    play = Play()
+    with pytest.raises(StreamsError):
+        InlineInstance(builder.build(), config, play.broker, play.clock).run()
+
+
+def test_a_close_commits_and_closes() -> None:
+    play = Play()
+    instance = play.instance(commit_interval_ms=10_000)
+    instance.run()
+    play.write("a b a")
+    instance.run()
+    instance.close()
+    assert play.broker.committed[IN].offset == 1
+    play.instance().run()
+    assert play.counts() == {"a": 2, "b": 1}
+
+
+def test_a_paused_instance_processes_nothing_until_it_goes_on() -> None:
+    play = Play()
+    instance = play.instance()
+    instance.run()
+    instance.tell(v.PauseRequested())
+    play.write("a")
+    instance.run()
+    assert play.counts() == {}
+    instance.tell(v.ResumeRequested())
+    instance.run()
+    assert play.counts() == {"a": 1}
+
+
+def test_a_task_that_another_instance_gets_is_given_up_behind_a_commit() -> None:
+    play = Play(partitions=2)
+    instance = play.instance(commit_interval_ms=10_000)
+    instance.run()
+    play.write("a", partition=1)
+    instance.run()
+    kept = frozenset(task for task in instance.layout.groups if task != TaskId(0, 1))
+    instance.tell(v.Assigned(kept))
+    instance.run()
+    assert play.broker.committed[TopicPartition("in", 1)].offset == 1
+    assert instance.given_up == [TaskId(0, 1)]
+    play.write("b", partition=1)
+    instance.run()
+    assert play.broker.committed[TopicPartition("in", 1)].offset == 1
+    instance.tell(v.Assigned(kept | {TaskId(0, 1)}))
+    instance.run()
+    instance.close()
+    assert play.broker.committed[TopicPartition("in", 1)].offset == 2
+
+
+def test_a_member_that_was_counted_out_drops_its_tasks_without_a_commit() -> None:
+    play = Play()
+    instance = play.instance(commit_interval_ms=10_000)
+    instance.run()
+    play.write("a")
+    instance.run()
+    instance.tell(v.MembershipLost(StreamsError("the session has ended")))
+    instance.run()
+    assert play.broker.committed == {}
+    instance.tell(v.Assigned(frozenset(instance.layout.groups)))
+    instance.run()
+    instance.close()
+    assert play.broker.committed[IN].offset == 1
+
+
+def test_an_instance_ends_at_the_planned_end_with_all_that_follows_from_it() -> None:
+    play = Play()
+    play.write("a b", "a")
+    instance = play.instance(commit_interval_ms=10_000, until={IN: 2})
+    instance.run()
+    assert instance.instance.phase is Phase.ENDED
+    assert play.counts() == {"a": 2, "b": 1}

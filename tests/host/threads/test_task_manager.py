@@ -1,0 +1,109 @@
+"""Which task is next, how much it gets, what it waits for, and which partitions are not fetched for now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from penstock.config import StreamsConfig
+from penstock.host.threads.task_manager import FIRST_RECORDS, Limits, TaskManager, TaskState
+from penstock.host.threads.vocabulary import Ran
+from penstock.plan.subtopology import TaskId
+from penstock.record import RecordBatch, TopicPartition
+
+FIRST, SECOND = TaskId(0, 0), TaskId(0, 1)
+A, B, C = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("a", 1)
+
+
+def manager(**config: Any) -> TaskManager:
+    """Return two tasks that run: the first reads A and B, the second reads C."""
+    tasks = TaskManager(StreamsConfig(config, environment={}), Limits(records=10, bytes=1_000_000))
+    for id, partitions in ((FIRST, (A, B)), (SECOND, (C,))):
+        task = tasks.add(id, partitions)
+        task.state = TaskState.RUNNING
+        task.positions = dict.fromkeys(partitions, 0)
+    return tasks
+
+
+def records(count: int, start: int = 0) -> RecordBatch:
+    offsets = np.arange(start, start + count, dtype=np.int64)
+    return RecordBatch([b"k"] * count, [b"v"] * count, offsets, offsets)
+
+
+def test_the_task_for_which_most_waits_is_next_and_none_runs_twice_at_one_time() -> None:
+    tasks = manager()
+    tasks.arrived(A, records(2))
+    tasks.arrived(C, records(3))
+    run = tasks.next_run(0)
+    assert run is not None
+    assert (run.task, [(p, len(batch)) for p, batch in run.records]) == (SECOND, [(C, 3)])
+    tasks.arrived(C, records(9, start=3))
+    following = tasks.next_run(0)
+    assert following is not None
+    assert following.task == FIRST
+    assert tasks.next_run(0) is None
+    tasks[SECOND].ran(Ran(SECOND))
+    again = tasks.next_run(0)
+    assert again is not None
+    assert [batch.offsets.tolist() for _, batch in again.records] == [list(range(3, 12))]
+
+
+def test_a_run_takes_what_the_task_does_in_a_slice_of_time() -> None:
+    tasks = manager()
+    tasks.arrived(C, records(5_000))
+    sizes = []
+    for nanoseconds in (FIRST_RECORDS * 1_000_000, 500_000_000):
+        run = tasks.next_run(0)
+        assert run is not None
+        taken = sum(len(batch) for _, batch in run.records)
+        sizes.append(taken)
+        tasks[SECOND].ran(Ran(SECOND, records=taken, nanoseconds=nanoseconds))
+    assert sizes == [FIRST_RECORDS, 50]  # at 1 ms a record, 50 ms are 50 records
+
+
+def test_a_task_waits_for_a_partition_of_which_more_is_known_or_nothing_is_known() -> None:
+    tasks = manager()
+    tasks.arrived(A, records(1))
+    run = tasks.next_run(0)
+    assert run is not None
+    assert run.wait.lagging == {A, B}
+    tasks.know_ends({A: 1, B: 2})
+    assert tasks[FIRST].busy
+    tasks[FIRST].ran(Ran(FIRST, waiting_bytes=2))
+    tasks.arrived(B, records(1))
+    run = tasks.next_run(0)
+    assert run is not None
+    assert run.wait.lagging == {B}
+    tasks[FIRST].ran(Ran(FIRST, waiting_bytes=2))
+    assert tasks.next_run(0) is None
+    tasks.reached({B: 2})  # what was behind the record is no record
+    run = tasks.next_run(0)
+    assert run is not None
+    assert (run.records, run.wait.lagging) == ([], set())
+
+
+def test_a_task_with_one_partition_or_without_patience_waits_for_nothing() -> None:
+    tasks = manager(**{"max.task.idle.ms": -1})
+    tasks.arrived(A, records(1))
+    tasks.arrived(C, records(1))
+    assert [run.wait.lagging for run in (tasks.next_run(0), tasks.next_run(0)) if run is not None] == [set(), set()]
+
+
+def test_a_partition_of_which_too_much_waits_is_fetched_no_further_until_half_is_left() -> None:
+    tasks = manager()
+    tasks.arrived(C, records(11))
+    assert tasks.to_pause() == {C}
+    assert tasks.to_pause() == set()
+    assert tasks.to_resume() == set()
+    tasks.next_run(0)
+    assert tasks.to_resume() == {C}
+    assert tasks.to_resume() == set()
+
+
+def test_records_of_a_partition_that_nobody_reads_any_more_are_dropped() -> None:
+    tasks = manager()
+    tasks.remove(SECOND)
+    tasks.arrived(C, records(1))
+    assert tasks.next_run(0) is None
+    assert SECOND not in tasks

@@ -1,0 +1,63 @@
+"""Every public conformance case on the core of the threads host, in both executions; and with stores that are restored
+from their changelog topics at each step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.oracle.interpreter import divergences, threads_host
+from tests.oracle.interpreter.comparison import differences
+from tests.oracle.run_cases import Case, main, read_cases
+
+CASES = Path(__file__).parent / "cases"
+FAMILIES = sorted(path.stem for path in CASES.glob("*.jsonl"))
+
+LEAST_RUN, LEAST_RESTARTED = 1869, 1402
+"""Cases that must really have been run: a family that silently shrinks is a failure."""
+
+_SHARE = 4  # of the cases is run with restarts, which cost a restore for each step
+
+
+def cases_of(family: str) -> list[Case]:
+    """Return the cases of a family that can be compared on this host."""
+    cases = read_cases(CASES / f"{family}.jsonl")
+    return [case for case in cases if not threads_host.missing(case) and not divergences.diverges(case)]
+
+
+@pytest.mark.parametrize("execution", ["auto", "record"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_family_gives_what_kafka_streams_gives(family: str, execution: str) -> None:
+    check(cases_of(family), execution, restarts=False)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_family_goes_on_from_changelogs_and_committed_offsets(family: str) -> None:
+    cases = [case for case in cases_of(family) if not threads_host.is_remembered(case)]
+    check(cases[::_SHARE], "auto", restarts=True)
+
+
+def check(cases: list[Case], execution: str, restarts: bool) -> None:
+    """Run `cases` and compare."""
+    failed: dict[str, list[str]] = {}
+    for case in cases:
+        expected = threads_host.comparable(case, case["expected"])
+        found = differences(expected, threads_host.run(case, execution, restarts))
+        if found:
+            failed[case["id"]] = found
+    assert not failed, "\n".join(f"{id}:\n    " + "\n    ".join(lines[:5]) for id, lines in failed.items())
+
+
+def test_the_families_have_their_cases() -> None:
+    cases = [case for family in FAMILIES for case in cases_of(family)]
+    assert len(cases) >= LEAST_RUN
+    assert sum(not threads_host.is_remembered(case) for case in cases) >= LEAST_RESTARTED
+
+
+def test_the_command_runs_cases_on_this_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = (CASES / "aggregate.jsonl").read_text().splitlines()[:3]
+    file = tmp_path / "cases.jsonl"
+    file.write_text("\n".join(lines) + "\n")
+    assert main([str(file), "--host", "threads-inline", "--restarts"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "3 passed, 0 failed"
