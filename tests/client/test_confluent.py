@@ -253,6 +253,7 @@ def test_a_consumer_takes_up_pauses_and_gives_up_partitions_one_by_one(config: S
         assert offsets_read(following, 1) == {second: [4]}
         following.resume([first])
         assert offsets_read(following, 2) == {first: [3, 4]}
+        assert following.reached_ends()[first] >= 3
         following.incremental_unassign([first])
         write(config, topic, 1, partition=0, start=5)
         write(config, topic, 1, partition=1, start=5)

@@ -202,6 +202,11 @@ class Consumer(Protocol):
         partitions that were not fetched yet are left out."""
         ...
 
+    def reached_ends(self) -> dict[TopicPartition, int]:
+        """Return up to where partitions have been read since the last call of this method, if it was to their end:
+        behind the last record there may be offsets without one."""
+        ...
+
     def poll(self, timeout_ms: int, max_records: int) -> list[tuple[TopicPartition, RecordBatch]]:
         """Return up to `max_records` records that have arrived, waiting up to `timeout_ms` for them.
 

@@ -35,8 +35,10 @@ class ConfluentConsumer:
 
     def __init__(self, config: StreamsConfig, read_committed: bool = True, timeout_ms: int = 10_000) -> None:
         """Connect in the background. read_committed: leave out records of aborted and open transactions."""
-        self._connection = Connection(client_settings(config, CONSUMER, _isolation(read_committed)), timeout_ms)
+        forced = {**_isolation(read_committed), "enable.partition.eof": True}
+        self._connection = Connection(client_settings(config, CONSUMER, forced), timeout_ms)
         self._client: Consumer | None = self._connection.make(Consumer)
+        self._reached: dict[TopicPartition, int] = {}
         self._pending: deque[Message] = deque()
         """An error that was not raised yet, for records came before it, and what came after it; less than one poll."""
 
@@ -78,6 +80,11 @@ class ConfluentConsumer:
         found = {each: client.get_watermark_offsets(Position(*each), cached=True) for each in partitions}
         return {each: high for each, (_, high) in found.items() if high >= 0}
 
+    def reached_ends(self) -> dict[TopicPartition, int]:
+        """Return up to where partitions have been read to their end since the last call; see `client.api`."""
+        reached, self._reached = self._reached, {}
+        return reached
+
     def poll(self, timeout_ms: int, max_records: int) -> list[tuple[TopicPartition, RecordBatch]]:
         """Return up to `max_records` records that have arrived, waiting up to `timeout_ms` for them. An error amid
         records is raised by the next call, and what came after it is returned by the one behind that."""
@@ -97,6 +104,8 @@ class ConfluentConsumer:
                 self._connection.fail(error, doing, _right(partition))
             pending.popleft()
             if error is not None:
+                if error.code() == Code._PARTITION_EOF:
+                    self._reached[partition] = _offset(message)
                 continue
             if not runs or runs[-1][0] != partition:
                 runs.append((partition, []))

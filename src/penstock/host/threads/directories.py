@@ -1,0 +1,163 @@
+"""The state directory of an instance: who has it, the id of its process, and the bases of its tasks (Kafka class:
+StateDirectory).
+
+    <state.dir>/<application.id>/
+      .lock                             held while an instance runs
+      kafka-streams-process-metadata    the process id: the same as long as this directory is there
+      <task>/                           the base of a task (`base_directory`)
+      global/                           that of the global stores
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+import orjson
+
+from penstock.config import StreamsConfig
+from penstock.errors import LockError
+from penstock.host.directories import application_directory, application_path
+from penstock.host.threads.vocabulary import GLOBAL_TASK
+from penstock.metrics.measurements import Measurement
+from penstock.plan.subtopology import TaskId
+from penstock.private_files import open_private
+from penstock.state.api import Base, BaseView, Changes
+from penstock.state.base_directory import BaseDirectory
+from penstock.state.lmdb import DATA_FILE
+from penstock.state.open import LMDB, open_base
+
+_LOCK = ".lock"
+_PROCESS = "kafka-streams-process-metadata"
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class StateDirectory:
+    """The directory of one application on this machine."""
+
+    def __init__(self, config: StreamsConfig) -> None:
+        """Take nothing yet."""
+        self._config = config
+        self._path = application_path(config)
+        self._lock: IO[bytes] | None = None
+        self._run = ""
+
+    def acquire(self) -> None:
+        """Take the directory for this instance; raises LockError if another one has it."""
+        path = application_directory(self._config)
+        lock = open_private(path / _LOCK, "a+b")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            lock.seek(0)
+            holder = lock.read().decode(errors="replace").strip() or "unknown"
+            lock.close()
+            raise LockError(
+                f"Another instance of {self._config['application.id']} (pid {holder}) uses the state directory {path}. "
+                "Each instance on a machine needs its own: set state.dir, or close the other one."
+            ) from error
+        lock.truncate(0)
+        lock.write(str(os.getpid()).encode())
+        lock.flush()
+        self._lock = lock
+        # what the disk has of a base is certain while the machine runs: files are not forced to disk
+        boot = _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else ""
+        self._run = f"{self.process_id()} {boot}"
+
+    def release(self) -> None:
+        """Give the directory up; harmless when it is not held."""
+        if self._lock is not None:
+            self._lock.truncate(0)
+            self._lock.close()
+            self._lock = None
+
+    def process_id(self) -> str:
+        """Return the process id of this directory, a new one if it has none."""
+        path = self._path / _PROCESS
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            return str(uuid.UUID(orjson.loads(path.read_bytes())["processId"]))
+        made = str(uuid.uuid4())
+        with open_private(path, "wb") as file:
+            file.write(orjson.dumps({"processId": made}))
+        return made
+
+    def open_base(self, task: TaskId) -> Base:
+        """Open or make the base of `task`. Raises LockError or ProcessorStateError if it cannot be opened."""
+        directory = BaseDirectory(self._task_path(task), self._run, self._data_file())
+        path = directory.enter()
+        try:
+            return _DirectoryBase(open_base(self._config["penstock.state.base"], path, self._config), directory)
+        except BaseException:
+            directory.leave()
+            raise
+
+    def seal(self, tasks: Iterable[TaskId]) -> None:
+        """Say of the bases of `tasks`, all closed, that they are whole: also after a restart of the machine."""
+        for task in tasks:
+            with suppress(FileNotFoundError):
+                BaseDirectory(self._task_path(task), self._run, self._data_file()).seal()
+
+    def clean_up(self) -> None:
+        """Delete everything but the lock; raises LockError if an instance runs."""
+        if not self._path.is_dir():
+            return
+        self.acquire()
+        try:
+            for path in self._path.iterdir():
+                if path.name == _LOCK:
+                    continue
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
+        finally:
+            self.release()
+
+    def _task_path(self, task: TaskId) -> Path:
+        return self._path / ("global" if task == GLOBAL_TASK else str(task))
+
+    def _data_file(self) -> str | None:
+        return DATA_FILE if self._config["penstock.state.base"] == LMDB else None
+
+
+class _DirectoryBase:
+    """A base in its directory, which it leaves when it is closed (implements Base)."""
+
+    def __init__(self, base: Base, directory: BaseDirectory) -> None:
+        self._base = base
+        self._directory = directory
+
+    def stamp(self) -> bytes | None:
+        """Return the stamp of the last commit applied, None if there was none."""
+        return self._base.stamp()
+
+    def view(self, store_name: str) -> BaseView:
+        """Return the committed entries of one store."""
+        return self._base.view(store_name)
+
+    def apply(self, changes: Changes, stamp: bytes) -> None:
+        """Apply the changes of one commit and set the stamp."""
+        self._base.apply(changes, stamp)
+
+    def rebuild(self, commits: Callable[[], Iterable[Changes]], stamp: bytes) -> None:
+        """Drop all entries, apply the changes of `commits` and set the stamp."""
+        self._base.rebuild(commits, stamp)
+
+    def clear(self) -> None:
+        """Drop all entries and the stamp."""
+        self._base.clear()
+
+    def measured(self) -> Mapping[str, Measurement]:
+        """Return the measurements of the database."""
+        return self._base.measured()
+
+    def close(self) -> None:
+        """Release the database and leave the directory."""
+        self._base.close()
+        self._directory.leave()

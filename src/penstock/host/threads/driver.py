@@ -1,0 +1,292 @@
+"""The threads host: checks, makes clients and threads, and tells the application what becomes of it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+from penstock.client.api import Admin
+from penstock.client.confluent import ConfluentAdmin, ConfluentBatchProducer, ConfluentConsumer, ConfluentFetcher
+from penstock.client.keys import check_client_keys
+from penstock.clock import Clock, SystemClock
+from penstock.config import StreamsConfig
+from penstock.host.api import HostListener
+from penstock.host.threads import vocabulary as v
+from penstock.host.threads.directories import StateDirectory
+from penstock.host.threads.instance import Instance, Settings
+from penstock.host.threads.internal_topics import make_internal_topics
+from penstock.host.threads.layout import Layout, layout_of
+from penstock.host.threads.membership import Membership, Post
+from penstock.host.threads.polling import Polling
+from penstock.host.threads.processing import TaskAction, TaskRunner
+from penstock.host.threads.queued import QueuedThread
+from penstock.host.threads.restoring import StateOpener
+from penstock.host.threads.task_manager import Limits
+from penstock.host.topics import check_sink_topics
+from penstock.plan.serde_check import check_serdes
+from penstock.plan.subtopology import BuiltTopology
+from penstock.record import TopicPartition
+from penstock.state.restore_listener import StateRestoreListener
+
+_log = logging.getLogger(__name__)
+
+MakeMembership = Callable[[Layout, StreamsConfig, Post], Membership]
+"""Makes the member of the group; it gives its events to the third argument."""
+
+_COMMIT_INTERVAL_MS = 30_000
+_POLL_MS = 100
+_BUFFERED_RECORDS = 10_000
+_BUFFERED_BYTES = 64 * 1024 * 1024
+_LAST_SECONDS = 1.0  # for each thread to end, behind the end of the instance
+
+
+class ThreadsHost:
+    """Runs one topology in threads of this process."""
+
+    def __init__(
+        self,
+        built: BuiltTopology,
+        config: StreamsConfig,
+        make_membership: MakeMembership,
+        until_end: bool = False,
+        restore_listener: StateRestoreListener | None = None,
+        clock: Clock | None = None,
+        commit_interval_ms: int = _COMMIT_INTERVAL_MS,
+    ) -> None:
+        """Take what to run; nothing is opened before `start`.
+
+        make_membership: joins the group. until_end: stop at the ends of the topics at the start. restore_listener:
+        receives the restores of stores. clock: None for that of the machine. commit_interval_ms: between two commits.
+        """
+        self._built = built
+        self._config = config
+        self._make_membership = make_membership
+        self._until_end = until_end
+        self._restore_listener = restore_listener
+        self._clock = clock or SystemClock()
+        self._commit_interval_ms = commit_interval_ms
+        self._application_id = str(config.required("application.id"))
+        self._directory = StateDirectory(config)
+        self._stopped = threading.Event()
+        self._paused = False
+        self._polling: Polling | None = None
+        self._thread: threading.Thread | None = None
+        self._open = ExitStack()
+
+    def start(self, listener: HostListener) -> None:
+        """Check everything, then start the threads; returns when they run. Raises StreamsError when it must not
+        start."""
+        check_client_keys(self._config)
+        check_serdes(self._built, self._config)
+        with ExitStack() as opened:
+            self._directory.acquire()
+            opened.callback(self._directory.release)
+            admin = ConfluentAdmin(self._config)
+            opened.callback(admin.close)
+            layout = self._checked_layout(admin)
+            self._polling = self._wired(layout, admin, listener, opened)
+            self._open = opened.pop_all()
+        name = f"penstock-{self._application_id}"
+        self._thread = threading.Thread(target=self._run, args=(self._polling, listener), name=name, daemon=True)
+        self._thread.start()
+
+    def pause(self) -> None:
+        """Process no more records and make no punctuations until `resume`; the group, and restores, go on."""
+        self._paused = True
+        self._post(v.PauseRequested())
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self._paused = False
+        self._post(v.ResumeRequested())
+
+    def clean_up(self) -> None:
+        """Delete the state directory of the application on this machine: the stores are restored from their changelogs.
+        Raises LockError if an instance runs."""
+        self._directory.clean_up()
+
+    def close(self, timeout_ms: int) -> bool:
+        """Commit, close all tasks, leave the group and release everything; return whether that was done within
+        `timeout_ms`."""
+        deadline = time.monotonic() + timeout_ms / 1000
+        self._stopped.set()
+        self._post(v.CloseRequested())
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(max(deadline - time.monotonic(), 0))
+            return not self._thread.is_alive()
+        return True
+
+    def summary(self) -> str:
+        """Return one line: guarantee, broker, state directory."""
+        servers, directory = self._config["bootstrap.servers"], self._config["state.dir"]
+        return f"at least once; broker {servers}; state {directory}/{self._application_id}"
+
+    def statistics(self) -> Mapping[str, Any]:
+        """Return figures: records by name."""
+        polling = self._polling
+        if polling is None:
+            return {}
+        return {"records_in": polling.records_in, "records_out": polling.records_out}
+
+    # ---------------------------------------- start
+
+    def _checked_layout(self, admin: Admin) -> Layout:
+        """Return the tasks, for which all topics are there now; raises StreamsError if one is missing or wrong."""
+        topics = admin.topics()
+        layout = layout_of(self._built, self._config, topics)
+        check_sink_topics(layout.topology, topics, self._config)
+        make_internal_topics(layout, admin, topics)
+        return layout
+
+    def _wired(self, layout: Layout, admin: Admin, listener: HostListener, opened: ExitStack) -> Polling:
+        """Return the loop of the polling thread with all that works for it; `opened` closes that."""
+        until = self._ends(layout, admin) if self._until_end else None
+        limits = Limits(_BUFFERED_RECORDS, _BUFFERED_BYTES)
+        settings = Settings.of(self._config, self._commit_interval_ms, 1, limits)
+        instance = Instance(layout, settings, self._clock.milliseconds(), until)
+        fetcher = ConfluentFetcher(self._config)
+        opened.callback(fetcher.close)
+        opener = StateOpener(
+            layout,
+            admin,
+            fetcher,
+            self._directory.open_base,
+            self._clock,
+            self._restore_listener,
+            self._stopped.is_set,
+        )
+        targets = _TargetTopics(layout.topic_partitions, partial(ConfluentAdmin, self._config))
+        opened.callback(targets.close)
+        runner = TaskRunner(layout, targets)
+        workers = _Workers(self._application_id, runner, opener, self._post)
+        opened.callback(workers.close)
+        membership = self._make_membership(layout, self._config, self._post)
+        opened.callback(membership.close)
+        shared = {group for group in layout.groups.values() if len(group) > 1}
+        polling = Polling(
+            instance,
+            ConfluentConsumer(self._config),
+            partial(ConfluentBatchProducer, self._config),
+            membership,
+            workers,
+            _Application(listener),
+            self._clock,
+            _POLL_MS,
+            frozenset(partition for group in shared for partition in group),
+        )
+        opened.callback(polling.close)
+        if self._paused:
+            polling.post(v.PauseRequested())
+        return polling
+
+    def _ends(self, layout: Layout, admin: Admin) -> dict[TopicPartition, int]:
+        """Return the ends of the inputs that are not the application's own."""
+        own = layout.topology.repartition_topics
+        inputs = [partition for partition in layout.readers if partition.topic not in own]
+        return admin.end_offsets(inputs, read_committed=True)
+
+    def _post(self, event: v.Event) -> None:
+        polling = self._polling
+        if polling is not None:
+            polling.post(event)
+
+    def _run(self, polling: Polling, listener: HostListener) -> None:
+        """Work until the instance ends, release everything, and tell the application."""
+        error: BaseException | None
+        try:
+            error = polling.run()
+        except BaseException as raised:
+            _log.exception("The polling thread of %s has failed.", self._application_id)
+            error = raised
+        self._stopped.set()
+        try:
+            self._open.close()
+        except Exception:
+            _log.exception("%s could not be closed properly.", self._application_id)
+        if error is not None:
+            listener.on_error(error)
+        else:
+            listener.on_stopped()
+
+
+class _Application:
+    """Tells the application, by its listener (implements polling.Application)."""
+
+    def __init__(self, listener: HostListener) -> None:
+        self._listener = listener
+
+    def running(self) -> None:
+        """Tell that all tasks are being processed."""
+        self._listener.on_running()
+
+    def rebalancing(self) -> None:
+        """Tell that tasks are being set up."""
+        self._listener.on_rebalancing()
+
+    def ask(self, error: BaseException) -> v.Decided:
+        """Return the answer of the handler of uncaught exceptions."""
+        return v.Decided(self._listener.on_failure(error))
+
+
+class _Workers:
+    """The processing thread and the restore thread (implements polling.Workers)."""
+
+    def __init__(self, name: str, runner: TaskRunner, opener: StateOpener, post: Post) -> None:
+        self._runner = runner
+        self._opener = opener
+        self._post = post
+        self._processing: QueuedThread[TaskAction] = QueuedThread(f"penstock-{name}-processing", self._process)
+        self._restoring: QueuedThread[v.Restore] = QueuedThread(f"penstock-{name}-restore", self._open)
+
+    def do(self, action: TaskAction) -> None:
+        """Let the processing thread do `action`."""
+        self._processing.put(action)
+
+    def restore(self, action: v.Restore) -> None:
+        """Let the restore thread do `action`."""
+        self._restoring.put(action)
+
+    def close(self) -> None:
+        """End the threads; a function of the user that does not return keeps one, which the program does not wait
+        for."""
+        self._restoring.close(_LAST_SECONDS)
+        self._processing.close(_LAST_SECONDS)
+
+    def _process(self, action: TaskAction) -> None:
+        self._post(self._runner.do(action))
+
+    def _open(self, action: v.Restore) -> None:
+        try:
+            self._post(v.Restored(action.task, self._opener.open(action.task)))
+        except Exception as error:
+            self._post(v.Failed(error, action.task))
+
+
+class _TargetTopics(dict[str, int]):
+    """The number of partitions by topic; looks up a topic that it does not know: one that was made since the start, and
+    that a function names. For the processing thread."""
+
+    def __init__(self, known: Mapping[str, int], make_admin: Callable[[], Admin]) -> None:
+        super().__init__(known)
+        self._make_admin = make_admin
+        self._admin: Admin | None = None
+
+    def __missing__(self, topic: str) -> int:
+        """Return the partitions of `topic`; raises KeyError if there is none, KafkaError if no broker answers."""
+        if self._admin is None:
+            self._admin = self._make_admin()
+        found = self._admin.topics()
+        if topic not in found:
+            raise KeyError(topic)
+        self[topic] = found[topic]
+        return found[topic]
+
+    def close(self) -> None:
+        """Release the connection."""
+        if self._admin is not None:
+            self._admin.close()

@@ -1,0 +1,54 @@
+"""Creates and checks the repartition and changelog topics of an application (Kafka class: InternalTopicManager)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.client.api import Admin, NewTopic
+from penstock.errors import StreamsError, TopicExistsError
+from penstock.host.threads.layout import Layout
+
+
+def internal_topics(layout: Layout) -> list[NewTopic]:
+    """Return the topics that the application makes for itself."""
+    topology, config = layout.topology, layout.config
+    extra = {
+        key.removeprefix("topic."): str(value)
+        for key, value in config.client_config().items()
+        if key.startswith("topic.")
+    }
+    configs: dict[str, Mapping[str, str]] = {
+        name: {**topic.config, **extra} for name, topic in topology.repartition_topics.items()
+    }
+    for spec in topology.subtopologies:
+        for topic, settings in spec.changelogs.values():
+            if topic not in spec.source_topics:
+                configs[topic] = {**settings, **extra}
+    factor = config["replication.factor"]
+    return [NewTopic(name, layout.topic_partitions[name], factor, each) for name, each in sorted(configs.items())]
+
+
+def make_internal_topics(layout: Layout, admin: Admin, topics: Mapping[str, int]) -> None:
+    """Create the topics that are missing. topics: the number of partitions of those that exist.
+
+    Raises StreamsError if one exists with another number of partitions, KafkaError if it cannot be created.
+    """
+    wanted = internal_topics(layout)
+    missing = [topic for topic in wanted if topic.name not in topics]
+    _check(wanted, topics)
+    if missing:
+        try:
+            admin.create_topics(missing)
+        except TopicExistsError:  # another instance creates them at the same time
+            _check(wanted, admin.topics())
+
+
+def _check(wanted: list[NewTopic], topics: Mapping[str, int]) -> None:
+    for topic in wanted:
+        found = topics.get(topic.name, topic.partitions)
+        if found != topic.partitions:
+            raise StreamsError(
+                f"Existing internal topic {topic.name} has invalid partitions: expected: {topic.partitions}; actual: "
+                f"{found}. Its records belong to other tasks: use another application.id, or delete the topic with the "
+                "state that it holds (penstock topics delete)."
+            )

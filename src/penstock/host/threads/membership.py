@@ -1,0 +1,38 @@
+"""What the host needs of the group: which tasks are its own, and offsets that only a member may commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from penstock.client.api import OffsetAndMetadata
+from penstock.host.threads import vocabulary as v
+from penstock.plan.subtopology import TaskId
+from penstock.record import TopicPartition
+
+Post = Callable[[v.Event], None]
+"""Gives an event to the core, from any thread."""
+
+
+class Membership(Protocol):
+    """The member of the group that an instance is. It tells `Assigned` and `MembershipLost` from its own thread."""
+
+    def start(self) -> None:
+        """Join the group; the answer is an event."""
+        ...
+
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit `offsets` as the member; the answer is `OffsetsCommitted`, `MembershipLost` or `Failed`."""
+        ...
+
+    def give_up(self, tasks: frozenset[TaskId]) -> None:
+        """Tell the group that these tasks are closed here."""
+        ...
+
+    def leave(self) -> None:
+        """Leave the group."""
+        ...
+
+    def close(self) -> None:
+        """Release the connection and the thread; harmless when called again."""
+        ...

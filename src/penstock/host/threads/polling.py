@@ -1,0 +1,223 @@
+"""The polling thread: owns the core, the consumer and the producer, and does what the core asks for; everything that
+concerns tasks, their restores and the group goes to other threads through queues."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable
+from typing import Protocol
+
+from penstock.client.api import BatchProducer, Consumer
+from penstock.clock import Clock
+from penstock.host.threads import vocabulary as v
+from penstock.host.threads.instance import Instance
+from penstock.host.threads.membership import Membership
+from penstock.host.threads.processing import TaskAction
+from penstock.plan.subtopology import TaskId
+from penstock.record import TopicPartition
+
+MOST_RECORDS = 10_000
+"""Records taken from the consumer at one time."""
+
+_BUSY_SECONDS = 0.001
+"""Longest wait for an answer while something is in flight: the consumer is looked at in between."""
+
+
+class Workers(Protocol):
+    """Where actions about tasks are done: other threads, which answer with events."""
+
+    def do(self, action: TaskAction) -> None:
+        """Let a processing thread do `action`."""
+        ...
+
+    def restore(self, action: v.Restore) -> None:
+        """Let the restore thread do `action`."""
+        ...
+
+
+class Application(Protocol):
+    """What the polling thread tells the application."""
+
+    def running(self) -> None:
+        """All tasks are being processed."""
+        ...
+
+    def rebalancing(self) -> None:
+        """Tasks are being set up."""
+        ...
+
+    def ask(self, error: BaseException) -> v.Decided:
+        """Return the answer of the handler of uncaught exceptions."""
+        ...
+
+
+class Polling:
+    """The loop of the polling thread."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        consumer: Consumer,
+        make_producer: Callable[[], BatchProducer],
+        membership: Membership,
+        workers: Workers,
+        application: Application,
+        clock: Clock,
+        poll_ms: int,
+        awaitable: frozenset[TopicPartition],
+    ) -> None:
+        """Take what the loop works with. poll_ms: longest wait for records when nothing is in flight. awaitable: the
+        partitions of tasks that read several, whose ends the core wants to know."""
+        self._instance = instance
+        self._consumer = consumer
+        self._make_producer = make_producer
+        self._producer = make_producer()
+        self._membership = membership
+        self._workers = workers
+        self._application = application
+        self._clock = clock
+        self._poll_ms = poll_ms
+        self._awaitable = awaitable
+        self._events: queue.SimpleQueue[v.Event] = queue.SimpleQueue()
+        self._positions: dict[TopicPartition, int] = {}
+        self._ends: dict[TopicPartition, int] = {}
+        self._out: set[TaskId | None] = set()
+        self._ended: v.End | None = None
+        self.records_in = 0
+        self.records_out = 0
+
+    def post(self, event: v.Event) -> None:
+        """Give an event to the core; from any thread."""
+        self._events.put(event)
+
+    def run(self) -> BaseException | None:
+        """Work until the instance has ended; return the error that ended it, None if it was to end."""
+        self._membership.start()
+        while self._ended is None:
+            event = self._next_event()
+            self._handle(v.Tick() if event is None else event)
+        return self._ended.error
+
+    def _next_event(self) -> v.Event | None:
+        """Return the next event, None if time has passed."""
+        try:
+            return self._events.get_nowait()
+        except queue.Empty:
+            pass
+        try:
+            if self._poll(0 if self._out else self._wait_ms()):
+                return self._events.get_nowait()
+            if self._out:
+                return self._events.get(timeout=_BUSY_SECONDS)
+        except queue.Empty:
+            pass
+        return None
+
+    def _wait_ms(self) -> int:
+        due = self._instance.next_due_ms()
+        return self._poll_ms if due is None else max(0, min(self._poll_ms, due - self._clock.milliseconds()))
+
+    def _poll(self, timeout_ms: int) -> bool:
+        """Take the records that have arrived; return whether there is something new for the core."""
+        if not self._positions:
+            if timeout_ms:
+                try:
+                    self.post(self._events.get(timeout=timeout_ms / 1000))
+                except queue.Empty:
+                    return False
+                return True
+            return False
+        try:
+            arrived = self._consumer.poll(timeout_ms, MOST_RECORDS)
+        except Exception as error:
+            self.post(v.Failed(error))
+            return True
+        self._look_at_ends()
+        for partition, batch in arrived:
+            self.records_in += len(batch)
+            self.post(v.Arrived(partition, batch))
+        if reached := self._consumer.reached_ends():
+            self.post(v.EndsReached(reached))
+        return bool(arrived or reached)
+
+    def _look_at_ends(self) -> None:
+        wanted = self._awaitable & self._positions.keys()
+        if wanted:
+            ends = self._consumer.known_ends(wanted)
+            if ends != self._ends:
+                self._ends = ends
+                self.post(v.EndsKnown(ends))
+
+    def _handle(self, event: v.Event) -> None:
+        match event:
+            case v.Ran(task) | v.Started(task) | v.Prepared(task) | v.Applied(task) | v.Closed(task):
+                self._out.discard(task)
+            case v.Failed(task=task):
+                self._out.discard(task)
+            case v.OffsetsCommitted() | v.MembershipLost():
+                self._out.discard(None)
+            case _:
+                pass
+        for action in self._instance.handle(event, self._clock.milliseconds()):
+            self._do(action)
+
+    def _do(self, action: v.Action) -> None:
+        match action:
+            case v.Start() | v.Run() | v.Prepare() | v.Apply() | v.Close():
+                self._out.add(action.task)
+                self._workers.do(action)
+            case v.Restore():
+                self._workers.restore(action)
+            case v.Send() | v.Flush():
+                self._produce(action)
+            case v.CommitOffsets(offsets):
+                self._out.add(None)
+                self._membership.commit(offsets)
+            case v.Ask(error):
+                self.post(self._application.ask(error))
+            case v.TellRunning():
+                self._application.running()
+            case v.TellRebalancing():
+                self._application.rebalancing()
+            case v.GiveUp(tasks):
+                self._membership.give_up(tasks)
+            case v.Leave():
+                self._membership.leave()
+            case v.End():
+                self._ended = action
+            case v.Follow() | v.Unfollow() | v.PauseReading() | v.ResumeReading():
+                self._read(action)
+
+    def _produce(self, action: v.Send | v.Flush) -> None:
+        try:
+            if isinstance(action, v.Flush):
+                self.post(v.Written(self._producer.flush()))
+            else:
+                self.records_out += sum(len(each.batch) for each in action.output)
+                self._producer.send(action.output)
+        except Exception as error:
+            self._producer.close()  # it may have failed for good
+            self._producer = self._make_producer()
+            self.post(v.Failed(error))
+
+    def _read(self, action: v.Follow | v.Unfollow | v.PauseReading | v.ResumeReading) -> None:
+        try:
+            match action:
+                case v.Follow(positions):
+                    self._positions.update(positions)
+                    self._consumer.incremental_assign(positions)
+                case v.Unfollow(partitions):
+                    for partition in partitions:
+                        self._positions.pop(partition, None)
+                    self._consumer.incremental_unassign(partitions)
+                case v.PauseReading(partitions):
+                    self._consumer.pause(partitions)
+                case v.ResumeReading(partitions):
+                    self._consumer.resume(partitions)
+        except Exception as error:
+            self.post(v.Failed(error))
+
+    def close(self) -> None:
+        """Release the clients."""
+        self._consumer.close()
+        self._producer.close()
