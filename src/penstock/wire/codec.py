@@ -334,6 +334,28 @@ def response_encoder(key: int, version: int) -> Encoder:
 
 
 @cache
+def request_encoder(key: int, version: int) -> Encoder:
+    """Return the encoder of the body of a request.
+
+    Args:
+        key: API key.
+        version: API version, one that kio knows.
+    """
+    return entity_codec(load_request_schema(key, version)).encode
+
+
+@cache
+def response_decoder(key: int, version: int) -> Decoder:
+    """Return the decoder of the body of a response.
+
+    Args:
+        key: API key.
+        version: API version, one that kio knows.
+    """
+    return entity_codec(load_response_schema(key, version)).decode
+
+
+@cache
 def is_flexible(key: int, version: int) -> bool:
     """Return whether a version of an API uses compact lengths and tagged fields."""
     flexible: bool = load_request_schema(key, version).__flexible__

@@ -3,8 +3,8 @@
 Not here: which fields a message has (codec.py), and sockets.
 
 Rules: no length from the wire is trusted; reading past the frame raises MalformedMessageError, an array cannot have
-more elements than the frame has bytes left, and a request at most MOST_ELEMENTS. Bytes and records are passed as views
-of the frame, never copied.
+more elements than the frame has bytes left, and a message at most as many as its reader allows. Bytes and records are
+passed as views of the frame, never copied.
 """
 
 from __future__ import annotations
@@ -37,14 +37,16 @@ class Cursor:
 
     Args:
         view: the frame without its length prefix.
+        most_elements: how many elements its arrays and tagged fields may have altogether.
     """
 
-    __slots__ = ("_elements", "position", "view")
+    __slots__ = ("_elements", "_most_elements", "position", "view")
 
-    def __init__(self, view: memoryview) -> None:
+    def __init__(self, view: memoryview, most_elements: int = MOST_ELEMENTS) -> None:
         self.view = view
         self.position = 0
         self._elements = 0
+        self._most_elements = most_elements
 
     def elements(self, count: int) -> range:
         """Return the indices of elements that are about to be decoded.
@@ -53,11 +55,11 @@ class Cursor:
             count: their number.
 
         Raises:
-            MalformedMessageError: the request has more than MOST_ELEMENTS altogether.
+            MalformedMessageError: the message has more altogether than it may.
         """
         self._elements += count
-        if self._elements > MOST_ELEMENTS:
-            raise MalformedMessageError(f"a request of more than {MOST_ELEMENTS} elements")
+        if self._elements > self._most_elements:
+            raise MalformedMessageError(f"a message of more than {self._most_elements} elements")
         return range(count)
 
     def number(self, layout: struct.Struct) -> Any:

@@ -42,7 +42,8 @@ from penstock.client.api import (
     PartitionInfo,
     TopicDescription,
 )
-from penstock.client.confluent.connection import RETRY_SECONDS, Connection, Right, is_silence, nothing_to_serve
+from penstock.client.confluent.connection import RETRY_SECONDS, Connection, is_silence, nothing_to_serve
+from penstock.client.failures import Right
 from penstock.client.settings import ADMIN, CONSUMER, HURRIED, client_settings
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError, UnknownTopicOrPartitionError, UnstableOffsetCommitError

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException, Producer
 
-from penstock.client.confluent.connection import Connection, Right, drained
+from penstock.client.confluent.connection import Connection, drained
 from penstock.client.confluent.refusals import (
     GAPLESS,
     ONE_BY_ONE,
@@ -22,6 +22,7 @@ from penstock.client.confluent.refusals import (
     replaced,
 )
 from penstock.client.confluent.sending import send_output
+from penstock.client.failures import Right
 from penstock.client.settings import PRODUCER, client_settings
 from penstock.config import StreamsConfig
 from penstock.errors import counted

@@ -10,28 +10,15 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer
 from confluent_kafka import KafkaError as Code
 
 from penstock.client.confluent.statistics import STATISTICS
+from penstock.client.failures import FORBIDDEN, OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION, Failures, Right
 from penstock.client.keys import unknown_key
-from penstock.errors import (
-    AuthenticationError,
-    AuthorizationError,
-    BrokerNotFoundError,
-    ClusterAuthorizationError,
-    ConfigError,
-    GroupAuthorizationError,
-    KafkaError,
-    OffsetOutOfRangeError,
-    RetriableError,
-    TopicAuthorizationError,
-    TopicExistsError,
-    TransactionalIdAuthorizationError,
-    UnknownTopicOrPartitionError,
-)
+from penstock.errors import ConfigError, KafkaError, RetriableError
 from penstock.log_limits import limit_rate
 
 T = TypeVar("T")
@@ -62,25 +49,7 @@ _NO_LOGIN_TEXTS = ("SSL handshake failed", "SSL routines")
 _UNREACHABLE = _NO_LOGIN | {Code._TIMED_OUT, Code._TRANSPORT, Code._ALL_BROKERS_DOWN, Code._RESOLVE}
 
 
-class Right(NamedTuple):
-    """A right that a call needs, as ACLs have it. kind: topic, group, transactional-id or cluster."""
-
-    operation: str
-    kind: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.operation} on the {self.kind.replace('-', ' ')} {self.name}".rstrip()
-
-
 _STATISTICS_INTERVAL = "statistics.interval.ms"
-
-_FORBIDDEN: Mapping[int, tuple[type[AuthorizationError], str]] = {
-    Code.TOPIC_AUTHORIZATION_FAILED: (TopicAuthorizationError, "topic"),
-    Code.GROUP_AUTHORIZATION_FAILED: (GroupAuthorizationError, "group"),
-    Code.CLUSTER_AUTHORIZATION_FAILED: (ClusterAuthorizationError, "cluster"),
-    Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (TransactionalIdAuthorizationError, "transactional-id"),
-}
 
 _PASSING = frozenset(
     (
@@ -161,7 +130,8 @@ class Connection:
         if str(settings.get(_STATISTICS_INTERVAL, 0)) != "0":
             role = str(settings.get("client.id", "")).rpartition("-")[2]
             self.settings.setdefault("stats_cb", partial(STATISTICS.report, role))
-        self.servers = str(settings["bootstrap.servers"])
+        self._failures = Failures(settings, timeout_ms)
+        self.servers = self._failures.servers
         self.timeout_ms = timeout_ms
         self.serve: Callable[[float], object] = nothing_to_serve
         """Takes waiting reports, for up to that many seconds; set by clients that do not take them themselves."""
@@ -187,7 +157,7 @@ class Connection:
     def is_refused(self) -> bool:
         """Return whether the login was refused, and is of no use any more; another token may be on its way."""
         self.serve(0)
-        return self.noticed is not None and is_no_login(self.noticed) and self._mechanism() != "OAUTHBEARER"
+        return self.noticed is not None and is_no_login(self.noticed) and self._failures.mechanism != "OAUTHBEARER"
 
     def _background(self) -> str | None:
         return None if self.noticed is None else str(self.noticed.str())
@@ -215,75 +185,27 @@ class Connection:
         code, reason = error.code(), error.str().rstrip(".")
         if code in _UNREACHABLE:
             self.serve(0)
-            if self.noticed is not None and self.noticed.code() in _FORBIDDEN:
-                self._forbid(self.noticed, doing, *needs)
+            if self.noticed is not None and self.noticed.code() in FORBIDDEN:
+                self._refuse(self.noticed.code(), self.noticed, doing, *needs)
             why = next((each for each in (error, self.noticed) if each is not None and is_no_login(each)), None)
             if why is not None:
-                raise AuthenticationError(
-                    f"Cannot log in at bootstrap.servers={self.servers} ({doing}): {str(why.str()).rstrip('.')}. Check "
-                    f"{self._login()}."
-                )
-            raise BrokerNotFoundError(
-                f"No broker of bootstrap.servers={self.servers} answered within {self.timeout_ms} ms ({doing}): "
-                f"{self._background() or reason}. Check the address, that the broker runs, and that its listener uses "
-                f"security.protocol={self._protocol()}; `penstock broker` starts a broker on this machine."
-            )
-        if code in _FORBIDDEN:
-            self._forbid(error, doing, *needs)
+                raise self._failures.login(doing, str(why.str()).rstrip("."))
+            raise self._failures.silence(doing, self._background() or reason)
         if code in UNKNOWN_TOPIC:
-            raise UnknownTopicOrPartitionError(
-                f"Request failed ({doing}) at bootstrap.servers={self.servers}: {reason}. "
-                "`penstock topics list` shows the topics, `penstock topics create` creates one."
-            )
-        if code == Code.TOPIC_ALREADY_EXISTS:
-            raise TopicExistsError(f"Request failed ({doing}) at bootstrap.servers={self.servers}: {reason}.")
-        if code == Code._MSG_TIMED_OUT:
+            code = UNKNOWN_TOPIC_OR_PARTITION
+        elif code == Code._AUTO_OFFSET_RESET:
+            code = OFFSET_OUT_OF_RANGE
+        elif code == Code._MSG_TIMED_OUT:
             raise RetriableError(
                 f"The brokers did not accept a record in time ({doing}) at bootstrap.servers={self.servers}. Check "
                 "that every partition of the topic has a leader, and as many replicas in sync as its "
                 "min.insync.replicas: `penstock topics describe` shows them."
             )
-        if code in (Code._AUTO_OFFSET_RESET, Code.OFFSET_OUT_OF_RANGE):
-            raise OffsetOutOfRangeError(
-                f"Request failed ({doing}): {reason}. The records have been deleted by retention, or the topic was "
-                "deleted and created again; start with a new checkpoint, or with another application.id."
-            )
-        kind = RetriableError if passing(error) else KafkaError
-        raise kind(f"Request failed ({doing}) at bootstrap.servers={self.servers}: {reason}.")
+        self._refuse(code, error, doing, *needs)
 
-    def _forbid(self, error: Code, doing: str, *needs: Right) -> NoReturn:
-        """Raise the error of a right that is missing."""
-        of_class, kind = _FORBIDDEN[error.code()]
-        missing = next((right for right in needs if right.kind == kind), needs[0] if needs else None)
-        right = f"the necessary operation on a {kind}" if missing is None else str(missing)
-        grant = "" if missing is None else f" (kafka-acls --add --operation {missing.operation} {_option(missing)})"
-        raise of_class(
-            f"Request failed ({doing}) at bootstrap.servers={self.servers}: the brokers do not allow {right} to the "
-            f"user of {self._user()}: {str(error.str()).rstrip('.')}. Grant it{grant}, or log in as another user; "
-            "docs/security.md lists the rights that an application needs."
-        )
-
-    def _protocol(self) -> str:
-        return str(self.settings.get("security.protocol", "PLAINTEXT")).upper()
-
-    def _mechanism(self) -> str:
-        return str(self.settings.get("sasl.mechanism", self.settings.get("sasl.mechanisms", "GSSAPI"))).upper()
-
-    def _user(self) -> str:
-        """Return the keys by which brokers know this client."""
-        if self._protocol().startswith("SASL"):
-            return "the token (sasl.mechanism=OAUTHBEARER)" if self._mechanism() == "OAUTHBEARER" else "sasl.username"
-        known = [key for key in self.settings if key.startswith(("ssl.certificate", "ssl.keystore"))]
-        return known[0] if known else f"no login (security.protocol={self._protocol()})"
-
-    def _login(self) -> str:
-        """Return what may be wrong where a login is refused."""
-        tls = "ssl.ca.location, and ssl.certificate.location with ssl.key.location if the broker requires them"
-        if not self._protocol().startswith("SASL"):
-            return f"security.protocol={self._protocol()}, {tls}"
-        known = "the token" if self._mechanism() == "OAUTHBEARER" else "sasl.username and sasl.password"
-        way = f"security.protocol={self._protocol()}, sasl.mechanism={self._mechanism()}, {known}"
-        return f"{way}, {tls}" if self._protocol() == "SASL_SSL" else way
+    def _refuse(self, code: int, error: Code, doing: str, *needs: Right) -> NoReturn:
+        reason = str(error.str()).rstrip(".")
+        raise self._failures.answer(code, reason, doing, *needs, is_passing=passing(error))
 
     def call(self, doing: str, action: Callable[[], T], *needs: Right) -> T:
         """Return what `action` returns; it is tried again within the bound while the error is a passing one."""
@@ -310,17 +232,13 @@ def is_no_login(code: Code) -> bool:
 
 def is_forbidden(code: Code) -> bool:
     """Return whether a right is missing: to ask again would not help."""
-    return code.code() in _FORBIDDEN
+    return code.code() in FORBIDDEN
 
 
 def _tells_more(error: Code, than: Code) -> bool:
     if error.code() == Code._ALL_BROKERS_DOWN:
         return False
     return is_no_login(error) or not (is_no_login(than) or is_forbidden(than))
-
-
-def _option(right: Right) -> str:
-    return "--cluster" if right.kind == "cluster" else f"--{right.kind} {right.name}"
 
 
 def drained(producer: Producer, seconds: float) -> int:

@@ -14,7 +14,8 @@ from confluent_kafka import KafkaError as Code
 from confluent_kafka import TopicPartition as Position
 
 from penstock.background import in_background
-from penstock.client.confluent.connection import UNKNOWN_TOPIC, Connection, Right, is_no_login, passing
+from penstock.client.confluent.connection import UNKNOWN_TOPIC, Connection, is_no_login, passing
+from penstock.client.failures import Right
 from penstock.client.settings import CONSUMER, client_settings
 from penstock.config import StreamsConfig
 from penstock.errors import BrokerNotFoundError, KafkaError

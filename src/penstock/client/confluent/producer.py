@@ -8,7 +8,8 @@ from typing import Any, NoReturn
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException, Message, Producer
 
-from penstock.client.confluent.connection import Connection, Right, drained, nothing_to_serve
+from penstock.client.confluent.connection import Connection, drained, nothing_to_serve
+from penstock.client.failures import Right
 from penstock.client.settings import PRODUCER, client_settings
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError, counted

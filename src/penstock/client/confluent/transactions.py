@@ -31,7 +31,6 @@ from penstock.background import in_background
 from penstock.client.confluent.connection import (
     RETRY_SECONDS,
     Connection,
-    Right,
     drained,
     is_forbidden,
     passing,
@@ -46,6 +45,7 @@ from penstock.client.confluent.refusals import (
     replaced,
 )
 from penstock.client.confluent.sending import send_output
+from penstock.client.failures import Right
 from penstock.client.settings import CONSUMER, HURRIED, PRODUCER, client_settings
 from penstock.config import StreamsConfig
 from penstock.errors import (
