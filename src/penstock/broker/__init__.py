@@ -7,7 +7,7 @@ Served, by API key (the table is in apis.py):
     CreateTopics 2-7                  DeleteTopics 1-6      InitProducerId 0-5     DescribeConfigs 1-4
     AlterConfigs 0-2                  IncrementalAlterConfigs 0-1                  DescribeLogDirs 1-4
     CreatePartitions 0-3              DescribeCluster 0-1   DeleteRecords 0-2      OffsetForLeaderEpoch 2-4
-    DescribeClientQuotas 0-1          AlterClientQuotas 0-1
+    DescribeClientQuotas 0-1          AlterClientQuotas 0-1 DescribeTopicPartitions 0-0
     JoinGroup 0-9                     SyncGroup 0-5         Heartbeat 0-4          LeaveGroup 0-5
     ConsumerGroupHeartbeat 0-1        ConsumerGroupDescribe 0-1
     DescribeGroups 0-6                ListGroups 0-5        DeleteGroups 0-2       OffsetDelete 0-0

@@ -33,6 +33,7 @@ from penstock.broker.topic_apis import (
     delete_topics,
     describe_cluster,
     describe_log_dirs,
+    describe_topic_partitions,
     metadata,
 )
 from penstock.broker.transaction_apis import (
@@ -147,5 +148,6 @@ APIS: Final[Mapping[int, Api]] = {
     66: _api(list_transactions, 0, 2),
     68: _api(consumer_group_heartbeat, 0, 1),
     69: _api(consumer_group_describe, 0, 1),
+    75: _api(describe_topic_partitions, 0, 0),
 }
 """The APIs by their key."""

@@ -1,5 +1,5 @@
-"""The APIs about topics and the cluster: Metadata, DescribeCluster, CreateTopics, DeleteTopics, CreatePartitions and
-DescribeLogDirs.
+"""The APIs about topics and the cluster: Metadata, DescribeTopicPartitions, DescribeCluster, CreateTopics,
+DeleteTopics, CreatePartitions and DescribeLogDirs.
 
 Rules: a handler takes the state and a request and returns the response as a message. What is wrong with one topic is
 answered for that topic and does not stop the others.
@@ -23,6 +23,9 @@ from penstock.broker.topics import Topic
 from penstock.wire.codec import Message
 
 _NO_TOPIC_ID: Final = uuid.UUID(int=0)
+
+_MOST_PARTITIONS: Final = 2_000
+"""Partitions in one answer to DescribeTopicPartitions, as Kafka's `max.request.partition.size.limit`."""
 
 
 def metadata(state: BrokerState, request: Request) -> Message:
@@ -91,6 +94,35 @@ def _topic_metadata(topic: Topic) -> Message:
             for index in range(len(topic.partitions))
         ],
     }
+
+
+def describe_topic_partitions(state: BrokerState, request: Request) -> Message:
+    """Answer DescribeTopicPartitions (KIP-966): topics by name, from the cursor of the answer before it on, with the
+    cursor of the next answer where there are more partitions than one answer may have."""
+    wanted = {topic["name"] for topic in request.body["topics"]}
+    cursor = request.body["cursor"] or {"topic_name": "", "partition_index": 0}
+    if cursor["partition_index"] < 0:
+        return {"topics": [{"error_code": ErrorCode.invalid_request, "name": name} for name in sorted(wanted)]}
+    names = sorted(wanted or (topic.name for topic in state.topics.all()))
+    room = max(1, min(request.body["response_partition_limit"], _MOST_PARTITIONS))
+    topics: list[Message] = []
+    for name in names:
+        if name < cursor["topic_name"]:
+            continue
+        if room <= 0:
+            return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": 0}}
+        topic = {**_wanted_metadata(state, {"name": name}, False), "topic_authorized_operations": ON_TOPIC}
+        topics.append(topic)
+        partitions = topic.get("partitions", [])
+        first = cursor["partition_index"] if name == cursor["topic_name"] else 0
+        end = first + room
+        topic["partitions"] = [
+            {**partition, "eligible_leader_replicas": [], "last_known_elr": []} for partition in partitions[first:end]
+        ]
+        room -= len(topic["partitions"])
+        if end < len(partitions):
+            return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": end}}
+    return {"topics": topics}
 
 
 def describe_cluster(state: BrokerState, request: Request) -> Message:
