@@ -26,6 +26,7 @@ _COMMANDS: Final = {
     "broker": "Run an embedded Kafka broker on this machine until Ctrl-C.",
     "topics": "Create, list, describe, change and delete topics.",
     "groups": "List, describe, reset and delete consumer groups.",
+    "transactions": "List, describe and abort transactions, and find those that hang.",
     "produce": "Write each line of standard input to a topic as a record.",
     "consume": "Show the records of a topic, one per line.",
     "demo": "Count the words of a real text on Spark, and watch the counts grow.",

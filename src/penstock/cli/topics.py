@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -69,23 +69,43 @@ def list_topics(
 
 
 @app.command()
-def describe(topics: Names, servers: Servers = None, config: Settings = None) -> None:
+def describe(topics: Names, as_json: AsJson = False, servers: Servers = None, config: Settings = None) -> None:
     """Show partitions, offsets and configuration of topics."""
     admin = ConfluentAdmin(client_config(servers, config), TIMEOUT_MS)
-    for name in topics:
-        found = admin.describe_topic(name)
-        partitions = [TopicPartition(name, each.partition) for each in found.partitions]
-        first, last = admin.beginning_offsets(partitions), admin.end_offsets(partitions)
-        overrides = ", ".join(f"{key}={found.config[key]}" for key in sorted(found.overrides & set(found.config)))
-        configuration = overrides or "the defaults of the broker"
-        out.print(f"{name}: {counted(len(partitions), 'partition')}; configuration: {configuration}")
+    described = [_described(admin, name) for name in topics]
+    if as_json:
+        print_json(described)
+        return
+    for one in described:
+        overrides = ", ".join(f"{key}={value}" for key, value in one["configs"].items())
+        count = counted(len(one["partitions"]), "partition")
+        out.print(f"{one['topic']}: {count}; configuration: {overrides or 'the defaults of the broker'}")
         table = Table("partition", "leader", "replicas", "in sync", "first", "end", box=None, pad_edge=False)
-        for info, partition in zip(found.partitions, partitions, strict=True):
-            replicas, in_sync = (",".join(map(str, brokers)) for brokers in (info.replicas, info.isr))
-            table.add_row(
-                str(info.partition), str(info.leader), replicas, in_sync, str(first[partition]), str(last[partition])
-            )
+        for row in one["partitions"]:
+            shown = (",".join(map(str, cell)) if isinstance(cell, list) else str(cell) for cell in row.values())
+            table.add_row(*shown)
         out.print(table)
+
+
+def _described(admin: ConfluentAdmin, name: str) -> dict[str, Any]:
+    found = admin.describe_topic(name)
+    partitions = [TopicPartition(name, each.partition) for each in found.partitions]
+    first, end = admin.beginning_offsets(partitions), admin.end_offsets(partitions)
+    return {
+        "topic": name,
+        "configs": {key: found.config[key] for key in sorted(found.overrides & set(found.config))},
+        "partitions": [
+            {
+                "partition": info.partition,
+                "leader": info.leader,
+                "replicas": list(info.replicas),
+                "in_sync": list(info.isr),
+                "first": first[at],
+                "end": end[at],
+            }
+            for info, at in zip(found.partitions, partitions, strict=True)
+        ],
+    }
 
 
 @app.command()
