@@ -33,6 +33,8 @@ class Broker:
 
     name: str
     bootstrap: str
+    pid: int | None = None
+    """The process that it runs in, with all that descend from it; None for a broker that was not started here."""
 
 
 @contextmanager
@@ -46,12 +48,12 @@ def brokers(bootstrap: str | None, missing: dict[str, str]) -> Iterator[list[Bro
         found = []
         try:
             kafka = running.enter_context(RealKafka(java_options=LONG_LIVED))
-            found.append(Broker("Kafka", kafka.bootstrap_servers))
+            found.append(Broker("Kafka", kafka.bootstrap_servers, kafka.pid))
         except KafkaUnavailableError as error:
             missing["a real Kafka"] = str(error)
         directory = running.enter_context(tempfile.TemporaryDirectory(prefix="penstock-benchmark-"))
         embedded = running.enter_context(BrokerProcess(Path(directory)))
-        found.append(Broker(EMBEDDED, embedded.bootstrap_servers))
+        found.append(Broker(EMBEDDED, embedded.bootstrap_servers, embedded.pid))
         yield found
 
 

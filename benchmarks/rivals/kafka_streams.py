@@ -6,7 +6,6 @@ when the input and the repartition topic are.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 import tempfile
@@ -14,10 +13,11 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.measuring import Measurement, watch
+from benchmarks.rivals.java import compile_java
 from benchmarks.topics import PARTITIONS, client_config, delete_topics_of
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.record import TopicPartition
-from tests.support.kafka import KAFKA_VERSION, cache_directory, kafka_class_path
+from tests.support.kafka import KAFKA_VERSION, kafka_class_path
 
 APPLICATION: Final = "benchmark-java"
 _SOURCE: Final = Path(__file__).with_name("WordCountBenchmark.java")
@@ -25,22 +25,11 @@ _REPARTITION: Final = f"{APPLICATION}-counts-store-repartition"
 _MARKERS: Final = 1000  # offsets that the markers of transactions may take at the end of a topic
 
 
-def compile_program() -> Path:
-    """Return the directory of the compiled program; compiles it when its source is new."""
-    digest = hashlib.sha256(_SOURCE.read_bytes()).hexdigest()[:16]
-    classes = cache_directory() / f"benchmark-{digest}"
-    if not (classes / "WordCountBenchmark.class").exists():
-        classes.mkdir(parents=True, exist_ok=True)
-        command = ["javac", "-cp", kafka_class_path(), "-d", str(classes), str(_SOURCE)]
-        subprocess.run(command, check=True, capture_output=True, timeout=120)
-    return classes
-
-
 def measure_kafka_streams(
     bootstrap: str, input_topic: str, output_topic: str, text: str, lines: int, words_per_line: int, guarantee: str
 ) -> Measurement:
     """Count the lines of the input topic and return the rate between the first warm commit and the last."""
-    class_path = f"{compile_program()}{os.pathsep}{kafka_class_path()}"
+    class_path = f"{compile_java(_SOURCE)}{os.pathsep}{kafka_class_path()}"
     with tempfile.TemporaryDirectory(prefix="penstock-benchmark-") as directory:
         arguments = [APPLICATION, bootstrap, input_topic, output_topic, directory, guarantee, str(PARTITIONS)]
         with (Path(directory) / "log").open("wb") as log:

@@ -168,6 +168,11 @@ class RealKafka:
         """The addresses for `bootstrap.servers`."""
         return ",".join(f"127.0.0.1:{self._ports[number]}" for number in self._numbers)
 
+    @property
+    def pid(self) -> int:
+        """The process of the first broker's JVM, or one from which it descends."""
+        return self._processes[self._numbers[0]].pid
+
     def address(self, listener: str) -> str:
         """Return the address of one of the further listeners."""
         return f"127.0.0.1:{self._listener_ports[listener]}"
