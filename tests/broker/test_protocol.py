@@ -464,6 +464,23 @@ def test_a_waiting_fetch_ends_when_its_bytes_are_there(
     assert len(fetched(client.receive(FETCH, 16))["records"]) == 2 * len(RECORDS)
 
 
+def test_a_waiting_fetch_counts_the_bytes_of_all_partitions(
+    embedded_broker: BrokerProcess, client: ProtocolClient
+) -> None:
+    name = f"topic-{uuid.uuid4()}"
+    create(client, name, 3)
+    body = fetch_body(client, name, 0, max_wait=15_000, min_bytes=3 * len(RECORDS))
+    [wanted] = body["topics"][0]["partitions"]
+    body["topics"][0]["partitions"] = [wanted | {"partition": number} for number in range(3)]
+    client.send(FETCH, 16, body)
+    with ProtocolClient(embedded_broker.bootstrap_servers) as other:
+        for partition in (2, 0, 2):
+            produce(other, name, partition=partition)
+    answers = client.receive(FETCH, 16)["responses"][0]["partitions"]
+    assert [len(one["records"]) for one in answers] == [len(RECORDS), 0, 2 * len(RECORDS)]
+    assert [one["high_watermark"] for one in answers] == [3, 0, 6]
+
+
 def test_a_waiting_fetch_ends_when_its_topic_is_deleted(
     embedded_broker: BrokerProcess, client: ProtocolClient, topic: str
 ) -> None:

@@ -8,7 +8,8 @@ are not made: the session id of every answer is 0, which switches them off in al
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -34,32 +35,26 @@ class _FetchedPartition:
             are returned.
     """
 
-    __slots__ = ("_ends", "_is_committed", "_wanted", "answer", "is_left_out", "partition")
+    __slots__ = ("_is_committed", "_wanted", "answer", "has_error", "is_left_out", "listener", "partition", "size")
 
     def __init__(self, partition: Partition | None, wanted: Message, error: ErrorCode, is_committed: bool) -> None:
         self.partition = partition
         self._wanted = wanted
         self._is_committed = is_committed
-        self._ends: tuple[int, int] | None = None
+        self.has_error = error != ErrorCode.none
+        """Whether the answer is an error."""
         self.is_left_out = False
         """Whether the response has no room for the next batch."""
+        self.size = 0
+        """Bytes of records in the answer."""
+        self.listener: Callable[[], None] | None = None
+        """What the partition calls when it has grown."""
         self.answer: Message = {
             "partition_index": wanted["partition"],
             "error_code": error,
             "high_watermark": -1,
             "records": b"",
         }
-
-    @property
-    def has_error(self) -> bool:
-        """Whether the answer is an error."""
-        code: ErrorCode = self.answer["error_code"]
-        return code != ErrorCode.none
-
-    @property
-    def size(self) -> int:
-        """Bytes of records in the answer."""
-        return len(self.answer["records"])
 
     def read(self, max_bytes: int, taken: int) -> None:
         """Bring the answer up to date.
@@ -71,10 +66,6 @@ class _FetchedPartition:
         partition, answer = self.partition, self.answer
         if partition is None:
             return
-        ends = (partition.end_offset, partition.last_stable_offset)
-        if ends == self._ends and not partition.is_deleted:
-            return
-        self._ends = ends
         try:
             check_leader_epoch(self._wanted.get("current_leader_epoch", -1))
             # Where no room is left the answer has no records, and the client asks for them again.
@@ -86,6 +77,7 @@ class _FetchedPartition:
                 records, aborted = b"", None
         except ApiError as error:
             answer |= {"error_code": error.code, "high_watermark": partition.end_offset, "records": b""}
+            self.has_error, self.size = True, 0
             return
         answer |= {
             "high_watermark": partition.end_offset,
@@ -94,6 +86,7 @@ class _FetchedPartition:
             "aborted_transactions": aborted,
             "records": records,
         }
+        self.size = len(records)
 
     def _records(self, partition: Partition, max_bytes: int) -> tuple[bytes, list[Message] | None]:
         offset: int = self._wanted["fetch_offset"]
@@ -111,7 +104,7 @@ class Fetch(LaterAnswer):
         request: the request.
     """
 
-    __slots__ = ("_body", "_done", "_max_bytes", "_partitions", "_response", "_state", "_timer", "_wake_is_due")
+    __slots__ = ("_body", "_done", "_grown", "_max_bytes", "_partitions", "_response", "_size", "_state", "_timer")
 
     def __init__(self, state: BrokerState, request: Request) -> None:
         self._state = state
@@ -121,8 +114,9 @@ class Fetch(LaterAnswer):
         )
         self._done: Callable[[Message], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._wake_is_due = False
         self._partitions: list[_FetchedPartition] = []
+        self._grown: list[_FetchedPartition] = []
+        self._size = 0
         self._response: Message = {"responses": []}
 
     def start(self, done: Callable[[Message], None]) -> None:
@@ -138,13 +132,14 @@ class Fetch(LaterAnswer):
             return
         self._find_partitions()
         wait_ms: int = min(self._body["max_wait"], _MAX_WAIT_MS)
-        if self._is_enough() or wait_ms <= 0:
+        if self._is_enough(self._partitions) or wait_ms <= 0:
             self._finish()
             return
         self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._finish)
         for one in self._partitions:
             if one.partition is not None:
-                one.partition.add_listener(self._wake)
+                one.listener = partial(self._wake, one)
+                one.partition.add_listener(one.listener)
 
     def cancel(self) -> None:
         """Stop waiting; no answer is given."""
@@ -168,34 +163,34 @@ class Fetch(LaterAnswer):
             return _FetchedPartition(None, wanted, error.code, is_committed)
         return _FetchedPartition(partition, wanted, ErrorCode.none, is_committed)
 
-    def _is_enough(self) -> bool:
+    def _is_enough(self, partitions: Sequence[_FetchedPartition]) -> bool:
         """Read what has come, and return whether the response need not wait."""
-        min_bytes = min(self._body["min_bytes"], self._state.config.max_waiting_fetch_bytes)
-        size = sum(one.size for one in self._partitions)
-        for one in self._partitions:
-            taken = size - one.size
-            one.read(self._max_bytes, taken)
-            size = taken + one.size
-        need_not_wait = not self._partitions or any(one.has_error or one.is_left_out for one in self._partitions)
-        return need_not_wait or size >= min_bytes
+        need_not_wait = not partitions
+        for one in partitions:
+            self._size -= one.size
+            one.read(self._max_bytes, self._size)
+            self._size += one.size
+            need_not_wait |= one.has_error or one.is_left_out
+        return need_not_wait or self._size >= min(self._body["min_bytes"], self._state.config.max_waiting_fetch_bytes)
 
-    def _wake(self) -> None:
-        # Once for all appends of this turn of the event loop.
-        if not self._wake_is_due:
-            self._wake_is_due = True
+    def _wake(self, grown: _FetchedPartition) -> None:
+        # It looks once at all that has grown in this turn of the event loop.
+        if not self._grown:
             asyncio.get_running_loop().call_soon(self._look_again)
+        if grown not in self._grown:
+            self._grown.append(grown)
 
     def _look_again(self) -> None:
-        self._wake_is_due = False
-        if self._done is not None and self._is_enough():
+        grown, self._grown = self._grown, []
+        if self._done is not None and self._is_enough(grown):
             self._finish()
 
     def _finish(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             for one in self._partitions:
-                if one.partition is not None:
-                    one.partition.remove_listener(self._wake)
+                if one.partition is not None and one.listener is not None:
+                    one.partition.remove_listener(one.listener)
         done, self._done = self._done, None
         if done is not None:
             done(self._response)

@@ -37,6 +37,9 @@ DELETED_SUFFIX: Final = ".deleted"
 """What follows the name of a file that is no longer part of the log and waits to be removed."""
 
 _READ_AHEAD_BYTES: Final = 64 * 1024
+_NEWEST_BATCHES: Final = 8
+"""Batches at the end whose positions are known: most readers wait for the next one, and need no search for it."""
+
 _OPEN: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -64,6 +67,7 @@ class Segment:
         "_index",
         "_index_interval_bytes",
         "_index_path",
+        "_newest",
         "base_offset",
         "first_timestamp",
         "max_timestamp",
@@ -78,6 +82,7 @@ class Segment:
         self._index_interval_bytes = index_interval_bytes
         self._index: OffsetIndex | None = OffsetIndex()
         self._has_index_file = False
+        self._newest: list[tuple[int, int, int]] = []
         self._descriptor: int | None = None
         self.base_offset = base_offset
         self.next_offset = base_offset
@@ -231,6 +236,9 @@ class Segment:
                 os.ftruncate(self._descriptor, self.size)
             raise
         self._has_index_file = False
+        self._newest.append((header.base_offset, header.next_offset, self.size))
+        if len(self._newest) > _NEWEST_BATCHES:
+            del self._newest[0]
         self._note(header)
 
     def flush(self) -> None:
@@ -243,6 +251,13 @@ class Segment:
 
     def _position_of(self, offset: int) -> int:
         """Return where the batch begins that holds the offset or, where no batch does, the next one."""
+        found = self.size
+        for base_offset, next_offset, position in reversed(self._newest):
+            if next_offset <= offset:
+                return found
+            if base_offset <= offset:
+                return position
+            found = position
         position = self._loaded_index.position_of_offset(offset)
         while position < self.size:
             header = self._header_at(position)
