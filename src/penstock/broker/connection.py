@@ -42,6 +42,10 @@ _FIRST_BUFFER: Final = 64 * 1024
 """Bytes for a frame of which nothing has arrived yet."""
 
 
+_JOINED_BYTES: Final = 64 * 1024
+"""Bytes of a response below which joining its parts costs less than writing each."""
+
+
 class _Call(NamedTuple):
     """A request that was handled: what its answer needs, its size, and how long (ms) the broker was busy with it."""
 
@@ -213,7 +217,7 @@ class Connection(asyncio.BufferedProtocol):
             self._go_on()
 
     def _grow(self) -> None:
-        larger = memoryview(bytearray(min(self._size, 2 * len(self._buffer))))
+        larger = memoryview(bytearray(min(self._size, 4 * len(self._buffer))))
         larger[: self._filled] = self._buffer
         self._buffer = larger
 
@@ -321,7 +325,11 @@ class Connection(asyncio.BufferedProtocol):
             sink.varint(0)
         response_encoder(call.key, call.version)(sink, response)
         prefix = _RESPONSE_HEADER.pack(_SIZE.size + sink.size, call.correlation_id)
-        self._transport.writelines([prefix, *sink.chunks])
+        if sink.size < _JOINED_BYTES:
+            self._transport.writelines([prefix, *sink.chunks])
+        else:
+            for chunk in (prefix, *sink.chunks):
+                self._transport.write(memoryview(chunk))
 
     def _stop_throttling(self) -> None:
         self._throttling = None
