@@ -10,6 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+if __name__ == "__main__":
+    # kio loads Hypothesis where it is installed, which takes longer than all else at the start and 10 MB.
+    sys.modules["hypothesis"] = None  # type: ignore[assignment]  # this is how Python marks what must not be imported
+
 from penstock.broker.config import BrokerConfig
 from penstock.broker.errors import BrokerError
 from penstock.broker.server import Input, run
