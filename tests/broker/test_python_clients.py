@@ -79,6 +79,9 @@ class KafkaPythonReader(Reader):
             heartbeat_interval_ms=300,
             partition_assignment_strategy=[getattr(module, CLASSES[assignor])],
         )
+        # A leader that joins before it knows the topic's partitions joins again when it does. If a poll ends while that
+        # SyncGroup waits for its answer, kafka-python 3.0 never takes the assignment, and sends no more heartbeats.
+        assert consumer.partitions_for_topic(topic)
         while not self.stopping.is_set():
             for records in consumer.poll(timeout_ms=100).values():
                 self.values.update(record.value for record in records)
