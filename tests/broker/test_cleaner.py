@@ -40,12 +40,11 @@ def write(partition: Partition, *records: tuple[bytes, bytes | None], **settings
     return partition.append(memoryview(batch))
 
 
-def batches(partition: Partition, start: int = 0, isolated: bool = False) -> Iterator[tuple[BatchHeader, memoryview]]:
+def batches(partition: Partition, start: int = 0) -> Iterator[tuple[BatchHeader, memoryview]]:
     """The batches from an offset on, as a consumer fetches them."""
-    end = partition.last_stable_offset if isolated else partition.end_offset
-    while start < end:
-        data = partition.read_committed(start, 200)[0] if isolated else partition.read(start, 200)
-        assert data, f"nothing at {start} before the end {end}"
+    while start < partition.end_offset:
+        data = partition.read(start, 200)
+        assert data, f"nothing at {start} before the end {partition.end_offset}"
         view = memoryview(data)
         while view:
             header = read_header(view)
@@ -64,25 +63,42 @@ def records_of(partition: Partition, start: int = 0) -> list[tuple[int, bytes | 
 def committed(partition: Partition) -> dict[bytes, bytes]:
     """The last value of each key, for a reader of committed records that begins at the start."""
     state: dict[bytes, bytes] = {}
-    ignored: set[int] = set()
-    ahead = sorted(partition.read_committed(partition.start_offset, 1 << 30)[1], key=lambda one: one.first_offset)
-    for header, batch in batches(partition, partition.start_offset, isolated=True):
-        ahead += partition.read_committed(max(header.base_offset, partition.start_offset), 1)[1]
-        for one in ahead:
-            if one.first_offset <= header.base_offset <= one.last_offset:
-                ignored.add(one.producer_id)
-        if header.is_control:
-            ignored.discard(header.producer_id)
-        elif not (header.is_transactional and header.producer_id in ignored):
-            for record in read_records(batch):
-                if record.offset < partition.start_offset:
-                    continue
-                assert record.key is not None
-                if record.value is None:
-                    state.pop(record.key, None)
-                else:
-                    state[record.key] = record.value
+    position = partition.start_offset
+    while position < partition.last_stable_offset:
+        records, next_offset = fetched_committed(partition, position, 200)
+        for record in records:
+            assert record.key is not None
+            if record.value is None:
+                state.pop(record.key, None)
+            else:
+                state[record.key] = record.value
+        position = next_offset
     return state
+
+
+def fetched_committed(partition: Partition, position: int, max_bytes: int) -> tuple[list[LogRecord], int]:
+    """What a reader of committed records keeps of one Fetch, and where it goes on (Java class: CompletedFetch).
+
+    It drops the records of a producer from the start of an aborted transaction to the next marker of an abort.
+    """
+    data, aborted = partition.read_committed(position, max_bytes)
+    assert data, f"nothing at {position} before the last stable offset {partition.last_stable_offset}"
+    view = memoryview(data)
+    ahead = sorted(aborted, key=lambda one: one.first_offset)
+    dropped: set[int] = set()
+    kept: list[LogRecord] = []
+    while view:
+        header = read_header(view)
+        while ahead and ahead[0].first_offset < header.next_offset:
+            dropped.add(ahead.pop(0).producer_id)
+        if header.is_control:
+            marker = read_marker(view)
+            if marker is not None and not marker.is_commit:
+                dropped.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in dropped):
+            kept += read_records(view)
+        view, next_offset = view[header.size :], header.next_offset
+    return [record for record in kept if record.offset >= position], next_offset
 
 
 def test_the_last_record_of_each_key_stays_at_its_offset(tmp_path: Path) -> None:
