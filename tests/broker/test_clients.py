@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from confluent_kafka import (
@@ -290,6 +291,14 @@ def first_error(broker: RunningBroker, topic: str, key: bytes | None, timestamp:
     return codes[0]
 
 
+def refusal(call: Callable[[], object]) -> int:
+    """The code of the error that a call raises."""
+    with pytest.raises(KafkaException) as refused:
+        call()
+    code: int = refused.value.args[0].code()
+    return code
+
+
 def test_deleted_records_are_gone(broker: RunningBroker, admin: AdminClient, topic: str) -> None:
     produce(broker, topic, [b"%d" % number for number in range(5)])
     deleted = admin.delete_records([TopicPartition(topic, 0, 3)])
@@ -299,9 +308,7 @@ def test_deleted_records_are_gone(broker: RunningBroker, admin: AdminClient, top
     assert [offset for offset, *_ in read(client, TopicPartition(topic, 0, OFFSET_BEGINNING), 2)] == [3, 4]
     client.close()
     [beyond] = admin.delete_records([TopicPartition(topic, 0, 6)]).values()
-    with pytest.raises(KafkaException) as refused:
-        beyond.result(WAIT)
-    assert refused.value.args[0].code() == KafkaError.OFFSET_OUT_OF_RANGE
+    assert refusal(lambda: beyond.result(WAIT)) == KafkaError.OFFSET_OUT_OF_RANGE
 
 
 def test_records_of_a_compacted_topic_are_not_deleted_by_clients(
@@ -311,9 +318,7 @@ def test_records_of_a_compacted_topic_are_not_deleted_by_clients(
     create(admin, name, 1, cleanup_policy="compact")
     wait_for_partitions(admin, name, 1)
     [deleted] = admin.delete_records([TopicPartition(name, 0, 0)]).values()
-    with pytest.raises(KafkaException) as refused:
-        deleted.result(WAIT)
-    assert refused.value.args[0].code() == KafkaError.POLICY_VIOLATION
+    assert refusal(lambda: deleted.result(WAIT)) == KafkaError.POLICY_VIOLATION
 
 
 def test_records_that_the_topic_does_not_allow_are_refused(
@@ -438,6 +443,4 @@ def test_configurations_are_changed_one_key_at_a_time(
         (topics, unique_name("x"), "retention.ms", AlterConfigOpType.SET, "5", KafkaError.UNKNOWN_TOPIC_OR_PART),
         (brokers, "1", "num.partitions", AlterConfigOpType.SET, "3", KafkaError.INVALID_REQUEST),
     ):
-        with pytest.raises(KafkaException) as refused:
-            change(kind, of, key, operation, value)
-        assert refused.value.args[0].code() == code, (key, operation)
+        assert refusal(partial(change, kind, of, key, operation, value)) == code, (key, operation)

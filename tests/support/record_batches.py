@@ -1,4 +1,7 @@
-"""Record batches of format 2 as a producer makes them, for tests of the broker's log and protocol."""
+"""Record batches of format 2 as a producer makes them, for tests of the broker's log and protocol.
+
+The encoder shares nothing with the broker's, so that a fault of either shows.
+"""
 
 from __future__ import annotations
 
