@@ -10,12 +10,15 @@ import pytest
 from hypothesis import settings
 
 from penstock.log_limits import forget_lines
+from penstock.task import execution
 
 pytest_plugins = ["tests.support.brokers", "tests.support.commands", "tests.support.dashboard"]
 
 # What tests keep where the platform keeps state of a user does not stand among the state of this one.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="penstock-tests-")
 atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
+
+execution.FEWEST_ROWS = 0  # batches of tests are small, and columns are to be tested; test_execution tests the bound
 
 settings.register_profile("no-deadline", deadline=None)  # no test depends on how long something takes
 settings.load_profile("no-deadline")

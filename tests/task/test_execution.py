@@ -30,6 +30,7 @@ from penstock.processor.table import TableToStream
 from penstock.record import Record, RecordBatch
 from penstock.state.api import StoreBuilder
 from penstock.state.suppliers import KeyValueBytesStoreSupplier
+from penstock.task import execution
 from penstock.task.stream_task import StreamTask
 from tests.task.topologies import LONG, STRING, batch_of, sent, supplier, task_of
 
@@ -140,9 +141,9 @@ def test_columns_give_what_records_give(nodes: list[Node], records: list[Any], c
     assert by_column == by_record
 
 
-@given(shapes(), rows, st.lists(st.integers(1, 4), min_size=1), st.booleans())
+@given(shapes(), rows, st.lists(st.integers(1, 4), min_size=1), st.booleans(), st.integers(0, 4))
 def test_the_size_of_batches_changes_nothing(
-    nodes: list[Node], records: list[Any], sizes: list[int], caching: bool
+    nodes: list[Node], records: list[Any], sizes: list[int], caching: bool, fewest_rows: int
 ) -> None:
     topology = build(nodes, caching)
     cache_bytes = 10_000_000 if caching else 0
@@ -153,7 +154,9 @@ def test_the_size_of_batches_changes_nothing(
         parts.append(records[start : start + size])
         start += size
     whole = outcome(task_of(topology, cache_bytes=cache_bytes), [records])
-    assert outcome(task_of(topology, cache_bytes=cache_bytes), parts) == whole
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(execution, "FEWEST_ROWS", fewest_rows)
+        assert outcome(task_of(topology, cache_bytes=cache_bytes), parts) == whole
 
 
 @pytest.mark.parametrize("execution", ["auto", "record"])
@@ -247,6 +250,30 @@ def test_what_follows_a_split_is_run_by_columns(execution: str) -> None:
         ("low", "a"), ("high", "d"), ("low", "b"), ("high", "e"), ("high", "c"),
     ]  # fmt: skip
     assert batches == ([2, 3] if execution == "auto" else [])
+
+
+def test_few_rows_are_run_record_by_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execution, "FEWEST_ROWS", 3)
+    batches: list[int] = []
+
+    class Counting(StreamMerge):
+        def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
+            batches.append(len(batch))
+            return super().process_batch(batch, failures)
+
+    topology = Topology()
+    topology.add_source("S", "in")
+    topology.add_processor("P", supplier(Counting), "S")
+    topology.add_processor("count", supplier(lambda: StreamCount("store")), "P")
+    topology.add_state_store(StoreBuilder(KeyValueBytesStoreSupplier("store", True), STRING, LONG, True, True), "count")
+    topology.add_sink("K", "out", "P")
+    task = task_of(topology, cache_bytes=1_000_000)
+    for count in (2, 3):
+        task.add_records("in", 0, batch_of(*(("k", "v", 1) for _ in range(count))))
+        task.process()
+        task.flush()
+    assert batches == [3]
+    assert len(sent(task)) == 5
 
 
 class Watching(Processor):

@@ -234,7 +234,8 @@ KEYS: Mapping[str, ConfigKey] = {
             one_of("auto", "record"),
             "auto",
             "low",
-            "auto: column by column where the results are the same; record: record by record.",
+            "auto: column by column where the results are the same and at least 25 records come together; record: "
+            "record by record.",
         ),
         ConfigKey(
             "penstock.checkpoint.dir",

@@ -106,7 +106,7 @@ class PartitionGroup:
         sources: Mapping[str, SourceNode],
         default_extractor: TimestampExtractor,
         partition_times: Mapping[TopicPartition, int],
-        takes_serialized: Callable[[SourceNode], bool],
+        takes_serialized: Callable[[SourceNode, int], bool],
         count_dropped: Callable[[str, int], None],
         keep_source_records: bool,
         may_follow_each_other: Callable[[Iterable[SourceNode]], bool],
@@ -115,11 +115,11 @@ class PartitionGroup:
     ) -> None:
         """Read the topics of `sources`.
 
-        partition_times: those of the last commit (ms). takes_serialized: says whether the records of a source may stay
-        bytes. count_dropped: takes a node's name and a number of records. keep_source_records: whether runs carry the
-        records as they came. may_follow_each_other: says whether records of the sources given, one for each partition,
-        that take turns may as well be taken one partition after the other. mixes: whether there may be mixed runs.
-        wall_clock: tells the task's wall-clock time (ms).
+        partition_times: those of the last commit (ms). takes_serialized: says whether so many records of a source may
+        stay bytes. count_dropped: takes a node's name and a number of records. keep_source_records: whether runs carry
+        the records as they came. may_follow_each_other: says whether records of the sources given, one for each
+        partition, that take turns may as well be taken one partition after the other. mixes: whether there may be mixed
+        runs. wall_clock: tells the task's wall-clock time (ms).
         """
         self._wall_clock = wall_clock
         self._mixes = mixes and not keep_source_records
@@ -255,7 +255,7 @@ class PartitionGroup:
     def _stays_serialized(self, lane: Lane, batch: RecordBatch) -> bool:
         source = self._sources[lane.partition.topic]
         plain = self._extractor(source) is fail_on_invalid_timestamp and not bool((batch.timestamps < 0).any())
-        return plain and self._takes_serialized(source) and source.is_canonical(batch)
+        return plain and self._takes_serialized(source, len(batch)) and source.is_canonical(batch)
 
     def _extractor(self, source: SourceNode) -> TimestampExtractor:
         if source.spec.repartition:
