@@ -327,6 +327,9 @@ def test_every_version_of_consumer_group_heartbeat(
     interval_ms = 1_000 if broker.kind == "embedded" else 5_000
     assert (again["error_code"], again["assignment"], again["heartbeat_interval"]) == (0, None, interval_ms)
     assert beat(joined["member_id"], 7)["error_code"] == ErrorCode.fenced_member_epoch
+    repeated = beat(joined["member_id"], 0, subscribed_topic_names=[topic])
+    assert (repeated["error_code"], repeated["member_epoch"]) == (ErrorCode.none, epoch)
+    assert repeated["assignment"] == joined["assignment"]
     assert beat("unknown", 7)["error_code"] == ErrorCode.unknown_member_id
     assert beat("m", 0)["error_code"] == ErrorCode.invalid_request
     assert beat("m", 0, group_id="")["error_code"] == ErrorCode.invalid_request

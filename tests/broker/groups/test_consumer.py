@@ -195,8 +195,10 @@ def test_most_members_choose_the_assignor(broker: GroupBroker) -> None:
 
 
 def test_wrong_epochs_are_fenced(broker: GroupBroker) -> None:
-    first, second = Consumer(broker), Consumer(broker)
+    first, second, third = (Consumer(broker) for _ in range(3))
+    settle(first)
     settle(first, second)
+    settle(first, second, third)
     epoch = first.epoch
     assert failure(lambda: first.beat(member_epoch=epoch + 1)).code == ErrorCode.fenced_member_epoch
     assert failure(lambda: first.beat(member_epoch=epoch - 2)).code == ErrorCode.fenced_member_epoch
@@ -295,6 +297,18 @@ def test_members_go_on_after_a_kill_of_the_broker(broker: GroupBroker) -> None:
     assert broker.groups.describe_consumers("g")["group_epoch"] == epoch
     broker.timers.advance(SESSION_MS)
     assert state_of(broker) == "Empty"
+
+
+def test_a_member_joins_again_under_its_id(broker: GroupBroker) -> None:
+    first, second = Consumer(broker), Consumer(broker)
+    settle(first, second)
+    group_epoch = broker.groups.describe_consumers("g")["group_epoch"]
+    assert failure(lambda: first.beat(member_epoch=first.epoch + 1)).code == ErrorCode.fenced_member_epoch
+    epoch, owned = first.epoch, first.owned
+    first.epoch, first.owned = 0, frozenset()
+    first.follow()
+    assert (first.epoch, first.owned) == (epoch, owned)
+    assert broker.groups.describe_consumers("g")["group_epoch"] == group_epoch
 
 
 def test_commits_carry_the_epoch_of_the_member(broker: GroupBroker) -> None:

@@ -703,7 +703,8 @@ def _is_at(member: ConsumerMember, assignment_epoch: int) -> bool:
 
 
 def _check_epoch(member: ConsumerMember, request: HeartbeatRequest) -> None:
-    if request.member_epoch == member.epoch:
+    # With epoch 0 it joins again, because it has lost its place or the answer to its first request.
+    if request.member_epoch in (0, member.epoch):
         return
     # The answer that told the member of its new epoch may have been lost.
     is_behind = request.member_epoch == member.previous_epoch and request.member_epoch < member.epoch
