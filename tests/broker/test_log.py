@@ -271,7 +271,7 @@ def test_a_compaction_lag_is_compared_with_the_default_of_the_other(tmp_path: Pa
 
 
 def test_a_segment_that_has_no_space_is_begun_when_there_is_some(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     partition = open_partition(tmp_path, segment_bytes=200)
     fill(partition, 2)
@@ -287,6 +287,7 @@ def test_a_segment_that_has_no_space_is_begun_when_there_is_some(
         with pytest.raises(ApiError) as refused:
             partition.append(batch(1))
         assert code_of(refused) == ErrorCode.kafka_storage_error
+    assert caplog.text.count("topic-0: cannot write at offset 2: ") == 1  # producers try again and again
     monkeypatch.undo()
     for end in (2, 3):
         assert partition.append(batch(1)) == end

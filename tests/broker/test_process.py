@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,36 @@ def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
 def test_a_database_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "metadata.sqlite").write_bytes(b"no database" * 1000)
     with pytest.raises(BrokerError, match=r"cannot open the broker's metadata .*metadata\.sqlite"):
+        BrokerProcess(tmp_path).start()
+
+
+def test_records_without_their_metadata_are_refused_and_kept(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+        producer.produce("topic", b"value")
+        assert producer.flush(WAIT) == 0
+    metadata = tmp_path / "metadata.sqlite"
+    content = metadata.read_bytes()
+    for lost in (metadata.unlink, partial(metadata.write_bytes, b"")):
+        lost()
+        for _ in range(2):
+            with pytest.raises(BrokerError, match=r"metadata\.sqlite is missing or empty, but .*topics has records"):
+                BrokerProcess(tmp_path).start()
+        assert any(path.stat().st_size for path in tmp_path.glob("topics/*/0/*.log"))
+    metadata.write_bytes(content)
+    with BrokerProcess(tmp_path):
+        pass
+
+
+def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+        producer.produce("topic", b"value")
+        assert producer.flush(WAIT) == 0
+    [log] = (path for path in tmp_path.glob("topics/*/0/*.log") if path.stat().st_size)
+    shutil.rmtree(log.parent)
+    log.parent.write_text("")
+    with pytest.raises(BrokerError, match=rf"^cannot open {log.parent}.*: Not a directory; the files"):
         BrokerProcess(tmp_path).start()
 
 

@@ -137,6 +137,23 @@ def test_a_damaged_log_that_must_be_read_is_an_error_that_names_it(tmp_path: Pat
         open_partition(tmp_path, **SMALL)
 
 
+def test_a_damaged_batch_before_the_end_is_named_with_what_is_cut(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    partition = open_partition(tmp_path)
+    fill(partition, 4)
+    partition.close()
+    for index in tmp_path.glob("*.index"):
+        index.unlink()
+    path = tmp_path / f"{0:020d}.log"
+    content, size = bytearray(path.read_bytes()), path.stat().st_size // 4
+    content[2 * size - 1] ^= 1
+    path.write_bytes(content)
+    assert open_partition(tmp_path).end_offset == 1
+    expected = f"topic-0: the batch at byte {size} of {path} is unfinished or damaged: cut {3 * size} bytes"
+    assert expected in caplog.text
+
+
 def test_a_snapshot_beyond_the_end_does_not_count(tmp_path: Path) -> None:
     partition = open_partition(tmp_path)
     partition.append(sequenced(0))

@@ -141,8 +141,9 @@ class Log:
         cut = active.recover(is_active=True)
         if cut:
             _log.warning(
-                "%s: cut %d bytes of an unfinished write from the end of the log; the next offset is %d",
-                self.name, cut, active.next_offset,
+                "%s: the batch at byte %d of %s is unfinished or damaged: cut %d bytes from there to the end of the "
+                "log; the next offset is %d",
+                self.name, active.size, active.path, cut, active.next_offset,
             )  # fmt: skip
 
     def _read_checkpoint(self) -> _Checkpoint:

@@ -56,6 +56,10 @@ class OldOffset(NamedTuple):
     metadata: str
 
 
+TOPICS_DIRECTORY: Final = "topics"
+"""Name of the directory beside the database that has the records of topics."""
+
+
 class MetadataStore:
     """The broker's database.
 
@@ -63,7 +67,8 @@ class MetadataStore:
         path: the file; made when absent.
 
     Raises:
-        BrokerError: the file is no database of this broker, or of a version that this one does not know.
+        BrokerError: the file is no database of this broker, or of a version that this one does not know; or it is
+            missing beside topics.
     """
 
     def __init__(self, path: Path) -> None:
@@ -73,6 +78,7 @@ class MetadataStore:
             self._database.execute("pragma synchronous=normal")
             found = self._format()
             if found == 0:
+                _check_no_records(path)
                 self._create()
             self._database.executescript(_SETTINGS_SCHEMA)
         except sqlite3.DatabaseError as error:
@@ -207,3 +213,14 @@ class MetadataStore:
     def close(self) -> None:
         """Close the database."""
         self._database.close()
+
+
+def _check_no_records(path: Path) -> None:
+    """Raise BrokerError if there are topics beside a database that is new: nothing would know them any more, and the
+    start would remove their records."""
+    topics = path.with_name(TOPICS_DIRECTORY)
+    if topics.is_dir() and any(topics.iterdir()):
+        raise BrokerError(
+            f"the broker's metadata {path} is missing or empty, but {topics} has records; restore the file, or remove "
+            "the data directory to start over"
+        )

@@ -30,6 +30,7 @@ from penstock.broker.producer_state import AbortedTransaction, ActiveProducer
 from penstock.broker.records import EndTransactionMarker, read_marker
 from penstock.broker.topic_config import LogConfig
 from penstock.clock import Clock
+from penstock.log_limits import limit_rate
 
 HIGH_WATERMARK: Final = -1
 """What DeleteRecords sends in place of an offset to delete all records."""
@@ -40,7 +41,7 @@ LEADER_EPOCH: Final = 0
 READ_COMMITTED: Final = 1
 """The isolation level of readers that see only records of committed transactions."""
 
-_log = logging.getLogger(__name__)
+_log = limit_rate(logging.getLogger(__name__), up_to=logging.ERROR)
 
 
 class Partition:

@@ -140,7 +140,13 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[str], None], input: I
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     store = MetadataStore(config.data_dir / "metadata.sqlite")
-    topics = TopicRegistry(config, store, SystemClock())
+    try:
+        topics = TopicRegistry(config, store, SystemClock())
+    except OSError as error:
+        raise BrokerError(
+            f"cannot open {error.filename}: {error.strerror}; the files of a data directory must be this user's, and "
+            "writable"
+        ) from error
     connections = Connections(config.max_connections, config.connections_max_idle_ms, config.max_unread_bytes)
     state: BrokerState | None = None
     apis = dict(APIS)

@@ -22,7 +22,7 @@ from kio.schema.errors import ErrorCode
 from penstock.broker.batch import BatchHeader
 from penstock.broker.config import BrokerConfig
 from penstock.broker.errors import ApiError, BrokerError
-from penstock.broker.metadata_store import MetadataStore, TopicRow
+from penstock.broker.metadata_store import TOPICS_DIRECTORY, MetadataStore, TopicRow
 from penstock.broker.partition import Partition
 from penstock.broker.topic_config import BROKER_KEYS, check_topic_configs, log_config
 from penstock.clock import Clock
@@ -88,7 +88,7 @@ class TopicRegistry:
         self._config = config
         self._clock = clock
         self._store = store
-        self._directory = config.data_dir / "topics"
+        self._directory = config.data_dir / TOPICS_DIRECTORY
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[uuid.UUID, Topic] = {}
         self._name_by_metrics_name: dict[str, str] = {}
