@@ -185,7 +185,7 @@ class ClassicSimulation:
             return
         groups = self.broker.groups
         assert code_of(lambda: groups.heartbeat("g", identity)) in GONE
-        assert code_of(lambda: groups.check_commit("g", *identity, 9)) in GONE
+        assert code_of(lambda: groups.check_commit("g", *identity, 8)) in GONE
         assert code_of(lambda: groups.check_member("g", *identity)) in GONE
 
         def sync() -> None:
