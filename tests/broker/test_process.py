@@ -193,6 +193,13 @@ def test_the_command_line_says_what_is_wrong(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_it_loads_nothing_that_only_tests_need() -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "penstock.broker", "--help"]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    assert " penstock.broker.server\n" in loaded
+    assert " hypothesis\n" not in loaded
+
+
 def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     program = (
         "import sys, pathlib; from penstock.broker.process import BrokerProcess\n"
