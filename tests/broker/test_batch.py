@@ -59,7 +59,7 @@ def test_each_fault_of_a_produced_batch_has_its_error() -> None:
     assert code_of(encode_batch(one_record, attributes=0x07)) == ErrorCode.unsupported_compression_type
     old = bytearray(batch)
     old[16] = 1
-    assert code_of(old) == ErrorCode.unsupported_for_message_format
+    assert code_of(old) == ErrorCode.invalid_record
     damaged = bytearray(batch)
     damaged[-1] ^= 1
     assert code_of(damaged) == ErrorCode.corrupt_message

@@ -36,6 +36,8 @@ NO_SEQUENCE: Final = -1
 
 COMPRESSION_MASK: Final = 0x07
 """Bits of the attributes that hold the compression."""
+ZSTD: Final = 4
+"""The last compression that Kafka knows."""
 LOG_APPEND_TIME: Final = 0x08
 """Bit of the attributes: all records have the time of the append, the largest timestamp of the batch."""
 TRANSACTIONAL: Final = 0x10
@@ -136,12 +138,12 @@ def check_batch(view: memoryview) -> BatchHeader:
         view: bytes that begin with the batch; more may follow.
 
     Raises:
-        InvalidBatchError: with CORRUPT_MESSAGE, UNSUPPORTED_FOR_MESSAGE_FORMAT or INVALID_RECORD.
+        InvalidBatchError: with CORRUPT_MESSAGE or INVALID_RECORD.
     """
     header = read_header(view)
     if header.magic != _MAGIC:
         raise InvalidBatchError(
-            ErrorCode.unsupported_for_message_format,
+            ErrorCode.invalid_record,
             f"the record batch has message format {header.magic}; this broker serves format {_MAGIC} only",
         )
     if header.length < HEADER_SIZE - LENGTH_PREFIX or header.size > len(view):
@@ -187,7 +189,7 @@ def check_produced(view: memoryview, max_bytes: int) -> BatchHeader:
             ErrorCode.invalid_record,
             f"the batch of producer {header.producer_id} begins at sequence number {header.base_sequence}; at least 0",
         )
-    if header.attributes & COMPRESSION_MASK > 4:
+    if header.attributes & COMPRESSION_MASK > ZSTD:
         raise InvalidBatchError(
             ErrorCode.unsupported_compression_type, f"unknown compression {header.attributes & COMPRESSION_MASK}"
         )
@@ -197,6 +199,11 @@ def check_produced(view: memoryview, max_bytes: int) -> BatchHeader:
 def is_transactional(view: memoryview) -> bool:
     """Return whether a batch that was not checked yet says that it belongs to a transaction."""
     return len(view) >= HEADER_SIZE and bool(view[_LOW_ATTRIBUTES_AT] & TRANSACTIONAL)
+
+
+def is_zstd(view: memoryview) -> bool:
+    """Return whether a batch that was not checked yet says that it is compressed with zstd."""
+    return len(view) >= HEADER_SIZE and view[_LOW_ATTRIBUTES_AT] & COMPRESSION_MASK == ZSTD
 
 
 def assign_offset(view: memoryview, base_offset: int, leader_epoch: int) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.batch import NO_TIMESTAMP, BatchHeader, is_transactional, read_header
+from penstock.broker.batch import NO_TIMESTAMP, BatchHeader, is_transactional, is_zstd, read_header
 from penstock.broker.errors import ApiError, RefusedRecordsError
 from penstock.broker.groups.offsets import TopicPartition
 from penstock.broker.partition import LEADER_EPOCH, READ_COMMITTED, Partition, check_leader_epoch
@@ -23,6 +23,7 @@ from penstock.wire.codec import Message
 
 _NO_ACKS: Final = 0
 _ALL_ACKS: Final = -1
+_FIRST_ZSTD_PRODUCE: Final = 7
 
 
 class _Time(IntEnum):
@@ -67,7 +68,7 @@ def produce(state: BrokerState, request: Request) -> Message | None:
         {
             "name": topic["name"],
             "partition_responses": [
-                _produce_partition(state, topic["name"], partition, acks, refusals)
+                _produce_partition(state, request, topic["name"], partition, refusals)
                 for partition in topic["partition_data"]
             ],
         }
@@ -94,7 +95,7 @@ def _transactional_batches(state: BrokerState, request: Request) -> dict[TopicPa
 
 
 def _produce_partition(
-    state: BrokerState, topic: str, wanted: Message, acks: int, refusals: Mapping[TopicPartition, ApiError]
+    state: BrokerState, request: Request, topic: str, wanted: Message, refusals: Mapping[TopicPartition, ApiError]
 ) -> Message:
     index: int = wanted["index"]
     try:
@@ -106,7 +107,11 @@ def _produce_partition(
         records: memoryview | None = wanted["records"]
         if not records:
             raise ApiError(ErrorCode.invalid_record, "the request has no record batch for the partition")
-        _check_replicas(partition, acks)
+        if request.version < _FIRST_ZSTD_PRODUCE and is_zstd(records):
+            raise ApiError(
+                ErrorCode.unsupported_compression_type, f"Produce has zstd from version {_FIRST_ZSTD_PRODUCE} on"
+            )
+        _check_replicas(partition, request.body["acks"])
         base_offset = partition.append(records)
         answer: Message = {"index": index, "base_offset": base_offset, "log_start_offset": partition.start_offset}
         if partition.config.is_log_append_time:
