@@ -6,7 +6,7 @@ import math
 import pickle
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 from uuid import UUID
 
 import cloudpickle
@@ -39,6 +39,11 @@ class Trip:
 class Model(pydantic.BaseModel):
     x: int
     day: date | None = None
+
+
+class Pair(NamedTuple):
+    x: int
+    y: int
 
 
 class Fields(TypedDict):
@@ -201,6 +206,11 @@ def test_what_cannot_be_read_is_refused(serde: Serde, data: bytes) -> None:
         serde.deserialize("topic", data)
 
 
+def test_an_object_is_no_named_tuple() -> None:
+    with pytest.raises(SerializationError, match="A NamedTuple is an array in JSON; a dataclass is an object"):
+        Serdes.json(Pair).deserialize("topic", b'{"x":1,"y":2}')
+
+
 @pytest.mark.parametrize(
     ("type_", "value", "data"),
     [
@@ -212,6 +222,7 @@ def test_what_cannot_be_read_is_refused(serde: Serde, data: bytes) -> None:
         ),
         (Model, Model(x=1, day=date(2013, 1, 1)), b'{"x":1,"day":"2013-01-01"}'),
         (Fields, {"x": 1}, b'{"x":1}'),
+        (Pair, Pair(1, 2), b"[1,2]"),
     ],
 )
 def test_typed_json_gives_objects_of_the_type(type_: Any, value: Any, data: bytes) -> None:

@@ -105,7 +105,8 @@ def _with_broker(program: Program, config: StreamsConfig, port: int, data_dir: P
         except BrokerError as error:
             error.add_note(
                 "`penstock run` starts a broker because the program names none. To use one that already runs, "
-                f"add --config bootstrap.servers=localhost:{port or DEFAULT_PORT}; --port and --data-dir choose others."
+                "add --config bootstrap.servers=HOST:PORT; --port and --data-dir choose where the new one listens and "
+                "keeps its data."
             )
             raise
         configured = StreamsConfig({**config.given(), "bootstrap.servers": broker.bootstrap_servers})

@@ -115,5 +115,7 @@ class PydanticSerde(Serde[M]):
             raise SerializationError(_unreadable(topic, data, self.type, error)) from error
 
 
-def _unreadable(topic: str, data: bytes, type: Any, error: Exception) -> str:
-    return f"Cannot read {data[:100]!r} from {topic!r} as {type!r}: {error}."
+def _unreadable(topic: str, data: bytes, wanted: Any, error: Exception) -> str:
+    is_named_tuple = isinstance(wanted, type) and issubclass(wanted, tuple)
+    hint = " A NamedTuple is an array in JSON; a dataclass is an object." if is_named_tuple else ""
+    return f"Cannot read {data[:100]!r} from {topic!r} as {wanted!r}: {error}.{hint}"
