@@ -19,21 +19,16 @@ from penstock.wire.codec import Message
 def offset_commit(state: BrokerState, request: Request) -> Message:
     """Answer OffsetCommit."""
     body = request.body
-    refusal: ApiError | None = None
-    try:
+
+    def store(offsets: dict[TopicPartition, CommittedOffset]) -> None:
         state.groups.check_commit(
             body["group_id"],
             body["member_id"],
             body.get("group_instance_id"),
             body["generation_id_or_member_epoch"],
             request.version,
+            offsets,
         )
-    except ApiError as error:
-        refusal = error
-
-    def store(offsets: dict[TopicPartition, CommittedOffset]) -> None:
-        if refusal is not None:
-            raise refusal
         state.groups.offsets.commit(body["group_id"], offsets)
 
     return {"topics": commit_offsets(state, body["topics"], store)}

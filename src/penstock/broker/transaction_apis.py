@@ -149,6 +149,7 @@ def txn_offset_commit(state: BrokerState, request: Request) -> Message:
             body.get("member_id", ""),
             body.get("group_instance_id"),
             body.get("generation_id", -1),
+            offsets,
         )
         _check_offsets_added(state, request, producer)
         state.groups.offsets.commit_in_transaction(*producer, body["group_id"], offsets)

@@ -316,18 +316,48 @@ def test_commits_carry_the_epoch_of_the_member(broker: GroupBroker) -> None:
     settle(consumer)
     groups, member_id = broker.groups, consumer.member_id
     assert code_of(lambda: groups.check_commit("g", member_id, None, 1, 9)) == ErrorCode.none
-    assert code_of(lambda: groups.check_commit("g", member_id, None, 0, 9)) == ErrorCode.stale_member_epoch
+    assert code_of(lambda: groups.check_commit("g", member_id, None, 2, 9)) == ErrorCode.stale_member_epoch
+    assert code_of(lambda: groups.check_commit("g", member_id, None, 0, 9, [("t", 0)])) == ErrorCode.stale_member_epoch
     assert code_of(lambda: groups.check_commit("g", member_id, None, 1, 8)) == ErrorCode.unsupported_version
     assert code_of(lambda: groups.check_commit("g", "", None, -1, 9)) == ErrorCode.unknown_member_id
     assert code_of(lambda: groups.check_fetch("g", None, -1)) == ErrorCode.none
     assert code_of(lambda: groups.check_fetch("g", member_id, 1)) == ErrorCode.none
     assert code_of(lambda: groups.check_fetch("g", member_id, 0)) == ErrorCode.stale_member_epoch
     assert code_of(lambda: groups.check_fetch("g", "other", 0)) == ErrorCode.unknown_member_id
-    assert code_of(lambda: groups.check_member("g", member_id, None, 0)) == ErrorCode.illegal_generation
+    assert code_of(lambda: groups.check_member("g", member_id, None, 2)) == ErrorCode.illegal_generation
+    assert code_of(lambda: groups.check_member("g", member_id, None, 0, [("t", 0)])) == ErrorCode.illegal_generation
     assert code_of(lambda: groups.check_member("g", member_id, None, 1)) == ErrorCode.none
     assert code_of(lambda: groups.check_member("g", "", None, -1)) == ErrorCode.none
     consumer.leave()
     assert code_of(lambda: groups.check_commit("g", "", None, -1, 8)) == ErrorCode.none
+
+
+def test_a_member_commits_in_an_earlier_epoch_what_it_had_then(broker: GroupBroker) -> None:
+    first, second = Consumer(broker), Consumer(broker)
+    settle(first)
+    earlier, all_numbers = first.epoch, first.numbers
+    second.follow()
+    first.beat()
+    # It must give some up, and may still commit them.
+    assert commit_codes(broker, first, earlier, all_numbers) == dict.fromkeys(all_numbers, ErrorCode.none)
+    settle(first, second)
+    assert first.epoch > earlier
+    kept = dict.fromkeys(first.numbers, ErrorCode.none) | dict.fromkeys(second.numbers, ErrorCode.stale_member_epoch)
+    for _ in range(2):
+        assert commit_codes(broker, first, earlier, all_numbers) == kept
+        assert set(commit_codes(broker, second, second.epoch - 1, second.numbers).values()) == {
+            ErrorCode.stale_member_epoch
+        }
+        broker.restart()
+
+
+def commit_codes(broker: GroupBroker, consumer: Consumer, epoch: int, numbers: list[int]) -> dict[int, ErrorCode]:
+    """The code of a commit of each partition."""
+    check = broker.groups.check_commit
+    return {
+        number: code_of(lambda number=number: check("g", consumer.member_id, None, epoch, 9, [("t", number)]))
+        for number in numbers
+    }
 
 
 def test_a_group_changes_its_type_when_it_has_no_members(broker: GroupBroker) -> None:

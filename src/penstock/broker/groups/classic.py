@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -25,7 +25,7 @@ from kio.schema.errors import ErrorCode
 from penstock.broker.errors import ApiError
 from penstock.broker.groups.context import Answer, GroupContext
 from penstock.broker.groups.group import Group, MemberIdentity
-from penstock.broker.groups.offsets import CommittedOffset
+from penstock.broker.groups.offsets import CommittedOffset, TopicPartition
 from penstock.broker.groups.schemas import GroupRecord, RecordKind
 from penstock.wire.codec import Message, entity_codec
 from penstock.wire.primitives import INT16, Cursor, MalformedMessageError
@@ -695,7 +695,7 @@ class ClassicGroup(Group):
             raise ApiError(ErrorCode.illegal_generation)
         return self.members[identity.member_id]
 
-    def check_transactional_commit(self, identity: MemberIdentity) -> None:
+    def check_transactional_commit(self, identity: MemberIdentity, partitions: Iterable[TopicPartition]) -> None:
         """Check that a client may commit offsets in a transaction; older ones do not say who they are.
 
         Raises:
@@ -704,7 +704,7 @@ class ClassicGroup(Group):
         if identity.is_given and not (identity.generation < 0 and self.is_empty):
             self.check_member(identity)
 
-    def check_commit(self, identity: MemberIdentity, version: int) -> None:
+    def check_commit(self, identity: MemberIdentity, version: int, partitions: Iterable[TopicPartition]) -> None:
         """Check that a client may commit offsets; the session of a member is extended.
 
         Raises:

@@ -26,7 +26,7 @@ from penstock.broker.errors import ApiError
 from penstock.broker.groups.assignors import ASSIGNORS, Assignment, PartitionId, Subscriber
 from penstock.broker.groups.context import GroupContext
 from penstock.broker.groups.group import Group, MemberIdentity
-from penstock.broker.groups.offsets import CommittedOffset
+from penstock.broker.groups.offsets import CommittedOffset, TopicPartition
 from penstock.broker.groups.patterns import check_pattern, matching
 from penstock.broker.groups.schemas import GroupRecord, RecordKind
 from penstock.wire.codec import Message
@@ -104,6 +104,7 @@ class ConsumerMember:
     Args:
         assigned: the partitions that it may own.
         revoking: the partitions that it must give up and may still own.
+        since: the epoch from which on it has had each of these partitions.
     """
 
     member_id: str
@@ -120,6 +121,7 @@ class ConsumerMember:
     state: MemberState = MemberState.STABLE
     assigned: Assignment = _NOTHING
     revoking: Assignment = _NOTHING
+    since: Mapping[PartitionId, int] = field(default_factory=dict)
 
     def with_epoch(self, epoch: int) -> ConsumerMember:
         """Return the member in an epoch."""
@@ -192,6 +194,7 @@ class ConsumerGroup(Group):
                 case RecordKind.CONSUMER_GROUP_TARGET_MEMBER:
                     assignments[member_id] = as_assignment(value["topic_partitions"])
                 case RecordKind.CONSUMER_GROUP_CURRENT_MEMBER if member_id in members:
+                    listed = [*value["assigned_partitions"], *value["partitions_pending_revocation"]]
                     members[member_id] = replace(
                         members[member_id],
                         epoch=value["member_epoch"],
@@ -199,6 +202,7 @@ class ConsumerGroup(Group):
                         state=MemberState(value["state"]),
                         assigned=as_assignment(value["assigned_partitions"]),
                         revoking=as_assignment(value["partitions_pending_revocation"]),
+                        since=_since(listed, value["member_epoch"]),
                     )
         self._target = replace(self._target, assignments=assignments)
         for member in members.values():
@@ -390,14 +394,20 @@ class ConsumerGroup(Group):
         revoking = member.assigned - wanted
         if revoking and (owned is None or owned & revoking):
             state = MemberState.UNREVOKED_PARTITIONS
-            return replace(member.with_epoch(epoch), state=state, assigned=kept, revoking=revoking)
+            since = {partition: member.since[partition] for partition in member.assigned}
+            return replace(member.with_epoch(epoch), state=state, assigned=kept, revoking=revoking, since=since)
         missing = wanted - kept
         unreleased = {partition for partition in missing if partition in self._owners}
+        added = missing - unreleased
         return replace(
             member.with_epoch(target.assignment_epoch),
             state=MemberState.UNRELEASED_PARTITIONS if unreleased else MemberState.STABLE,
-            assigned=kept | (missing - unreleased),
+            assigned=kept | added,
             revoking=_NOTHING,
+            since={
+                **{partition: member.since[partition] for partition in kept},
+                **dict.fromkeys(added, target.assignment_epoch),
+            },
         )
 
     def _watch_revocation(self, member: ConsumerMember) -> None:
@@ -510,7 +520,7 @@ class ConsumerGroup(Group):
 
     # Offsets
 
-    def check_commit(self, identity: MemberIdentity, version: int) -> None:
+    def check_commit(self, identity: MemberIdentity, version: int, partitions: Iterable[TopicPartition]) -> None:
         """Check that a client may commit offsets.
 
         Raises:
@@ -521,9 +531,9 @@ class ConsumerGroup(Group):
         self._check_known(identity.member_id)
         if version < FIRST_COMMIT_WITH_EPOCHS:
             raise ApiError(ErrorCode.unsupported_version)
-        self._check_epoch_of(identity.member_id, identity.generation, ErrorCode.stale_member_epoch)
+        self._check_commit_epoch(identity, partitions, ErrorCode.stale_member_epoch)
 
-    def check_transactional_commit(self, identity: MemberIdentity) -> None:
+    def check_transactional_commit(self, identity: MemberIdentity, partitions: Iterable[TopicPartition]) -> None:
         """Check that a client may commit offsets in a transaction; older ones do not say who they are.
 
         Raises:
@@ -532,7 +542,22 @@ class ConsumerGroup(Group):
         if not identity.is_given or (identity.generation < 0 and not self.members):
             return
         self._check_known(identity.member_id)
-        self._check_epoch_of(identity.member_id, identity.generation, ErrorCode.illegal_generation)
+        self._check_commit_epoch(identity, partitions, ErrorCode.illegal_generation)
+
+    def _check_commit_epoch(
+        self, identity: MemberIdentity, partitions: Iterable[TopicPartition], code: ErrorCode
+    ) -> None:
+        """Check that a commit is of the member's epoch, or of an earlier one in which it had the partitions already
+        (KIP-1251)."""
+        member, epoch = self.members[identity.member_id], identity.generation
+        if epoch > member.epoch:
+            raise ApiError(code, f"member {member.member_id} has epoch {member.epoch}, not {epoch}")
+        if epoch == member.epoch:
+            return
+        for topic, number in partitions:
+            since = member.since.get((self._context.topics.by_name(topic).topic_id, number))
+            if since is None or epoch < since:
+                raise ApiError(code, f"member {member.member_id} did not have {topic}-{number} in epoch {epoch}")
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Check that a client may read offsets.
@@ -543,16 +568,13 @@ class ConsumerGroup(Group):
         if member_id is None and member_epoch < 0:
             return
         self._check_known(member_id or "")
-        self._check_epoch_of(member_id or "", member_epoch, ErrorCode.stale_member_epoch)
+        expected = self.members[member_id or ""].epoch
+        if member_epoch != expected:
+            raise ApiError(ErrorCode.stale_member_epoch, f"member {member_id} has epoch {expected}, not {member_epoch}")
 
     def _check_known(self, member_id: str) -> None:
         if member_id not in self.members:
             raise ApiError(ErrorCode.unknown_member_id, f"the group has no member {member_id!r}")
-
-    def _check_epoch_of(self, member_id: str, epoch: int, code: ErrorCode) -> None:
-        expected = self.members[member_id].epoch
-        if epoch != expected:
-            raise ApiError(code, f"member {member_id} has epoch {expected}, not {epoch}")
 
     def check_offsets_can_be_deleted(self) -> None:
         """Accept the removal of offsets: the broker knows which topics are in use."""
@@ -648,8 +670,8 @@ class ConsumerGroup(Group):
             "member_epoch": member.epoch,
             "previous_member_epoch": member.previous_epoch,
             "state": member.state,
-            "assigned_partitions": as_messages(member.assigned),
-            "partitions_pending_revocation": as_messages(member.revoking),
+            "assigned_partitions": _with_since(member.assigned, member.since),
+            "partitions_pending_revocation": _with_since(member.revoking, member.since),
         }
         return GroupRecord(RecordKind.CONSUMER_GROUP_CURRENT_MEMBER, self._member_key(member.member_id), value)
 
@@ -696,6 +718,26 @@ def as_messages(assignment: Assignment) -> list[Message]:
     for topic_id, number in sorted(assignment):
         numbers.setdefault(topic_id, []).append(number)
     return [{"topic_id": topic_id, "partitions": partitions} for topic_id, partitions in numbers.items()]
+
+
+def _with_since(assignment: Assignment, since: Mapping[PartitionId, int]) -> list[Message]:
+    return [
+        topic | {"assignment_epochs": [since[topic["topic_id"], number] for number in topic["partitions"]]}
+        for topic in as_messages(assignment)
+    ]
+
+
+def _since(topics: Iterable[Message], default: int) -> dict[PartitionId, int]:
+    """Return the epochs of partitions in a record; records of older versions of the broker have none."""
+    return {
+        (topic["topic_id"], number): epoch
+        for topic in topics
+        for number, epoch in zip(
+            topic["partitions"],
+            topic.get("assignment_epochs", [default] * len(topic["partitions"])),
+            strict=True,
+        )
+    }
 
 
 def _is_at(member: ConsumerMember, assignment_epoch: int) -> bool:

@@ -9,7 +9,7 @@ Rule: a group without members changes its type with the next member; one with me
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from kio.schema.errors import ErrorCode
@@ -239,7 +239,14 @@ class GroupCoordinator:
 
     # Offsets
 
-    def check_member(self, group: str, member_id: str, group_instance_id: str | None, generation: int) -> None:
+    def check_member(
+        self,
+        group: str,
+        member_id: str,
+        group_instance_id: str | None,
+        generation: int,
+        partitions: Iterable[TopicPartition] = (),
+    ) -> None:
         """Check that a transaction's offsets come from a present member, or from a client without a membership.
 
         Args:
@@ -247,6 +254,7 @@ class GroupCoordinator:
             member_id: the member; empty where the client says none.
             group_instance_id: the static member; None where the client says none.
             generation: the member's generation or epoch; negative where the client says none.
+            partitions: the partitions of the offsets, which exist.
 
         Raises:
             ApiError: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, or POLICY_VIOLATION
@@ -254,10 +262,17 @@ class GroupCoordinator:
         """
         _check_group_id(group)
         identity = MemberIdentity(member_id, group_instance_id, generation)
-        self._group_for_commit(group, generation, ErrorCode.illegal_generation).check_transactional_commit(identity)
+        found = self._group_for_commit(group, generation, ErrorCode.illegal_generation)
+        found.check_transactional_commit(identity, partitions)
 
     def check_commit(
-        self, group: str, member_id: str, group_instance_id: str | None, generation: int, version: int
+        self,
+        group: str,
+        member_id: str,
+        group_instance_id: str | None,
+        generation: int,
+        version: int,
+        partitions: Iterable[TopicPartition] = (),
     ) -> None:
         """Check that a member, or a client without a membership, may commit offsets of a group now.
 
@@ -267,6 +282,7 @@ class GroupCoordinator:
             group_instance_id: the static member; None where the client says none.
             generation: the member's generation or epoch; negative where the client says none.
             version: the version of OffsetCommit.
+            partitions: the partitions of the offsets, which exist.
 
         Raises:
             ApiError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH,
@@ -276,7 +292,7 @@ class GroupCoordinator:
         identity = MemberIdentity(member_id, group_instance_id, generation)
         knows_missing = version >= FIRST_COMMIT_WITH_EPOCHS
         missing = ErrorCode.group_id_not_found if knows_missing else ErrorCode.illegal_generation
-        self._group_for_commit(group, generation, missing).check_commit(identity, version)
+        self._group_for_commit(group, generation, missing).check_commit(identity, version, partitions)
 
     def _group_for_commit(self, group_id: str, generation: int, missing: ErrorCode) -> Group:
         group = self._groups.get(group_id)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import ClassVar, NamedTuple
 
-from penstock.broker.groups.offsets import CommittedOffset
+from penstock.broker.groups.offsets import CommittedOffset, TopicPartition
 from penstock.broker.groups.schemas import GroupRecord
 
 
@@ -57,20 +58,25 @@ class Group(ABC):
         """Whether nobody is a member nor about to be one."""
 
     @abstractmethod
-    def check_commit(self, identity: MemberIdentity, version: int) -> None:
+    def check_commit(self, identity: MemberIdentity, version: int, partitions: Iterable[TopicPartition]) -> None:
         """Check that a client may commit offsets.
 
         Args:
             identity: who it is.
             version: the version of OffsetCommit.
+            partitions: the partitions, which exist.
 
         Raises:
             ApiError: it may not, or not now.
         """
 
     @abstractmethod
-    def check_transactional_commit(self, identity: MemberIdentity) -> None:
+    def check_transactional_commit(self, identity: MemberIdentity, partitions: Iterable[TopicPartition]) -> None:
         """Check that a client may commit offsets in a transaction.
+
+        Args:
+            identity: who it is.
+            partitions: the partitions, which exist.
 
         Raises:
             ApiError: it may not.

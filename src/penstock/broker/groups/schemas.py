@@ -69,6 +69,14 @@ _GROUP_MEMBER: Final = record_schema(
     },
 )
 _PARTITIONS: Final = array_of(record_schema("TopicPartitions", {"topic_id": UUID, "partitions": INT32S}, True))
+_PARTITIONS_SINCE: Final = array_of(
+    record_schema(
+        "TopicPartitions",
+        {"topic_id": UUID, "partitions": INT32S, "assignment_epochs": INT32S},
+        True,
+        {"assignment_epochs": 0},
+    )
+)
 _GROUP_KEY: Final = entity_codec(record_schema("GroupKey", {"group": STRING}))
 _MEMBER_KEY: Final = entity_codec(record_schema("MemberKey", {"group": STRING, "member_id": STRING}))
 
@@ -158,8 +166,8 @@ _FORMATS: Final[Mapping[RecordKind, _Format]] = {
                     "member_epoch": INT32,
                     "previous_member_epoch": INT32,
                     "state": INT8,
-                    "assigned_partitions": _PARTITIONS,
-                    "partitions_pending_revocation": _PARTITIONS,
+                    "assigned_partitions": _PARTITIONS_SINCE,
+                    "partitions_pending_revocation": _PARTITIONS_SINCE,
                 },
                 True,
             )
