@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -230,3 +231,21 @@ def test_every_version_of_every_api_has_a_response_with_an_error(key: int) -> No
         response = error_response(key, version, {}, ErrorCode.unknown_server_error)
         response_encoder(key, version)(Sink(), response)
     assert api_name(key)
+
+
+def test_a_broker_that_does_not_start_leaves_no_directory() -> None:
+    refused = EmbeddedBroker(arguments=["--log-retention-ms", "never"])
+    with pytest.raises(BrokerError, match="invalid int value: 'never'"):
+        refused.start()
+    assert refused._temporary is not None
+    assert not refused._temporary.exists()
+
+
+def test_arguments_of_other_types_are_named(broker: EmbeddedBroker) -> None:
+    with pytest.raises(BrokerError, match=r"the configuration retention.ms of topic 't' is 5: expected text, '5'"):
+        broker.create_topic("t", configs={"retention.ms": 5})  # type: ignore[dict-item]  # what it refuses
+    with pytest.raises(TypeError, match="Expected delay_ms as a timedelta or a whole number"):
+        broker.delay("Produce", "5")  # type: ignore[arg-type]  # what it refuses
+    with pytest.raises(BrokerError, match="cannot be held back for -5 ms"):
+        broker.delay("Produce", -5)
+    broker.delay("Produce", timedelta(milliseconds=1))

@@ -63,6 +63,8 @@ class Commands:
             raise BrokerError(f"there is no API {api!r}; there are {', '.join(sorted(api_keys()))}")
         if times < 1:
             raise BrokerError(f"a fault cannot happen {times} times; at least 1")
+        if delay_ms < 0:
+            raise BrokerError(f"an answer cannot be held back for {delay_ms} ms; at least 0")
         match action:
             case "fail":
                 fault = failing(key, _error_code(error))

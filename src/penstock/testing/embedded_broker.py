@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from penstock.broker.errors import BrokerError
 from penstock.broker.process import BrokerProcess
+from penstock.durations import Duration, milliseconds
 
 _MEMORY: Final = Path("/dev/shm")
 _MIN_FREE_MEMORY: Final = 256 * 1024 * 1024
@@ -54,6 +56,20 @@ class EmbeddedBroker(BrokerProcess):
             arguments=(*of_tests, *arguments),
         )
 
+    def start(self) -> None:
+        """Start the broker and wait until clients can connect.
+
+        Raises:
+            BrokerError: it is already running, or it cannot start; with its output.
+        """
+        is_new = self._temporary is not None and not self._temporary.exists()
+        try:
+            super().start()
+        except BrokerError:
+            if is_new:
+                self.stop()
+            raise
+
     def stop(self) -> None:
         """End the broker cleanly, and remove data that has no directory of its own."""
         super().stop()
@@ -75,11 +91,14 @@ class EmbeddedBroker(BrokerProcess):
         Args:
             name: its name.
             partitions: how many.
-            configs: its configuration.
+            configs: its configuration; all values are text, as in Kafka.
 
         Raises:
             BrokerError: it exists, or the name, the number or the configuration is refused.
         """
+        for key, value in (configs or {}).items():
+            if not isinstance(value, str):
+                raise BrokerError(f"the configuration {key} of topic {name!r} is {value!r}: expected text, '{value}'")
         self.command("create_topic", name=name, partitions=partitions, configs=dict(configs or {}))
 
     def fail(self, api: str, error: str, times: int = 1) -> None:
@@ -95,7 +114,7 @@ class EmbeddedBroker(BrokerProcess):
         """
         self.command("fail", api=api, error=error, times=times)
 
-    def delay(self, api: str, delay_ms: int, times: int = 1) -> None:
+    def delay(self, api: str, delay_ms: Duration, times: int = 1) -> None:
         """Hold back the answers to the next requests of an API; they have their effect at once.
 
         Args:
@@ -104,9 +123,10 @@ class EmbeddedBroker(BrokerProcess):
             times: to how many requests this happens.
 
         Raises:
-            BrokerError: there is no such API.
+            BrokerError: there is no such API, or the delay is negative.
+            TypeError: the delay is neither a whole number nor a timedelta.
         """
-        self.command("delay", api=api, delay_ms=delay_ms, times=times)
+        self.command("delay", api=api, delay_ms=milliseconds(delay_ms, "delay_ms"), times=times)
 
     def drop_connection(self, api: str, times: int = 1) -> None:
         """Close the connection of the next requests of an API; they have no effect.
