@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
-from confluent_kafka import Consumer, KafkaException, Message, Producer
+from confluent_kafka import Consumer, KafkaException, Message, Producer, ThrottleEvent
 from confluent_kafka import KafkaError as Code
 
 from penstock.client.confluent.statistics import STATISTICS
@@ -105,12 +105,18 @@ class Background:
     def __init__(self) -> None:
         self.noticed: Code | None = None
         """What was last reported."""
+        self.throttled_until = 0.0
+        """Until when (s, by the monotonic clock) brokers make this client wait, as they last said."""
 
     def notice(self, error: Code) -> None:
         """Take a report, unless it only reports a missing connection after one that gave the reason."""
         if self.noticed is None or _tells_more(error, self.noticed):
             self.noticed = error
         _log.debug("%s", error.str())
+
+    def throttle(self, event: ThrottleEvent) -> None:
+        """Take that a broker makes this client wait, since it is above its quota."""
+        self.throttled_until = max(self.throttled_until, time.monotonic() + float(event.throttle_time))
 
     def take_event(self, poll: Callable[[float], Message | None], seconds: float) -> None:
         """Take a report that a consumer returned from a poll."""
@@ -127,6 +133,7 @@ class Connection:
         """Take what `client_settings` gave and the bound (ms) of one call."""
         self._reported = Background()
         self.settings = {**settings, "error_cb": self._reported.notice, "logger": _log}
+        self.settings["throttle_cb"] = self._reported.throttle
         if str(settings.get(_STATISTICS_INTERVAL, 0)) != "0":
             role = str(settings.get("client.id", "")).rpartition("-")[2]
             self.settings.setdefault("stats_cb", partial(STATISTICS.report, role))
@@ -145,6 +152,11 @@ class Connection:
     def noticed(self) -> Code | None:
         """What librdkafka last reported in the background."""
         return self._reported.noticed
+
+    @property
+    def throttled_until(self) -> float:
+        """Until when (s, by the monotonic clock) brokers make this client wait, since it is above its quota."""
+        return self._reported.throttled_until
 
     def answered(self) -> None:
         """Forget what was reported before: brokers have answered since."""

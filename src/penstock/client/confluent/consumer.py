@@ -174,7 +174,8 @@ class ConfluentFetcher:
 
     @staticmethod
     def _next(connection: Connection, consumer: Consumer, doing: str, seconds: float, needs: Right) -> list[Message]:
-        """Return the next messages and events; raises KafkaError if none come within `seconds`, or none can."""
+        """Return the next messages and events; raises KafkaError if none come within `seconds`, or none can. The time
+        for which brokers make this client wait, since it is above its quota, does not count."""
         deadline = time.monotonic() + seconds
         while True:
             messages = _arrived(consumer, _FETCH_RECORDS, min(seconds, _LOOK_SECONDS))
@@ -187,7 +188,7 @@ class ConfluentFetcher:
                 connection.fail(missing, doing)
             if connection.is_refused():
                 connection.fail(Code(Code._TIMED_OUT, "no records arrived"), doing, needs)
-            if time.monotonic() >= deadline:
+            if time.monotonic() >= max(deadline, connection.throttled_until + seconds):
                 silence = Code(Code._TIMED_OUT, "no records arrived")
                 connection.fail(silence if leader_error is None else leader_error, doing, needs)
 
