@@ -85,6 +85,11 @@ class TaskMigratedError(StreamsError):
     TaskMigratedException)."""
 
 
+class ProducerFencedError(TaskMigratedError):
+    """Another producer with the same transactional id has taken over, or the broker has ended the transaction (Kafka
+    class: ProducerFencedException)."""
+
+
 class TaskCorruptedError(StreamsError):
     """The state of a task is behind or torn and must be rebuilt (Kafka class: TaskCorruptedException)."""
 

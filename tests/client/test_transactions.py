@@ -127,7 +127,7 @@ def test_says_whether_brokers_serve_transactions(place: Place, monkeypatch: pyte
     def refuse(*_: object) -> None:
         raise KafkaException(Code(Code._UNSUPPORTED_FEATURE, "no transactions here"))
 
-    monkeypatch.setattr(transactions, "_until", refuse)
+    monkeypatch.setattr(transactions, "until", refuse)
     assert transactions_refused(place.config, "probe") == "no transactions here"
 
 

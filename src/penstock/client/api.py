@@ -79,6 +79,18 @@ class GroupDescription:
     members: tuple[GroupMember, ...] = ()
 
 
+class GroupIdentity(NamedTuple):
+    """A member of a consumer group, as offsets in a transaction show it (Kafka class: ConsumerGroupMetadata).
+
+    instance_id: `group.instance.id` of a static member, None for others.
+    """
+
+    group: str
+    generation: int
+    member_id: str
+    instance_id: str | None = None
+
+
 class Admin(Protocol):
     """Asks about and changes topics and offsets (Kafka class: Admin)."""
 
@@ -263,4 +275,35 @@ class BatchProducer(Protocol):
 
     def close(self) -> None:
         """Release connections and threads, and drop what was not written; harmless when called again."""
+        ...
+
+
+class TransactionalProducer(Protocol):
+    """Writes batches of records in transactions, with the offsets of what they were made from. A new one has ended what
+    an earlier one of its transactional id left open, and fenced that one."""
+
+    def send(self, output: Sequence[PartitionBatch]) -> None:
+        """Take records to be written in the background, in the open transaction or a new one. Waits while the buffer is
+        full. Raises ProducerFencedError if another producer has fenced this one, KafkaError for a record that cannot be
+        written; then the transaction is over."""
+        ...
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupIdentity
+    ) -> dict[TopicPartition, int]:
+        """Commit what was sent together with `offsets` of the group of `member`; return the offset behind the last
+        record of each partition that was written to.
+
+        Raises TaskMigratedError if the group has counted the member out, ProducerFencedError if another producer has
+        fenced this one; KafkaError if the transaction failed, or nobody knows whether it was committed. In all cases
+        the transaction is over, and the next one may begin.
+        """
+        ...
+
+    def abort(self) -> None:
+        """End the open transaction without a commit; nothing of it is ever read."""
+        ...
+
+    def close(self) -> None:
+        """Abort, and release connections and threads; harmless when called again."""
         ...

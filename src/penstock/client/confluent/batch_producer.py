@@ -17,22 +17,37 @@ from penstock.errors import KafkaError
 from penstock.record import PartitionBatch, TopicPartition
 
 
-class _Deliveries:
+class Deliveries:
     """Keeps the end of each partition after its last delivered record, and the first record that was not delivered; the
     client refers to it, and it to nobody."""
 
     def __init__(self) -> None:
-        self.ends: dict[TopicPartition, int] = {}
-        self.failed: tuple[Code, TopicPartition] | None = None
+        """Know of nothing."""
+        self._ends: dict[TopicPartition, int] = {}
+        self._failed: tuple[Code, TopicPartition] | None = None
 
     def delivered(self, error: Code | None, message: Message) -> None:
         """Take the report of one record (a callback of librdkafka)."""
         partition = TopicPartition(message.topic() or "", message.partition() or 0)
         offset = message.offset()
         if error is None and offset is not None:
-            self.ends[partition] = offset + 1
-        elif error is not None and self.failed is None:
-            self.failed = error, partition
+            self._ends[partition] = offset + 1
+        elif error is not None and self._failed is None:
+            self._failed = error, partition
+
+    def take_ends(self) -> dict[TopicPartition, int]:
+        """Give up the ends of the partitions written to since the last time."""
+        ends, self._ends = self._ends, {}
+        return ends
+
+    def take_failed(self) -> tuple[Code, TopicPartition] | None:
+        """Give up the first error and its partition, None if there was none."""
+        failed, self._failed = self._failed, None
+        return failed
+
+    def forget(self) -> None:
+        """Forget everything."""
+        self._ends, self._failed = {}, None
 
 
 class ConfluentBatchProducer:
@@ -40,7 +55,7 @@ class ConfluentBatchProducer:
 
     def __init__(self, config: StreamsConfig, timeout_ms: int = 120_000) -> None:
         """Connect in the background. timeout_ms: longest wait for room in the buffer, and of a flush."""
-        self._deliveries = _Deliveries()
+        self._deliveries = Deliveries()
         forced = {"on_delivery": self._deliveries.delivered, "delivery.report.only.error": False}
         settings = client_settings(config, PRODUCER, forced, defaults={"linger.ms": 1})
         self._connection = Connection(settings, timeout_ms)
@@ -67,8 +82,7 @@ class ConfluentBatchProducer:
         self._raise_failed()
         if remaining:
             self._connection.fail(Code(Code._TIMED_OUT, f"{remaining} records were not written"), "writing")
-        ends, self._deliveries.ends = self._deliveries.ends, {}
-        return ends
+        return self._deliveries.take_ends()
 
     def close(self) -> None:
         """Release connections and threads, and drop what was not written; harmless when called again."""
@@ -79,9 +93,9 @@ class ConfluentBatchProducer:
             self._client = None
 
     def _raise_failed(self) -> None:
-        if self._deliveries.failed is not None:
-            (error, partition), self._deliveries.failed = self._deliveries.failed, None
-            self._fail(error, partition)
+        failed = self._deliveries.take_failed()
+        if failed is not None:
+            self._fail(*failed)
 
     def _fail(self, error: Code, partition: TopicPartition) -> None:
         self._connection.fail(error, f"writing to {partition}", Right("WRITE", "topic", partition.topic))

@@ -93,12 +93,12 @@ def transactions_refused(config: StreamsConfig, transactional_id: str, timeout_m
             raise
 
     try:
-        _until(connection.timeout, begin)
+        until(connection.timeout, begin)
     except KafkaException as error:
         code: Code = error.args[0]
         if code.code() in _NO_TRANSACTIONS:
             return str(code.str())
-        connection.fail(code, f"checking transactions as {transactional_id}", _transactional_right(transactional_id))
+        connection.fail(code, f"checking transactions as {transactional_id}", transactional_right(transactional_id))
     return None
 
 
@@ -142,7 +142,7 @@ class TransactionalWriter:
         self._before_commit = before_commit
         self._timeout_ms = timeout_ms
         self._reading = (Right("READ", "group", group), Right("READ", "topic", marker.topic))
-        self._rights = (_transactional_right(transactional_id), *self._reading)
+        self._rights = (transactional_right(transactional_id), *self._reading)
         self._producer: tuple[Connection, Producer] | None = None
         self._reader: tuple[Connection, Consumer] | None = None
 
@@ -256,31 +256,8 @@ class TransactionalWriter:
                 **(ONE_BY_ONE if one_by_one else {}),
             }
             connection = Connection(client_settings(self._config, PRODUCER, forced, HURRIED), self._timeout_ms)
-            self._producer = connection, self._initialized(connection)
+            self._producer = connection, initialized(connection, self._transactional_id, *self._rights)
         return self._producer
-
-    def _initialized(self, connection: Connection) -> Producer:
-        """Return a producer that has fenced all earlier ones.
-
-        While the broker completes the previous transaction, which takes milliseconds, it refuses, and librdkafka asks
-        again only after half a second. A new producer asks immediately, so the first ones get little time.
-        """
-        deadline = time.monotonic() + connection.timeout
-        patience, hurried = _HURRIED_SECONDS, _HURRIED_PRODUCERS
-        while True:
-            producer = connection.make(Producer)
-            remaining = deadline - time.monotonic()
-            try:
-                _init_transactions(producer, min(patience, remaining))
-                return producer
-            except KafkaException as error:
-                code: Code = error.args[0]
-                if not passing(code) or patience >= remaining:
-                    connection.serve = producer.poll
-                    connection.fail(code, f"beginning as {self._transactional_id}", *self._rights)
-            hurried -= 1
-            if hurried <= 0:
-                patience *= 2
 
     def _is_committed(self, epoch: int, owner: str, note: str) -> bool:
         found = self._committed()
@@ -349,16 +326,16 @@ class TransactionalWriter:
         producer.begin_transaction()
         send_output(connection, producer, output)
         # The marker is part of the transaction: readers see output and marker together, or neither.
-        _returning(
+        returning(
             2 * connection.timeout,
-            lambda: _until(
+            lambda: until(
                 connection.timeout,
                 lambda: producer.send_offsets_to_transaction([marker], self._reader_group(), connection.timeout),
             ),
         )
         self._before_commit(epoch)
         self._wait_for_reports(connection, producer)
-        _until(connection.timeout, lambda: producer.commit_transaction(connection.timeout))
+        until(connection.timeout, lambda: producer.commit_transaction(connection.timeout))
 
     def _wait_for_reports(self, connection: Connection, producer: Producer) -> None:
         """Wait until the brokers have accepted every record or refused one. A commit would wait until its timeout for
@@ -373,15 +350,40 @@ class TransactionalWriter:
         return self._reader[1].consumer_group_metadata()
 
 
-def _transactional_right(transactional_id: str) -> Right:
+def initialized(connection: Connection, transactional_id: str, *rights: Right) -> Producer:
+    """Return a producer that has fenced all earlier ones of `transactional_id`. rights: those that it needs.
+
+    While the broker completes the previous transaction, which takes milliseconds, it refuses, and librdkafka asks
+    again only after half a second. A new producer asks immediately, so the first ones get little time.
+    """
+    deadline = time.monotonic() + connection.timeout
+    patience, hurried = _HURRIED_SECONDS, _HURRIED_PRODUCERS
+    while True:
+        producer = connection.make(Producer)
+        remaining = deadline - time.monotonic()
+        try:
+            _init_transactions(producer, min(patience, remaining))
+            return producer
+        except KafkaException as error:
+            code: Code = error.args[0]
+            if not passing(code) or patience >= remaining:
+                connection.serve = producer.poll
+                connection.fail(code, f"beginning as {transactional_id}", *rights)
+        hurried -= 1
+        if hurried <= 0:
+            patience *= 2
+
+
+def transactional_right(transactional_id: str) -> Right:
+    """Return the right that a producer of `transactional_id` needs."""
     return Right("WRITE", "transactional-id", transactional_id)
 
 
 def _init_transactions(producer: Producer, seconds: float) -> None:
-    _until(seconds, lambda: producer.init_transactions(seconds))
+    until(seconds, lambda: producer.init_transactions(seconds))
 
 
-def _until(seconds: float, step: Callable[[], object]) -> None:
+def until(seconds: float, step: Callable[[], object]) -> None:
     """Run a step of the transaction protocol, repeated while its error is a passing one, for at most `seconds`; raises
     KafkaException."""
     deadline = time.monotonic() + seconds
@@ -396,7 +398,7 @@ def _until(seconds: float, step: Callable[[], object]) -> None:
             time.sleep(RETRY_SECONDS)
 
 
-def _returning(seconds: float, step: Callable[[], object]) -> None:
+def returning(seconds: float, step: Callable[[], object]) -> None:
     """Run a step that may not return in spite of its timeout: librdkafka waits for a group coordinator that went away.
     Raises KafkaException after `seconds`, and abandons the waiting thread with its producer."""
     try:

@@ -1,0 +1,165 @@
+"""TransactionalProducer over confluent-kafka: output, and the offsets of what it was made from, in one transaction.
+
+Whether a failed transaction can be aborted is up to librdkafka: a producer that was fenced, or whose transaction the
+broker has ended, cannot do anything any more. It is thrown away, and a new one of the same transactional id ends what
+it left open. So after an error the transaction is over in any case.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+
+from confluent_kafka import KafkaError as Code
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka import TopicPartition as Position
+
+from penstock.client.api import GroupIdentity, OffsetAndMetadata
+from penstock.client.confluent.batch_producer import Deliveries
+from penstock.client.confluent.connection import Connection, drained
+from penstock.client.confluent.sending import send_output
+from penstock.client.confluent.transactions import initialized, returning, transactional_right, until
+from penstock.client.failures import Right
+from penstock.client.settings import HURRIED, PRODUCER, client_settings
+from penstock.config import StreamsConfig
+from penstock.errors import KafkaError, ProducerFencedError, TaskMigratedError
+from penstock.record import PartitionBatch, TopicPartition
+
+_REPORT_SECONDS = 0.1
+_TRANSACTION_TIMEOUT_MS = 10_000
+
+_FENCED = frozenset((Code._FENCED, Code.INVALID_PRODUCER_EPOCH, Code.PRODUCER_FENCED))
+_COUNTED_OUT = frozenset((Code.ILLEGAL_GENERATION, Code.UNKNOWN_MEMBER_ID, Code.FENCED_INSTANCE_ID))
+
+
+class ConfluentTransactionalProducer:
+    """One transaction after the other; see `client.api.TransactionalProducer`."""
+
+    def __init__(self, config: StreamsConfig, transactional_id: str, timeout_ms: int = 60_000) -> None:
+        """Connect, and end what earlier producers of `transactional_id` left open; timeout_ms bounds each call."""
+        self._transactional_id = transactional_id
+        self._deliveries = Deliveries()
+        forced = {
+            "transactional.id": transactional_id,
+            "on_delivery": self._deliveries.delivered,
+            "delivery.report.only.error": False,
+        }
+        defaults = {**HURRIED, "linger.ms": 1, "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS}
+        self._connection = Connection(client_settings(config, PRODUCER, forced, defaults), timeout_ms)
+        self._is_open = False
+        self._client: Producer | None = None
+        self._is_closed = False
+        self._ready()
+
+    def send(self, output: Sequence[PartitionBatch]) -> None:
+        """Take records to be written in the transaction."""
+        client = self._begun()
+        try:
+            send_output(self._connection, client, output, refuses=lambda code: False)
+            client.poll(0)
+        except KafkaException as error:
+            self._fail(error.args[0], output[0].topic if output else "")
+        self._raise_failed()
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupIdentity
+    ) -> dict[TopicPartition, int]:
+        """Commit the transaction with `offsets`."""
+        client, seconds = self._begun(), self._connection.timeout
+        positions = [Position(*partition, each.offset, each.metadata) for partition, each in offsets.items()]
+        metadata = group_metadata(member)
+        try:
+            if drained(client, seconds):
+                raise KafkaException(Code(Code._TIMED_OUT, "the brokers have not taken all records"))
+            self._raise_failed()
+            if positions:
+                send = partial(client.send_offsets_to_transaction, positions, metadata, seconds)
+                returning(2 * seconds, lambda: until(seconds, send))
+            until(seconds, lambda: client.commit_transaction(seconds))
+        except KafkaException as error:
+            self._fail(error.args[0], "")
+        self._is_open = False
+        return self._deliveries.take_ends()
+
+    def abort(self) -> None:
+        """End the transaction without a commit."""
+        self._end()
+        self._ready()
+
+    def close(self) -> None:
+        """Abort, and release connections and threads; harmless when called again."""
+        if self._is_open and self._client is not None:
+            with suppress(KafkaException):
+                self._client.abort_transaction(self._connection.timeout)
+        self._client, self._is_open, self._is_closed = None, False, True
+
+    def _begun(self) -> Producer:
+        """Return the client in an open transaction."""
+        client = self._ready()
+        if not self._is_open:
+            try:
+                client.begin_transaction()
+            except KafkaException as error:
+                self._fail(error.args[0], "")
+            self._is_open = True
+        return client
+
+    def _ready(self) -> Producer:
+        if self._is_closed:
+            raise KafkaError("The producer is closed.")
+        if self._client is None:
+            right = transactional_right(self._transactional_id)
+            self._client = initialized(self._connection, self._transactional_id, right)
+            self._connection.serve = self._client.poll
+        return self._client
+
+    def _raise_failed(self) -> None:
+        failed = self._deliveries.take_failed()
+        if failed is not None:
+            self._fail(failed[0], failed[1].topic)
+
+    def _fail(self, error: Code, topic: str) -> None:
+        """End the transaction because of `error`, and raise the error for it."""
+        if self._client is not None and error.code() not in _FENCED:
+            with suppress(KafkaException):  # the reports of its records tell more
+                self._client.poll(_REPORT_SECONDS)
+        reported = self._deliveries.take_failed()
+        if reported is not None and error.txn_requires_abort():
+            error, topic = reported[0], reported[1].topic
+        self._end()
+        if error.code() in _FENCED:
+            raise ProducerFencedError(
+                f"Another producer has fenced that of {self._transactional_id}, or the broker has ended its "
+                f"transaction, which was open longer than transaction.timeout.ms: {error.str().rstrip('.')}."
+            )
+        if error.code() in _COUNTED_OUT:
+            raise TaskMigratedError(
+                f"The group has counted out the member that commits as {self._transactional_id}: "
+                f"{error.str().rstrip('.')}. Its tasks belong to others, or will be opened again."
+            )
+        rights = [transactional_right(self._transactional_id)]
+        if topic:
+            rights.insert(0, Right("WRITE", "topic", topic))
+        self._connection.fail(error, f"writing as {self._transactional_id}", *rights)
+
+    def _end(self) -> None:
+        """Abort; a client that cannot, or of which nobody knows what it has committed, is thrown away, and the next one
+        ends what it left open."""
+        client, self._client = self._client, None
+        if client is not None and self._is_open:
+            with suppress(KafkaException):
+                until(self._connection.timeout, lambda: client.abort_transaction(self._connection.timeout))
+                self._client = client
+        self._is_open = False
+        self._deliveries.forget()
+
+
+def group_metadata(member: GroupIdentity) -> bytes:
+    """Return `member` as librdkafka writes the metadata of a consumer: those of a consumer that assigns partitions
+    itself name no member, and offsets with them are taken from anybody."""
+    generation = struct.pack("=i", member.generation)
+    texts = f"{member.group}\0{member.member_id}\0".encode()
+    instance = b"\x01" if member.instance_id is None else b"\x00" + member.instance_id.encode() + b"\0"
+    return b"CGMDv2:" + generation + texts + instance

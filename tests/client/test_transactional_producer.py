@@ -1,0 +1,169 @@
+"""Records and offsets in one transaction, as a member of a group; and what becomes of a transaction that is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import Consumer
+
+from penstock.client.api import GroupIdentity, NewTopic, OffsetAndMetadata
+from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher, ConfluentTransactionalProducer
+from penstock.client.confluent.transactional_producer import group_metadata
+from penstock.config import StreamsConfig
+from penstock.errors import KafkaError, ProducerFencedError, TaskMigratedError
+from penstock.record import PartitionBatch, RecordBatch, TopicPartition
+from tests.support.brokers import RunningBroker
+from tests.support.waiting import until
+
+
+class Place:
+    """A topic, a group and a transactional id of a test's own."""
+
+    def __init__(self, broker: RunningBroker, unique_name: Callable[[str], str]) -> None:
+        self.topic, self.group, self.id = unique_name("topic"), unique_name("group"), unique_name("id")
+        self.config = StreamsConfig({"application.id": self.group, "bootstrap.servers": broker.bootstrap_servers})
+        self.admin = ConfluentAdmin(self.config)
+        self.admin.create_topics([NewTopic(self.topic, 2)])
+        self.admin.committed_offsets(self.group, [TopicPartition(self.topic, 0)])  # makes the topic of groups
+        self.first, self.second = TopicPartition(self.topic, 0), TopicPartition(self.topic, 1)
+
+    def producer(self) -> ConfluentTransactionalProducer:
+        return ConfluentTransactionalProducer(self.config, self.id)
+
+    def nobody(self) -> GroupIdentity:
+        """Return who commits where the group has no members."""
+        return GroupIdentity(self.group, -1, "")
+
+    def has(self, partition: TopicPartition, *values: bytes) -> bool:
+        """Return whether `partition` has these values alone: of a commit, soon after it."""
+        return until(lambda: self.read(partition) == list(values))
+
+    def read(self, partition: TopicPartition) -> list[bytes]:
+        fetcher = ConfluentFetcher(self.config)
+        try:
+            end = self.admin.end_offsets([partition], read_committed=True)[partition]
+            batches = fetcher.fetch(partition, 0, end, read_committed=True) if end else ()
+            return [value for batch in batches for value in batch.values]
+        finally:
+            fetcher.close()
+
+    @contextmanager
+    def member(self) -> Iterator[Consumer]:
+        """Have a member in the group."""
+        settings = {"bootstrap.servers": str(self.config["bootstrap.servers"]), "group.id": self.group}
+        consumer = Consumer({**settings, "auto.offset.reset": "earliest", "enable.auto.commit": False})
+        consumer.subscribe([self.topic])
+        try:
+            assert until(lambda: consumer.poll(0.2) is not None or bool(consumer.assignment()))
+            yield consumer
+        finally:
+            consumer.close()
+
+
+@pytest.fixture
+def place(broker: RunningBroker, unique_name: Callable[[str], str]) -> Place:
+    return Place(broker, unique_name)
+
+
+def batch(partition: TopicPartition, *values: bytes) -> PartitionBatch:
+    return PartitionBatch(*partition, RecordBatch.of([(b"k", value, 5, 0, ()) for value in values]))
+
+
+def test_records_and_offsets_are_committed_together_and_the_ends_known(place: Place) -> None:
+    producer = place.producer()
+    try:
+        producer.send([batch(place.first, b"a", b"b"), batch(place.second, b"c")])
+        assert place.read(place.first) == []
+        ends = producer.commit({place.second: OffsetAndMetadata(7, "note")}, place.nobody())
+        assert ends == {place.first: 2, place.second: 1}
+        assert place.has(place.first, b"a", b"b")
+        assert place.admin.committed_offsets(place.group, [place.second]) == {
+            place.second: OffsetAndMetadata(7, "note")
+        }
+        assert producer.commit({place.second: OffsetAndMetadata(8)}, place.nobody()) == {}
+        producer.send([batch(place.first, b"d")])
+        assert producer.commit({}, place.nobody()) == {place.first: 4}  # one offset is that of the end before
+    finally:
+        producer.close()
+
+
+def test_what_is_aborted_is_never_read(place: Place) -> None:
+    producer = place.producer()
+    try:
+        producer.abort()
+        producer.send([batch(place.first, b"a")])
+        producer.abort()
+        producer.send([batch(place.first, b"b")])
+        producer.commit({}, place.nobody())
+    finally:
+        producer.close()
+    assert place.has(place.first, b"b")
+
+
+def test_a_member_that_was_counted_out_commits_nothing_and_the_next_transaction_is_its_own(place: Place) -> None:
+    producer = place.producer()
+    try:
+        with place.member():
+            for member in (GroupIdentity(place.group, 99, "somebody"), GroupIdentity(place.group, 1, "else", "static")):
+                producer.send([batch(place.first, b"lost")])
+                with pytest.raises(TaskMigratedError, match=f"counted out the member that commits as {place.id}"):
+                    producer.commit({place.first: OffsetAndMetadata(1)}, member)
+        assert place.admin.committed_offsets(place.group, [place.first]) == {}
+        producer.send([batch(place.first, b"kept")])
+        producer.commit({place.first: OffsetAndMetadata(1)}, place.nobody())
+    finally:
+        producer.close()
+    assert place.has(place.first, b"kept")
+
+
+def test_a_newer_producer_of_the_same_id_ends_the_transaction_of_the_older(place: Place) -> None:
+    older = place.producer()
+    older.send([batch(place.first, b"older")])
+    newer = place.producer()
+    try:
+        newer.send([batch(place.first, b"newer")])
+        newer.commit({}, place.nobody())
+        with pytest.raises(ProducerFencedError, match=f"Another producer has fenced that of {place.id}"):
+            older.commit({}, place.nobody())
+        older.send([batch(place.first, b"again")])  # and has fenced the newer by that
+        older.commit({}, place.nobody())
+        newer.send([batch(place.first, b"never")])
+        with pytest.raises(ProducerFencedError):
+            newer.commit({}, place.nobody())
+    finally:
+        older.close()
+        newer.close()
+    assert place.has(place.first, b"newer", b"again")
+
+
+def test_a_record_that_cannot_be_written_ends_the_transaction(place: Place) -> None:
+    producer = place.producer()
+
+    def write(partition: TopicPartition) -> None:
+        producer.send([batch(place.first, b"beside"), batch(partition, b"v")])
+        producer.commit({}, place.nobody())
+
+    try:
+        with pytest.raises(KafkaError):
+            write(TopicPartition(place.topic, 7))
+        write(place.second)
+    finally:
+        producer.close()
+    assert place.has(place.first, b"beside")
+    with pytest.raises(KafkaError, match="closed"):
+        write(place.first)
+
+
+def test_a_member_is_shown_as_librdkafka_shows_it() -> None:
+    consumer = Consumer({"bootstrap.servers": "localhost:1", "group.id": "g"})
+    try:
+        assert group_metadata(GroupIdentity("g", -1, "")) == consumer.consumer_group_metadata()
+    finally:
+        consumer.close()
+    static = Consumer({"bootstrap.servers": "localhost:1", "group.id": "g", "group.instance.id": "i"})
+    try:
+        assert group_metadata(GroupIdentity("g", -1, "", "i")) == static.consumer_group_metadata()
+    finally:
+        static.close()
