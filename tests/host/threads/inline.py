@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, cast
 
-from penstock.client.api import Admin
+from penstock.client.api import Admin, OffsetAndMetadata
 from penstock.clock import Clock
 from penstock.config import StreamsConfig
 from penstock.host.api import StreamThreadExceptionResponse
@@ -19,7 +19,7 @@ from penstock.host.threads.restoring import StateOpener
 from penstock.host.threads.task_manager import Limits
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import Topology, built_topology
-from penstock.record import TopicPartition
+from penstock.record import PartitionBatch, TopicPartition
 from penstock.state.api import Base, StateStore
 from penstock.state.memory import MemoryBase
 from tests.host.threads.memory_broker import MemoryBroker
@@ -42,6 +42,7 @@ class InlineInstance:
         bases: dict[TaskId, Base] | None = None,
         response: StreamThreadExceptionResponse = StreamThreadExceptionResponse.SHUTDOWN_CLIENT,
         until: Mapping[TopicPartition, int] | None = None,
+        exactly_once: bool = False,
     ) -> None:
         """Have all tasks. commit_interval_ms: 0 commits after each run. records_at_once: that arrive of a partition.
         bases: the disk; a new one if not given. response: what the handler of uncaught exceptions answers."""
@@ -56,13 +57,16 @@ class InlineInstance:
         for topic, partitions in self.layout.topic_partitions.items():
             broker.create_topic(topic, partitions)
         limits = Limits(config["penstock.batch.max.bytes"], config["penstock.batch.max.bytes"])
-        settings = Settings.of(config, commit_interval_ms, 1, limits)
+        settings = Settings.of(config, commit_interval_ms, 1, limits, exactly_once)
         self.instance = Instance(self.layout, settings, clock.milliseconds(), until)
         self.runner = TaskRunner(self.layout, _Topics(broker))
         self._opener = StateOpener(self.layout, cast(Admin, broker), broker, self._open_base, clock)
         self._events: deque[v.Event] = deque([v.Assigned(frozenset(self.layout.groups))])
         self._following: dict[TopicPartition, int] = {}
         self._written: dict[TopicPartition, int] = {}
+        self._exactly_once = exactly_once
+        self._transaction: list[PartitionBatch] = []
+        self.refusals: list[v.TransactionLost] = []
         self.told: list[type[Any]] = []
         self.given_up: list[TaskId] = []
         self.error: BaseException | None = None
@@ -131,6 +135,12 @@ class InlineInstance:
             case v.Unfollow(partitions):
                 for partition in partitions:
                     self._following.pop(partition, None)
+            case v.Send(output) if self._exactly_once:
+                self._transaction.extend(output)
+            case v.Abort():
+                self._transaction.clear()
+            case v.CommitTransaction(offsets):
+                self._commit(offsets)
             case v.Send(output):
                 self._written.update(self.broker.append(output))
             case v.Flush():
@@ -149,6 +159,16 @@ class InlineInstance:
                 self.given_up.extend(tasks)
             case v.PauseReading() | v.ResumeReading() | v.Leave():
                 pass
+
+    def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit the transaction, unless it is to be refused."""
+        sent, self._transaction = self._transaction, []
+        if self.refusals:
+            self._events.append(self.refusals.pop())
+            return
+        ends = self.broker.append(sent)
+        self.broker.committed.update(offsets)
+        self._events.append(v.TransactionCommitted(ends))
 
 
 class _Topics(Mapping[str, int]):

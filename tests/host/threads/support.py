@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from penstock.client.api import OffsetAndMetadata
+from penstock.client.api import GroupIdentity, OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.host.api import StreamThreadExceptionResponse
@@ -29,6 +29,9 @@ class AloneMembership:
 
     def start(self) -> None:
         self._post(v.Assigned(self._tasks))
+
+    def identity(self) -> GroupIdentity:
+        return GroupIdentity(self._group, -1, "")
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         self._thread.put(offsets)

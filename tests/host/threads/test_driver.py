@@ -106,7 +106,9 @@ def words(broker: RunningBroker, tmp_path: Path, unique_name: NAMES) -> WordCoun
     return WordCount(broker, tmp_path, unique_name)
 
 
-def test_a_topology_runs_to_the_end_of_its_inputs_and_goes_on_from_there(words: WordCount) -> None:
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_a_topology_runs_to_the_end_of_its_inputs_and_goes_on_from_there(words: WordCount, guarantee: str) -> None:
+    words.settings["processing.guarantee"] = guarantee
     words.write("a b", "a c")
     assert words.run_to_end(words.host()).told[-1] == "stopped"
     assert words.counts() == {"a": 2, "b": 1, "c": 1}
@@ -144,6 +146,22 @@ def test_tasks_that_fail_are_replaced_if_the_handler_says_so(words: WordCount) -
     assert "failure" in listening.told
     counts = words.counts()
     assert (counts["c"], counts["a"] >= 2) == (1, True)  # at least once: a line may be read again
+
+
+def test_a_task_that_fails_leaves_nothing_that_is_read_of_its_transaction(words: WordCount) -> None:
+    left = [ValueError("once")]
+
+    def split(line: str) -> list[str]:
+        if left and "c" in line:
+            raise left.pop()
+        return line.split()
+
+    words.settings |= {"processing.guarantee": "exactly_once_v2", "statestore.cache.max.bytes": 0}
+    words.write("a b", "a c", "a")
+    listening = Listening(StreamThreadExceptionResponse.REPLACE_THREAD)
+    words.run_to_end(words.host(split), listening)
+    assert "failure" in listening.told
+    assert words.counts() == {"a": 3, "b": 1, "c": 1}
 
 
 def test_an_error_ends_the_host_with_the_place_in_the_program(words: WordCount) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.clock import MockClock
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Produced
-from penstock.errors import StreamsError
+from penstock.errors import LockError, StreamsError
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.instance import Phase
@@ -61,13 +64,17 @@ class Play:
     def write(self, *values: str, partition: int = 0) -> None:
         self.broker.append([PartitionBatch("in", partition, lines(*values))])
 
-    def counts(self) -> dict[str, int]:
-        """Return the last count of each word in the output."""
+    def output(self) -> list[tuple[str, int]]:
+        """Return words and counts in the order of the output."""
         out = TopicPartition("out", 0)
         if not self.broker.end(out):
-            return {}
+            return []
         batch = self.broker.read(out, 0, self.broker.end(out))
-        return {key.decode(): int.from_bytes(value) for key, value in zip(batch.keys, batch.values, strict=True)}
+        return [(key.decode(), int.from_bytes(value)) for key, value in zip(batch.keys, batch.values, strict=True)]
+
+    def counts(self) -> dict[str, int]:
+        """Return the last count of each word in the output."""
+        return dict(self.output())
 
 
 def test_all_tasks_are_opened_and_the_application_learns_that_they_run() -> None:
@@ -254,3 +261,73 @@ def test_an_instance_ends_at_the_planned_end_with_all_that_follows_from_it() -> 
     instance.run()
     assert instance.instance.phase is Phase.ENDED
     assert play.counts() == {"a": 2, "b": 1}
+
+
+def test_a_transaction_that_is_refused_is_done_again_from_the_last_commit() -> None:
+    play = Play()
+    instance = play.instance(exactly_once=True)
+    instance.run()
+    play.write("a b")
+    instance.refusals.append(v.TransactionLost(StreamsError("counted out"), is_fenced=False))
+    instance.run()
+    assert play.counts() == {"a": 1, "b": 1}
+    assert instance.told == [v.TellRunning, v.TellRebalancing, v.TellRunning]
+
+
+def test_an_instance_that_is_fenced_twice_in_a_minute_shares_its_directory() -> None:
+    play = Play()
+    instance = play.instance(exactly_once=True)
+    instance.run()
+    for _ in range(2):
+        play.write("a")
+        instance.refusals.append(v.TransactionLost(StreamsError("fenced"), is_fenced=True))
+        instance.run()
+        play.clock.advance(60_001)
+    play.write("a")
+    instance.refusals += [v.TransactionLost(StreamsError("fenced"), is_fenced=True)] * 2
+    with pytest.raises(LockError, match="copies of one state directory"):
+        instance.run()
+
+
+STEPS = st.one_of(
+    st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(" ".join),
+    st.sampled_from(["run", "commit", "kill", "lose the disk", "refuse"]),
+)
+
+
+@given(st.lists(STEPS, max_size=30), st.integers(1, 5))
+def test_each_word_is_counted_once_whatever_happens(steps: list[str], records_at_once: int) -> None:
+    play = Play(partitions=2)
+    config = StreamsConfig({**CONFIG.given(), "statestore.cache.max.bytes": 0}, environment={})
+    written: Counter[str] = Counter()
+
+    def start() -> InlineInstance:
+        return InlineInstance(
+            word_count(),
+            config,
+            play.broker,
+            play.clock,
+            commit_interval_ms=100,
+            records_at_once=records_at_once,
+            bases=play.disk,
+            exactly_once=True,
+        )
+
+    instance = start()
+    for number, step in enumerate([*steps, "commit", "commit", "commit"]):
+        match step:
+            case "run" | "commit":
+                play.clock.advance(100 if step == "commit" else 0)
+                instance.run()
+            case "kill" | "lose the disk":
+                play.disk = play.disk if step == "kill" else {}
+                instance = start()
+            case "refuse":
+                instance.refusals.append(v.TransactionLost(StreamsError("refused"), is_fenced=False))
+            case words:
+                play.write(words, partition=number % 2)
+                written.update(words.split())
+    output: dict[str, list[int]] = {}
+    for key, count in play.output():
+        output.setdefault(key, []).append(count)
+    assert output == {word: list(range(1, times + 1)) for word, times in written.items()}

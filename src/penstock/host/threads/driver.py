@@ -11,10 +11,17 @@ from functools import partial
 from typing import Any
 
 from penstock.client.api import Admin
-from penstock.client.confluent import ConfluentAdmin, ConfluentBatchProducer, ConfluentConsumer, ConfluentFetcher
+from penstock.client.confluent import (
+    ConfluentAdmin,
+    ConfluentBatchProducer,
+    ConfluentConsumer,
+    ConfluentFetcher,
+    ConfluentTransactionalProducer,
+)
 from penstock.client.keys import check_client_keys
 from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
+from penstock.config.keys import EXACTLY_ONCE_V2
 from penstock.host.api import HostListener
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.directories import StateDirectory
@@ -22,6 +29,7 @@ from penstock.host.threads.instance import Instance, Settings
 from penstock.host.threads.internal_topics import make_internal_topics
 from penstock.host.threads.layout import Layout, layout_of
 from penstock.host.threads.membership import Membership, Post
+from penstock.host.threads.output import AtLeastOnceOutput, ExactlyOnceOutput, Output
 from penstock.host.threads.polling import Polling
 from penstock.host.threads.processing import TaskAction, TaskRunner
 from penstock.host.threads.queued import QueuedThread
@@ -70,6 +78,7 @@ class ThreadsHost:
         self._restore_listener = restore_listener
         self._clock = clock or SystemClock()
         self._commit_interval_ms = commit_interval_ms
+        self._exactly_once = config["processing.guarantee"] == EXACTLY_ONCE_V2
         self._application_id = str(config.required("application.id"))
         self._directory = StateDirectory(config)
         self._stopped = threading.Event()
@@ -124,7 +133,8 @@ class ThreadsHost:
     def summary(self) -> str:
         """Return one line: guarantee, broker, state directory."""
         servers, directory = self._config["bootstrap.servers"], self._config["state.dir"]
-        return f"at least once; broker {servers}; state {directory}/{self._application_id}"
+        guarantee = "exactly once" if self._exactly_once else "at least once"
+        return f"{guarantee}; broker {servers}; state {directory}/{self._application_id}"
 
     def statistics(self) -> Mapping[str, Any]:
         """Return figures: records by name."""
@@ -147,7 +157,7 @@ class ThreadsHost:
         """Return the loop of the polling thread with all that works for it; `opened` closes that."""
         until = self._ends(layout, admin) if self._until_end else None
         limits = Limits(_BUFFERED_RECORDS, _BUFFERED_BYTES)
-        settings = Settings.of(self._config, self._commit_interval_ms, 1, limits)
+        settings = Settings.of(self._config, self._commit_interval_ms, 1, limits, self._exactly_once)
         instance = Instance(layout, settings, self._clock.milliseconds(), until)
         fetcher = ConfluentFetcher(self._config)
         opened.callback(fetcher.close)
@@ -171,7 +181,7 @@ class ThreadsHost:
         polling = Polling(
             instance,
             ConfluentConsumer(self._config),
-            partial(ConfluentBatchProducer, self._config),
+            self._output(membership),
             membership,
             workers,
             _Application(listener),
@@ -183,6 +193,13 @@ class ThreadsHost:
         if self._paused:
             polling.post(v.PauseRequested())
         return polling
+
+    def _output(self, membership: Membership) -> Output:
+        """Return where output goes; raises KafkaError if an earlier transaction of this instance cannot be ended."""
+        if not self._exactly_once:
+            return AtLeastOnceOutput(partial(ConfluentBatchProducer, self._config))
+        transactional_id = f"{self._application_id}-{self._directory.process_id()}-1"
+        return ExactlyOnceOutput(ConfluentTransactionalProducer(self._config, transactional_id), membership)
 
     def _ends(self, layout: Layout, admin: Admin) -> dict[TopicPartition, int]:
         """Return the ends of the inputs that are not the application's own."""

@@ -18,6 +18,7 @@ from enum import Enum
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.config import StreamsConfig
+from penstock.errors import LockError
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.layout import Layout
@@ -25,6 +26,9 @@ from penstock.host.threads.task_manager import ActiveTask, Limits, TaskManager, 
 from penstock.host.threads.vocabulary import GLOBAL_TASK
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
+
+_MOST_FENCED_MS = 60_000
+"""Within this time, a second producer that fences that of the instance is no accident."""
 
 
 class Phase(Enum):
@@ -64,9 +68,13 @@ class Settings:
     restart_attempts: int
     restart_backoff_ms: int
     restart_backoff_max_ms: int
+    exactly_once: bool = False
+    """Whether a commit is one transaction."""
 
     @staticmethod
-    def of(config: StreamsConfig, commit_interval_ms: int, in_flight: int, limits: Limits) -> Settings:
+    def of(
+        config: StreamsConfig, commit_interval_ms: int, in_flight: int, limits: Limits, exactly_once: bool = False
+    ) -> Settings:
         """Return the settings that `config` asks for."""
         return Settings(
             commit_interval_ms,
@@ -75,6 +83,7 @@ class Settings:
             config["penstock.restart.max.attempts"],
             config["penstock.restart.backoff.ms"],
             config["penstock.restart.backoff.max.ms"],
+            exactly_once,
         )
 
 
@@ -109,6 +118,7 @@ class Instance:
         self._restarts = 0
         self._has_processed = False
         self._retry_at: int | None = None
+        self._fenced_at: int | None = None
 
     @property
     def phase(self) -> Phase:
@@ -157,6 +167,11 @@ class Instance:
                 self._written(ends)
             case v.OffsetsCommitted():
                 self._offsets_committed()
+            case v.TransactionCommitted(ends):
+                self._sent_is_durable(ends)
+                self._offsets_committed()
+            case v.TransactionLost(error, is_fenced):
+                self._transaction_lost(error, is_fenced, now)
             case v.Applied(task, due):
                 self._tasks[task].due_ms = due
                 self._answered(task)
@@ -268,22 +283,30 @@ class Instance:
         self._offsets.update(event.offsets)
         if event.output:
             self._do(v.Send(event.output))
-        if not self._waiting_for:
+        if self._waiting_for:
+            return
+        if self._settings.exactly_once:
+            self._phase = Phase.COMMITTING
+            self._do(v.CommitTransaction(dict(self._offsets)))
+        else:
             self._phase = Phase.WRITING
             self._do(v.Flush())
 
     def _written(self, ends: Mapping[TopicPartition, int]) -> None:
         if self._phase is not Phase.WRITING:
             return
-        self._ends_written = ends
-        if self._until is not None:
-            own = {p: end for p, end in ends.items() if p.topic in self._layout.topology.repartition_topics}
-            self._until.update(own)
+        self._sent_is_durable(ends)
         self._phase = Phase.COMMITTING
         if self._offsets:
             self._do(v.CommitOffsets(dict(self._offsets)))
         else:
             self._offsets_committed()
+
+    def _sent_is_durable(self, ends: Mapping[TopicPartition, int]) -> None:
+        self._ends_written = ends
+        if self._until is not None:
+            own = {p: end for p, end in ends.items() if p.topic in self._layout.topology.repartition_topics}
+            self._until.update(own)
 
     def _offsets_committed(self) -> None:
         if self._phase is not Phase.COMMITTING:
@@ -358,6 +381,19 @@ class Instance:
             self._error = self._error or error
         elif id is not None or self._phase not in (Phase.DROPPING, Phase.ASKING, Phase.WAITING):
             self._drop(error)
+
+    def _transaction_lost(self, error: Exception, is_fenced: bool, now: int) -> None:
+        """Begin again from the last commit; if another producer with the same id goes on as well, end."""
+        if not is_fenced or self._fenced_at is None or now - self._fenced_at > _MOST_FENCED_MS:
+            self._fenced_at = now if is_fenced else self._fenced_at
+            self._drop(None)
+            return
+        twice = LockError(
+            f"Two instances of {self._layout.config['application.id']} write with the same transactional id: they have "
+            "copies of one state directory. Give one of them an empty state.dir."
+        )
+        twice.__cause__ = error
+        self._drop(twice)
 
     def _decided(self, response: StreamThreadExceptionResponse, now: int) -> None:
         settings = self._settings
@@ -453,7 +489,8 @@ class Instance:
         if self._tasks.any_busy():
             return
         self._out = 0
-        self._do(v.Flush())  # what was sent is before the ends up to which stores are restored
+        # what was sent is before the ends up to which stores are restored, or it is never read
+        self._do(v.Abort() if self._settings.exactly_once else v.Flush())
         if self._closing is not None:
             self._phase = Phase.ENDING
         elif self._error is not None:

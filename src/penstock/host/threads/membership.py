@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from penstock.client.api import OffsetAndMetadata
+from penstock.client.api import GroupIdentity, OffsetAndMetadata
 from penstock.host.threads import vocabulary as v
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
@@ -19,6 +19,10 @@ class Membership(Protocol):
 
     def start(self) -> None:
         """Join the group; the answer is an event."""
+        ...
+
+    def identity(self) -> GroupIdentity | None:
+        """Return who commits for the instance, None while it is no member; from any thread."""
         ...
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:

@@ -4,14 +4,14 @@ concerns tasks, their restores and the group goes to other threads through queue
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable
 from typing import Protocol
 
-from penstock.client.api import BatchProducer, Consumer
+from penstock.client.api import Consumer
 from penstock.clock import Clock
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.instance import Instance
 from penstock.host.threads.membership import Membership
+from penstock.host.threads.output import Output, OutputAction
 from penstock.host.threads.processing import TaskAction
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
@@ -58,7 +58,7 @@ class Polling:
         self,
         instance: Instance,
         consumer: Consumer,
-        make_producer: Callable[[], BatchProducer],
+        output: Output,
         membership: Membership,
         workers: Workers,
         application: Application,
@@ -70,8 +70,7 @@ class Polling:
         partitions of tasks that read several, whose ends the core wants to know."""
         self._instance = instance
         self._consumer = consumer
-        self._make_producer = make_producer
-        self._producer = make_producer()
+        self._output = output
         self._membership = membership
         self._workers = workers
         self._application = application
@@ -168,7 +167,7 @@ class Polling:
                 self._workers.do(action)
             case v.Restore():
                 self._workers.restore(action)
-            case v.Send() | v.Flush():
+            case v.Send() | v.Flush() | v.CommitTransaction() | v.Abort():
                 self._produce(action)
             case v.CommitOffsets(offsets):
                 self._out.add(None)
@@ -188,17 +187,12 @@ class Polling:
             case v.Follow() | v.Unfollow() | v.PauseReading() | v.ResumeReading():
                 self._read(action)
 
-    def _produce(self, action: v.Send | v.Flush) -> None:
-        try:
-            if isinstance(action, v.Flush):
-                self.post(v.Written(self._producer.flush()))
-            else:
-                self.records_out += sum(len(each.batch) for each in action.output)
-                self._producer.send(action.output)
-        except Exception as error:
-            self._producer.close()  # it may have failed for good
-            self._producer = self._make_producer()
-            self.post(v.Failed(error))
+    def _produce(self, action: OutputAction) -> None:
+        if isinstance(action, v.Send):
+            self.records_out += sum(len(each.batch) for each in action.output)
+        answer = self._output.do(action)
+        if answer is not None:
+            self.post(answer)
 
     def _read(self, action: v.Follow | v.Unfollow | v.PauseReading | v.ResumeReading) -> None:
         try:
@@ -220,4 +214,4 @@ class Polling:
     def close(self) -> None:
         """Release the clients."""
         self._consumer.close()
-        self._producer.close()
+        self._output.close()

@@ -131,6 +131,22 @@ class OffsetsCommitted:
 
 
 @dataclass(frozen=True)
+class TransactionCommitted:
+    """Records and offsets of a commit are durable; ends: as in `Written`."""
+
+    ends: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True)
+class TransactionLost:
+    """The transaction was refused and is over: another one has the tasks, or the same transactional id. is_fenced:
+    whether another producer was the reason, or the broker's time-out, and not the group."""
+
+    error: Exception
+    is_fenced: bool
+
+
+@dataclass(frozen=True)
 class Applied:
     """The base of a task has the changes of the commit."""
 
@@ -194,6 +210,8 @@ Event = (
     | Prepared
     | Written
     | OffsetsCommitted
+    | TransactionCommitted
+    | TransactionLost
     | Applied
     | Closed
     | Failed
@@ -290,6 +308,19 @@ class CommitOffsets:
 
 
 @dataclass(frozen=True)
+class CommitTransaction:
+    """Commit all that was sent, with offsets of the group as its member; answered by `TransactionCommitted`,
+    `TransactionLost` or `Failed`."""
+
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+
+
+@dataclass(frozen=True)
+class Abort:
+    """Have nothing of what was sent since the last commit be read."""
+
+
+@dataclass(frozen=True)
 class Apply:
     """Apply the changes of a commit to the base of a task; answered by `Applied` or `Failed`. ends: as in
     `Written`."""
@@ -355,6 +386,8 @@ Action = (
     | Send
     | Flush
     | CommitOffsets
+    | CommitTransaction
+    | Abort
     | Apply
     | Close
     | GiveUp

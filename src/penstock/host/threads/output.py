@@ -1,0 +1,116 @@
+"""What the polling thread does with output: at least once, flushed before offsets are committed; or exactly once, in
+one transaction with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from penstock.client.api import BatchProducer, GroupIdentity, TransactionalProducer
+from penstock.errors import ProducerFencedError, TaskMigratedError
+from penstock.host.threads import vocabulary as v
+from penstock.host.threads.membership import Membership
+
+OutputAction = v.Send | v.Flush | v.CommitTransaction | v.Abort
+
+
+class Output(Protocol):
+    """Where output goes."""
+
+    def do(self, action: OutputAction) -> v.Event | None:
+        """Return what the core is to know when `action` is done, None for nothing."""
+        ...
+
+    def close(self) -> None:
+        """Release the producer."""
+        ...
+
+
+class AtLeastOnceOutput:
+    """Writes without transactions."""
+
+    def __init__(self, make_producer: Callable[[], BatchProducer]) -> None:
+        """Connect."""
+        self._make_producer = make_producer
+        self._producer = make_producer()
+
+    def do(self, action: OutputAction) -> v.Event | None:
+        """Send or flush; a producer that has failed is replaced."""
+        try:
+            match action:
+                case v.Send(output):
+                    self._producer.send(output)
+                case v.Flush():
+                    return v.Written(self._producer.flush())
+                case v.CommitTransaction() | v.Abort():
+                    raise AssertionError("There is no transaction.")
+        except Exception as error:
+            self._producer.close()  # it may have failed for good
+            self._producer = self._make_producer()
+            return v.Failed(error)
+        return None
+
+    def close(self) -> None:
+        """Release the producer."""
+        self._producer.close()
+
+
+class ExactlyOnceOutput:
+    """Writes in transactions.
+
+    The member of a transaction is that of its beginning: if the instance has been counted out since, the transaction is
+    aborted, even if the instance has become another member, whose commit the group would accept. A newer generation of
+    the same member is right.
+    """
+
+    def __init__(self, producer: TransactionalProducer, membership: Membership) -> None:
+        """Write with `producer`."""
+        self._producer = producer
+        self._membership = membership
+        self._member: GroupIdentity | None = None
+
+    def do(self, action: OutputAction) -> v.Event | None:
+        """Send, commit or abort."""
+        try:
+            match action:
+                case v.Send(output):
+                    self._take_member()
+                    self._producer.send(output)
+                case v.CommitTransaction(offsets):
+                    return v.TransactionCommitted(self._producer.commit(offsets, self._committing_member()))
+                case v.Abort():
+                    self._member = None
+                    self._producer.abort()
+                case v.Flush():
+                    raise AssertionError("A transaction is flushed by its commit.")
+        except ProducerFencedError as error:
+            self._member = None
+            return v.TransactionLost(error, is_fenced=True)
+        except TaskMigratedError as error:
+            self._member = None
+            return v.TransactionLost(error, is_fenced=False)
+        except Exception as error:
+            self._member = None
+            return v.Failed(error)
+        return None
+
+    def _take_member(self) -> GroupIdentity:
+        if self._member is None:
+            self._member = self._membership.identity()
+        if self._member is None:
+            raise TaskMigratedError("The instance is no member of its group: its tasks belong to others.")
+        return self._member
+
+    def _committing_member(self) -> GroupIdentity:
+        begun, now = self._take_member(), self._membership.identity()
+        self._member = None
+        if now is None or now.member_id != begun.member_id:
+            raise TaskMigratedError(
+                f"The group {begun.group} has counted out the member {begun.member_id}, which began the transaction: "
+                "its tasks were others' meanwhile."
+            )
+        return now
+
+    def close(self) -> None:
+        """Release the producer; an open transaction is aborted."""
+        self._producer.close()
