@@ -254,6 +254,20 @@ def test_a_member_that_was_counted_out_drops_its_tasks_without_a_commit() -> Non
     assert play.broker.committed[IN].offset == 1
 
 
+def test_a_task_that_is_lost_while_it_is_closed_is_given_up_too() -> None:
+    play = Play()
+    replace = StreamThreadExceptionResponse.REPLACE_THREAD
+    instance = play.instance(word_count(failing_once("x", ValueError("x"))), response=replace)
+    instance.run()
+    play.write("x")
+    instance.run()
+    assert instance.given_up == []
+    instance.tell(v.MembershipLost(StreamsError("the session has ended")))
+    play.clock.advance(100)
+    instance.run()
+    assert sorted(instance.given_up) == sorted(instance.layout.groups)
+
+
 def test_an_instance_ends_at_the_planned_end_with_all_that_follows_from_it() -> None:
     play = Play()
     play.write("a b", "a")

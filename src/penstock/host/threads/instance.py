@@ -216,6 +216,7 @@ class Instance:
                 continue
             if not self._keeps(task.id):
                 self._tasks.remove(task.id)
+                self._do(v.GiveUp(frozenset([task.id])))
                 continue
             if self._running_told:
                 self._running_told = False
@@ -367,7 +368,7 @@ class Instance:
         self._error = self._error or error
         self._has_processed = False
         self._committing, self._waiting_for, self._offsets = set(), set(), {}
-        self._phase = Phase.DROPPING
+        self._phase, self._retry_at = Phase.DROPPING, None
 
     def _failed(self, error: BaseException, id: TaskId | None) -> None:
         if id is not None:
