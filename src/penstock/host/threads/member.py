@@ -1,0 +1,419 @@
+"""The member of a consumer group, as a table of states. No I/O, no clock, no thread: `Member.handle` takes what has
+happened and returns what is to be sent and told; `Member.due_ms` says when a `Tick` is needed.
+
+What happens in which state (the tests have a line for each):
+
+    UNJOINED  is in no generation; joins when a pause is over. Its tasks run on while the session lasts.
+    JOINING   waits for the answer to JoinGroup. Its tasks run on, and commits go on.
+    SYNCING   has joined; waits for its assignment. A commit is refused for that moment, and repeated.
+    STABLE    sends heartbeats; joins when others do, and when the tasks that it had to give up are closed.
+    FENCED    the group goes on without it: no commit. Joins as a new member when all tasks are closed.
+    LEAVING   has left, or is about to.
+
+Rules:
+- The answer to a first join only names the member; the second join follows in the same breath, for all others wait
+  for it.
+- Whether another join is needed is judged by the tasks that the last join reported, not by those that are held when the
+  assignment arrives: else a task that was closed in between would belong to nobody.
+- A member that was lost joins again only when its tasks are closed: a commit of the old membership must not meet the
+  new one, which the group would accept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from penstock.errors import TaskMigratedError
+from penstock.host.threads import vocabulary as v
+from penstock.host.threads.subscription import IncompatibleMemberError, Rules, follow, lead
+from penstock.plan.subtopology import TaskId
+
+NO_GENERATION: Final = -1
+
+
+class State(Enum):
+    """Where a member stands; see the module."""
+
+    UNJOINED = "UNJOINED"
+    JOINING = "JOINING"
+    SYNCING = "SYNCING"
+    STABLE = "STABLE"
+    FENCED = "FENCED"
+    LEAVING = "LEAVING"
+
+
+# ---------------------------------------- what happens
+
+
+@dataclass(frozen=True)
+class Begin:
+    """The member is to join."""
+
+
+@dataclass(frozen=True)
+class JoinAnswered:
+    """The answer to JoinGroup. members: the subscriptions of all members, for the leader."""
+
+    code: int
+    member_id: str = ""
+    generation: int = NO_GENERATION
+    leader: str = ""
+    members: Mapping[str, bytes | memoryview] | None = None
+
+
+@dataclass(frozen=True)
+class SyncAnswered:
+    """The answer to SyncGroup."""
+
+    code: int
+    assignment: bytes | memoryview = b""
+
+
+@dataclass(frozen=True)
+class HeartbeatAnswered:
+    """The answer to Heartbeat, which was sent at `sent_ms`."""
+
+    code: int
+    sent_ms: int = 0
+
+
+@dataclass(frozen=True)
+class LeaveAnswered:
+    """The answer to LeaveGroup, or none came."""
+
+
+@dataclass(frozen=True)
+class Disconnected:
+    """The coordinator cannot be reached; a request that was out has no answer."""
+
+
+@dataclass(frozen=True)
+class Unusable:
+    """The coordinator cannot be asked, for a reason that does not pass."""
+
+    error: Exception
+
+
+@dataclass(frozen=True)
+class CommitRefused:
+    """The coordinator refused a commit of this generation for good."""
+
+    code: int
+
+
+@dataclass(frozen=True)
+class GivenUp:
+    """These tasks are closed here."""
+
+    tasks: frozenset[TaskId]
+
+
+@dataclass(frozen=True)
+class LeaveRequested:
+    """The member is to leave."""
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Time has passed."""
+
+
+Happening = (
+    Begin
+    | JoinAnswered
+    | SyncAnswered
+    | HeartbeatAnswered
+    | LeaveAnswered
+    | Disconnected
+    | Unusable
+    | CommitRefused
+    | GivenUp
+    | LeaveRequested
+    | Tick
+)
+
+
+# ---------------------------------------- what is to be done
+
+
+@dataclass(frozen=True)
+class Join:
+    """Send JoinGroup. owned: the tasks that the member has, of `generation`."""
+
+    member_id: str
+    generation: int
+    owned: frozenset[TaskId]
+
+
+@dataclass(frozen=True)
+class Sync:
+    """Send SyncGroup. assignments: of all members, from the leader."""
+
+    member_id: str
+    generation: int
+    assignments: Mapping[str, bytes]
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """Send Heartbeat."""
+
+    member_id: str
+    generation: int
+
+
+@dataclass(frozen=True)
+class LeaveGroup:
+    """Send LeaveGroup."""
+
+    member_id: str
+
+
+@dataclass(frozen=True)
+class FindAgain:
+    """Look for the coordinator again before the next request."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Tell the core that the group refuses this member for a reason that does not pass."""
+
+    code: int
+
+
+Step = Join | Sync | Heartbeat | LeaveGroup | FindAgain | Refused | v.Assigned | v.MembershipLost | v.Failed
+
+_ELSEWHERE: Final = frozenset(
+    (
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+    )
+)
+_OUT: Final = frozenset((ErrorCode.unknown_member_id, ErrorCode.illegal_generation))
+
+
+@dataclass(frozen=True)
+class Timing:
+    """session_ms, heartbeat_ms: session.timeout.ms and heartbeat.interval.ms; retry_ms: the pause after a lost
+    connection; refused_ms: after a refusal that does not pass."""
+
+    session_ms: int
+    heartbeat_ms: int
+    retry_ms: int = 100
+    refused_ms: int = 1_000
+
+
+class Member:
+    """One member; see the module.
+
+    Args:
+        rules: the tasks that are assigned.
+        timing: how long it waits.
+    """
+
+    def __init__(self, rules: Rules, timing: Timing) -> None:
+        self._rules = rules
+        self._timing = timing
+        self._held: frozenset[TaskId] = frozenset()
+        self._reported: frozenset[TaskId] = frozenset()
+        self._must_rejoin = False
+        self._pending: frozenset[TaskId] = frozenset()
+        self._out = False
+        self._session_until = 0
+        self._next_ms: int | None = None
+        self.state = State.UNJOINED
+        self.member_id = ""
+        self.generation = NO_GENERATION
+        self.has_left = False
+
+    @property
+    def may_commit(self) -> bool:
+        """Whether offsets may be committed: the group has given tasks to this member, and it is not lost."""
+        return self.state not in (State.FENCED, State.LEAVING) and self.generation != NO_GENERATION
+
+    def due_ms(self) -> int | None:
+        """Return when a `Tick` is needed if nothing else happens (ms), None for never."""
+        is_waiting = self._out or (self.state is State.FENCED and bool(self._held))
+        times = [] if is_waiting else [self._next_ms]
+        if self._is_watched():
+            times.append(self._session_until)
+        return min((each for each in times if each is not None), default=None)
+
+    def handle(self, happening: Happening, now: int) -> list[Step]:
+        """Take what has happened at `now` (ms of the clock that all calls go by), and return what is to be done."""
+        match happening:
+            case GivenUp(tasks):
+                return self._given_up(tasks, now)
+            case LeaveRequested():
+                return self._leave()
+            case LeaveAnswered():
+                self.has_left = self.state is State.LEAVING
+                return []
+            case Begin() | Tick():
+                return self._tick(now)
+            case CommitRefused(code) if self.may_commit:
+                return self._count_out(code, now)
+            case Disconnected():
+                return self._disconnected(now)
+            case Unusable(error) if self.state is not State.LEAVING:
+                return self._fail(error, now)
+            case Unusable():
+                return self._disconnected(now)
+            case JoinAnswered() if self.state is State.JOINING:
+                self._out = False
+                return self._joined(happening, now)
+            case SyncAnswered() if self.state is State.SYNCING:
+                self._out = False
+                return self._synced(happening, now)
+            case HeartbeatAnswered() if self.state is State.STABLE:
+                self._out = False
+                return self._heard(happening, now)
+            case _:
+                return []  # the answer to a question that the member has forgotten
+
+    def _is_watched(self) -> bool:
+        """Return whether the tasks must be lost when the session ends: a coordinator that waits for others to join
+        keeps the member meanwhile."""
+        waits = self._out and self.state in (State.JOINING, State.SYNCING)
+        return bool(self._held) and self.may_commit and not waits
+
+    def _tick(self, now: int) -> list[Step]:
+        if self._is_watched() and now >= self._session_until:
+            return self._lose("it has not heard of the coordinator for session.timeout.ms", now)
+        if self._next_ms is not None and now < self._next_ms:
+            return []
+        match self.state:
+            case State.UNJOINED:
+                return self._join()
+            case State.FENCED if not self._held:
+                return self._join()
+            case State.STABLE if not self._out:
+                self._out, self._next_ms = True, now + self._timing.heartbeat_ms
+                return [Heartbeat(self.member_id, self.generation)]
+            case _:
+                return []
+
+    def _join(self) -> list[Step]:
+        self.state, self._out, self._next_ms = State.JOINING, True, None
+        self._reported, self._must_rejoin, self._pending = self._held, False, frozenset()
+        return [Join(self.member_id, self.generation, self._held)]
+
+    def _joined(self, answer: JoinAnswered, now: int) -> list[Step]:
+        if answer.code == ErrorCode.member_id_required:
+            self.member_id = answer.member_id
+            return self._join()
+        if answer.code != ErrorCode.none:
+            return self._refused(answer.code, now)
+        self.member_id, self.generation = answer.member_id, answer.generation
+        self._session_until = now + self._timing.session_ms
+        assignments: Mapping[str, bytes] = {}
+        if answer.leader == answer.member_id:
+            try:
+                assignments = lead(answer.members or {}, self._rules)
+            except IncompatibleMemberError as error:
+                return self._fail(error, now)
+        self.state, self._out = State.SYNCING, True
+        return [Sync(self.member_id, self.generation, assignments)]
+
+    def _synced(self, answer: SyncAnswered, now: int) -> list[Step]:
+        if answer.code != ErrorCode.none:
+            return self._refused(answer.code, now)
+        try:
+            tasks = follow(self.member_id, answer.assignment, self._rules)
+        except IncompatibleMemberError as error:
+            return self._fail(error, now)
+        self._session_until = now + self._timing.session_ms
+        self.state, self._next_ms = State.STABLE, now + self._timing.heartbeat_ms
+        self._must_rejoin = bool(self._reported - tasks)
+        self._pending = self._held - tasks
+        self._held |= tasks
+        return [v.Assigned(tasks), *self._rejoin_if_free()]
+
+    def _rejoin_if_free(self) -> list[Step]:
+        """Join again where the tasks that others wait for are closed."""
+        is_free = self.state is State.STABLE and self._must_rejoin and not self._pending and not self._out
+        return self._join() if is_free else []
+
+    def _heard(self, answer: HeartbeatAnswered, now: int) -> list[Step]:
+        if answer.code not in (ErrorCode.none, ErrorCode.rebalance_in_progress):
+            return self._refused(answer.code, now)
+        self._session_until = answer.sent_ms + self._timing.session_ms
+        if answer.code == ErrorCode.rebalance_in_progress:
+            return self._join()
+        return self._rejoin_if_free()
+
+    def _given_up(self, tasks: frozenset[TaskId], now: int) -> list[Step]:
+        self._held -= tasks
+        self._pending -= tasks
+        if self.state is State.FENCED:
+            return self._tick(now)
+        return self._rejoin_if_free()
+
+    def _refused(self, code: int, now: int) -> list[Step]:
+        """Take an error of a join, of an assignment or of a heartbeat."""
+        if code == ErrorCode.rebalance_in_progress:
+            return self._join()
+        if code in _ELSEWHERE:
+            return [*self._disconnected(now), FindAgain()]
+        if code in _OUT:
+            return self._count_out(code, now)
+        self._fence(now)
+        return [Refused(code)]
+
+    def _count_out(self, code: int, now: int) -> list[Step]:
+        """Go on as a new member, or as the same one where only its generation is over."""
+        if code == ErrorCode.unknown_member_id:
+            self.member_id = ""
+        if code not in _OUT:
+            self._fence(now)
+            return [Refused(code)]
+        return self._lose(f"the group goes on without it ({ErrorCode(code).name.upper()})", now)
+
+    def _lose(self, why: str, now: int) -> list[Step]:
+        had_tasks = bool(self._held)
+        self._fence(now)
+        self._next_ms = None
+        if not had_tasks:
+            return self._join()
+        error = TaskMigratedError(
+            f"This instance has lost its tasks: {why}. Other instances may have them now; what it has not committed is "
+            "processed again."
+        )
+        return [v.MembershipLost(error)]
+
+    def _fail(self, error: Exception, now: int) -> list[Step]:
+        self._fence(now)
+        return [v.Failed(error)]
+
+    def _fence(self, now: int) -> None:
+        self.state, self._out = State.FENCED, False
+        self.generation = NO_GENERATION
+        self._must_rejoin, self._pending, self._reported = False, frozenset(), frozenset()
+        self._next_ms = now + self._timing.refused_ms
+
+    def _disconnected(self, now: int) -> list[Step]:
+        self._out = False
+        match self.state:
+            case State.LEAVING:
+                self.has_left = True
+            case State.FENCED:
+                pass
+            case State.STABLE:
+                self._next_ms = now + self._timing.retry_ms  # the next heartbeat may find another coordinator
+            case _:
+                self.state, self._next_ms = State.UNJOINED, now + self._timing.retry_ms
+        return []
+
+    def _leave(self) -> list[Step]:
+        if self.state is State.LEAVING:
+            return []
+        is_known = bool(self.member_id)
+        self.state, self._next_ms = State.LEAVING, None
+        self.has_left = not is_known
+        return [LeaveGroup(self.member_id)] if is_known else []

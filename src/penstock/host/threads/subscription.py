@@ -1,0 +1,231 @@
+"""What members of a group tell each other, as bytes: the subscription of each in its join, and its assignment.
+
+Both have Kafka's formats (ConsumerProtocolSubscription and ConsumerProtocolAssignment, version 2), so that its tools
+show topics and partitions. What Penstock needs goes into their `user_data`, as a map of MessagePack: a field that a
+version does not know is ignored, so a newer member can add some.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import msgspec
+from kio.schema.consumer_protocol_assignment.v2.data import ConsumerProtocolAssignment
+from kio.schema.consumer_protocol_subscription.v2.data import ConsumerProtocolSubscription
+
+from penstock.errors import StreamsError
+from penstock.host.threads.assignor import VERSION, Candidate, Plan, assign, given
+from penstock.plan.subtopology import TaskId
+from penstock.record import TopicPartition
+from penstock.wire.codec import Codec, Message, entity_codec
+from penstock.wire.primitives import Cursor, MalformedMessageError, Sink
+
+_FORMAT: Final = 2
+_INT16: Final = struct.Struct(">h")
+_MOST_BYTES: Final = 64 * 1024 * 1024
+_MOST_ELEMENTS: Final = 1_000_000
+_SUBSCRIPTION: Final = entity_codec(ConsumerProtocolSubscription)
+_ASSIGNMENT: Final = entity_codec(ConsumerProtocolAssignment)
+
+
+class IncompatibleMemberError(StreamsError):
+    """The members of a group do not run the same application, or do not plan alike."""
+
+
+class Subscription(msgspec.Struct, frozen=True):
+    """What a member says of itself in its join.
+
+    Args:
+        version: the latest version of the rules that it has.
+        process: the id of its process.
+        application: a digest of its tasks; those of all members are equal.
+        generation: of the group, in which it had its tasks.
+        owned: the tasks that it has, each as the pair of its numbers.
+        held: the tasks whose state it has on its disk, likewise.
+    """
+
+    version: int
+    process: str
+    application: str
+    generation: int
+    owned: list[tuple[int, int]]
+    held: list[tuple[int, int]] = []
+
+    def candidate(self, member: str) -> Candidate:
+        """Return the member of this subscription as the assignor has it."""
+        owned, held = (frozenset(TaskId(*task) for task in tasks) for tasks in (self.owned, self.held))
+        return Candidate(member, self.process, self.generation, owned, held)
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """What the leader tells each member.
+
+    Args:
+        version: of the rules by which all members plan.
+        members: the inputs of the plan: the subscriptions of all members by id, compressed.
+        digest: of the leader's plan.
+    """
+
+    version: int
+    members: bytes
+    digest: bytes
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What of a plan does not come from the members: the same in all of them.
+
+    Args:
+        groups: the partitions that each task reads.
+        stateful: the tasks that have standbys.
+        standbys: their number (num.standby.replicas).
+    """
+
+    groups: Mapping[TaskId, tuple[TopicPartition, ...]]
+    stateful: frozenset[TaskId] = frozenset()
+    standbys: int = 0
+
+    @cached_property
+    def topics(self) -> list[str]:
+        """The topics that tasks read."""
+        return sorted({partition.topic for group in self.groups.values() for partition in group})
+
+    @cached_property
+    def application(self) -> str:
+        """A digest of the tasks, the same in all members of a group."""
+        parts = (
+            sorted((str(task), [str(partition) for partition in group]) for task, group in self.groups.items()),
+            sorted(map(str, self.stateful)),
+            self.standbys,
+        )
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+    def plan(self, candidates: Collection[Candidate]) -> Plan:
+        """Return the plan for these members."""
+        return assign(candidates, self.groups, self.stateful, self.standbys)
+
+
+def encode_subscription(subscription: Subscription, rules: Rules) -> bytes:
+    """Return the bytes of a subscription for JoinGroup."""
+    owned = _by_topic(rules, (TaskId(*task) for task in subscription.owned))
+    return _encoded(
+        _SUBSCRIPTION,
+        {
+            "topics": rules.topics,
+            "owned_partitions": owned,
+            "generation_id": subscription.generation,
+            "user_data": msgspec.msgpack.encode(subscription),
+        },
+    )
+
+
+def decode_subscription(member: str, content: bytes | memoryview) -> Subscription:
+    """Return the subscription of a member.
+
+    Raises:
+        IncompatibleMemberError: it is none of Penstock.
+    """
+    try:
+        return msgspec.msgpack.decode(_user_data(_SUBSCRIPTION, content), type=Subscription)
+    except (MalformedMessageError, msgspec.DecodeError, struct.error) as error:
+        raise IncompatibleMemberError(
+            f"The member {member} of the group is not of this application: its subscription cannot be read ({error}). "
+            "Give each application its own application.id."
+        ) from error
+
+
+def lead(members: Mapping[str, bytes | memoryview], rules: Rules) -> dict[str, bytes]:
+    """Return the assignments that the leader of a group gives, by member.
+
+    Args:
+        members: the subscriptions of all members by id.
+        rules: the leader's.
+
+    Raises:
+        IncompatibleMemberError: a member is not of this application, or has other tasks.
+    """
+    found = {member: decode_subscription(member, content) for member, content in members.items()}
+    for member, one in found.items():
+        if one.application != rules.application:
+            raise IncompatibleMemberError(
+                f"The member {member} of the group has other tasks than this one: the topologies, the partitions of "
+                "their topics or num.standby.replicas differ. Stop all instances before you start a changed program."
+            )
+    candidates = [one.candidate(member) for member, one in found.items()]
+    plan = rules.plan(candidates)
+    inputs = zlib.compress(msgspec.msgpack.encode({member: found[member] for member in sorted(found)}))
+    data = Assignment(min(VERSION, *(one.version for one in found.values())), inputs, digest(plan))
+    user_data = msgspec.msgpack.encode(data)
+    return {
+        member: _encoded(_ASSIGNMENT, {"assigned_partitions": _by_topic(rules, tasks), "user_data": user_data})
+        for member, tasks in given(plan, candidates).items()
+    }
+
+
+def follow(member: str, content: bytes | memoryview, rules: Rules) -> frozenset[TaskId]:
+    """Return the tasks of a member, computed from its assignment.
+
+    Args:
+        member: its id.
+        content: its assignment.
+        rules: the member's.
+
+    Raises:
+        IncompatibleMemberError: this member plans otherwise than the leader.
+    """
+    try:
+        data = msgspec.msgpack.decode(_user_data(_ASSIGNMENT, content), type=Assignment)
+        unpacked = zlib.decompressobj().decompress(data.members, _MOST_BYTES)
+        members = msgspec.msgpack.decode(unpacked, type=dict[str, Subscription])
+    except (MalformedMessageError, msgspec.DecodeError, struct.error, zlib.error) as error:
+        raise IncompatibleMemberError(
+            f"The leader of the group is not of this application: the assignment cannot be read ({error}). Give each "
+            "application its own application.id."
+        ) from error
+    candidates = [one.candidate(each) for each, one in members.items()]
+    plan = rules.plan(candidates) if candidates else Plan({}, {})
+    if data.version > VERSION or digest(plan) != data.digest or member not in plan.active:
+        raise IncompatibleMemberError(
+            f"This instance (rules of version {VERSION}) assigns tasks otherwise than the leader of the group (version "
+            f"{data.version}). Run the same version of Penstock and of the program in all instances."
+        )
+    return given(plan, candidates)[member]
+
+
+def digest(plan: Plan) -> bytes:
+    """Return a digest of a plan."""
+    parts = [
+        sorted((member, sorted(map(tuple, tasks))) for member, tasks in of_members.items())
+        for of_members in (plan.active, plan.standby)
+    ]
+    return hashlib.sha256(msgspec.msgpack.encode(parts)).digest()
+
+
+def _by_topic(rules: Rules, tasks: Any) -> list[Message]:
+    topics: dict[str, set[int]] = {}
+    for task in tasks:
+        for partition in rules.groups.get(task, ()):
+            topics.setdefault(partition.topic, set()).add(partition.partition)
+    return [{"topic": topic, "partitions": sorted(partitions)} for topic, partitions in sorted(topics.items())]
+
+
+def _encoded(codec: Codec, message: Message) -> bytes:
+    sink = Sink()
+    sink.number(_INT16, _FORMAT)
+    codec.encode(sink, message)
+    return b"".join(bytes(chunk) for chunk in sink.chunks)
+
+
+def _user_data(codec: Codec, content: bytes | memoryview) -> bytes:
+    """Return the user data of a subscription or an assignment; later formats of Kafka only add fields behind them."""
+    cursor = Cursor(memoryview(content), _MOST_ELEMENTS)
+    if cursor.number(_INT16) < _FORMAT:
+        raise MalformedMessageError("its format is older than 2")
+    message: Message = codec.decode(cursor)
+    return bytes(message["user_data"] or b"")

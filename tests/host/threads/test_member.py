@@ -1,0 +1,312 @@
+"""The table of states of a member of a group: a test a line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from penstock.host.threads import member as m
+from penstock.host.threads import vocabulary as v
+from penstock.host.threads.member import State
+from penstock.host.threads.subscription import Rules, Subscription, encode_subscription, lead
+from penstock.plan.subtopology import TaskId
+from penstock.record import TopicPartition
+
+TASKS = [TaskId(0, number) for number in range(4)]
+RULES = Rules({task: (TopicPartition("orders", task.partition),) for task in TASKS})
+TIMING = m.Timing(session_ms=10_000, heartbeat_ms=1_000, retry_ms=100, refused_ms=1_000)
+NONE = ErrorCode.none
+
+
+def subscribed(owned: Sequence[TaskId] = ()) -> bytes:
+    pairs = [(task.subtopology, task.partition) for task in owned]
+    return encode_subscription(Subscription(1, "p", RULES.application, 1, pairs), RULES)
+
+
+class Game:
+    """A member, and the coordinator that answers it."""
+
+    def __init__(self) -> None:
+        self.member = m.Member(RULES, TIMING)
+        self.now = 0
+        self.steps: list[m.Step] = []
+
+    def __call__(self, happening: m.Happening, after_ms: int = 0) -> list[m.Step]:
+        self.now += after_ms
+        self.steps = self.member.handle(happening, self.now)
+        return self.steps
+
+    @property
+    def state(self) -> State:
+        return self.member.state
+
+    def joined(self, generation: int = 1, leader: str = "other") -> list[m.Step]:
+        return self(m.JoinAnswered(NONE, "me", generation, leader, {}))
+
+    def synced(self, *others: Sequence[TaskId], mine: Sequence[TaskId] = ()) -> list[m.Step]:
+        """Give what the leader of a group plans where this member has `mine`, and each other one what stands there."""
+        members = {"me": subscribed(mine)} | {f"other{n}": subscribed(owned) for n, owned in enumerate(others)}
+        return self(m.SyncAnswered(NONE, lead(members, RULES)["me"]))
+
+
+@pytest.fixture
+def game() -> Game:
+    return Game()
+
+
+@pytest.fixture
+def stable() -> Game:
+    """A member that is alone in its group, and has all tasks."""
+    game = Game()
+    game(m.Begin())
+    game.joined()
+    game.synced()
+    return game
+
+
+def test_unjoined_joins_at_the_beginning(game: Game) -> None:
+    assert game(m.Begin()) == [m.Join("", -1, frozenset())]
+    assert game.state is State.JOINING
+    assert not game.member.may_commit
+
+
+def test_joining_takes_its_id_and_joins_in_the_same_breath(game: Game) -> None:
+    game(m.Begin())
+    assert game(m.JoinAnswered(ErrorCode.member_id_required, "me")) == [m.Join("me", -1, frozenset())]
+    assert game.state is State.JOINING
+
+
+def test_joining_syncs(game: Game) -> None:
+    game(m.Begin())
+    assert game.joined(7) == [m.Sync("me", 7, {})]
+    assert game.state is State.SYNCING
+
+
+def test_joining_as_the_leader_gives_all_their_assignments(game: Game) -> None:
+    game(m.Begin())
+    members = {"me": subscribed(), "other": subscribed()}
+    [sync] = game(m.JoinAnswered(NONE, "me", 1, "me", members))
+    assert isinstance(sync, m.Sync)
+    assert sync.assignments == lead(members, RULES)
+
+
+def test_joining_as_the_leader_of_others_fails(game: Game) -> None:
+    game(m.Begin())
+    [failed] = game(m.JoinAnswered(NONE, "me", 1, "me", {"me": subscribed(), "other": b"\x00\x00"}))
+    assert isinstance(failed, v.Failed)
+    assert game.state is State.FENCED
+
+
+def test_syncing_takes_its_tasks(game: Game) -> None:
+    game(m.Begin())
+    game.joined()
+    assert game.synced() == [v.Assigned(frozenset(TASKS))]
+    assert game.state is State.STABLE
+    assert game.member.may_commit
+
+
+def test_syncing_fails_where_the_members_plan_otherwise(game: Game) -> None:
+    game(m.Begin())
+    game.joined()
+    [failed] = game(m.SyncAnswered(NONE, b"\x00\x00"))
+    assert isinstance(failed, v.Failed)
+    assert game.state is State.FENCED
+
+
+@pytest.mark.parametrize("state", [State.JOINING, State.SYNCING])
+def test_a_rebalance_in_the_meantime_means_another_join(stable: Game, state: State) -> None:
+    rejoin(stable)
+    answer: m.Happening = m.JoinAnswered(ErrorCode.rebalance_in_progress)
+    if state is State.SYNCING:
+        stable.joined(2)
+        answer = m.SyncAnswered(ErrorCode.rebalance_in_progress)
+    [join] = stable(answer)
+    assert isinstance(join, m.Join)
+    assert join.owned == frozenset(TASKS)
+
+
+def rejoin(stable: Game) -> list[m.Step]:
+    stable(m.Tick(), 1_000)
+    return stable(m.HeartbeatAnswered(ErrorCode.rebalance_in_progress, stable.now))
+
+
+def test_stable_sends_heartbeats(stable: Game) -> None:
+    assert stable.member.due_ms() == 1_000
+    assert stable(m.Tick(), 999) == []
+    assert stable(m.Tick(), 1) == [m.Heartbeat("me", 1)]
+    assert stable(m.Tick(), 5_000) == []  # one at a time
+    assert stable(m.HeartbeatAnswered(NONE, 1_000)) == []
+    assert stable(m.Tick()) == [m.Heartbeat("me", 1)]
+
+
+def test_stable_joins_where_others_do_with_what_it_has_and_commits_on(stable: Game) -> None:
+    assert rejoin(stable) == [m.Join("me", 1, frozenset(TASKS))]
+    assert stable.member.may_commit
+
+
+def test_a_task_of_another_is_given_up_before_the_member_joins_again(stable: Game) -> None:
+    rejoin(stable)
+    stable.joined(2)
+    [assigned] = stable.synced((), mine=TASKS)
+    assert isinstance(assigned, v.Assigned)
+    lost = frozenset(TASKS) - assigned.tasks
+    assert len(lost) == 2
+    first, second = sorted(lost)
+    assert stable(m.GivenUp(frozenset([first]))) == []
+    assert stable(m.GivenUp(frozenset([second]))) == [m.Join("me", 2, assigned.tasks)]
+
+
+def test_a_task_that_was_closed_before_the_assignment_came_needs_another_join_too(stable: Game) -> None:
+    rejoin(stable)
+    stable.joined(2)
+    assert stable(m.GivenUp(frozenset(TASKS))) == []
+    [assigned, join] = stable.synced((), mine=TASKS)
+    assert isinstance(assigned, v.Assigned)
+    assert join == m.Join("me", 2, assigned.tasks)
+
+
+def test_a_join_for_others_waits_for_the_answer_to_a_heartbeat(stable: Game) -> None:
+    rejoin(stable)
+    stable.joined(2)
+    [assigned] = stable.synced((), mine=TASKS)
+    assert isinstance(assigned, v.Assigned)
+    assert stable(m.Tick(), 1_000) == [m.Heartbeat("me", 2)]
+    assert stable(m.GivenUp(frozenset(TASKS) - assigned.tasks)) == []
+    assert stable(m.HeartbeatAnswered(NONE, stable.now)) == [m.Join("me", 2, assigned.tasks)]
+
+
+LOST: dict[str, m.Happening] = {
+    "a heartbeat of nobody": m.HeartbeatAnswered(ErrorCode.unknown_member_id),
+    "a heartbeat of an old generation": m.HeartbeatAnswered(ErrorCode.illegal_generation),
+    "a commit of nobody": m.CommitRefused(ErrorCode.unknown_member_id),
+}
+
+
+@pytest.mark.parametrize("case", LOST)
+def test_stable_loses_its_tasks_where_the_group_goes_on_without_it(stable: Game, case: str) -> None:
+    [lost] = stable(LOST[case])
+    assert isinstance(lost, v.MembershipLost)
+    assert stable.state is State.FENCED
+    assert not stable.member.may_commit
+    assert stable.member.due_ms() is None  # it waits for its tasks to be closed
+
+
+@pytest.mark.parametrize("code", [ErrorCode.unknown_member_id, ErrorCode.illegal_generation])
+def test_joining_and_syncing_lose_the_tasks_likewise(stable: Game, code: ErrorCode) -> None:
+    rejoin(stable)
+    [lost] = stable(m.JoinAnswered(code))
+    assert isinstance(lost, v.MembershipLost)
+
+
+def test_fenced_joins_as_another_member_when_its_tasks_are_closed(stable: Game) -> None:
+    stable(m.HeartbeatAnswered(ErrorCode.unknown_member_id))
+    assert stable(m.GivenUp(frozenset(TASKS[:3]))) == []
+    assert stable(m.GivenUp(frozenset(TASKS[3:]))) == [m.Join("", -1, frozenset())]
+
+
+def test_of_an_old_generation_the_same_member_joins(stable: Game) -> None:
+    stable(m.HeartbeatAnswered(ErrorCode.illegal_generation))
+    assert stable(m.GivenUp(frozenset(TASKS))) == [m.Join("me", -1, frozenset())]
+
+
+def test_a_member_without_tasks_has_none_to_lose(game: Game) -> None:
+    game(m.Begin())
+    game.joined()
+    game.synced(TASKS)
+    assert game(m.HeartbeatAnswered(ErrorCode.unknown_member_id)) == [m.Join("", -1, frozenset())]
+
+
+def test_a_session_that_ends_without_an_answer_loses_the_tasks(stable: Game) -> None:
+    stable(m.Tick(), 1_000)
+    assert stable(m.Disconnected()) == []
+    assert stable(m.Tick(), 100) == [m.Heartbeat("me", 1)]
+    stable(m.Disconnected())
+    [lost] = stable(m.Tick(), 10_000)
+    assert isinstance(lost, v.MembershipLost)
+
+
+def test_the_session_is_counted_from_the_sending_of_a_heartbeat(stable: Game) -> None:
+    stable(m.Tick(), 1_000)
+    stable(m.HeartbeatAnswered(NONE, 1_000), 5_000)
+    stable(m.Tick())
+    assert stable.member.due_ms() == 11_000
+
+
+def test_while_others_are_waited_for_no_session_ends(stable: Game) -> None:
+    rejoin(stable)
+    assert stable.member.due_ms() is None
+    assert stable(m.Tick(), 60_000) == []
+    assert stable.joined(2) == [m.Sync("me", 2, {})]
+
+
+def test_a_join_without_an_answer_is_repeated_with_the_same_tasks(stable: Game) -> None:
+    rejoin(stable)
+    stable(m.Disconnected())
+    assert stable.state is State.UNJOINED
+    assert stable.member.may_commit
+    assert stable.member.due_ms() == stable.now + 100
+    assert stable(m.Tick(), 100) == [m.Join("me", 1, frozenset(TASKS))]
+
+
+def test_another_coordinator_is_looked_for(stable: Game) -> None:
+    stable(m.Tick(), 1_000)
+    assert stable(m.HeartbeatAnswered(ErrorCode.not_coordinator, 1_000)) == [m.FindAgain()]
+    assert stable(m.Tick(), 100) == [m.Heartbeat("me", 1)]
+    rejoin(stable)
+    assert stable(m.JoinAnswered(ErrorCode.coordinator_load_in_progress)) == [m.FindAgain()]
+    assert stable.state is State.UNJOINED
+
+
+@pytest.mark.parametrize("code", [ErrorCode.inconsistent_group_protocol, ErrorCode.group_authorization_failed, 999])
+def test_a_refusal_that_does_not_pass_is_told_and_tried_again_later(game: Game, code: int) -> None:
+    game(m.Begin())
+    assert game(m.JoinAnswered(code)) == [m.Refused(code)]
+    assert game.state is State.FENCED
+    assert game.member.due_ms() == 1_000
+    assert game(m.Tick(), 1_000) == [m.Join("", -1, frozenset())]
+
+
+def test_a_coordinator_that_cannot_be_asked_is_told(game: Game) -> None:
+    game(m.Begin())
+    error = RuntimeError("no login")
+    assert game(m.Unusable(error)) == [v.Failed(error)]
+    assert game.state is State.FENCED
+
+
+def test_leaving_says_so_and_ends(stable: Game) -> None:
+    assert stable(m.LeaveRequested()) == [m.LeaveGroup("me")]
+    assert stable.state is State.LEAVING
+    assert not stable.member.may_commit
+    assert stable(m.LeaveRequested()) == []
+    stable(m.LeaveAnswered())
+    assert stable.member.has_left
+
+
+@pytest.mark.parametrize("answer", [m.Disconnected(), m.Unusable(RuntimeError())])
+def test_leaving_ends_without_an_answer_too(stable: Game, answer: m.Happening) -> None:
+    stable(m.LeaveRequested())
+    assert stable(answer) == []
+    assert stable.member.has_left
+
+
+def test_a_member_that_nobody_knows_has_left(game: Game) -> None:
+    game(m.Begin())
+    assert game(m.LeaveRequested()) == []
+    assert game.member.has_left
+
+
+LATE: list[m.Happening] = [
+    m.JoinAnswered(NONE, "me", 9, "me"),
+    m.SyncAnswered(NONE),
+    m.HeartbeatAnswered(NONE, 9),
+    m.CommitRefused(ErrorCode.unknown_member_id),
+]
+
+
+@pytest.mark.parametrize("answer", LATE)
+def test_answers_that_come_after_the_member_is_lost_change_nothing(stable: Game, answer: m.Happening) -> None:
+    stable(m.HeartbeatAnswered(ErrorCode.unknown_member_id))
+    assert stable(answer) == []
+    assert stable.state is State.FENCED

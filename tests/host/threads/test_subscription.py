@@ -1,0 +1,87 @@
+"""What members of a group tell each other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from penstock.host.threads.subscription import (
+    IncompatibleMemberError,
+    Rules,
+    Subscription,
+    decode_subscription,
+    encode_subscription,
+    follow,
+    lead,
+)
+from penstock.plan.subtopology import TaskId
+from penstock.record import TopicPartition
+
+TASKS = [TaskId(0, number) for number in range(4)]
+RULES = Rules({task: (TopicPartition("orders", task.partition),) for task in TASKS})
+
+
+def subscribed(process: str, owned: list[TaskId], rules: Rules = RULES, version: int = 1) -> bytes:
+    pairs = [(task.subtopology, task.partition) for task in owned]
+    return encode_subscription(Subscription(version, process, rules.application, 3, pairs), rules)
+
+
+def test_a_subscription_is_read_as_it_was_written() -> None:
+    found = decode_subscription("m", subscribed("p", TASKS[:2]))
+    assert found.candidate("m") == ("m", "p", 3, frozenset(TASKS[:2]), frozenset())
+    assert subscribed("p", TASKS[:1])[:2] == b"\x00\x02"  # the format in which Kafka's tools read it
+
+
+def test_each_member_computes_what_the_leader_has_planned() -> None:
+    assignments = lead({"a": subscribed("p", []), "b": subscribed("q", [])}, RULES)
+    found = {member: follow(member, content, RULES) for member, content in assignments.items()}
+    assert sorted(task for tasks in found.values() for task in tasks) == TASKS
+    assert [len(tasks) for tasks in found.values()] == [2, 2]
+
+
+def test_a_task_waits_for_its_owner() -> None:
+    assignments = lead({"a": subscribed("p", TASKS), "b": subscribed("q", [])}, RULES)
+    assert len(follow("a", assignments["a"], RULES)) == 2
+    assert follow("b", assignments["b"], RULES) == frozenset()
+
+
+def test_members_with_other_tasks_are_refused() -> None:
+    other = Rules({TASKS[0]: (TopicPartition("bills", 0),)})
+    with pytest.raises(IncompatibleMemberError, match="member b of the group has other tasks"):
+        lead({"a": subscribed("p", []), "b": subscribed("q", [], other)}, RULES)
+
+
+def test_a_plan_that_differs_is_refused() -> None:
+    [assignment] = lead({"a": subscribed("p", [])}, RULES).values()
+    with pytest.raises(IncompatibleMemberError, match="otherwise than the leader"):
+        follow("a", assignment, replace(RULES, groups={TASKS[0]: RULES.groups[TASKS[0]]}))
+    with pytest.raises(IncompatibleMemberError, match="otherwise than the leader"):
+        follow("unknown", assignment, RULES)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x00\x00",
+        b"\x00\x02\x00\x00\x00\x00\xff\xff\xff\xff\x00\x00\x00\x00",
+        b"\x00\x02\x7f\xff\xff\xff",
+    ],
+)
+def test_bytes_of_others_are_refused(content: bytes) -> None:
+    with pytest.raises(IncompatibleMemberError, match=r"Give each application its own application\.id"):
+        decode_subscription("m", content)
+    with pytest.raises(IncompatibleMemberError, match="not of this application"):
+        follow("m", content, RULES)
+
+
+def test_a_later_version_may_add_fields() -> None:
+    class Later(Subscription, frozen=True):
+        more: int = 5
+
+    later = Later(2, "p", RULES.application, 3, [])
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(later), type=Subscription).version == 2
+    assignments = lead({"a": subscribed("p", []), "b": encode_subscription(later, RULES)}, RULES)
+    assert len(follow("b", assignments["b"], RULES)) == 2
