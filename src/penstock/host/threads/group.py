@@ -1,0 +1,385 @@
+"""The member of the group that an instance is, at a broker: sends what `member` asks for, and commits offsets.
+
+Two threads: one for the membership, which owns the member and its connection, and one for commits, with a connection of
+its own: while a join waits for other members, brokers answer nothing else on its connection, and commits go on.
+"""
+
+from __future__ import annotations
+
+import queue
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from penstock.client.api import OffsetAndMetadata
+from penstock.client.failures import Right
+from penstock.client.settings import CONSUMER, client_settings
+from penstock.client.sockets.cluster import GROUP, Cluster
+from penstock.client.sockets.connection import Api, BrokerConnection
+from penstock.config import StreamsConfig
+from penstock.errors import KafkaError, RetriableError, StreamsError, TaskMigratedError
+from penstock.host.threads import member as m
+from penstock.host.threads import vocabulary as v
+from penstock.host.threads.assignor import VERSION
+from penstock.host.threads.layout import Layout
+from penstock.host.threads.membership import Post
+from penstock.host.threads.subscription import Rules, Subscription, encode_subscription
+from penstock.plan.subtopology import TaskId
+from penstock.record import TopicPartition
+from penstock.wire.codec import Message
+
+JOIN_GROUP: Final = Api("JoinGroup", 11, 4, 9)
+SYNC_GROUP: Final = Api("SyncGroup", 14, 2, 5)
+HEARTBEAT: Final = Api("Heartbeat", 12, 2, 4)
+LEAVE_GROUP: Final = Api("LeaveGroup", 13, 2, 5)
+OFFSET_COMMIT: Final = Api("OffsetCommit", 8, 5, 9)
+
+ASSIGNOR: Final = "penstock"
+"""The name of the protocol by which members agree; a group of others refuses it, and the other way round."""
+
+_PROTOCOL_TYPE: Final = "consumer"
+_SESSION_MS, _HEARTBEAT_MS, _REBALANCE_MS = 10_000, 1_000, 300_000
+_TIMEOUT_MS: Final = 5_000
+_RETRY_SECONDS: Final = 0.02
+_COMMIT_SECONDS: Final = 30.0
+_CLOSE_SECONDS: Final = 10.0
+_MOST_WAIT: Final = 0.5
+"""Seconds after which the thread looks around though nothing happens."""
+
+
+class GroupMembership:
+    """The membership of one instance (see `membership.Membership`).
+
+    Args:
+        layout: the tasks of the application.
+        config: its configuration.
+        post: takes the events.
+        process: the id of this process.
+
+    Raises:
+        ConfigError: a configuration key has a wrong value.
+    """
+
+    def __init__(self, layout: Layout, config: StreamsConfig, post: Post, process: str) -> None:
+        settings = client_settings(config, CONSUMER)
+        self._group = str(config["application.id"])
+        self._rules = Rules(layout.groups)
+        self._process = process
+        self._post = post
+        self._session_ms = int(settings.get("session.timeout.ms", _SESSION_MS))
+        self._rebalance_ms = int(settings.get("max.poll.interval.ms", _REBALANCE_MS))
+        heartbeat_ms = int(settings.get("heartbeat.interval.ms", min(_HEARTBEAT_MS, self._session_ms // 3)))
+        self._member = m.Member(self._rules, m.Timing(self._session_ms, heartbeat_ms))
+        self._lock = threading.Lock()
+        self._lost_is_told = False
+        self._is_leaving = False
+        self._inbox: queue.SimpleQueue[m.Happening] = queue.SimpleQueue()
+        self._awake, self._waker = socket.socketpair()
+        self._waker.setblocking(False)
+        self._cluster = Cluster(config, _TIMEOUT_MS, CONSUMER)
+        self._connection: BrokerConnection | None = None
+        self._answer: tuple[Callable[[Message], m.Happening], float] | None = None
+        self._thread = threading.Thread(target=self._run, name="penstock-group", daemon=True)
+        self._commits: queue.SimpleQueue[Mapping[TopicPartition, OffsetAndMetadata] | None] = queue.SimpleQueue()
+        self._commit_cluster = Cluster(config, _TIMEOUT_MS, CONSUMER)
+        self._commit_thread = threading.Thread(target=self._run_commits, name="penstock-commits", daemon=True)
+        self._closed = threading.Event()
+
+    def start(self) -> None:
+        """Join the group; the answer is an event."""
+        self._thread.start()
+        self._commit_thread.start()
+
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit `offsets` as the member; the answer is `OffsetsCommitted`, `MembershipLost` or `Failed`."""
+        self._commits.put(offsets)
+
+    def give_up(self, tasks: frozenset[TaskId]) -> None:
+        """Tell the group that these tasks are closed here."""
+        self._happen(m.GivenUp(tasks))
+
+    def leave(self) -> None:
+        """Leave the group."""
+        self._is_leaving = True
+        self._happen(m.LeaveRequested())
+
+    def close(self) -> None:
+        """Release connections and threads, behind a leave that was asked for; harmless when called again."""
+        if self._closed.is_set():
+            return
+        deadline = time.monotonic() + _CLOSE_SECONDS
+        if self._thread.is_alive() and self._is_leaving:
+            self._thread.join(max(0.0, deadline - time.monotonic()))
+        self._closed.set()
+        self._commits.put(None)
+        self._wake()
+        for thread in (self._thread, self._commit_thread):
+            if thread.is_alive():
+                thread.join(max(0.0, deadline - time.monotonic()))
+        self._cluster.close()
+        self._commit_cluster.close()
+        self._awake.close()
+        self._waker.close()
+
+    # ---------------------------------------- the thread of the membership
+
+    def _happen(self, happening: m.Happening) -> None:
+        self._inbox.put(happening)
+        self._wake()
+
+    def _wake(self) -> None:
+        with suppress(OSError):  # it is awake, or closed
+            self._waker.send(b"\0")
+
+    def _run(self) -> None:
+        happening: m.Happening = m.Begin()
+        try:
+            while not self._closed.is_set():
+                with self._lock:
+                    steps = self._member.handle(happening, _now_ms())
+                    for step in steps:
+                        self._tell(step)
+                for step in steps:
+                    self._send(step)
+                if self._member.has_left:
+                    return
+                happening = self._next()
+        except Exception as error:
+            self._post(v.Failed(error))  # the core must not wait for a thread that is dead
+        finally:
+            self._disconnect()
+
+    def _next(self) -> m.Happening:
+        """Wait for what happens next."""
+        try:
+            return self._inbox.get_nowait()
+        except queue.Empty:
+            pass
+        due = self._member.due_ms()
+        left = _MOST_WAIT if due is None else min(_MOST_WAIT, (due - _now_ms()) / 1000)
+        if self._connection is None or self._answer is None:
+            self._sleep(None, left)
+            return m.Tick()
+        take, deadline = self._answer
+        if self._connection.has_pending_bytes or self._sleep(self._connection, left):
+            return self._received(take)
+        if time.monotonic() >= deadline:
+            self._disconnect()
+            return m.Disconnected()
+        return m.Tick()
+
+    def _sleep(self, connection: BrokerConnection | None, seconds: float) -> bool:
+        """Wait to be woken, for an answer or for some seconds; return whether an answer has arrived."""
+        watched: list[Any] = [self._awake] if connection is None else [self._awake, connection]
+        ready, _, _ = select.select(watched, [], [], max(0.0, seconds))
+        if self._awake in ready:
+            self._awake.recv(4096)
+        return connection is not None and connection in ready
+
+    def _received(self, take: Callable[[Message], m.Happening]) -> m.Happening:
+        self._answer = None
+        try:
+            assert self._connection is not None
+            return take(self._connection.receive(self._doing))
+        except RetriableError:
+            self._disconnect()
+            return m.Disconnected()
+        except StreamsError as error:
+            self._disconnect()
+            return m.Unusable(error)
+
+    @property
+    def _doing(self) -> str:
+        return f"being a member of the group {self._group!r}"
+
+    def _tell(self, step: m.Step) -> None:
+        """Give the core what concerns it."""
+        match step:
+            case v.Assigned() | v.MembershipLost() | v.Failed():
+                self._lost_is_told = isinstance(step, v.MembershipLost)
+                self._post(step)
+            case m.Refused(code):
+                self._post(v.Failed(self._error(code)))
+            case _:
+                pass
+
+    def _send(self, step: m.Step) -> None:
+        match step:
+            case m.Join(member_id, generation, owned):
+                body = self._join_body(member_id, generation, owned)
+                self._request(JOIN_GROUP, body, _joined, self._rebalance_ms)
+            case m.Sync(member_id, generation, assignments):
+                each = [{"member_id": one, "assignment": content} for one, content in assignments.items()]
+                body = {
+                    **self._identity(member_id, generation),
+                    "protocol_type": _PROTOCOL_TYPE,
+                    "protocol_name": ASSIGNOR,
+                    "assignments": each,
+                }
+                self._request(SYNC_GROUP, body, _synced, self._rebalance_ms)
+            case m.Heartbeat(member_id, generation):
+                sent_ms = _now_ms()
+                body = self._identity(member_id, generation)
+                self._request(HEARTBEAT, body, lambda answer: m.HeartbeatAnswered(answer["error_code"], sent_ms))
+            case m.LeaveGroup(member_id):
+                body = {
+                    "group_id": self._group,
+                    "member_id": member_id,
+                    "members": [{"member_id": member_id, "reason": "the instance is closed"}],
+                }
+                self._request(LEAVE_GROUP, body, lambda _: m.LeaveAnswered())
+            case m.FindAgain():
+                self._disconnect()
+            case _:
+                pass
+
+    def _identity(self, member_id: str, generation: int) -> Message:
+        return {"group_id": self._group, "member_id": member_id, "generation_id": generation}
+
+    def _join_body(self, member_id: str, generation: int, owned: frozenset[TaskId]) -> Message:
+        tasks = [(task.subtopology, task.partition) for task in sorted(owned)]
+        subscription = Subscription(VERSION, self._process, self._rules.application, generation, tasks)
+        return {
+            "group_id": self._group,
+            "session_timeout": self._session_ms,
+            "rebalance_timeout": self._rebalance_ms,
+            "member_id": member_id,
+            "protocol_type": _PROTOCOL_TYPE,
+            "protocols": [{"name": ASSIGNOR, "metadata": encode_subscription(subscription, self._rules)}],
+        }
+
+    def _request(self, api: Api, body: Message, take: Callable[[Message], m.Happening], waits_ms: int = 0) -> None:
+        """Send a request; `take` makes of its answer what happens. waits_ms: how long the coordinator may wait."""
+        if self._answer is not None:
+            self._disconnect()  # the answer to the request before it is no longer of interest
+        try:
+            if self._connection is None:
+                right = Right("READ", "group", self._group)
+                node = self._cluster.coordinator(GROUP, self._group, self._doing, right)
+                self._connection = self._cluster.connect(node, self._doing)
+            self._connection.send(api, body, self._doing)
+        except RetriableError:
+            self._disconnect()
+            self._inbox.put(m.Disconnected())
+        except StreamsError as error:
+            self._disconnect()
+            self._inbox.put(m.Unusable(error))
+        else:
+            self._answer = take, time.monotonic() + (waits_ms + _TIMEOUT_MS) / 1000
+
+    def _disconnect(self) -> None:
+        self._answer = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _error(self, code: int) -> StreamsError:
+        """Return the error for a refusal of the coordinator."""
+        if code == ErrorCode.inconsistent_group_protocol:
+            return KafkaError(
+                f"The group {self._group!r} has members of another program, such as Kafka Streams in Java. Stop them; "
+                "a member that did not leave is in the group until its session.timeout.ms has passed."
+            )
+        try:
+            self._cluster.check({"error_code": code}, self._doing, Right("READ", "group", self._group))
+        except StreamsError as error:
+            return error
+        return KafkaError(f"The group {self._group!r} refuses this member.")
+
+    # ---------------------------------------- the thread of the commits
+
+    def _run_commits(self) -> None:
+        while (offsets := self._commits.get()) is not None:
+            try:
+                self._commit(offsets)
+            except Exception as error:
+                self._post(v.Failed(error))
+
+    def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit, again while the coordinator is busy or the generation changes."""
+        deadline = time.monotonic() + _COMMIT_SECONDS
+        doing = f"committing offsets of the group {self._group!r}"
+        while not self._closed.is_set():
+            with self._lock:
+                if not self._member.may_commit:
+                    self._tell_lost()
+                    return
+                generation, state = self._member.generation, self._member.state
+                body = self._identity(self._member.member_id, generation)
+            body |= {"generation_id_or_member_epoch": generation, "topics": _topics(offsets)}
+            code = self._ask_to_commit(body, doing, deadline)
+            if code == ErrorCode.none:
+                self._post(v.OffsetsCommitted())
+                return
+            is_changing = code == ErrorCode.illegal_generation and (
+                state is not m.State.STABLE or self._member.generation != generation
+            )
+            if code in (ErrorCode.illegal_generation, ErrorCode.unknown_member_id) and not is_changing:
+                self._happen(m.CommitRefused(code))
+                return
+            if time.monotonic() >= deadline:
+                self._cluster.check({"error_code": code}, doing)
+            self._closed.wait(_RETRY_SECONDS)
+
+    def _ask_to_commit(self, body: Message, doing: str, deadline: float) -> int:
+        """Return the error code of the commit; raises the error of one that does not pass."""
+        rights = Right("READ", "group", self._group), Right("READ", "topic", "")
+        try:
+            node = self._commit_cluster.coordinator(GROUP, self._group, doing, rights[0])
+            answer = self._commit_cluster.ask(node, OFFSET_COMMIT, body, doing)
+        except RetriableError:
+            if time.monotonic() >= deadline:
+                raise
+            return int(ErrorCode.coordinator_not_available)
+        codes = {one["error_code"]: topic["name"] for topic in answer["topics"] for one in topic["partitions"]}
+        for code, topic in codes.items():
+            if code in _REPEATED or code in (ErrorCode.illegal_generation, ErrorCode.unknown_member_id):
+                return int(code)
+            self._commit_cluster.check({"error_code": code}, doing, rights[0], Right("READ", "topic", topic))
+        return int(ErrorCode.none)
+
+    def _tell_lost(self) -> None:
+        if not self._lost_is_told:
+            self._lost_is_told = True
+            error = TaskMigratedError("This instance is no member of its group any more, and may not commit.")
+            self._post(v.MembershipLost(error))
+
+
+_REPEATED: Final = (
+    ErrorCode.rebalance_in_progress,
+    ErrorCode.coordinator_load_in_progress,
+    ErrorCode.coordinator_not_available,
+    ErrorCode.not_coordinator,
+    ErrorCode.request_timed_out,
+)
+
+
+def _topics(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Sequence[Message]:
+    topics: dict[str, list[Message]] = {}
+    for partition, (offset, metadata) in offsets.items():
+        one = {
+            "partition_index": partition.partition,
+            "committed_offset": offset,
+            "committed_metadata": metadata,
+        }
+        topics.setdefault(partition.topic, []).append(one)
+    return [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
+
+
+def _joined(answer: Message) -> m.JoinAnswered:
+    members = {one["member_id"]: one["metadata"] for one in answer["members"]}
+    return m.JoinAnswered(answer["error_code"], answer["member_id"], answer["generation_id"], answer["leader"], members)
+
+
+def _synced(answer: Message) -> m.SyncAnswered:
+    return m.SyncAnswered(answer["error_code"], answer["assignment"])
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -1,0 +1,208 @@
+"""A member of a group at a broker: joins, shares tasks, commits, and hears that it is lost."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+from kio.schema.errors import ErrorCode
+
+from penstock.client.api import NewTopic, OffsetAndMetadata
+from penstock.client.confluent import ConfluentAdmin
+from penstock.config import StreamsConfig
+from penstock.dsl.builder import StreamsBuilder
+from penstock.errors import KafkaError, TaskMigratedError
+from penstock.host.threads import vocabulary as v
+from penstock.host.threads.group import ASSIGNOR, GroupMembership
+from penstock.host.threads.layout import Layout, layout_of
+from penstock.host.threads.subscription import Rules, Subscription, encode_subscription
+from penstock.plan.subtopology import TaskId
+from penstock.plan.topology import built_topology
+from penstock.record import TopicPartition
+from penstock.wire.codec import Message
+from tests.support.api_keys import JOIN_GROUP, LEAVE_GROUP, OFFSET_FETCH, SYNC_GROUP
+from tests.support.brokers import RunningBroker
+from tests.support.protocol_client import ProtocolClient
+from tests.support.waiting import until
+
+TASKS = frozenset(TaskId(0, number) for number in range(4))
+WAIT_SECONDS = 120
+
+
+class Instance:
+    """A member, and the events that it gives to its core."""
+
+    def __init__(self, layout: Layout, config: StreamsConfig, process: str) -> None:
+        self.events: queue.SimpleQueue[v.Event] = queue.SimpleQueue()
+        self.membership = GroupMembership(layout, config, self.events.put, process)
+
+    def next(self) -> v.Event:
+        return self.events.get(timeout=WAIT_SECONDS)
+
+    def assigned(self) -> frozenset[TaskId]:
+        event = self.next()
+        assert isinstance(event, v.Assigned), event
+        return event.tasks
+
+
+class Group:
+    """A group with a topic of four partitions, and what joins it."""
+
+    def __init__(self, broker: RunningBroker, unique_name: Callable[[str], str], stack: ExitStack) -> None:
+        self.name, self.topic = unique_name("app"), unique_name("in")
+        self.servers = broker.bootstrap_servers
+        settings = {"application.id": self.name, "bootstrap.servers": self.servers, "heartbeat.interval.ms": 100}
+        self.config = StreamsConfig(settings)
+        self.admin = ConfluentAdmin(self.config)
+        stack.callback(self.admin.close)
+        self.admin.create_topics([NewTopic(self.topic, 4)])
+        builder = StreamsBuilder()
+        builder.stream(self.topic).foreach(lambda key, value: None)
+        self.layout = layout_of(built_topology(builder.build(), self.name), self.config, {self.topic: 4})
+        self._stack = stack
+
+    def instance(self, process: str = "p") -> Instance:
+        instance = Instance(self.layout, self.config, process)
+        self._stack.callback(instance.membership.close)
+        instance.membership.start()
+        return instance
+
+    def client(self) -> ProtocolClient:
+        return self._stack.enter_context(ProtocolClient(self.servers))
+
+    def offsets(self, offset: int, metadata: str = "") -> dict[TopicPartition, OffsetAndMetadata]:
+        return {TopicPartition(self.topic, 0): OffsetAndMetadata(offset, metadata)}
+
+    def committed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Ask the broker itself: librdkafka may add bytes of its memory to the metadata."""
+        body = {"group_id": self.name, "topics": [{"name": self.topic, "partition_indexes": [0]}]}
+        [found] = self.client().call(OFFSET_FETCH, 7, body)["topics"][0]["partitions"]
+        assert found["error_code"] == ErrorCode.none
+        offset: int = found["committed_offset"]
+        return self.offsets(offset, found["metadata"]) if offset >= 0 else {}
+
+
+@pytest.fixture
+def group(broker: RunningBroker, unique_name: Callable[[str], str]) -> Iterator[Group]:
+    with ExitStack() as stack:
+        yield Group(broker, unique_name, stack)
+
+
+def test_one_member_has_all_tasks_and_commits(group: Group) -> None:
+    instance = group.instance()
+    assert instance.assigned() == TASKS
+    instance.membership.commit(group.offsets(7, "text"))
+    assert instance.next() == v.OffsetsCommitted()
+    assert group.committed() == group.offsets(7, "text")
+
+
+def test_kafkas_tools_see_the_member_and_its_partitions(group: Group) -> None:
+    assert group.instance().assigned() == TASKS
+    described = group.admin.describe_group(group.name)
+    [member] = described.members
+    assert (described.state, described.assignor) == ("Stable", ASSIGNOR)
+    assert sorted(member.partitions) == [TopicPartition(group.topic, number) for number in range(4)]
+
+
+def test_members_share_the_tasks_when_their_owner_has_given_them_up(group: Group) -> None:
+    first = group.instance("p")
+    assert first.assigned() == TASKS
+    second = group.instance("q")
+    assert second.assigned() == frozenset()
+    kept = first.assigned()
+    assert len(kept) == 2
+    first.membership.give_up(TASKS - kept)
+    assert second.assigned() == TASKS - kept
+    assert first.assigned() == kept
+
+
+def test_the_tasks_of_a_member_that_leaves_go_to_the_others(group: Group) -> None:
+    first = group.instance("p")
+    assert first.assigned() == TASKS
+    second = group.instance("q")
+    assert second.assigned() == frozenset()
+    first.membership.leave()
+    first.membership.close()
+    # How many assignments lie between depends on when the first one left.
+    assert until(lambda: second.assigned() == TASKS)
+
+
+def test_a_member_that_is_removed_is_told_so_and_commits_nothing(group: Group) -> None:
+    instance = group.instance()
+    assert instance.assigned() == TASKS
+    [member] = group.admin.describe_group(group.name).members
+    removed = group.client().call(
+        LEAVE_GROUP, 4, {"group_id": group.name, "members": [{"member_id": member.member_id}]}
+    )
+    assert removed["error_code"] == ErrorCode.none
+    instance.membership.commit(group.offsets(9))
+    lost = instance.next()
+    assert isinstance(lost, v.MembershipLost)
+    assert isinstance(lost.error, TaskMigratedError)
+    assert group.committed() == {}
+    instance.membership.give_up(TASKS)
+    assert instance.assigned() == TASKS
+    instance.membership.commit(group.offsets(9))
+    assert instance.next() == v.OffsetsCommitted()
+
+
+def join(group: Group, member: str = "") -> Message:
+    """Return the request of a member that has nothing."""
+    rules = Rules(group.layout.groups)
+    metadata = encode_subscription(Subscription(1, "raw", rules.application, -1, []), rules)
+    return {
+        "group_id": group.name,
+        "session_timeout": 60_000,
+        "rebalance_timeout": 60_000,
+        "member_id": member,
+        "protocol_type": "consumer",
+        "protocols": [{"name": ASSIGNOR, "metadata": metadata}],
+    }
+
+
+def raw_member(group: Group, client: ProtocolClient) -> str:
+    """Return the id of a new member, which has not joined yet."""
+    answer = client.call(JOIN_GROUP, 9, join(group))
+    assert answer["error_code"] == ErrorCode.member_id_required
+    member: str = answer["member_id"]
+    return member
+
+
+def test_commits_go_on_while_a_join_waits_for_others(group: Group) -> None:
+    instance = group.instance()
+    assert instance.assigned() == TASKS
+    slow, other = group.client(), group.client()
+    member = raw_member(group, slow)
+    joined = slow.call(JOIN_GROUP, 9, join(group, member))
+    body: dict[str, Any] = {"group_id": group.name, "member_id": member, "generation_id": joined["generation_id"]}
+    body |= {"protocol_type": "consumer", "protocol_name": ASSIGNOR, "assignments": []}
+    assert slow.call(SYNC_GROUP, 5, body)["error_code"] == ErrorCode.none
+    kept = instance.assigned()
+    # A third member joins. The instance joins too, and both wait for the second one.
+    third = raw_member(group, other)
+    other.send(JOIN_GROUP, 9, join(group, third))
+    assert until(lambda: group.admin.describe_group(group.name).state.startswith("Preparing"))
+    for offset in range(20):
+        instance.membership.commit(group.offsets(offset))
+        assert instance.next() == v.OffsetsCommitted()
+    assert group.committed() == group.offsets(19)
+    slow.send(JOIN_GROUP, 9, join(group, member))
+    assert instance.assigned() <= kept
+
+
+def test_a_group_of_others_is_refused_with_the_reason(group: Group) -> None:
+    settings = {"bootstrap.servers": group.servers, "group.id": group.name, "log_level": 0}
+    consumer = Consumer(settings)
+    consumer.subscribe([group.topic])
+    try:
+        assert until(lambda: bool(consumer.poll(0.05)) or bool(consumer.assignment()))
+        failed = group.instance().next()
+        assert isinstance(failed, v.Failed)
+        assert isinstance(failed.error, KafkaError)
+        assert "members of another program" in str(failed.error)
+    finally:
+        consumer.close()
