@@ -107,7 +107,7 @@ class TopicRegistry:
                 shutil.rmtree(path, ignore_errors=True)
 
     def _add(self, row: TopicRow) -> Topic:
-        partitions = [self._open(row, index) for index in range(row.partitions)]
+        partitions = self._open(row, range(row.partitions))
         topic = Topic(row.name, row.topic_id, row.configs, partitions)
         self._by_name[row.name] = self._by_id[row.topic_id] = topic
         self._name_by_metrics_name[_metrics_name(row.name)] = row.name
@@ -119,9 +119,10 @@ class TopicRegistry:
         if not topic.is_internal:
             self._used_partitions += more
 
-    def _open(self, row: TopicRow, index: int) -> Partition:
+    def _open(self, row: TopicRow, indexes: range) -> list[Partition]:
         config = log_config(self.default_configs | row.configs)
-        return Partition(self._directory / row.topic_id.hex / str(index), row.name, index, config, self._clock)
+        directory = self._directory / row.topic_id.hex
+        return [Partition(directory / str(index), row.name, index, config, self._clock) for index in indexes]
 
     @property
     def default_configs(self) -> dict[str, str]:
@@ -360,7 +361,7 @@ class TopicRegistry:
         row = TopicRow(topic.name, topic.topic_id, count, dict(topic.configs))
         self._store.save_topic(row)
         have = len(topic.partitions)
-        topic.partitions.extend(self._open(row, index) for index in range(have, count))
+        topic.partitions.extend(self._open(row, range(have, count)))
         self._count_partitions(topic, count - have)
 
     def close(self) -> None:
