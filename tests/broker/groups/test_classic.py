@@ -395,6 +395,19 @@ def test_a_group_has_a_size(tmp_path: Path) -> None:
     broker.close()
 
 
+def test_clients_that_were_given_an_id_are_limited_in_a_group_with_members(tmp_path: Path) -> None:
+    broker = GroupBroker(tmp_path, group_max_size=2)
+    member = Client(broker)
+    stable_group(broker, member)
+    pending = [Client(broker, needs_member_id=True) for _ in range(3)]
+    assert [code_of(client.join) for client in pending] == [0, 0, ErrorCode.group_max_size_reached]
+    broker.timers.advance(SESSION_MS - 1)
+    member.beat()
+    broker.timers.advance(1)
+    assert code_of(pending[2].join) == ErrorCode.none
+    broker.close()
+
+
 def join_request(**changes: Any) -> JoinRequest:
     return JoinRequest(
         "", None, "c", "/h", SESSION_MS, REBALANCE_MS, "consumer", {"range": b""}, False, False

@@ -215,7 +215,7 @@ class ClassicGroup(Group):
         known = self.members.get(request.member_id)
         match self.state:
             case ClassicState.EMPTY:
-                has_room = len(self._pending_joins) < most or request.member_id in self._pending_joins
+                has_room = True
             case ClassicState.PREPARING:
                 waiting = sum(member.join is not None for member in self.members.values())
                 has_room = (known is not None and known.join is not None) or waiting < most
@@ -242,6 +242,8 @@ class ClassicGroup(Group):
         if request.instance_id is not None and request.instance_id in self._static_ids:
             self._replace_static(request, member_id, answer)
         elif request.instance_id is None and request.needs_member_id:
+            if len(self._pending_joins) >= self._context.config.group_max_size:
+                raise ApiError(ErrorCode.group_max_size_reached)
             self._pending_joins.add(member_id)
             self._schedule_session(member_id, request.session_timeout_ms)
             answer({"error_code": ErrorCode.member_id_required, "member_id": member_id})
