@@ -360,9 +360,12 @@ class Log:
         if self.start_offset == first.base_offset:
             largest = max(largest, first.max_timestamp)
         else:  # its largest timestamp may be that of a deleted record
-            live = self._to_read(first).batches_from(self.start_offset)
-            times = (time for _, batch in live for offset, time in record_times(batch) if offset >= self.start_offset)
-            largest = max(largest, max(times, default=NO_TIMESTAMP))
+            for header, batch in self._to_read(first).batches_from(self.start_offset):
+                if header.base_offset < self.start_offset:
+                    times = [time for offset, time in record_times(batch) if offset >= self.start_offset]
+                    largest = max([largest, *times])
+                elif header.record_count:
+                    largest = max(largest, header.max_timestamp)
         return None if largest == NO_TIMESTAMP else self.offset_for_time(largest)
 
     def delete_before(self, offset: int, now: int) -> None:
