@@ -26,6 +26,6 @@ Gaps:
 - Quotas: by client id; those of users and addresses are refused.
 - ACLs, SASL and TLS are not announced.
 - One replica: acks=all means this broker has it. As in Kafka a segment is forced to disk when it is closed, and
-  before that only where the topic asks for it (`flush.messages`, `flush.ms`), so records outlive the death of the
+  before that only if the topic asks for it (`flush.messages`, `flush.ms`), so records outlive the death of the
   process but perhaps not a power failure.
 """

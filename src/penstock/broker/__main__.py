@@ -75,10 +75,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the broker until it is interrupted.
 
     Args:
-        arguments: the command line; that of the process where it is None.
+        arguments: the command line; that of the process if it is None.
 
     Returns:
-        The exit code: 0, or 1 where the broker cannot start.
+        The exit code: 0, or 1 if the broker cannot start.
     """
     options = _parser().parse_args(arguments)
     logging.basicConfig(

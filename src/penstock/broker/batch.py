@@ -103,7 +103,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon(self) -> int | None:
-        """Time (ms) from which compaction may remove the tombstones or the marker in it; None where none was set."""
+        """Time (ms) from which compaction may remove the tombstones or the marker in it; None if none was set."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
     @property

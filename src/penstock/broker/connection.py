@@ -76,7 +76,7 @@ class Connections:
         return iter(tuple(self._used))
 
     def enter(self, connection: Connection) -> bool:
-        """Take one more; where there are too many, close the one that is idle longest. Return whether there is room."""
+        """Take one more; if there are too many, close the one that is idle longest. Return whether there is room."""
         if len(self._used) >= self._most:
             idle = next((each for each in self._used if each.is_idle), None)
             _log.warning("%d connections are open (max_connections): the one idle longest is closed", self._most)
@@ -151,7 +151,7 @@ class Connection(asyncio.BufferedProtocol):
         self._throttling: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the connection, in place of an idle one where the broker has as many as it may."""
+        """Take the connection, in place of an idle one if the broker has as many as it may."""
         self._transport = cast(asyncio.Transport, transport)  # the loop gives a stream transport to stream servers
         self._host = f"/{self._transport.get_extra_info('peername')[0]}"
         if not self._connections.enter(self):

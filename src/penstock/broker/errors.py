@@ -23,7 +23,7 @@ class ApiError(StreamsError):
 
     Args:
         code: the code that goes over the wire.
-        message: what was wrong; sent where the response has room for a message.
+        message: what was wrong; sent if the response has room for a message.
     """
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:

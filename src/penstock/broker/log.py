@@ -279,7 +279,7 @@ class Log:
             before: the offset that ends the range, not beyond the log's end.
 
         Returns:
-            The batches, and the offset after the last one; no bytes where the range has no batch.
+            The batches, and the offset after the last one; no bytes if the range has no batch.
 
         Raises:
             OSError: reading fails.

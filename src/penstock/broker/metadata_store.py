@@ -187,7 +187,7 @@ class MetadataStore:
                 self._database.execute("insert into client_quota values (?, ?)", row)
 
     def old_offsets(self) -> list[OldOffset]:
-        """Return the committed offsets of a database of format 1; none where they were taken over."""
+        """Return the committed offsets of a database of format 1; none if they were taken over."""
         if self._format() != _FORMAT_WITH_OFFSETS:
             return []
         rows = self._database.execute(

@@ -230,7 +230,7 @@ class Partition:
         """Yield header and bytes of each batch; the bytes are good until the next one.
 
         Raises:
-            ApiError: KAFKA_STORAGE_ERROR where reading fails.
+            ApiError: KAFKA_STORAGE_ERROR if reading fails.
         """
         try:
             yield from self._log.batches(self.start_offset)
@@ -248,8 +248,8 @@ class Partition:
             The batches; empty at the end of the log.
 
         Raises:
-            ApiError: OFFSET_OUT_OF_RANGE where the log does not reach, KAFKA_STORAGE_ERROR where reading fails,
-                UNKNOWN_TOPIC_OR_PARTITION where the topic was deleted.
+            ApiError: OFFSET_OUT_OF_RANGE if the log does not have it, KAFKA_STORAGE_ERROR if reading fails,
+                UNKNOWN_TOPIC_OR_PARTITION if the topic was deleted.
         """
         return self._read(offset, max_bytes, self.end_offset)[0]
 
@@ -273,8 +273,8 @@ class Partition:
         """Return batches before an offset, and the offset after the last one.
 
         Raises:
-            ApiError: OFFSET_OUT_OF_RANGE where the log does not reach, KAFKA_STORAGE_ERROR where reading fails,
-                UNKNOWN_TOPIC_OR_PARTITION where the topic was deleted.
+            ApiError: OFFSET_OUT_OF_RANGE if the log does not have it, KAFKA_STORAGE_ERROR if reading fails,
+                UNKNOWN_TOPIC_OR_PARTITION if the topic was deleted.
         """
         if self.is_deleted:
             raise ApiError(ErrorCode.unknown_topic_or_partition, f"topic {self.topic!r} was deleted")
@@ -297,7 +297,7 @@ class Partition:
             timestamp: the time in ms.
 
         Raises:
-            ApiError: KAFKA_STORAGE_ERROR where reading fails.
+            ApiError: KAFKA_STORAGE_ERROR if reading fails.
         """
         try:
             return self._log.offset_for_time(timestamp)
@@ -308,7 +308,7 @@ class Partition:
         """Return offset and timestamp (ms) of the first record with the largest timestamp; None without records.
 
         Raises:
-            ApiError: KAFKA_STORAGE_ERROR where reading fails.
+            ApiError: KAFKA_STORAGE_ERROR if reading fails.
         """
         try:
             return self._log.offset_of_max_timestamp()
@@ -438,7 +438,7 @@ def check_leader_epoch(epoch: int) -> None:
     """Check the leader's epoch that a client knows.
 
     Args:
-        epoch: the epoch; -1 where the client knows none.
+        epoch: the epoch; -1 if the client knows none.
 
     Raises:
         ApiError: UNKNOWN_LEADER_EPOCH where it is newer than the leader's.

@@ -43,7 +43,7 @@ def write_snapshot(directory: Path, offset: int, producers: ProducerState) -> No
 
 
 def read_last_snapshot(directory: Path, end_offset: int) -> tuple[ProducerState, int]:
-    """Return the state in the last snapshot that counts, and its offset; an empty state and 0 where there is none.
+    """Return the state in the last snapshot that counts, and its offset; an empty state and 0 if there is none.
 
     Args:
         directory: the directory of the partition.

@@ -43,7 +43,7 @@ class _AppendedBatch(NamedTuple):
 
 
 class LastBatch(NamedTuple):
-    """The last batch of a producer: its last offset, None where only markers of its epoch are known."""
+    """The last batch of a producer: its last offset, None if only markers of its epoch are known."""
 
     last_offset: int | None
     epoch: int
@@ -156,7 +156,7 @@ class ProducerState:
 
     @property
     def first_open_offset(self) -> int | None:
-        """The first offset of the earliest open transaction; None where no transaction is open."""
+        """The first offset of the earliest open transaction; None if no transaction is open."""
         return next(iter(self._open.values()), None)
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:

@@ -149,7 +149,7 @@ class ClientQuotas:
             key: the API.
             client_id: the client.
             request_bytes: size of the request.
-            response: its response; None where the client gets none.
+            response: its response; None if the client gets none.
             busy_ms: how long (ms) the broker was busy with it.
             now: the time (ms).
         """

@@ -221,7 +221,7 @@ def encode_marker(marker: EndTransactionMarker, producer_id: int, producer_epoch
 
 
 def read_marker(view: memoryview) -> EndTransactionMarker | None:
-    """Return the marker of a control batch; None where it ends no transaction.
+    """Return the marker of a control batch; None if it ends no transaction.
 
     That is so for other kinds of markers, and for the empty batches by which compaction keeps the state of producers.
 

@@ -7,7 +7,7 @@ Rules:
 - A file is named after its first offset, in 20 digits, as Kafka names it, and holds whole batches only. A failed write
   is removed immediately; a write that a crash interrupted is removed at the next start.
 - A process that dies loses nothing that was acknowledged, because the operating system has the bytes by then. As in
-  Kafka a segment is forced to disk when it is closed, and before that where the topic asks for it (`flush.messages`,
+  Kafka a segment is forced to disk when it is closed, and before that if the topic asks for it (`flush.messages`,
   `flush.ms`), so a power failure may cut the end of the log.
 - Compaction leaves gaps, so an offset between two batches is legal.
 - The file of the index is written when nothing more will be appended and at a clean stop. It counts only if it
@@ -284,7 +284,7 @@ class Segment:
             before: the offset that ends the range; a batch that holds it, and later ones, are not returned.
 
         Returns:
-            The batches as they are in the log, and the offset after the last one; no bytes where the range has no
+            The batches as they are in the log, and the offset after the last one; no bytes if the range has no
             batch.
         """
         start = self._position_of(offset)

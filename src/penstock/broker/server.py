@@ -73,7 +73,7 @@ def run(
 
     Args:
         config: the broker's settings.
-        on_ready: called with the address (`host:port`) when clients can connect; prints a line where it is None.
+        on_ready: called with the address (`host:port`) when clients can connect; prints a line if it is None.
         input: what standard input is for.
         is_temporary: whether the data directory is removed at the end.
 

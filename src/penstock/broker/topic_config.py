@@ -34,11 +34,11 @@ class TopicConfigKey:
     """A key of a topic's configuration.
 
     Args:
-        default: the value where a topic sets none.
+        default: the value if a topic sets none.
         type: the type of its values.
         is_valid: the check of a value that a client gives.
         expected: what the check accepts, for its error.
-        why_only_default: why this broker serves no other value than the default; empty where it serves all.
+        why_only_default: why this broker serves no other value than the default; empty if it serves all.
         is_internal: whether it is for tests, and shown only of a topic that sets it.
     """
 

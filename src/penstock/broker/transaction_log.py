@@ -39,7 +39,7 @@ NO_EPOCH: Final = -1
 """Epoch of a producer that has none yet."""
 
 NO_ID: Final = -1
-"""Producer id where there is none."""
+"""Producer id if there is none."""
 
 EPOCH_BUMPS: Final = 2
 """The version of transactions in which each one bumps its producer's epoch (KIP-890; the feature
@@ -89,7 +89,7 @@ class Transaction:
         timeout_ms: how long a transaction may take.
         state: what the transaction is doing.
         partitions: the partitions with records of the transaction.
-        started_ms: when the transaction began; -1 where there is none.
+        started_ms: when the transaction began; -1 if there is none.
         updated_ms: the last change.
         version: the version of transactions that its producer speaks.
     """
@@ -140,7 +140,7 @@ class TransactionLog:
         partition.append_own(memoryview(encode_records([record])))
 
     def read(self) -> list[Transaction]:
-        """Return the last state of each transactional id; none where the topic does not exist.
+        """Return the last state of each transactional id; none if the topic does not exist.
 
         Raises:
             BrokerError: a record cannot be read.

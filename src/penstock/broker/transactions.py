@@ -127,11 +127,11 @@ class TransactionCoordinator:
         Args:
             transactional_id: the id that names the producer over its restarts.
             timeout_ms: how long its transactions may take.
-            known: what the producer was before its error (KIP-360); None where it starts.
+            known: what the producer was before its error (KIP-360); None if it starts.
 
         Raises:
             ApiError: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, or
-                NOT_COORDINATOR where the state cannot be written.
+                NOT_COORDINATOR if the state cannot be written.
         """
         if not transactional_id:
             raise ApiError(ErrorCode.invalid_request, "the transactional id is empty")
@@ -218,7 +218,7 @@ class TransactionCoordinator:
         )
 
     def partitions(self, transactional_id: str, producer: Producer) -> frozenset[TopicPartition]:
-        """Return the partitions in the open transaction of a transactional id; none where no transaction is open.
+        """Return the partitions in the open transaction of a transactional id; none if no transaction is open.
 
         Raises:
             ApiError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED or CONCURRENT_TRANSACTIONS.
@@ -309,7 +309,7 @@ class TransactionCoordinator:
         return self._completed(prepared)
 
     def _completed(self, prepared: Transaction) -> Transaction:
-        """Write the markers of a prepared transaction and its end; return it as it is where a write fails."""
+        """Write the markers of a prepared transaction and its end; return it as it is if a write fails."""
         is_commit = prepared.state == State.PREPARE_COMMIT
         is_rotated = prepared.next_producer_id != NO_ID
         producer = Producer(prepared.producer_id, prepared.epoch)

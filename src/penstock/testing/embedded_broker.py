@@ -30,7 +30,7 @@ class EmbeddedBroker(BrokerProcess):
 
     Args:
         directory: where the data is kept, also after the end; None for a directory in the file system of memory
-            (/dev/shm), or the one of temporary files where there is none, which is removed at the end.
+            (/dev/shm), or the one of temporary files if there is none, which is removed at the end.
         port: TCP port on the loopback address; 0 takes a free one, which a restart keeps.
         num_partitions: partitions of a topic that is created without a number.
         auto_create_topics: whether a missing topic is created when a client asks for it.

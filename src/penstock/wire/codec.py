@@ -63,7 +63,7 @@ class Codec(NamedTuple):
     Args:
         decode: reads it.
         encode: writes it.
-        default: what is written where a message lacks it.
+        default: what is written if a message lacks it.
         number: its letter of the struct module, where it is a number.
     """
 

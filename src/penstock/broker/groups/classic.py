@@ -124,7 +124,7 @@ class ClassicGroup(Group):
         members: its members by id.
         state: where it stands in a rebalance.
         generation: the number of its last rebalance.
-        protocol_type: what the group is for; None where it never had members.
+        protocol_type: what the group is for; None if it never had members.
         protocol: the assignor of this generation.
         leader: id of the member that assigns.
         changed_ms: when its state changed last, in ms since the epoch.
@@ -507,8 +507,8 @@ class ClassicGroup(Group):
 
         Args:
             identity: the member and its generation.
-            protocol_type: the type that the member takes the group for; None where it does not say.
-            protocol: the assignor that it used; None where it does not say.
+            protocol_type: the type that the member takes the group for; None if it does not say.
+            protocol: the assignor that it used; None if it does not say.
             assignments: by member id; only the leader sends any.
             answer: gives the response.
 

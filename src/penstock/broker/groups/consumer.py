@@ -291,7 +291,7 @@ class ConsumerGroup(Group):
         return response
 
     def _released_member(self, request: HeartbeatRequest) -> ConsumerMember | None:
-        """Return the static member in whose place a client comes back; None where it does not.
+        """Return the static member in whose place a client comes back; None if it does not.
 
         Raises:
             ApiError: UNRELEASED_INSTANCE_ID, because the member has not left.

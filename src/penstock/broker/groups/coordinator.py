@@ -126,7 +126,7 @@ class GroupCoordinator:
         """Return the group of a type that a client enters, in place of one of the other type without members.
 
         Raises:
-            ApiError: INCONSISTENT_GROUP_PROTOCOL where that one has members, POLICY_VIOLATION where there are too many
+            ApiError: INCONSISTENT_GROUP_PROTOCOL where that one has members, POLICY_VIOLATION if there are too many
                 groups, COORDINATOR_NOT_AVAILABLE.
         """
         group = self._groups.get(group_id)
@@ -151,7 +151,7 @@ class GroupCoordinator:
         """Let a client join a group; the answer may come later.
 
         Raises:
-            ApiError: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, POLICY_VIOLATION where there are too many groups, and
+            ApiError: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, POLICY_VIOLATION if there are too many groups, and
                 what ClassicGroup.join raises.
         """
         _check_group_id(group_id)
@@ -223,8 +223,8 @@ class GroupCoordinator:
         """Handle the heartbeat of a member of a consumer group, and return the response.
 
         Raises:
-            ApiError: GROUP_ID_NOT_FOUND where the group is missing or a classic one with members, POLICY_VIOLATION
-                where there are too many groups, and what ConsumerGroup.heartbeat raises.
+            ApiError: GROUP_ID_NOT_FOUND if the group is missing or a classic one with members, POLICY_VIOLATION
+                if there are too many groups, and what ConsumerGroup.heartbeat raises.
         """
         group = self._groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
@@ -251,14 +251,14 @@ class GroupCoordinator:
 
         Args:
             group: the group.
-            member_id: the member; empty where the client says none.
-            group_instance_id: the static member; None where the client says none.
-            generation: the member's generation or epoch; negative where the client says none.
+            member_id: the member; empty if the client says none.
+            group_instance_id: the static member; None if the client says none.
+            generation: the member's generation or epoch; negative if the client says none.
             partitions: the partitions of the offsets, which exist.
 
         Raises:
             ApiError: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, or POLICY_VIOLATION
-                where there are too many groups.
+                if there are too many groups.
         """
         _check_group_id(group)
         identity = MemberIdentity(member_id, group_instance_id, generation)
@@ -278,16 +278,16 @@ class GroupCoordinator:
 
         Args:
             group: the group.
-            member_id: the member; empty where the client says none.
-            group_instance_id: the static member; None where the client says none.
-            generation: the member's generation or epoch; negative where the client says none.
+            member_id: the member; empty if the client says none.
+            group_instance_id: the static member; None if the client says none.
+            generation: the member's generation or epoch; negative if the client says none.
             version: the version of OffsetCommit.
             partitions: the partitions of the offsets, which exist.
 
         Raises:
             ApiError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH,
                 REBALANCE_IN_PROGRESS, GROUP_ID_NOT_FOUND (ILLEGAL_GENERATION in older versions), or POLICY_VIOLATION
-                where there are too many groups.
+                if there are too many groups.
         """
         identity = MemberIdentity(member_id, group_instance_id, generation)
         knows_missing = version >= FIRST_COMMIT_WITH_EPOCHS
@@ -307,8 +307,8 @@ class GroupCoordinator:
 
         Args:
             group: the group.
-            member_id: the member of a consumer group (KIP-848); None where the client says none.
-            member_epoch: its epoch; negative where the client says none.
+            member_id: the member of a consumer group (KIP-848); None if the client says none.
+            member_epoch: its epoch; negative if the client says none.
 
         Raises:
             ApiError: UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH.

@@ -14,7 +14,7 @@ class MemberIdentity(NamedTuple):
     """Who a client says it is.
 
     Args:
-        member_id: empty where it is no member.
+        member_id: empty if it is no member.
         instance_id: name of a static member; None for others.
         generation: the generation that it knows, or the epoch of a consumer group; negative where it knows none.
     """
@@ -35,7 +35,7 @@ class Group(ABC):
     Attributes:
         group_id: its name.
         group_type: `classic` or `consumer`.
-        protocol_type: what the group is for, such as `consumer`; None where it never had members.
+        protocol_type: what the group is for, such as `consumer`; None if it never had members.
     """
 
     group_type: ClassVar[str]
@@ -87,7 +87,7 @@ class Group(ABC):
         """Check that a client may read offsets.
 
         Args:
-            member_id: None where it does not say.
+            member_id: None if it does not say.
             member_epoch: negative where it does not say.
 
         Raises:

@@ -135,7 +135,7 @@ class GroupLog:
             raise ApiError(ErrorCode.coordinator_not_available, str(error)) from error
 
     def read(self) -> StoredGroups:
-        """Return what the topic says; nothing where it does not exist.
+        """Return what the topic says; nothing if it does not exist.
 
         Raises:
             BrokerError: a record cannot be read.

@@ -27,7 +27,7 @@ class CommittedOffset(NamedTuple):
 
     Args:
         offset: the position.
-        leader_epoch: epoch of the partition's leader when its last record was read; -1 where the client did not say.
+        leader_epoch: epoch of the partition's leader when its last record was read; -1 if the client did not say.
         metadata: the client's own text.
         committed_ms: when it was committed, in ms since the epoch.
         record_offset: where it stands in `__consumer_offsets`; -1 before it is written.
