@@ -16,6 +16,7 @@ from penstock.dsl.options import Produced
 from penstock.errors import LockError, MissingSourceTopicError, StreamsError
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.threads.driver import ThreadsHost
+from penstock.host.threads.group import GroupMembership
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import TopicPartition
 from penstock.serdes import Serdes
@@ -71,8 +72,9 @@ class WordCount:
         return builder.build()
 
     def host(self, split: Callable[[str], list[str]] = str.split, **options: Any) -> ThreadsHost:
-        options = {"until_end": True, "commit_interval_ms": 50, "config": self.config(), **options}
-        return ThreadsHost(built_topology(self.topology(split), self.app), make_membership=AloneMembership, **options)
+        defaults = {"until_end": True, "commit_interval_ms": 50, "make_membership": AloneMembership}
+        options = {**defaults, "config": self.config(), **options}
+        return ThreadsHost(built_topology(self.topology(split), self.app), **options)
 
     def write(self, *lines: str) -> None:
         producer = ConfluentProducer(self.config())
@@ -195,6 +197,33 @@ def test_two_instances_do_not_share_a_state_directory(words: WordCount) -> None:
             words.host().start(Listening())
     finally:
         assert host.close(60_000)
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_instances_of_one_group_share_the_tasks_and_take_them_over(
+    words: WordCount, tmp_path: Path, guarantee: str
+) -> None:
+    words.settings |= {"processing.guarantee": guarantee, "heartbeat.interval.ms": 100}
+    options: dict[str, Any] = {"until_end": False, "make_membership": GroupMembership}
+    first, second, listening = words.host(**options), None, Listening()
+    first.start(listening)
+    try:
+        words.write("a b", "a c")
+        assert until(lambda: words.counts() == {"a": 2, "b": 1, "c": 1})
+        words.settings["state.dir"] = str(tmp_path / "other")
+        second = words.host(**options)
+        second.start(Listening())
+        sharing, written = second, 0
+        while not sharing.statistics()["records_in"]:
+            words.write("d", "d")
+            written += 2
+        assert first.close(60_000)
+        words.write("a b", "a c")
+        assert until(lambda: words.counts() == {"a": 4, "b": 2, "c": 2, "d": written})
+    finally:
+        assert first.close(60_000)
+        assert second is None or second.close(60_000)
+    assert "error" not in listening.told
 
 
 def test_a_missing_source_topic_is_named_before_anything_starts(words: WordCount) -> None:

@@ -95,6 +95,9 @@ def group(broker: RunningBroker, unique_name: Callable[[str], str]) -> Iterator[
 def test_one_member_has_all_tasks_and_commits(group: Group) -> None:
     instance = group.instance()
     assert instance.assigned() == TASKS
+    identity = instance.membership.identity()
+    assert identity is not None
+    assert (identity.group, identity.generation) == (group.name, 1)
     instance.membership.commit(group.offsets(7, "text"))
     assert instance.next() == v.OffsetsCommitted()
     assert group.committed() == group.offsets(7, "text")
@@ -143,6 +146,7 @@ def test_a_member_that_is_removed_is_told_so_and_commits_nothing(group: Group) -
     lost = instance.next()
     assert isinstance(lost, v.MembershipLost)
     assert isinstance(lost.error, TaskMigratedError)
+    assert instance.membership.identity() is None
     assert group.committed() == {}
     instance.membership.give_up(TASKS)
     assert instance.assigned() == TASKS

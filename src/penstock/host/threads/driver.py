@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-from penstock.client.api import Admin
+from penstock.client.api import Admin, OffsetAndMetadata
 from penstock.client.confluent import (
     ConfluentAdmin,
     ConfluentBatchProducer,
@@ -19,6 +19,8 @@ from penstock.client.confluent import (
     ConfluentTransactionalProducer,
 )
 from penstock.client.keys import check_client_keys
+from penstock.client.sockets.cluster import Cluster
+from penstock.client.sockets.offsets import committed_offsets
 from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.config.keys import EXACTLY_ONCE_V2
@@ -95,7 +97,7 @@ class ThreadsHost:
         with ExitStack() as opened:
             self._directory.acquire()
             opened.callback(self._directory.release)
-            admin = ConfluentAdmin(self._config)
+            admin = _GroupAdmin(self._config)
             opened.callback(admin.close)
             layout = self._checked_layout(admin)
             self._polling = self._wired(layout, admin, listener, opened)
@@ -229,6 +231,25 @@ class ThreadsHost:
             listener.on_error(error)
         else:
             listener.on_stopped()
+
+
+class _GroupAdmin(ConfluentAdmin):
+    """Reads the text beside committed offsets as it was committed, which librdkafka does not. One thread reads them."""
+
+    def __init__(self, config: StreamsConfig) -> None:
+        super().__init__(config)
+        self._cluster = Cluster(config)
+
+    def committed_offsets(
+        self, group: str, partitions: Sequence[TopicPartition], stable: bool = True
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what `group` has committed; see `Admin`."""
+        return committed_offsets(self._cluster, group, partitions, stable)
+
+    def close(self) -> None:
+        """Release connections and threads; harmless when called again."""
+        self._cluster.close()
+        super().close()
 
 
 class _Application:

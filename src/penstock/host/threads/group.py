@@ -11,13 +11,14 @@ import select
 import socket
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from penstock.client.api import OffsetAndMetadata
+from penstock.client.api import GroupIdentity, OffsetAndMetadata
 from penstock.client.failures import Right
 from penstock.client.settings import CONSUMER, client_settings
 from penstock.client.sockets.cluster import GROUP, Cluster
@@ -60,17 +61,17 @@ class GroupMembership:
         layout: the tasks of the application.
         config: its configuration.
         post: takes the events.
-        process: the id of this process.
+        process: the id of this process, None for a new one.
 
     Raises:
         ConfigError: a configuration key has a wrong value.
     """
 
-    def __init__(self, layout: Layout, config: StreamsConfig, post: Post, process: str) -> None:
+    def __init__(self, layout: Layout, config: StreamsConfig, post: Post, process: str | None = None) -> None:
         settings = client_settings(config, CONSUMER)
         self._group = str(config["application.id"])
         self._rules = Rules(layout.groups)
-        self._process = process
+        self._process = process or uuid.uuid4().hex
         self._post = post
         self._session_ms = int(settings.get("session.timeout.ms", _SESSION_MS))
         self._rebalance_ms = int(settings.get("max.poll.interval.ms", _REBALANCE_MS))
@@ -95,6 +96,13 @@ class GroupMembership:
         """Join the group; the answer is an event."""
         self._thread.start()
         self._commit_thread.start()
+
+    def identity(self) -> GroupIdentity | None:
+        """Return who commits for the instance, None while it is no member; from any thread."""
+        with self._lock:
+            if not self._member.may_commit:
+                return None
+            return GroupIdentity(self._group, self._member.generation, self._member.member_id)
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit `offsets` as the member; the answer is `OffsetsCommitted`, `MembershipLost` or `Failed`."""
