@@ -122,6 +122,7 @@ def test_a_transactional_id_keeps_its_producer_id_and_each_start_bumps_the_epoch
     ("transactional_id", "timeout_ms", "code"),
     [
         ("", 1, ErrorCode.invalid_request),
+        ("t" * 2**15, 1, ErrorCode.invalid_request),
         ("x", 0, ErrorCode.invalid_transaction_timeout),
         ("x", 60_001, ErrorCode.invalid_transaction_timeout),
     ],

@@ -181,6 +181,10 @@ _VALUE: Final = entity_codec(
 )
 
 
+MOST_ID_BYTES: Final = 2**15 - 1
+"""Bytes of a transactional id that the key of a record has room for."""
+
+
 def encode_key(transactional_id: str) -> bytes:
     """Return the key of a transactional id (TransactionLogKey, version 0)."""
     name = transactional_id.encode()

@@ -28,6 +28,7 @@ from penstock.broker.records import EndTransactionMarker, encode_marker
 from penstock.broker.topics import OFFSETS_TOPIC, TopicRegistry
 from penstock.broker.transaction_log import (
     EPOCH_BUMPS,
+    MOST_ID_BYTES,
     NO_EPOCH,
     NO_ID,
     State,
@@ -110,10 +111,9 @@ class TransactionCoordinator:
         """Return the state of a transactional id.
 
         Raises:
-            ApiError: INVALID_REQUEST for an empty id, TRANSACTIONAL_ID_NOT_FOUND.
+            ApiError: INVALID_REQUEST for an empty or too long id, TRANSACTIONAL_ID_NOT_FOUND.
         """
-        if not transactional_id:
-            raise ApiError(ErrorCode.invalid_request, "the transactional id is empty")
+        _check_transactional_id(transactional_id)
         found = self._by_id.get(transactional_id)
         if found is None:
             raise ApiError(ErrorCode.transactional_id_not_found, f"there is no transactional id {transactional_id!r}")
@@ -133,8 +133,7 @@ class TransactionCoordinator:
             ApiError: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, or
                 NOT_COORDINATOR if the state cannot be written.
         """
-        if not transactional_id:
-            raise ApiError(ErrorCode.invalid_request, "the transactional id is empty")
+        _check_transactional_id(transactional_id)
         most = self._config.transaction_max_timeout_ms
         if not 0 < timeout_ms <= most:
             raise ApiError(
@@ -236,8 +235,7 @@ class TransactionCoordinator:
         return transaction
 
     def _mapped(self, transactional_id: str) -> Transaction:
-        if not transactional_id:
-            raise ApiError(ErrorCode.invalid_request, "the transactional id is empty")
+        _check_transactional_id(transactional_id)
         transaction = self._by_id.get(transactional_id)
         if transaction is None:
             raise ApiError(
@@ -449,6 +447,14 @@ def _is_repeated_end(transaction: Transaction, producer: Producer, version: int)
     if not is_valid:
         raise _fenced(transaction, producer)
     return is_repeated
+
+
+def _check_transactional_id(transactional_id: str) -> None:
+    size = len(transactional_id.encode())
+    if not 0 < size <= MOST_ID_BYTES:
+        raise ApiError(
+            ErrorCode.invalid_request, f"the transactional id has {size} bytes; it needs 1 to {MOST_ID_BYTES}"
+        )
 
 
 def _check_id(transaction: Transaction, known: Producer | None) -> None:
