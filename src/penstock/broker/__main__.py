@@ -10,10 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-if __name__ == "__main__":
-    # kio loads Hypothesis where it is installed, which takes longer than all else at the start and 10 MB.
-    sys.modules["hypothesis"] = None  # type: ignore[assignment]  # this is how Python marks what must not be imported
-
 # kio loads Hypothesis wherever it is installed, which takes as long as the rest of the start. None marks a module that
 # is not to be found.
 sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]  # typeshed leaves the None out

@@ -22,7 +22,11 @@ from tests.broker.fuzz.mutations import mutated
 
 CONNECTIONS: Final = 8
 MOST_BYTES: Final = 512 * 1024 * 1024
-"""Memory that the broker may have: a few of the largest requests and responses at the same time, and what it holds."""
+"""Memory that the broker may have: a few of the largest requests and responses at the same time, and what it holds.
+
+After minutes it has 180 MB when it rests: 85 MB are Arrow, which comes with the first pattern of topics, and 35 MB the
+codecs of all APIs in all versions. The number of its objects does not grow with time.
+"""
 RECENT_FRAMES: Final = 200
 """Requests of each connection that are kept to look at after a failure."""
 
