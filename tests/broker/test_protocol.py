@@ -462,6 +462,25 @@ def test_requests_in_one_go_are_answered_in_order(client: ProtocolClient, topic:
     assert struct.unpack_from(">i", second)[0] == struct.unpack_from(">i", first)[0] + 1
 
 
+@pytest.mark.parametrize("piece", [7, 3_000, 1 << 20])
+def test_requests_of_all_sizes_are_answered_in_order_however_they_arrive(
+    client: ProtocolClient, topic: str, piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = bytearray()
+    monkeypatch.setattr(client, "send_frame", lambda content: sent.extend(struct.pack(">i", len(content)) + content))
+    sizes = (10, 3_900, 4_000, 5_000, 20_000, 10)
+    for size in sizes:
+        records = bytes(encode_batch([BatchRecord(1000, b"k", b"v" * size)]))
+        data = [{"name": topic, "partition_data": [{"index": 0, "records": records}]}]
+        client.send(PRODUCE, 11, {"acks": -1, "timeout": 1000, "topic_data": data})
+    monkeypatch.undo()
+    for at in range(0, len(sent), piece):
+        client.socket.sendall(sent[at : at + piece])
+    numbers = [struct.unpack_from(">i", client.receive_frame())[0] for _ in sizes]
+    assert numbers == list(range(numbers[0], numbers[0] + len(sizes)))
+    assert fetched(client.call(FETCH, 16, fetch_body(client, topic, 0)))["high_watermark"] == len(sizes)
+
+
 def test_a_waiting_fetch_ends_when_its_bytes_are_there(
     embedded_broker: BrokerProcess, client: ProtocolClient, topic: str
 ) -> None:

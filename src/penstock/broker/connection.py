@@ -7,8 +7,8 @@ Rules:
 - One request at a time, as in Kafka: while an answer waits, the socket is read until the next request begins, so that
   the loss of the client is noticed; while the client does not read, nothing is read from it. So a client holds at most
   one frame and one response in memory.
-- Each frame is received into its own buffer, and records are passed on as views of it. The buffer grows with what has
-  arrived, whatever length was announced.
+- Each frame gets its own buffer, and records are passed on as views of it. The buffer grows with what has arrived,
+  whatever length was announced.
 - A connection without a request for too long is closed, and if there are too many, the one that has been idle longest:
   idle connections lock nobody out. If clients leave too much unread, the one that has not read for longest is closed.
 - A client above its quota gets its answer at once, and nothing is read from it for the time that the answer names.
@@ -37,6 +37,9 @@ from penstock.wire.primitives import INT16, Cursor, MalformedMessageError, Sink
 _SIZE: Final = struct.Struct(">i")
 _HEADER: Final = struct.Struct(">hhi")
 _RESPONSE_HEADER: Final = struct.Struct(">ii")
+
+_INBOX_BYTES: Final = 4096
+"""Bytes that are read at once before the length of a frame is known: most requests are whole by then."""
 
 _FIRST_BUFFER: Final = 64 * 1024
 """Bytes for a frame of which nothing has arrived yet."""
@@ -141,13 +144,12 @@ class Connection(asyncio.BufferedProtocol):
         self._connections = connections
         self._transport: asyncio.Transport | None = None
         self._host = ""
-        self._prefix = memoryview(bytearray(_SIZE.size))
-        self._buffer = self._prefix
+        self._inbox = memoryview(bytearray(_INBOX_BYTES))
+        self._frame: memoryview | None = None
         self._filled = 0
-        self._size = _SIZE.size
+        self._size = 0
         self._waiting: LaterAnswer | None = None
         self._client_is_slow = False
-        self._next_frame: memoryview | None = None
         self._throttling: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -192,40 +194,53 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where the next bytes of the socket go."""
-        if self._filled == len(self._buffer):
-            self._grow()
-        return self._buffer[self._filled :]
+        if self._frame is None:
+            return self._inbox[self._filled :]
+        if self._filled == len(self._frame):
+            self._grow(self._frame)
+        return self._frame[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take note of received bytes, and handle the frame when it is whole."""
+        """Take note of received bytes, and handle the frames that are whole."""
         self._filled += nbytes
-        if self._waiting is not None:
-            self._apply_flow()
-        if self._filled < self._size:
-            return
-        if self._buffer is self._prefix:
-            size: int = _SIZE.unpack_from(self._prefix)[0]
-            if not _HEADER.size <= size <= self._state.config.max_request_bytes:
-                self._refuse(f"a request of {size} bytes; the limit is {self._state.config.max_request_bytes}")
-                return
-            self._size, self._filled = size, 0
-            self._buffer = memoryview(bytearray(min(size, _FIRST_BUFFER)))
-        else:
-            self._connections.note_use(self)
-            self._next_frame, self._buffer = self._buffer, self._prefix
-            self._size, self._filled = _SIZE.size, 0
-            self._go_on()
-
-    def _grow(self) -> None:
-        larger = memoryview(bytearray(min(self._size, 4 * len(self._buffer))))
-        larger[: self._filled] = self._buffer
-        self._buffer = larger
+        self._go_on()
 
     def _go_on(self) -> None:
-        if self._next_frame is not None and not self._must_wait:
-            frame, self._next_frame = self._next_frame, None
+        while not self._must_wait and (frame := self._next_frame()) is not None:
+            self._connections.note_use(self)
             self._handle_or_close(frame)
         self._apply_flow()
+
+    def _next_frame(self) -> memoryview | None:
+        """Return the next frame, without its length; None while it is not whole."""
+        if self._frame is not None:
+            if self._filled < self._size:
+                return None
+            frame, self._frame, self._filled = self._frame, None, 0
+            return frame
+        if self._filled < _SIZE.size or self._transport is None or self._transport.is_closing():
+            return None
+        size: int = _SIZE.unpack_from(self._inbox)[0]
+        if not _HEADER.size <= size <= self._state.config.max_request_bytes:
+            self._refuse(f"a request of {size} bytes; the limit is {self._state.config.max_request_bytes}")
+            return None
+        end = _SIZE.size + size
+        if end <= self._filled:
+            frame = memoryview(bytearray(self._inbox[_SIZE.size : end]))
+            rest = self._filled - end
+            self._inbox[:rest] = self._inbox[end : self._filled]
+            self._filled = rest
+            return frame
+        if end > len(self._inbox):
+            self._size = size
+            self._frame = memoryview(bytearray(min(size, _FIRST_BUFFER)))
+            self._filled -= _SIZE.size
+            self._frame[: self._filled] = self._inbox[_SIZE.size : _SIZE.size + self._filled]
+        return None
+
+    def _grow(self, frame: memoryview) -> None:
+        self._frame = memoryview(bytearray(min(self._size, 4 * len(frame))))
+        self._frame[: self._filled] = frame
 
     def _apply_flow(self) -> None:
         if self._transport is None or self._transport.is_closing():
@@ -235,9 +250,9 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def _may_read(self) -> bool:
-        if self._waiting is not None and (self._filled or self._buffer is not self._prefix):
-            return False
-        return self._next_frame is None and not self._client_is_slow and self._throttling is None
+        if self._waiting is not None:
+            return not self._filled
+        return not self._must_wait
 
     @property
     def _must_wait(self) -> bool:
@@ -303,7 +318,7 @@ class Connection(asyncio.BufferedProtocol):
         self._connections.note_use(self)
         self._send(call, response)
         # Another client's request may have brought this answer; the next request is handled after that one.
-        if self._next_frame is not None:
+        if self._filled:
             asyncio.get_running_loop().call_soon(self._go_on)
         self._apply_flow()
 
@@ -324,8 +339,9 @@ class Connection(asyncio.BufferedProtocol):
         if has_tagged_header:
             sink.varint(0)
         response_encoder(call.key, call.version)(sink, response)
-        prefix = _RESPONSE_HEADER.pack(_SIZE.size + sink.size, call.correlation_id)
-        if sink.size < _JOINED_BYTES:
+        size = sink.size
+        prefix = _RESPONSE_HEADER.pack(_SIZE.size + size, call.correlation_id)
+        if size < _JOINED_BYTES:
             self._transport.writelines([prefix, *sink.chunks])
         else:
             for chunk in (prefix, *sink.chunks):
