@@ -79,13 +79,11 @@ class _FetchedPartition:
             answer |= {"error_code": error.code, "high_watermark": partition.end_offset, "records": b""}
             self.has_error, self.size = True, 0
             return
-        answer |= {
-            "high_watermark": partition.end_offset,
-            "last_stable_offset": partition.last_stable_offset,
-            "log_start_offset": partition.start_offset,
-            "aborted_transactions": aborted,
-            "records": records,
-        }
+        answer["high_watermark"] = partition.end_offset
+        answer["last_stable_offset"] = partition.last_stable_offset
+        answer["log_start_offset"] = partition.start_offset
+        answer["aborted_transactions"] = aborted
+        answer["records"] = records
         self.size = len(records)
 
     def _records(self, partition: Partition, max_bytes: int) -> tuple[bytes, list[Message] | None]:
@@ -148,20 +146,24 @@ class Fetch(LaterAnswer):
 
     def _find_partitions(self) -> None:
         for topic in self._body["topics"]:
-            found = [self._find(topic, wanted) for wanted in topic["partitions"]]
+            found = self._find(topic)
             self._partitions += found
             self._response["responses"].append(topic | {"partitions": [one.answer for one in found]})
 
-    def _find(self, topic: Message, wanted: Message) -> _FetchedPartition:
-        is_committed = self._body.get("isolation_level", 0) == READ_COMMITTED
+    def _find(self, topic: Message) -> list[_FetchedPartition]:
+        topics, is_committed = self._state.topics, self._body.get("isolation_level", 0) == READ_COMMITTED
         try:
-            if "topic_id" in topic:
-                partition = partition_of(self._state.topics.by_id(topic["topic_id"]), wanted["partition"])
-            else:
-                partition = self._state.topics.partition(topic["topic"], wanted["partition"])
+            found = topics.by_id(topic["topic_id"]) if "topic_id" in topic else topics.by_name(topic["topic"])
         except ApiError as error:
-            return _FetchedPartition(None, wanted, error.code, is_committed)
-        return _FetchedPartition(partition, wanted, ErrorCode.none, is_committed)
+            return [_FetchedPartition(None, wanted, error.code, is_committed) for wanted in topic["partitions"]]
+        partitions = []
+        for wanted in topic["partitions"]:
+            try:
+                partition = partition_of(found, wanted["partition"])
+                partitions.append(_FetchedPartition(partition, wanted, ErrorCode.none, is_committed))
+            except ApiError as error:
+                partitions.append(_FetchedPartition(None, wanted, error.code, is_committed))
+        return partitions
 
     def _is_enough(self, partitions: Sequence[_FetchedPartition]) -> bool:
         """Read what has come, and return whether the response need not wait."""

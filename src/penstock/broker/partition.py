@@ -278,6 +278,8 @@ class Partition:
         """
         if self.is_deleted:
             raise ApiError(ErrorCode.unknown_topic_or_partition, f"topic {self.topic!r} was deleted")
+        if offset == before:
+            return b"", offset
         if not self.start_offset <= offset <= self.end_offset:
             raise ApiError(
                 ErrorCode.offset_out_of_range,

@@ -157,7 +157,7 @@ class ProducerState:
     @property
     def first_open_offset(self) -> int | None:
         """The first offset of the earliest open transaction; None if no transaction is open."""
-        return next(iter(self._open.values()), None)
+        return next(iter(self._open.values())) if self._open else None
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Return the aborted transactions that have records in a range.

@@ -183,14 +183,13 @@ def _encode_tagged(sink: Sink, message: Message, tagged: dict[int, _Field]) -> N
 
 def _run_of_numbers(fields: list[_Field]) -> _Part:
     layout = struct.Struct(">" + "".join(field.codec.number for field in fields))
-    names = [field.name for field in fields]
-    defaults = {field.name: field.codec.default for field in fields}
+    names, defaults = [field.name for field in fields], [field.codec.default for field in fields]
 
     def decode(cursor: Cursor, message: Message) -> None:
         message.update(zip(names, cursor.numbers(layout), strict=True))
 
     def encode(sink: Sink, message: Message) -> None:
-        sink.numbers(layout, [message.get(name, default) for name, default in defaults.items()])
+        sink.numbers(layout, map(message.get, names, defaults))
 
     return _Part(decode, encode)
 
@@ -223,6 +222,7 @@ def entity_codec(entity: type[Any]) -> Codec:
     fields = [_field(entity, field) for field in dataclasses.fields(entity)]
     parts = _parts([field for field in fields if field.tag is None])
     tagged = {field.tag: field for field in sorted(fields, key=lambda f: f.tag or 0) if field.tag is not None}
+    tagged_names = {field.name for field in tagged.values()}
     decoders, encoders = [part.decode for part in parts], [part.encode for part in parts]
 
     def decode(cursor: Cursor) -> Message:
@@ -238,10 +238,10 @@ def entity_codec(entity: type[Any]) -> Codec:
             encode_part(sink, message)
         if not flexible:
             return
-        if tagged:
-            _encode_tagged(sink, message, tagged)
-        else:
+        if tagged_names.isdisjoint(message):
             sink.varint(0)
+        else:
+            _encode_tagged(sink, message, tagged)
 
     return Codec(decode, encode, {field.name: field.codec.default for field in fields})
 

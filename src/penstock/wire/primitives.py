@@ -147,16 +147,19 @@ class Cursor:
 class Sink:
     """Collects the bytes of one response; large byte strings are kept as they are, without a copy."""
 
-    __slots__ = ("_tail", "chunks", "size")
+    __slots__ = ("_tail", "chunks")
 
     def __init__(self) -> None:
         self._tail = bytearray()
         self.chunks: list[bytes | bytearray | memoryview] = [self._tail]
-        self.size = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of all chunks."""
+        return sum(map(len, self.chunks))
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Append bytes; the caller must not change a large buffer afterwards."""
-        self.size += len(data)
         if len(data) < _COPY_BELOW:
             self._tail += data
         else:
@@ -166,21 +169,17 @@ class Sink:
     def number(self, layout: struct.Struct, value: Any) -> None:
         """Append one number in the given layout."""
         self._tail += layout.pack(value)
-        self.size += layout.size
 
     def numbers(self, layout: struct.Struct, values: Iterable[Any]) -> None:
         """Append several numbers in the given layout."""
         self._tail += layout.pack(*values)
-        self.size += layout.size
 
     def varint(self, value: int) -> None:
         """Append an unsigned variable-length integer."""
         while value > 0x7F:
             self._tail.append(value & 0x7F | 0x80)
-            self.size += 1
             value >>= 7
         self._tail.append(value)
-        self.size += 1
 
     def length(self, value: int, compact: bool, prefix: struct.Struct = INT32) -> None:
         """Append the length of a string, bytes or an array; -1 stands for null."""
