@@ -65,6 +65,14 @@ def test_the_text_of_an_offset_is_what_was_committed(group: Group) -> None:
     assert group.committed(2) == {2: (9, "by librdkafka")}
 
 
+def test_the_text_of_other_clients_is_no_obstacle_to_librdkafka(group: Group) -> None:
+    assert until(lambda: group.commit(0, 0, "") == ErrorCode.none)
+    for size in range(1, 60):
+        assert group.commit(0, size, "x" * size) == ErrorCode.none
+        found = group.admin.committed_offsets(group.name, [group.at(0)])
+        assert found[group.at(0)].offset == size
+
+
 def test_offsets_that_a_transaction_replaces_are_waited_for(group: Group) -> None:
     assert until(lambda: group.commit(0, 1, None) == ErrorCode.none)
     transactions = Transactions(group.client, f"{group.name}-x")

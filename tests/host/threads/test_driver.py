@@ -213,13 +213,17 @@ def test_instances_of_one_group_share_the_tasks_and_take_them_over(
         words.settings["state.dir"] = str(tmp_path / "other")
         second = words.host(**options)
         second.start(Listening())
-        sharing, written = second, 0
-        while not sharing.statistics()["records_in"]:
+        both, written = second, list[str]()
+
+        def both_process() -> bool:
             words.write("d", "d")
-            written += 2
+            written.extend(["d", "d"])
+            return bool(both.statistics()["records_in"])
+
+        assert until(both_process)
         assert first.close(60_000)
         words.write("a b", "a c")
-        assert until(lambda: words.counts() == {"a": 4, "b": 2, "c": 2, "d": written})
+        assert until(lambda: words.counts() == {"a": 4, "b": 2, "c": 2, "d": len(written)})
     finally:
         assert first.close(60_000)
         assert second is None or second.close(60_000)

@@ -286,7 +286,7 @@ class ConfluentAdmin:
             connection.serve = nothing_to_serve
             reader.close()
         return {
-            TopicPartition(each.topic, each.partition): OffsetAndMetadata(each.offset, each.metadata or "")
+            TopicPartition(each.topic, each.partition): OffsetAndMetadata(each.offset, _metadata(each))
             for each in found
             if each.offset >= 0
         }
@@ -468,6 +468,15 @@ def _described(name: str, partitions: Mapping[int, Any], entries: Mapping[str, A
         {key: entry.value for key, entry in entries.items() if not entry.is_sensitive and entry.value is not None},
         frozenset(key for key, entry in entries.items() if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value),
     )
+
+
+def _metadata(position: Position) -> str:
+    """Return the text beside an offset. It is right if a client of librdkafka has committed it, with a zero byte behind
+    it: of others librdkafka gives what follows in memory too (see penstock/client/sockets/offsets.py)."""
+    try:
+        return position.metadata or ""
+    except UnicodeDecodeError:
+        return ""
 
 
 def _text(value: ConsumerGroupState | ConsumerGroupType) -> str:
