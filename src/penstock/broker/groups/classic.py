@@ -188,7 +188,7 @@ class ClassicGroup(Group):
 
     @property
     def is_unused(self) -> bool:
-        """Whether nobody is a member nor about to be one."""
+        """Whether nobody is a member or about to become one."""
         return self.is_empty and not self._pending_joins
 
     # Joining

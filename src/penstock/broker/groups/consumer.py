@@ -232,11 +232,6 @@ class ConsumerGroup(Group):
         """Whether the group has no members."""
         return not self.members
 
-    @property
-    def is_unused(self) -> bool:
-        """Whether nobody is a member."""
-        return not self.members
-
     # Heartbeats
 
     def heartbeat(self, request: HeartbeatRequest) -> Message:
@@ -355,13 +350,11 @@ class ConsumerGroup(Group):
             records.append(self._group_record(target))
         if target.epoch == target.assignment_epoch:
             return target
-        wanted = Counter(each.assignor for each in members.values() if each.assignor is not None)
-        assignor = wanted.most_common(1)[0][0] if wanted else next(iter(ASSIGNORS))
         subscribers = {
             member_id: Subscriber(topics[member_id], each.instance_id, target.assignments.get(member_id, _NOTHING))
             for member_id, each in members.items()
         }
-        assignments = ASSIGNORS[assignor](subscribers, partitions)
+        assignments = ASSIGNORS[_preferred_assignor(members.values())](subscribers, partitions)
         for member_id, assignment in assignments.items():
             if target.assignments.get(member_id) != assignment:
                 records.append(self._target_record(member_id, assignment))
@@ -591,13 +584,12 @@ class ConsumerGroup(Group):
 
     def description(self) -> Message:
         """Return the group as ConsumerGroupDescribe shows it."""
-        wanted = Counter(each.assignor for each in self.members.values() if each.assignor is not None)
         return {
             "group_id": self.group_id,
             "group_state": self.state_name,
             "group_epoch": self._target.epoch,
             "assignment_epoch": self._target.assignment_epoch,
-            "assignor_name": wanted.most_common(1)[0][0] if wanted else next(iter(ASSIGNORS)),
+            "assignor_name": _preferred_assignor(self.members.values()),
             "members": [self._member_description(member) for member in self.members.values()],
         }
 
@@ -738,6 +730,12 @@ def _since(topics: Iterable[Message], default: int) -> dict[PartitionId, int]:
             strict=True,
         )
     }
+
+
+def _preferred_assignor(members: Iterable[ConsumerMember]) -> str:
+    """Return the assignor that most members want, or the default."""
+    wanted = Counter(member.assignor for member in members if member.assignor is not None)
+    return wanted.most_common(1)[0][0] if wanted else next(iter(ASSIGNORS))
 
 
 def _is_at(member: ConsumerMember, assignment_epoch: int) -> bool:

@@ -53,9 +53,9 @@ class Group(ABC):
         """Whether the group has no members."""
 
     @property
-    @abstractmethod
     def is_unused(self) -> bool:
-        """Whether nobody is a member nor about to be one."""
+        """Whether nobody is a member or about to become one."""
+        return self.is_empty
 
     @abstractmethod
     def check_commit(self, identity: MemberIdentity, version: int, partitions: Iterable[TopicPartition]) -> None:
