@@ -388,7 +388,11 @@ def test_every_version_of_create_topics(client: ProtocolClient, version: int) ->
     assert by_hand["error_code"] == ErrorCode.invalid_replica_assignment
     body = {"topics": [{"name": f"{name}-c", "num_partitions": 1, "replication_factor": 1}], "validate_only": True}
     for _ in range(2):
-        assert client.call(CREATE_TOPICS, version, body)["topics"][0]["error_code"] == ErrorCode.none
+        [checked] = client.call(CREATE_TOPICS, version, body)["topics"]
+        assert checked["error_code"] == ErrorCode.none
+        if version >= 5:
+            assert (checked["num_partitions"], checked["replication_factor"]) == (1, 1)
+            assert "retention.ms" in [entry["name"] for entry in checked["configs"]]
     twice = client.call(CREATE_TOPICS, version, {"topics": body["topics"] * 2})["topics"]
     assert [one["error_code"] for one in twice] == [ErrorCode.invalid_request] * 2
     assert create(client, f"{name}-d", 1_000_000, version)["error_code"] == ErrorCode.policy_violation

@@ -21,7 +21,7 @@ from penstock.broker.config import BrokerConfig
 from penstock.broker.errors import ApiError
 from penstock.broker.state import NODE_ID, BrokerState, Request
 from penstock.broker.topic_config import BROKER_KEYS, TOPIC_CONFIGS, ConfigType, check_topic_configs
-from penstock.broker.topics import ALL_BROKERS, Topic
+from penstock.broker.topics import ALL_BROKERS
 from penstock.wire.codec import Message
 
 
@@ -68,7 +68,7 @@ def _entries(state: BrokerState, resource: Message) -> list[Message]:
     name: str = resource["resource_name"]
     match resource["resource_type"]:
         case _Resource.TOPIC:
-            return topic_config_entries(state, state.topics.by_name(name))
+            return topic_config_entries(state, state.topics.by_name(name).configs)
         case _Resource.GROUP:
             return [_static_entry(key, _group_key(key), state.config) for key in _GROUP_KEYS]
         case _Resource.BROKER if name == ALL_BROKERS:
@@ -103,18 +103,23 @@ def _broker_layers(state: BrokerState) -> dict[_Source, Mapping[str, str]]:
     }
 
 
-def topic_config_entries(state: BrokerState, topic: Topic) -> list[Message]:
-    """Return the configuration of a topic, as DescribeConfigs returns it."""
+def topic_config_entries(state: BrokerState, configs: Mapping[str, str]) -> list[Message]:
+    """Return the configuration of a topic, as DescribeConfigs returns it.
+
+    Args:
+        state: the broker.
+        configs: the configuration that was given for the topic.
+    """
     layers = _broker_layers(state)
     broker_names = {key: name for name, key in BROKER_KEYS.items()}
     entries = []
     for key, known in TOPIC_CONFIGS.items():
-        if known.is_internal and key not in topic.configs:
+        if known.is_internal and key not in configs:
             continue
         name = broker_names.get(key)
         of_broker = {source: values for source, values in layers.items() if name in values}
-        if key in topic.configs:
-            entries.append(_entry(key, key, {_Source.TOPIC: topic.configs}, name, of_broker))
+        if key in configs:
+            entries.append(_entry(key, key, {_Source.TOPIC: configs}, name, of_broker))
         else:
             entries.append(_entry(key, key, {}, name, of_broker or {_Source.DEFAULT: {str(name): known.default}}))
     return entries

@@ -154,21 +154,19 @@ def _create_topic(state: BrokerState, request: Request, wanted: Message, times: 
             raise ApiError(ErrorCode.invalid_request, f"topic {name!r} appears {times[name]} times in one request")
         partitions = _partition_count(request, wanted)
         configs = {config["name"]: config["value"] for config in wanted["configs"]}
-        validate_only: bool = request.body["validate_only"]
-        if validate_only:
-            state.topics.check_new(name, partitions, configs)
-            return {"name": name, "error_code": ErrorCode.none}
-        topic = state.topics.create(name, partitions, configs)
+        created = state.topics.check_new(name, partitions, configs)
+        if not request.body["validate_only"]:
+            state.topics.create_checked(created)
     except ApiError as error:
         return {"name": name, "error_code": error.code, "error_message": error.message}
     return {
         "name": name,
-        "topic_id": topic.topic_id,
-        "num_partitions": len(topic.partitions),
+        "topic_id": created.topic_id,
+        "num_partitions": created.partitions,
         "replication_factor": 1,
         "configs": [
             {key: entry[key] for key in ("name", "value", "read_only", "config_source", "is_sensitive")}
-            for entry in topic_config_entries(state, topic)
+            for entry in topic_config_entries(state, created.configs)
         ],
     }
 

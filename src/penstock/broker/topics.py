@@ -255,7 +255,17 @@ class TopicRegistry:
         Raises:
             ApiError: the name is taken or illegal, or the number or the configuration is refused.
         """
-        row = self.check_new(name, partitions, configs)
+        return self.create_checked(self.check_new(name, partitions, configs))
+
+    def create_checked(self, row: TopicRow) -> Topic:
+        """Create a topic and return it.
+
+        Args:
+            row: what check_new returned for it.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR; nothing was created.
+        """
         self._store.save_topic(row)
         return self._add(row)
 
@@ -271,9 +281,7 @@ class TopicRegistry:
         topic = self._by_name.get(name)
         if topic is not None:
             return topic
-        row = TopicRow(name, uuid.uuid4(), 1, dict(_INTERNAL_CONFIGS))
-        self._store.save_topic(row)
-        return self._add(row)
+        return self.create_checked(TopicRow(name, uuid.uuid4(), 1, dict(_INTERNAL_CONFIGS)))
 
     def read_internal(self, name: str, take: Callable[[BatchHeader, memoryview], None]) -> None:
         """Read the log of an internal topic at start; nothing if the topic does not exist.
