@@ -43,8 +43,7 @@ _RECORDS: Final = 100
 _VALUE: Final = b"v" * 100
 _TAILING_CONSUMERS: Final = 20
 _TAILED_PARTITIONS: Final = 10
-_TAILED_RECORDS: Final = 1_000
-_TAILED_RECORDS_PER_SECOND: Final = 100
+_TAILED_SECONDS: Final = 10.0
 _TIMEOUT_SECONDS: Final = 30
 
 
@@ -139,12 +138,13 @@ def _cpu_seconds(broker: Broker) -> float:
     return (cpu_seconds_of([broker.pid]) or 0.0) if broker.pid is not None else 0.0
 
 
-def tailing(broker: Broker, name: str) -> list[Figure]:
+def tailing(broker: Broker, name: str, rate: int) -> list[Figure]:
     """Return the CPU time of a broker (% of a core) while consumers wait for the next records of the same partitions.
 
     Args:
         broker: the broker; without figures where its processes are not known.
         name: the row.
+        rate: records per second over all partitions.
     """
     if broker.pid is None:
         return []
@@ -156,18 +156,18 @@ def tailing(broker: Broker, name: str) -> list[Figure]:
             consumers.append(Consumer({"bootstrap.servers": bootstrap, "group.id": f"{topic}-{number}"}))
             closing.callback(consumers[-1].close)
             consumers[-1].assign([Position(topic, partition, 0) for partition in range(_TAILED_PARTITIONS)])
-        _send_and_receive(producer, consumers, topic, _TAILED_PARTITIONS)  # now all of them wait
+        _send_and_receive(producer, consumers, topic, rate, _TAILED_PARTITIONS)  # now all of them wait
         before, began = _cpu_seconds(broker), time.perf_counter()
-        _send_and_receive(producer, consumers, topic, _TAILED_RECORDS)
+        _send_and_receive(producer, consumers, topic, rate, int(rate * _TAILED_SECONDS))
         seconds = time.perf_counter() - began
         used = _cpu_seconds(broker) - before
     return [Figure(name, 100 * used / seconds, "% of a core")]
 
 
-def _send_and_receive(producer: Producer, consumers: Sequence[Consumer], topic: str, records: int) -> None:
+def _send_and_receive(producer: Producer, consumers: Sequence[Consumer], topic: str, rate: int, records: int) -> None:
     began = time.perf_counter()
     for number in range(records):
-        time.sleep(max(0.0, began + number / _TAILED_RECORDS_PER_SECOND - time.perf_counter()))
+        time.sleep(max(0.0, began + number / rate - time.perf_counter()))
         producer.produce(topic, _VALUE, partition=number % _TAILED_PARTITIONS)
         producer.poll(0)
     producer.flush(_TIMEOUT_SECONDS)
@@ -222,15 +222,13 @@ LOADS: Final = tuple(
 
 _TRANSACTION: Final = "transaction of 100 records"
 _TRANSACTION_WITH_OFFSET: Final = "transaction of 100 records and an offset"
-_TAILING: Final = (
-    f"{_TAILING_CONSUMERS} consumers tail {_TAILED_PARTITIONS} partitions at {_TAILED_RECORDS_PER_SECOND} records/s"
-)
+_TAILING: Final = f"{_TAILING_CONSUMERS} consumers tail {_TAILED_PARTITIONS} partitions at {{}} records/s"
 
 ROWS: Final = (
-    Row("start", start),
+    Row("start", start, warm_up_rounds=1),  # the first one may compile modules
     Row(_TRANSACTION, partial(transactions, name=_TRANSACTION, has_offsets=False)),
     Row(_TRANSACTION_WITH_OFFSET, partial(transactions, name=_TRANSACTION_WITH_OFFSET, has_offsets=True)),
-    Row(_TAILING, partial(tailing, name=_TAILING)),
+    *(Row(_TAILING.format(rate), partial(tailing, name=_TAILING.format(rate), rate=rate)) for rate in (100, 1_000)),
 )
 
 
