@@ -300,7 +300,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"| row | {' | '.join(broker.name for broker in running)} |\n|---|{'---:|' * len(running)}")
         measurements: list[Measurement] = []
         for row in rows:
-            found = measure(row, running)
+            try:
+                found = measure(row, running)
+            except Exception as error:  # the other rows count nevertheless
+                missing[row.name] = f"{type(error).__name__}: {error}"
+                continue
             measurements += found
             if found and not options.json:
                 print("\n".join(table_lines(found)), flush=True)
