@@ -303,21 +303,26 @@ def test_an_instance_that_is_fenced_twice_in_a_minute_shares_its_directory() -> 
         instance.run()
 
 
-STEPS = st.one_of(
-    st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(" ".join),
-    st.sampled_from(["run", "commit", "kill", "lose the disk", "refuse"]),
-)
+LINES = ("a b", "c a c", "b")
+STEPS = st.sampled_from([*LINES, "run", "commit", "kill", "lose the disk", "refuse", "fail"])
 
 
-@given(st.lists(STEPS, max_size=30), st.integers(1, 5))
+@given(st.lists(STEPS, min_size=10, max_size=40), st.integers(1, 5))
 def test_each_word_is_counted_once_whatever_happens(steps: list[str], records_at_once: int) -> None:
     play = Play(partitions=2)
-    config = StreamsConfig({**CONFIG.given(), "statestore.cache.max.bytes": 0}, environment={})
+    settings = {"statestore.cache.max.bytes": 0, "penstock.restart.backoff.ms": 0, "penstock.restart.max.attempts": 99}
+    config = StreamsConfig({**CONFIG.given(), **settings}, environment={})
     written: Counter[str] = Counter()
+    errors: list[Exception] = []
+
+    def split(line: str) -> list[str]:
+        if errors:
+            raise errors.pop()
+        return line.split()
 
     def start() -> InlineInstance:
         return InlineInstance(
-            word_count(),
+            word_count(split),
             config,
             play.broker,
             play.clock,
@@ -325,6 +330,7 @@ def test_each_word_is_counted_once_whatever_happens(steps: list[str], records_at
             records_at_once=records_at_once,
             bases=play.disk,
             exactly_once=True,
+            response=StreamThreadExceptionResponse.REPLACE_THREAD,
         )
 
     instance = start()
@@ -336,6 +342,8 @@ def test_each_word_is_counted_once_whatever_happens(steps: list[str], records_at
             case "kill" | "lose the disk":
                 play.disk = play.disk if step == "kill" else {}
                 instance = start()
+            case "fail":
+                errors.append(ValueError("once"))
             case "refuse":
                 instance.refusals.append(v.TransactionLost(StreamsError("refused"), is_fenced=False))
             case words:
