@@ -1,5 +1,5 @@
-"""Deletes the records of topics between DataFrames and an application that have been read: nobody else reads them, and
-they would stay for ever."""
+"""Deletes the records that have been read of topics that an application alone reads, repartition topics and those
+between DataFrames and it: they would stay for ever."""
 
 from __future__ import annotations
 

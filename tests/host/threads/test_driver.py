@@ -121,6 +121,23 @@ def test_a_topology_runs_to_the_end_of_its_inputs_and_goes_on_from_there(words: 
     assert config["cleanup.policy"] == "compact"
 
 
+def test_what_was_read_of_a_repartition_topic_is_deleted(words: WordCount) -> None:
+    words.settings["repartition.purge.interval.ms"] = 0
+    host, listening = words.host(until_end=False), Listening()
+    host.start(listening)
+    try:
+        words.write("a b", "a c")
+        topic = f"{words.app}-KSTREAM-AGGREGATE-STATE-STORE-0000000003-repartition"
+        places = [TopicPartition(topic, number) for number in range(2)]
+
+        def deleted() -> int:
+            return sum(words.admin.beginning_offsets(places).values())
+
+        assert until(lambda: topic in words.admin.topics() and deleted() == 4)
+    finally:
+        assert host.close(60_000)
+
+
 def test_stores_are_restored_only_where_the_disk_does_not_have_them(words: WordCount, tmp_path: Path) -> None:
     words.write("a b", "a c")
     words.run_to_end(words.host())

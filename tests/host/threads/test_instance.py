@@ -98,6 +98,7 @@ def test_nothing_is_committed_before_its_interval_but_output_is_sent_before() ->
     instance.run()
     assert play.counts() == {"a": 2, "b": 1}
     assert {place: each.offset for place, each in play.broker.committed.items()} == {IN: 1, repartition: 3}
+    assert instance.purged == {repartition: 3}  # nobody else reads them
 
 
 def test_an_instance_goes_on_from_its_disk_and_one_without_from_the_changelogs() -> None:

@@ -21,10 +21,11 @@ from penstock.client.confluent import (
 from penstock.client.keys import check_client_keys
 from penstock.client.sockets.cluster import Cluster
 from penstock.client.sockets.offsets import committed_offsets
-from penstock.clock import Clock, SystemClock
+from penstock.clock import Clock, SystemClock, elapsed_milliseconds
 from penstock.config import StreamsConfig
 from penstock.config.keys import EXACTLY_ONCE_V2
 from penstock.host.api import HostListener
+from penstock.host.purging import RecordPurge
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.directories import StateDirectory
 from penstock.host.threads.instance import Instance, Settings
@@ -175,7 +176,8 @@ class ThreadsHost:
         targets = _TargetTopics(layout.topic_partitions, partial(ConfluentAdmin, self._config))
         opened.callback(targets.close)
         runner = TaskRunner(layout, targets)
-        workers = _Workers(self._application_id, runner, opener, self._post)
+        purge = RecordPurge(self._config["repartition.purge.interval.ms"], elapsed_milliseconds)
+        workers = _Workers(self._application_id, runner, opener, purge, self._post)
         opened.callback(workers.close)
         membership = self._make_membership(layout, self._config, self._post)
         opened.callback(membership.close)
@@ -274,18 +276,19 @@ class _Application:
 class _Workers:
     """The processing thread and the restore thread (implements polling.Workers)."""
 
-    def __init__(self, name: str, runner: TaskRunner, opener: StateOpener, post: Post) -> None:
+    def __init__(self, name: str, runner: TaskRunner, opener: StateOpener, purge: RecordPurge, post: Post) -> None:
         self._runner = runner
         self._opener = opener
+        self._purge = purge
         self._post = post
         self._processing: QueuedThread[TaskAction] = QueuedThread(f"penstock-{name}-processing", self._process)
-        self._restoring: QueuedThread[v.Restore] = QueuedThread(f"penstock-{name}-restore", self._open)
+        self._restoring: QueuedThread[v.Restore | v.Purge] = QueuedThread(f"penstock-{name}-restore", self._restore)
 
     def do(self, action: TaskAction) -> None:
         """Let the processing thread do `action`."""
         self._processing.put(action)
 
-    def restore(self, action: v.Restore) -> None:
+    def restore(self, action: v.Restore | v.Purge) -> None:
         """Let the restore thread do `action`."""
         self._restoring.put(action)
 
@@ -298,7 +301,10 @@ class _Workers:
     def _process(self, action: TaskAction) -> None:
         self._post(self._runner.do(action))
 
-    def _open(self, action: v.Restore) -> None:
+    def _restore(self, action: v.Restore | v.Purge) -> None:
+        if isinstance(action, v.Purge):
+            self._opener.purge(self._purge, action.positions)
+            return
         try:
             self._post(v.Restored(action.task, self._opener.open(action.task)))
         except Exception as error:

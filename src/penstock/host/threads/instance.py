@@ -327,6 +327,11 @@ class Instance:
             self._tasks[id].changed = False
         if self._has_processed:
             self._restarts, self._has_processed = 0, False
+        read = {
+            p: each.offset for p, each in self._offsets.items() if p.topic in self._layout.topology.repartition_topics
+        }
+        if read:
+            self._do(v.Purge(read))
         self._committed_at, self._commit_requested = now, False
         self._committing = set()
         if self._closing is not None:

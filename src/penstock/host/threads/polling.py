@@ -30,7 +30,7 @@ class Workers(Protocol):
         """Let a processing thread do `action`."""
         ...
 
-    def restore(self, action: v.Restore) -> None:
+    def restore(self, action: v.Restore | v.Purge) -> None:
         """Let the restore thread do `action`."""
         ...
 
@@ -165,7 +165,7 @@ class Polling:
             case v.Start() | v.Run() | v.Prepare() | v.Apply() | v.Close():
                 self._out.add(action.task)
                 self._workers.do(action)
-            case v.Restore():
+            case v.Restore() | v.Purge():
                 self._workers.restore(action)
             case v.Send() | v.Flush() | v.CommitTransaction() | v.Abort():
                 self._produce(action)

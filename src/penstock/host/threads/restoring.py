@@ -11,6 +11,7 @@ from penstock.client.api import Admin, Fetcher, OffsetAndMetadata
 from penstock.clock import Clock
 from penstock.errors import StreamsError
 from penstock.host.offset_resets import offset_resets, reset_offsets
+from penstock.host.purging import RecordPurge
 from penstock.host.threads.committing import checkpoint_of
 from penstock.host.threads.layout import Layout
 from penstock.host.threads.vocabulary import GLOBAL_TASK, OpenedState
@@ -64,6 +65,10 @@ class StateOpener:
         except BaseException:
             base.close()
             raise
+
+    def purge(self, purge: RecordPurge, positions: Mapping[TopicPartition, int]) -> None:
+        """Delete the records before `positions` if it is time to: this thread has a client for it."""
+        purge.purge(self._admin, positions)
 
     def _open_task(self, task: TaskId, base: Base) -> OpenedState:
         spec, changelogs = self._layout.spec(task), self._layout.changelogs(task)

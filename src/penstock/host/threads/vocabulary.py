@@ -330,6 +330,13 @@ class Apply:
 
 
 @dataclass(frozen=True)
+class Purge:
+    """Delete, if it is time to, the records of repartition topics before these committed positions; not answered."""
+
+    positions: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True)
 class Close:
     """Close a task, with its base; answered by `Closed`. Changes since its last commit are lost. state: of a task that
     was restored and not started."""
@@ -389,6 +396,7 @@ Action = (
     | CommitTransaction
     | Abort
     | Apply
+    | Purge
     | Close
     | GiveUp
     | Leave
