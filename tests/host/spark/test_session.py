@@ -65,7 +65,7 @@ def test_a_java_home_without_java_is_reported(tmp_path: Path, monkeypatch: pytes
 
 def test_a_java_that_does_not_run_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(java_that_says(tmp_path, "broken", code=1)))
-    with pytest.raises(StreamsError, match="does not run"):
+    with pytest.raises(StreamsError, match="does not run: it exits with 1 and says 'broken'"):
         session.check_java()
 
 

@@ -183,11 +183,17 @@ def check_java() -> None:
             f"{hint}"
         )
     try:
-        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True).stderr
+        ran = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.SubprocessError) as error:
         raise StreamsError(
             f"Spark needs Java {MINIMUM_JAVA} or newer, and {java} does not run: {error}. {hint}"
         ) from error
+    answer = (ran.stderr + ran.stdout).strip()
+    if ran.returncode != 0:
+        raise StreamsError(
+            f"Spark needs Java {MINIMUM_JAVA} or newer, and {java} does not run: it exits with {ran.returncode} and "
+            f"says {answer!r}. {hint}"
+        )
     version = re.search(r'version "(?:1\.)?(\d+)', answer)
     if version is None or int(version.group(1)) < MINIMUM_JAVA:
         raise StreamsError(
