@@ -472,7 +472,7 @@ def test_requests_of_all_sizes_are_answered_in_order_however_they_arrive(
 ) -> None:
     sent = bytearray()
     monkeypatch.setattr(client, "send_frame", lambda content: sent.extend(struct.pack(">i", len(content)) + content))
-    sizes = (10, 3_900, 4_000, 5_000, 20_000, 10)
+    sizes = (10, 16_100, 16_300, 20_000, 70_000, 10)
     for size in sizes:
         records = bytes(encode_batch([BatchRecord(1000, b"k", b"v" * size)]))
         data = [{"name": topic, "partition_data": [{"index": 0, "records": records}]}]

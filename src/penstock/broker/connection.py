@@ -38,7 +38,7 @@ _SIZE: Final = struct.Struct(">i")
 _HEADER: Final = struct.Struct(">hhi")
 _RESPONSE_HEADER: Final = struct.Struct(">ii")
 
-_INBOX_BYTES: Final = 4096
+_INBOX_BYTES: Final = 16 * 1024
 """Bytes that are read at once before the length of a frame is known: most requests are whole by then."""
 
 _FIRST_BUFFER: Final = 64 * 1024
