@@ -55,8 +55,8 @@ class Group:
     def __init__(self, broker: RunningBroker, unique_name: Callable[[str], str], stack: ExitStack) -> None:
         self.name, self.topic = unique_name("app"), unique_name("in")
         self.servers = broker.bootstrap_servers
-        settings = {"application.id": self.name, "bootstrap.servers": self.servers, "heartbeat.interval.ms": 100}
-        self.config = StreamsConfig(settings)
+        settings = {"application.id": self.name, "bootstrap.servers": self.servers}
+        self.config = StreamsConfig({**settings, "heartbeat.interval.ms": 100, "session.timeout.ms": 6_000})
         self.admin = ConfluentAdmin(self.config)
         stack.callback(self.admin.close)
         self.admin.create_topics([NewTopic(self.topic, 4)])
@@ -131,6 +131,15 @@ def test_the_tasks_of_a_member_that_leaves_go_to_the_others(group: Group) -> Non
     first.membership.leave()
     first.membership.close()
     # How many assignments lie between depends on when the first one left.
+    assert until(lambda: second.assigned() == TASKS)
+
+
+def test_the_tasks_of_a_member_that_is_killed_go_to_the_others_after_its_session(group: Group) -> None:
+    first = group.instance("p")
+    assert first.assigned() == TASKS
+    second = group.instance("q")
+    assert second.assigned() == frozenset()
+    first.membership.close()  # without leaving
     assert until(lambda: second.assigned() == TASKS)
 
 
