@@ -81,7 +81,10 @@ def produce(
     key_serde: KeySerde = SerdeName.string,
     value_serde: ValueSerde = SerdeName.string,
     header_serde: HeaderSerde = SerdeName.string,
-    partition: Annotated[int | None, typer.Option("--partition", min=0, help="Default: Kafka's.")] = None,
+    partition: Annotated[
+        int | None,
+        typer.Option("--partition", min=0, help="Partition of each record; default: as Kafka chooses it, by the key."),
+    ] = None,
     headers: Annotated[
         list[str] | None,
         typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of each record; may be given again."),
