@@ -23,6 +23,7 @@ from penstock.host.threads.subscription import Rules, Subscription, encode_subsc
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import built_topology
 from penstock.record import TopicPartition
+from penstock.testing import EmbeddedBroker
 from penstock.wire.codec import Message
 from tests.support.api_keys import JOIN_GROUP, LEAVE_GROUP, OFFSET_FETCH, SYNC_GROUP
 from tests.support.brokers import RunningBroker
@@ -205,6 +206,36 @@ def test_commits_go_on_while_a_join_waits_for_others(group: Group) -> None:
     assert group.committed() == group.offsets(19)
     slow.send(JOIN_GROUP, 9, join(group, member))
     assert instance.assigned() <= kept
+
+
+@pytest.fixture
+def faulty() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as broker:
+        yield broker
+
+
+def test_a_member_joins_and_commits_though_the_coordinator_fails_at_first(
+    faulty: EmbeddedBroker, unique_name: Callable[[str], str]
+) -> None:
+    with ExitStack() as stack:
+        group = Group(RunningBroker("embedded", faulty.bootstrap_servers), unique_name, stack)
+        faulty.fail("FindCoordinator", "COORDINATOR_NOT_AVAILABLE", times=1)
+        faulty.fail("JoinGroup", "COORDINATOR_LOAD_IN_PROGRESS", times=1)
+        faulty.lose_answer("JoinGroup")
+        faulty.drop_connection("SyncGroup")
+        instance = group.instance()
+        assert instance.assigned() == TASKS
+        faulty.fail("OffsetCommit", "NOT_COORDINATOR", times=1)
+        faulty.drop_connection("OffsetCommit")
+        faulty.fail("OffsetCommit", "REBALANCE_IN_PROGRESS", times=2)
+        faulty.lose_answer("OffsetCommit")
+        instance.membership.commit(group.offsets(3))
+        assert instance.next() == v.OffsetsCommitted()
+        assert group.committed() == group.offsets(3)
+        faulty.fail("Heartbeat", "NOT_COORDINATOR", times=1)
+        faulty.drop_connection("Heartbeat")
+        faulty.fail("Heartbeat", "REBALANCE_IN_PROGRESS", times=1)
+        assert instance.assigned() == TASKS
 
 
 def test_a_group_of_others_is_refused_with_the_reason(group: Group) -> None:

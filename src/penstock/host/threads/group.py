@@ -14,14 +14,14 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
 from penstock.client.api import GroupIdentity, OffsetAndMetadata
 from penstock.client.failures import Right
 from penstock.client.settings import CONSUMER, client_settings
-from penstock.client.sockets.cluster import GROUP, Cluster
+from penstock.client.sockets.cluster import GROUP, Cluster, Node
 from penstock.client.sockets.connection import Api, BrokerConnection
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError, RetriableError, StreamsError, TaskMigratedError
@@ -89,6 +89,7 @@ class GroupMembership:
         self._thread = threading.Thread(target=self._run, name="penstock-group", daemon=True)
         self._commits: queue.SimpleQueue[Mapping[TopicPartition, OffsetAndMetadata] | None] = queue.SimpleQueue()
         self._commit_cluster = Cluster(config, _TIMEOUT_MS, CONSUMER)
+        self._commit_node: Node | None = None
         self._commit_thread = threading.Thread(target=self._run_commits, name="penstock-commits", daemon=True)
         self._closed = threading.Event()
 
@@ -184,11 +185,13 @@ class GroupMembership:
 
     def _sleep(self, connection: BrokerConnection | None, seconds: float) -> bool:
         """Wait to be woken, for an answer or for some seconds; return whether an answer has arrived."""
-        watched: list[Any] = [self._awake] if connection is None else [self._awake, connection]
-        ready, _, _ = select.select(watched, [], [], max(0.0, seconds))
-        if self._awake in ready:
+        poll = select.poll()  # `select` ends at file descriptor 1,024
+        for each in (self._awake,) if connection is None else (self._awake, connection):
+            poll.register(each.fileno(), select.POLLIN)
+        ready = {descriptor for descriptor, _ in poll.poll(max(0.0, seconds) * 1000)}
+        if self._awake.fileno() in ready:
             self._awake.recv(4096)
-        return connection is not None and connection in ready
+        return connection is not None and connection.fileno() in ready
 
     def _received(self, take: Callable[[Message], m.Happening]) -> m.Happening:
         self._answer = None
@@ -339,14 +342,18 @@ class GroupMembership:
         """Return the error code of the commit; raises the error of one that does not pass."""
         rights = Right("READ", "group", self._group), Right("READ", "topic", "")
         try:
-            node = self._commit_cluster.coordinator(GROUP, self._group, doing, rights[0])
-            answer = self._commit_cluster.ask(node, OFFSET_COMMIT, body, doing)
+            if self._commit_node is None:
+                self._commit_node = self._commit_cluster.coordinator(GROUP, self._group, doing, rights[0])
+            answer = self._commit_cluster.ask(self._commit_node, OFFSET_COMMIT, body, doing)
         except RetriableError:
+            self._commit_node = None
             if time.monotonic() >= deadline:
                 raise
             return int(ErrorCode.coordinator_not_available)
         codes = {one["error_code"]: topic["name"] for topic in answer["topics"] for one in topic["partitions"]}
         for code, topic in codes.items():
+            if code == ErrorCode.not_coordinator:
+                self._commit_node = None
             if code in _REPEATED or code in (ErrorCode.illegal_generation, ErrorCode.unknown_member_id):
                 return int(code)
             self._commit_cluster.check({"error_code": code}, doing, rights[0], Right("READ", "topic", topic))
