@@ -194,13 +194,12 @@ def test_records_that_are_not_there_are_an_error(config: StreamsConfig, fetcher:
         together(fetcher.fetch(TopicPartition(topic, 0), 100, 101, read_committed=True))
 
 
-@pytest.mark.kafka
-@pytest.mark.xdist_group("kafka")
-def test_transactions_leave_gaps_that_end_a_range(real_kafka: Any, unique_name: NAMES) -> None:
-    config = StreamsConfig({"application.id": "clients", "bootstrap.servers": real_kafka.bootstrap_servers})
-    admin, topic = ConfluentAdmin(config), unique_name("topic")
+def test_transactions_leave_gaps_that_end_a_range(
+    config: StreamsConfig, admin: ConfluentAdmin, fetcher: ConfluentFetcher, unique_name: NAMES
+) -> None:
+    topic = unique_name("topic")
     admin.create_topics([NewTopic(topic, 1)])
-    producer = Producer({"bootstrap.servers": real_kafka.bootstrap_servers, "transactional.id": topic})
+    producer = Producer({"bootstrap.servers": config.required("bootstrap.servers"), "transactional.id": topic})
     producer.init_transactions(SECONDS)
     for commit in (True, False, True):
         producer.begin_transaction()
@@ -210,13 +209,10 @@ def test_transactions_leave_gaps_that_end_a_range(real_kafka: Any, unique_name: 
     partition = TopicPartition(topic, 0)
     end = 6  # three records, three control records, which are written a moment after the commit
     assert until(lambda: admin.end_offsets([partition], read_committed=True)[partition] == end)
-    fetcher = ConfluentFetcher(config, timeout_ms=20_000)
     assert together(fetcher.fetch(partition, 0, end, read_committed=True)).values == [b"committed"] * 2
     everything = together(fetcher.fetch(partition, 0, end, read_committed=False))
     assert everything.values == [b"committed", b"aborted", b"committed"]
     assert together(fetcher.fetch(partition, 5, end, read_committed=True)).values == []
-    fetcher.close()
-    admin.close()
 
 
 def test_a_consumer_follows_its_partitions(config: StreamsConfig, topic: str) -> None:

@@ -2,24 +2,27 @@
 of its input.
 
 Kills at crash points are ordered in the environment; others are done here, as soon as the moment is seen in the files
-of the checkpoint. Every wait has a bound, and so has the number of starts. What must hold afterwards is in the test.
+of the checkpoint. The broker is killed here too, while the process that came to the crash point stands still. Every
+wait has a bound, and so has the number of starts. What must hold afterwards is in the test.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from penstock.config import StreamsConfig
 from penstock.host.crashpoints import TOPOLOGY_POINTS
 from tests.crash import program
-from tests.crash.kills import LAYOUTS, SEEN, VICTIMS_AT_POINTS, Kill, Life
-from tests.crash.processes import END_SECONDS, MarkedProcesses, kill, spark_home, start_program, victims
+from tests.crash.kills import BROKER, LAYOUTS, SEEN, VICTIMS_AT_POINTS, Kill, Life
+from tests.crash.processes import END_SECONDS, MarkedProcesses, kill, spark_home, stands_still, start_program, victims
 from tests.host.spark.support import InputRecord, OutputRecord, SparkRunner, lines, wait_for
 
 OUTPUT_PARTITIONS = 3
@@ -50,8 +53,25 @@ class Application:
     starts: how often it was started. history: what happened to it, with the seconds since the first start.
     """
 
-    def __init__(self, life: Life, runner: SparkRunner, name: str, directory: Path, seed: int) -> None:
-        """Write the input; nothing is started yet. name: application.id, and what its topics begin with."""
+    def __init__(
+        self,
+        life: Life,
+        runner: SparkRunner,
+        restart_broker: Callable[[], None],
+        name: str,
+        directory: Path,
+        seed: int,
+    ) -> None:
+        """Write the input; nothing is started yet.
+
+        Args:
+            life: what happens to it.
+            runner: of its broker.
+            restart_broker: kills the broker and starts it again on its data.
+            name: application.id, and what its topics begin with.
+            directory: for its state and its log.
+            seed: draws input and victims.
+        """
         layout = LAYOUTS[life.layout]
         self.life = life
         self._seed = seed
@@ -59,7 +79,7 @@ class Application:
         self.history: list[str] = []
         self.input = _input(layout.tasks, life.epochs, seed)
         self._layout = layout
-        self._runner = runner
+        self._runner, self._restart_broker = runner, restart_broker
         self._random = random.Random(f"{seed} {life}")
         self._source, self._target = f"{name}-in", f"{name}-out"
         self._directory = directory
@@ -80,6 +100,7 @@ class Application:
         }
         self._checkpoint = directory / "state" / name / "checkpoint"
         self._at_points: list[str] = []
+        self._at_broker: list[str] = []
         self._from_outside: list[Kill] = []
         for epoch, each in enumerate(life.kills, _FIRST_KILL):
             if each.moment in SEEN:
@@ -87,6 +108,8 @@ class Application:
             else:
                 when = "" if each.moment in TOPOLOGY_POINTS else f"@{epoch}"
                 self._at_points.append(f"{each.moment}{when}{VICTIMS_AT_POINTS[each.victim]}")
+                if each.victim == BROKER:
+                    self._at_broker.append(self._at_points[-1])
         runner.create_topics({self._source: layout.tasks, self._target: OUTPUT_PARTITIONS})
         runner.write(self._source, self.input)
 
@@ -106,6 +129,7 @@ class Application:
         assert not outside, self._story(f"at the end before it could be killed: {', '.join(map(str, outside))}")
         missed = [order for order in self._at_points if not (self._struck / order).exists()]
         assert not missed, self._story(f"nobody came to {missed}")
+        assert not self._at_broker, self._story(f"the broker was not killed at {self._at_broker}")
         wait_for(lambda: not self._processes.running(), END_SECONDS)
 
     def _run(self, outside: list[Kill]) -> int:
@@ -120,6 +144,7 @@ class Application:
             if outside and self._last_epoch(outside[0].moment) >= target and self._kill(outside[0], running.pid):
                 self._note(str(outside.pop(0)))
                 target = self._next_epoch(outside)
+            self._kill_broker()
             if seen < (last := self._last_epoch("manifest")):
                 seen, since = last, time.monotonic()
             assert time.monotonic() - since < STANDSTILL_SECONDS, self._story(f"it stands still after epoch {seen}")
@@ -160,6 +185,22 @@ class Application:
         if order.victim != "application":
             found = self._random.sample(found, min(len(found), 1))
         return sum(kill(process.pid) for process in found) > 0
+
+    def _kill_broker(self) -> None:
+        """Restart the broker if a process stands still at a crash point for that, and let that process continue."""
+        for order in tuple(self._at_broker):
+            if (pid := self._stopped_at(order)) is not None:
+                self._at_broker.remove(order)
+                self._restart_broker()
+                os.kill(pid, signal.SIGCONT)
+
+    def _stopped_at(self, order: str) -> int | None:
+        """Return the pid of the process that stands still where it was ordered to; None if none does yet."""
+        try:
+            pid = int((self._struck / order).read_text().rpartition(" ")[2] or 0)
+            return pid if pid and stands_still(pid) else None
+        except OSError:
+            return None
 
     def _note(self, what: str) -> None:
         now = time.time()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock.host.crashpoints import POINTS, TOPOLOGY_POINTS
@@ -22,9 +22,13 @@ TASK_POINTS = tuple(point for point in EPOCH_POINTS if point not in SOURCE_POINT
 SEEN = ("planned", "manifest", "committed")
 """Moments that are seen from outside: an epoch is in the offset log, in a manifest, in Spark's commit log."""
 
-VICTIMS_AT_POINTS = {"process": "", "group": ":group", "jvm": ":jvm", "driver": ":driver"}
+BROKERS = ("kafka", "embedded")
+
+BROKER = "broker"
+VICTIMS_AT_POINTS = {"process": "", "group": ":group", "jvm": ":jvm", "driver": ":driver", BROKER: ":stop"}
 """Which process dies at a crash point, and how to order it. jvm: the executor, where it is a task that reaches the
-point and there are executors. group: a worker's daemon with all its workers; all of the driver elsewhere."""
+point and there are executors. group: a worker's daemon with all its workers; all of the driver elsewhere. broker: it is
+killed and started again while the process that reaches the point stands still."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,10 @@ class Kill:
         return f"{self.victim} at {self.moment}"
 
     def ends_application(self, executors: bool) -> bool:
-        """Return whether the application must be started again: it lives on only without some process of its tasks."""
+        """Return whether the application must be started again: it lives on only without some process of its tasks, and
+        when its broker comes back."""
+        if self.victim == BROKER:
+            return False
         if self.moment in TASK_POINTS:
             return self.victim == "driver" or (self.victim == "jvm" and not executors)
         return self.victim not in ("worker", "daemon", "executor")
@@ -113,38 +120,43 @@ _IN_A_CHANGE = (
 
 _ALL = tuple(VICTIMS_AT_POINTS)
 
-LIVES = (
+
+def _lives(broker: str) -> Iterator[Life]:
+    """Yield the lives on one broker."""
     # Every point with every victim.
-    *(Life("kafka", "4-cores-8-tasks", victim, _at([victim], EPOCH_POINTS)) for victim in _ALL),
+    yield from (Life(broker, "4-cores-8-tasks", victim, _at([victim], EPOCH_POINTS)) for victim in _ALL)
     # Every point and every victim, with more cores than tasks, with fewer, and in a cluster.
-    Life("kafka", "4-cores-1-task", "points", _at(_ALL, EPOCH_POINTS)),
-    Life("kafka", "1-core-3-tasks", "points", _at(_ALL[::-1], EPOCH_POINTS)),
-    Life("kafka", "2-executors-1-task", "points", _at(("jvm", "process", "driver"), EPOCH_POINTS)),
-    Life("kafka", "2-executors-5-tasks", "executor", _at(["jvm"], EPOCH_POINTS)),
-    Life("kafka", "2-executors-5-tasks", "executor-in-each-of-ten-epochs", _at(["jvm"], ["task.after_process"] * 10)),
-    Life("kafka", "2-executors-5-tasks", "tasks", _at(["process", "group"], TASK_POINTS)),
+    yield Life(broker, "4-cores-1-task", "points", _at(_ALL, EPOCH_POINTS))
+    yield Life(broker, "1-core-3-tasks", "points", _at(_ALL[::-1], EPOCH_POINTS))
+    yield Life(broker, "2-executors-1-task", "points", _at(("jvm", "process", "driver"), EPOCH_POINTS))
+    yield Life(broker, "2-executors-5-tasks", "executor", _at(["jvm"], EPOCH_POINTS))
+    ten_kills = _at(["jvm"], ["task.after_process"] * 10)
+    yield Life(broker, "2-executors-5-tasks", "executor-in-each-of-ten-epochs", ten_kills)
+    yield Life(broker, "2-executors-5-tasks", "tasks", _at(["process", "group", BROKER], TASK_POINTS))
     # Random moments.
-    Life("kafka", "4-cores-8-tasks", "moments-of-tasks", _seen(("worker", "daemon", "source", "commit"))),
-    Life("kafka", "4-cores-8-tasks", "moments-of-the-driver", _seen(("jvm", "program", "application"))),
-    Life("kafka", "2-executors-5-tasks", "moments", _seen(("executor", "worker", "jvm", "application"))),
+    yield Life(broker, "4-cores-8-tasks", "moments-of-tasks", _seen(("worker", "daemon", "source", "commit")))
+    yield Life(broker, "4-cores-8-tasks", "moments-of-the-driver", _seen(("jvm", "program", "application")))
+    yield Life(broker, "2-executors-5-tasks", "moments", _seen(("executor", "worker", "jvm", "application")))
     # Between two versions of the program.
-    Life("kafka", "4-cores-8-tasks", "changes", _IN_A_CHANGE, epochs=18, changes=True),
-    Life("embedded", "1-core-3-tasks", "changes", _IN_A_CHANGE, epochs=18, changes=True),
-    # On the embedded broker.
-    Life("embedded", "4-cores-8-tasks", "points", _at(_ALL, EPOCH_POINTS)),
-    Life("embedded", "2-executors-5-tasks", "moments", _seen(("executor", "daemon", "program"))),
-)
+    yield Life(broker, "4-cores-8-tasks", "changes", _IN_A_CHANGE, epochs=18, changes=True)
+    yield Life(broker, "1-core-3-tasks", "changes", _IN_A_CHANGE, epochs=18, changes=True)
+
+
+LIVES = tuple(life for broker in BROKERS for life in _lives(broker))
 
 
 def sample(seed: int) -> tuple[Life, Life]:
-    """Return two short lives: one where a worker, and then the driver are killed, one where an executor is."""
+    """Return two short lives, one on each broker: worker, driver and broker are killed in one, an executor in the
+    other."""
     chosen = random.Random(seed)
     local = chosen.choice([name for name, layout in LAYOUTS.items() if not layout.executors])
     cluster = chosen.choice([name for name, layout in LAYOUTS.items() if layout.executors])
     worker = Kill(chosen.choice(("process", "group")), chosen.choice(TASK_POINTS))
     driver = Kill(chosen.choice(("jvm", "driver")), chosen.choice(EPOCH_POINTS))
+    broker = Kill(BROKER, chosen.choice(EPOCH_POINTS))
     executor = Kill("jvm", chosen.choice(TASK_POINTS))
+    one, other = chosen.sample(BROKERS, 2)
     return (
-        Life("kafka", local, "sample-of-worker-and-driver", (worker, driver), epochs=9),
-        Life("embedded", cluster, "sample-of-executor", (executor,), epochs=7),
+        Life(one, local, "sample-of-worker-driver-and-broker", (worker, driver, broker), epochs=10),
+        Life(other, cluster, "sample-of-executor", (executor,), epochs=7),
     )

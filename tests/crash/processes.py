@@ -84,6 +84,11 @@ def _running(wanted: Callable[[Path], bool]) -> list[Process]:
     return found
 
 
+def stands_still(pid: int) -> bool:
+    """Return whether a process has been stopped (SIGSTOP); raises OSError if it is gone."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
 def kill(pid: int) -> bool:
     """Kill a process with SIGKILL; return whether it was there."""
     try:

@@ -1,4 +1,4 @@
-"""Processes of a word count on Spark are killed, and nothing of it shows in what it leaves behind.
+"""Processes of a word count on Spark are killed, and its broker, and nothing of it shows in what it leaves behind.
 
 `make test-slow` goes through a sample, `make crash` (PENSTOCK_CRASH=all) through all lives of `kills.py`. Each run
 draws a seed, which failures show; PENSTOCK_CRASH_SEED repeats it.
@@ -11,16 +11,17 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from penstock.broker.process import BrokerProcess
 from penstock.testing import TopologyTestDriver
 from tests.crash import program
 from tests.crash.application import Application, count
 from tests.crash.kills import LIVES, Life, sample
 from tests.host.spark.support import InputRecord, OutputRecord, SparkRunner
-from tests.support.brokers import ON_KAFKA
-from tests.support.kafka import kafka_is_at_hand
+from tests.support.kafka import RealKafka, kafka_is_at_hand
 
 ALL = os.environ.get("PENSTOCK_CRASH") == "all"
 # Workers of a parallel run must agree on their tests, so on the seed.
@@ -36,31 +37,55 @@ pytestmark = [
 
 
 def parameters(lives: tuple[Life, ...]) -> list[object]:
-    """Return a parameter for each life, named without its chances; those on Kafka share a worker."""
+    """Return a parameter for each life, named without its chances."""
+    on_kafka = {"kafka": pytest.mark.kafka}
     return [
-        pytest.param(life, id=str(life) if ALL else life.name, marks=ON_KAFKA if life.broker == "kafka" else ())
-        for life in lives
+        pytest.param(life, id=str(life) if ALL else life.name, marks=on_kafka.get(life.broker, ())) for life in lives
     ]
 
 
-Runner = Callable[[str], SparkRunner]
+class OnBroker(NamedTuple):
+    """A runner on a broker, and what kills that broker and starts it again."""
+
+    runner: SparkRunner
+    restart: Callable[[], None]
+
+
+Runner = Callable[[str], OnBroker]
 
 
 @pytest.fixture(scope="module")
 def runner_on(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
     """A function that gives a runner on a kind of broker; a sample takes the embedded one where there is no Kafka."""
-    runners: dict[str, SparkRunner] = {}
+    runners: dict[str, OnBroker] = {}
 
-    def on(kind: str) -> SparkRunner:
+    def on_kafka() -> OnBroker:
+        kafka: RealKafka = request.getfixturevalue("real_kafka")
+
+        def restart() -> None:
+            kafka.kill(1)
+            kafka.resume(1)
+
+        return OnBroker(SparkRunner(kafka.bootstrap_servers, tmp_path_factory.mktemp("crash-kafka")), restart)
+
+    def on_embedded() -> OnBroker:
+        broker: BrokerProcess = request.getfixturevalue("embedded_broker")
+
+        def restart() -> None:
+            broker.kill()
+            broker.start()
+
+        return OnBroker(SparkRunner(broker.bootstrap_servers, tmp_path_factory.mktemp("crash-embedded")), restart)
+
+    def on(kind: str) -> OnBroker:
         if kind == "kafka" and not ALL and not kafka_is_at_hand():
             kind = "embedded"
         if kind not in runners:
-            broker = request.getfixturevalue("real_kafka" if kind == "kafka" else "embedded_broker")
-            runners[kind] = SparkRunner(broker.bootstrap_servers, tmp_path_factory.mktemp(f"crash-{kind}"))
+            runners[kind] = on_kafka() if kind == "kafka" else on_embedded()
         return runners[kind]
 
     yield on
-    for runner in runners.values():
+    for runner, _ in runners.values():
         runner.close()
 
 
@@ -77,7 +102,7 @@ def undisturbed(runner_on: Runner, tmp_path_factory: pytest.TempPathFactory) -> 
         if key not in known:
             quiet = Life(life.broker, life.layout, "undisturbed", (), life.epochs)
             directory = tmp_path_factory.mktemp("undisturbed")
-            with Application(quiet, runner_on(life.broker), str(quiet), directory, SEED) as application:
+            with Application(quiet, *runner_on(life.broker), str(quiet), directory, SEED) as application:
                 application.live()
                 known[key] = application.output(), application.state()
         return known[key]
@@ -118,8 +143,7 @@ def assert_strictly_growing(records: list[OutputRecord]) -> None:
 def test_a_killed_application_continues_as_if_nothing_had_happened(
     life: Life, runner_on: Runner, undisturbed: Undisturbed, unique_name: Callable[[str], str], tmp_path: Path
 ) -> None:
-    runner = runner_on(life.broker)
-    with Application(life, runner, unique_name("app"), tmp_path, SEED) as application:
+    with Application(life, *runner_on(life.broker), unique_name("app"), tmp_path, SEED) as application:
         print(f"PENSTOCK_CRASH_SEED={SEED}: {life}: {', '.join(map(str, life.kills))}")
         application.live()
         print(*application.history, sep="\n")
@@ -128,7 +152,7 @@ def test_a_killed_application_continues_as_if_nothing_had_happened(
     assert final_counts(output) == expected
     assert {word: counted for word, (counted, _) in state.items()} == expected
     assert state == by_test_driver(application.input)
-    if application.is_exactly_once():
-        assert_strictly_growing(output)
-    if ALL and application.is_exactly_once() and not life.changes:  # else epochs are others
+    assert application.is_exactly_once()
+    assert_strictly_growing(output)
+    if ALL and not life.changes:  # else epochs are others
         assert (output, state) == undisturbed(life)

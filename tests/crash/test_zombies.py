@@ -20,22 +20,21 @@ from penstock.host.spark.checkpoints.lock import LOCK_FILE
 from tests.crash import replaced
 from tests.crash.application import JAVA_OPTIONS
 from tests.crash.processes import END_SECONDS, MarkedProcesses, Process, spark_home, start_program
-from tests.crash.test_kills import ALL, assert_strictly_growing, final_counts
+from tests.crash.test_kills import ALL, SEED, assert_strictly_growing, final_counts
 from tests.host.spark.support import TIMEOUT_SECONDS, SparkRunner, lines, wait_for
-from tests.support.brokers import ON_KAFKA
-from tests.support.kafka import RealKafka
+from tests.support.brokers import RunningBroker
 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.crash,
     pytest.mark.timeout(900),
-    *ON_KAFKA,
     pytest.mark.skipif(sys.platform != "linux", reason="processes are found and stopped by way of /proc"),
 ]
 
 _STOPPED_IN_EPOCH = 2
 _ROOT = Path(__file__).parents[2]
 AFTER_MANIFEST = "manifest.after_write"
+BROKERS = ("embedded", pytest.param("kafka", marks=pytest.mark.kafka))
 POINTS = (AFTER_MANIFEST, "manifest.before_write", "transaction.open", "source.planned")
 
 
@@ -103,9 +102,9 @@ class Programs:
 
 
 @pytest.fixture
-def programs(real_kafka: RealKafka, unique_name: Callable[[str], str], tmp_path: Path) -> Iterator[Programs]:
+def programs(broker: RunningBroker, unique_name: Callable[[str], str], tmp_path: Path) -> Iterator[Programs]:
     """Programs of an application, none of which outlives the test."""
-    runner = SparkRunner(real_kafka.bootstrap_servers, tmp_path / "runner")
+    runner = SparkRunner(broker.bootstrap_servers, tmp_path / "runner")
     started = Programs(runner, unique_name("app"), tmp_path)
     yield started
     started.processes.kill()
@@ -118,6 +117,7 @@ def signal_all(processes: Sequence[Process], number: signal.Signals) -> None:
             os.kill(process.pid, number)
 
 
+@pytest.mark.parametrize("broker", BROKERS if ALL else [BROKERS[SEED % 2]], indirect=True)
 @pytest.mark.parametrize("point", POINTS if ALL else [AFTER_MANIFEST])
 def test_a_program_that_stood_still_ends_once_another_has_its_place(programs: Programs, point: str) -> None:
     order = f"{point}@{_STOPPED_IN_EPOCH}:stop"
