@@ -20,11 +20,10 @@ from penstock.errors import (
     TransactionalIdAuthorizationError,
 )
 from penstock.record import TopicPartition
-from tests.support.brokers import ON_KAFKA
 from tests.support.kafka import require_kafka
 from tests.support.secured_kafka import PASSWORD, TOKEN_SECONDS, Acl, SecuredKafka
 
-pytestmark = [*ON_KAFKA]
+pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("secured-kafka")]
 
 DOING = "asking"
 TOPIC = "visible"
