@@ -129,6 +129,18 @@ def test_a_transaction_is_aborted_by_its_offset_or_its_producer(
     assert answer(run, "topics", "describe", topic)[0]["partitions"][0]["end"] == 3
 
 
+def test_a_transactional_id_is_terminated(run: Run, topic: str, transaction: Transactions) -> None:
+    name = transaction.transactional_id
+    ended = run("transactions", "terminate", name)
+    assert (ended.code, ended.out) == (0, f"Fenced the producer of {name}; its transaction was Ongoing.\n")
+    assert answer(run, "transactions", "describe", name)["state"] in ("Empty", "CompleteAbort")
+    assert until(lambda: answer(run, "transactions", "producers", topic, "0")[0]["transaction_start"] is None)
+    assert transaction.end() != ErrorCode.none
+    missing = run("transactions", "terminate", "no-such-id")
+    assert missing.code == 1
+    assert "There is no transactional id 'no-such-id'" in missing.err
+
+
 @pytest.mark.parametrize(
     "options",
     [

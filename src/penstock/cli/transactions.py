@@ -1,4 +1,4 @@
-"""`penstock transactions list | describe | producers | find-hanging | abort`."""
+"""`penstock transactions list | describe | producers | terminate | find-hanging | abort`."""
 
 from __future__ import annotations
 
@@ -110,6 +110,17 @@ def producers(
     ]
     heads = "producer id", "epoch", "coordinator epoch", "last sequence", "last timestamp", "transaction start"
     _show(rows, as_json, heads)
+
+
+@app.command()
+def terminate(transactional_id: Id, as_json: AsJson = False, servers: Servers = None, config: Settings = None) -> None:
+    """Abort the open transaction of a transactional id, and fence the producer that uses the id."""
+    with _admin(servers, config) as admin:
+        before = admin.terminate(transactional_id)
+    if as_json:
+        print_json({"transactional_id": transactional_id, "producer_id": before.producer_id, "state": before.state})
+        return
+    out.print(f"Fenced the producer of {transactional_id}; its transaction was {before.state}.", markup=False)
 
 
 @app.command("find-hanging")

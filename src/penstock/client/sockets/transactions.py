@@ -22,6 +22,7 @@ from penstock.wire.codec import Message
 LIST_TRANSACTIONS: Final = Api("ListTransactions", 66, 0, 2)
 DESCRIBE_TRANSACTIONS: Final = Api("DescribeTransactions", 65, 0, 0)
 DESCRIBE_PRODUCERS: Final = Api("DescribeProducers", 61, 0, 0)
+INIT_PRODUCER_ID: Final = Api("InitProducerId", 22, 2, 4)
 WRITE_TXN_MARKERS: Final = Api("WriteTxnMarkers", 27, 1, 2)
 
 _OPEN: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
@@ -262,6 +263,29 @@ class TransactionAdmin:
             if description is None or each.partition not in description.partitions:
                 result.append(each)
         return result
+
+    def terminate(self, transactional_id: str) -> TransactionDescription:
+        """Abort the open transaction of a transactional id and fence its producer, as the start of a new producer with
+        this id does (Kafka: Admin.forceTerminateTransaction). Return what the transactional id was before.
+
+        Args:
+            transactional_id: the id.
+
+        Raises:
+            KafkaError: the brokers do not know it.
+        """
+        before = self.describe(transactional_id)
+        doing = f"ending the transaction of {transactional_id!r}"
+        right = Right("WRITE", "transactional-id", transactional_id)
+        # Nobody writes with the new epoch, so no time-out is needed.
+        body = {"transactional_id": transactional_id, "transaction_timeout": 1, "producer_id": -1, "producer_epoch": -1}
+
+        def ask() -> None:
+            node = self._cluster.coordinator(TRANSACTION, transactional_id, doing, right)
+            self._cluster.check(self._cluster.ask(node, INIT_PRODUCER_ID, body, doing), doing, right)
+
+        self._cluster.repeat(ask)
+        return before
 
     def abort(self, partition: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> None:
         """End the open transaction of a producer in one partition, by a marker that no coordinator writes. That is only
