@@ -199,7 +199,7 @@ def test_a_pause_holds_and_a_close_commits(words: WordCount) -> None:
     host.pause()
     words.write("a", "a")
     host.resume()
-    assert until(lambda: host.statistics()["records_in"] == 4)  # two lines, two words
+    assert until(lambda: sum(host.statistics()["processed"].values()) == 4)  # two lines, two words
     assert host.close(60_000)
     assert listening.told == ["running", "stopped"]
     words.run_to_end(words.host())

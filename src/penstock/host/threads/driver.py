@@ -28,6 +28,7 @@ from penstock.host.api import HostListener
 from penstock.host.purging import RecordPurge
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.directories import StateDirectory
+from penstock.host.threads.figures import Figures
 from penstock.host.threads.instance import Instance, Settings
 from penstock.host.threads.internal_topics import make_internal_topics
 from penstock.host.threads.layout import Layout, layout_of
@@ -39,6 +40,7 @@ from penstock.host.threads.queued import QueuedThread
 from penstock.host.threads.restoring import StateOpener
 from penstock.host.threads.task_manager import Limits
 from penstock.host.topics import check_sink_topics
+from penstock.metrics.host_metrics import Measured
 from penstock.plan.serde_check import check_serdes
 from penstock.plan.subtopology import BuiltTopology
 from penstock.record import TopicPartition
@@ -84,6 +86,7 @@ class ThreadsHost:
         self._exactly_once = config["processing.guarantee"] == EXACTLY_ONCE_V2
         self._application_id = str(config.required("application.id"))
         self._directory = StateDirectory(config)
+        self._figures = Figures.of(config, _own_topics(built).__contains__)
         self._stopped = threading.Event()
         self._paused = False
         self._polling: Polling | None = None
@@ -140,11 +143,12 @@ class ThreadsHost:
         return f"{guarantee}; broker {servers}; state {directory}/{self._application_id}"
 
     def statistics(self) -> Mapping[str, Any]:
-        """Return figures: records by name."""
-        polling = self._polling
-        if polling is None:
-            return {}
-        return {"records_in": polling.records_in, "records_out": polling.records_out}
+        """Return figures since the start, see `Figures.snapshot`."""
+        return self._figures.snapshot()
+
+    def measured(self) -> Measured:
+        """Return what was measured of tasks and commits, and what sensors recorded."""
+        return self._figures.measured()
 
     # ---------------------------------------- start
 
@@ -192,6 +196,7 @@ class ThreadsHost:
             self._clock,
             _POLL_MS,
             frozenset(partition for group in shared for partition in group),
+            self._figures,
         )
         opened.callback(polling.close)
         if self._paused:
@@ -252,6 +257,17 @@ class _GroupAdmin(ConfluentAdmin):
         """Release connections and threads; harmless when called again."""
         self._cluster.close()
         super().close()
+
+
+def _own_topics(topology: BuiltTopology) -> frozenset[str]:
+    """Return the repartition and changelog topics."""
+    changelogs = {
+        topic
+        for spec in topology.subtopologies
+        for topic, _ in spec.changelogs.values()
+        if topic not in spec.source_topics
+    }
+    return frozenset([*topology.repartition_topics, *changelogs])
 
 
 class _Application:

@@ -9,7 +9,8 @@ from typing import Protocol
 from penstock.client.api import Consumer
 from penstock.clock import Clock
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.instance import Instance
+from penstock.host.threads.figures import Figures
+from penstock.host.threads.instance import Instance, Phase
 from penstock.host.threads.membership import Membership
 from penstock.host.threads.output import Output, OutputAction
 from penstock.host.threads.processing import TaskAction
@@ -65,9 +66,10 @@ class Polling:
         clock: Clock,
         poll_ms: int,
         awaitable: frozenset[TopicPartition],
+        figures: Figures,
     ) -> None:
         """Take what the loop works with. poll_ms: longest wait for records when nothing is in flight. awaitable: the
-        partitions of tasks that read several, whose ends the core wants to know."""
+        partitions of tasks that read several, whose ends the core wants to know. figures: counts and measures."""
         self._instance = instance
         self._consumer = consumer
         self._output = output
@@ -82,8 +84,7 @@ class Polling:
         self._ends: dict[TopicPartition, int] = {}
         self._out: set[TaskId | None] = set()
         self._ended: v.End | None = None
-        self.records_in = 0
-        self.records_out = 0
+        self._figures = figures
 
     def post(self, event: v.Event) -> None:
         """Give an event to the core; from any thread."""
@@ -133,7 +134,6 @@ class Polling:
             return True
         self._look_at_ends()
         for partition, batch in arrived:
-            self.records_in += len(batch)
             self.post(v.Arrived(partition, batch))
         if reached := self._consumer.reached_ends():
             self.post(v.EndsReached(reached))
@@ -157,12 +157,19 @@ class Polling:
                 self._out.discard(None)
             case _:
                 pass
+        self._figures.take(event)
         for action in self._instance.handle(event, self._clock.milliseconds()):
             self._do(action)
+        if self._instance.phase is Phase.RUNNING:
+            self._figures.commit_ended()
 
     def _do(self, action: v.Action) -> None:
         match action:
-            case v.Start() | v.Run() | v.Prepare() | v.Apply() | v.Close():
+            case v.Prepare(task):
+                self._figures.commit_began()
+                self._out.add(task)
+                self._workers.do(action)
+            case v.Start() | v.Run() | v.Apply() | v.Close():
                 self._out.add(action.task)
                 self._workers.do(action)
             case v.Restore() | v.Purge():
@@ -189,7 +196,7 @@ class Polling:
 
     def _produce(self, action: OutputAction) -> None:
         if isinstance(action, v.Send):
-            self.records_out += sum(len(each.batch) for each in action.output)
+            self._figures.sent(action.output)
         answer = self._output.do(action)
         if answer is not None:
             self.post(answer)

@@ -119,6 +119,7 @@ class ActiveStreamTask:
         self._names = tuple(layout.spec(id).stores)
         self._changes: Changes = {}
         self._metadata: Mapping[str, int] = {}
+        self._dropped = 0
         self._task = StreamTask(
             layout.spec(id),
             id,
@@ -174,7 +175,10 @@ class ActiveStreamTask:
             for topic, batch in self._change_log.take_batches(now_ms).items()
         ]
         offsets = offsets_of(str(self._id), self._positions_now(), commit.checkpoint)
-        return v.Prepared(self._id, [*commit.output, *changelog], offsets)
+        dropped = sum(commit.dropped_records.values())
+        before, self._dropped = self._dropped, dropped
+        output = [*commit.output, *changelog]
+        return v.Prepared(self._id, output, offsets, commit.measured, commit.sensors, dropped - before)
 
     def apply(self, ends: Mapping[TopicPartition, int]) -> v.Applied:
         """Apply the changes of the commit to the base, with how far the changelogs have them."""
@@ -208,6 +212,7 @@ class GlobalTask:
         self._stamp = state.stamp
         self._positions = dict(state.positions)
         self._changes: Changes = {}
+        self._dropped = 0
         self._task = GlobalStateUpdateTask(
             layout.topology.global_topology,
             layout.config,
@@ -243,7 +248,9 @@ class GlobalTask:
     def prepare(self, now_ms: int) -> v.Prepared:
         """Keep the changes for `apply`."""
         self._changes = self._task.changes()
-        return v.Prepared(GLOBAL_TASK, (), {})
+        dropped = sum(self._task.dropped_records.values())
+        before, self._dropped = self._dropped, dropped
+        return v.Prepared(GLOBAL_TASK, (), {}, dropped=dropped - before)
 
     def apply(self, ends: Mapping[TopicPartition, int]) -> v.Applied:
         """Apply the changes to the base."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.host.api import StreamThreadExceptionResponse
+from penstock.metrics import SensorReport
+from penstock.metrics.measurements import Measurement
 from penstock.plan.subtopology import TaskId
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
 from penstock.state.api import Base
@@ -111,11 +113,14 @@ class Ran:
 @dataclass(frozen=True)
 class Prepared:
     """A task has flushed its caches: what it sent, with the records for its changelogs, and the offsets to be
-    committed."""
+    committed. measured, sensors, dropped: since it was prepared before, by operation; the number of records dropped."""
 
     task: TaskId
     output: Sequence[PartitionBatch]
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    measured: Mapping[str, Measurement] = field(default_factory=dict)
+    sensors: Sequence[SensorReport] = ()
+    dropped: int = 0
 
 
 @dataclass(frozen=True)

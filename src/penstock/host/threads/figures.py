@@ -1,0 +1,115 @@
+"""What an instance counts and measures, as the metrics and the statistics of an application show it. The polling thread
+adds what it sees; any thread may look."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from penstock.clock import elapsed_milliseconds
+from penstock.host.threads import vocabulary as v
+from penstock.metrics.host_metrics import COMMIT, DROPPED_RECORDS, HostMeasurements, Measured, Operation
+from penstock.metrics.measurements import Measurement
+from penstock.record import PartitionBatch, RecordBatch
+
+
+class Figures:
+    """Adds up events and output."""
+
+    def __init__(
+        self, samples: int, window_ms: int, is_internal: Callable[[str], bool], elapsed_ms: Callable[[], int]
+    ) -> None:
+        """Have nothing yet. samples, window_ms: `metrics.num.samples`, `metrics.sample.window.ms`. is_internal: whether
+        a topic is the application's own. elapsed_ms: by which samples are taken."""
+        self._elapsed_ms = elapsed_ms
+        self._is_internal = is_internal
+        self._measurements = HostMeasurements(samples, window_ms)
+        self._lock = threading.Lock()
+        self._consumed: dict[str, tuple[int, int]] = {}
+        self._produced: dict[str, tuple[int, int]] = {}
+        self._processed: Counter[str] = Counter()
+        self._dropped: Counter[str] = Counter()
+        self._commit_began: int | None = None
+
+    @staticmethod
+    def of(config: Mapping[str, Any], is_internal: Callable[[str], bool]) -> Figures:
+        """Return figures as `config` asks for them."""
+        return Figures(
+            config["metrics.num.samples"], config["metrics.sample.window.ms"], is_internal, elapsed_milliseconds
+        )
+
+    def take(self, event: v.Event) -> None:
+        """Add what an event tells."""
+        match event:
+            case v.Arrived((topic, _), batch):
+                with self._lock:
+                    _add(self._consumed, topic, batch)
+            case v.Ran(task, records=records):
+                with self._lock:
+                    self._processed[str(task)] += records
+            case v.Prepared():
+                self._take_prepared(event)
+            case _:
+                pass
+
+    def sent(self, output: Sequence[PartitionBatch]) -> None:
+        """Add records that are being written."""
+        with self._lock:
+            for topic, _, batch, _ in output:
+                _add(self._produced, topic, batch)
+
+    def commit_began(self) -> None:
+        """Measure a commit from now on, if none is being measured."""
+        if self._commit_began is None:
+            self._commit_began = self._elapsed_ms()
+
+    def commit_ended(self) -> None:
+        """Add how long the commit took, if one is being measured."""
+        if self._commit_began is not None:
+            now = self._elapsed_ms()
+            took = float(now - self._commit_began)
+            self._commit_began = None
+            with self._lock:
+                self._measurements.take(Operation(COMMIT), Measurement(1, took, took, took), now)
+
+    def _take_prepared(self, event: v.Prepared) -> None:
+        task, now = str(event.task), self._elapsed_ms()
+        with self._lock:
+            for name, measurement in event.measured.items():
+                self._measurements.take(Operation.reported(name, task), measurement, now)
+            self._measurements.take_sensors(event.sensors, now)
+            if event.dropped:
+                self._dropped[task] += event.dropped
+                self._measurements.take(Operation(DROPPED_RECORDS, task), Measurement(event.dropped), now)
+
+    def measured(self) -> Measured:
+        """Return what was measured, with rates, averages and extremes of the time before now."""
+        with self._lock:
+            return self._measurements.at(self._elapsed_ms())
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the figures by name, all since the start.
+
+        records_in, bytes_in, records_out: of topics that are not the application's own. consumed, produced: (records,
+        bytes) by topic. processed, dropped: records by task.
+        """
+        with self._lock:
+            outside = [figures for topic, figures in self._consumed.items() if not self._is_internal(topic)]
+            written = [figures for topic, figures in self._produced.items() if not self._is_internal(topic)]
+            return {
+                "records_in": sum(records for records, _ in outside),
+                "bytes_in": sum(size for _, size in outside),
+                "records_out": sum(records for records, _ in written),
+                "consumed": dict(self._consumed),
+                "produced": dict(self._produced),
+                "processed": dict(self._processed),
+                "dropped": dict(self._dropped),
+            }
+
+
+def _add(totals: dict[str, tuple[int, int]], topic: str, batch: RecordBatch) -> None:
+    records, size = totals.get(topic, (0, 0))
+    totals[topic] = records + len(batch), size + sum(map(len, filter(None, chain(batch.keys, batch.values))))

@@ -1,0 +1,52 @@
+"""What an instance counts and measures."""
+
+from __future__ import annotations
+
+from penstock.host.threads import vocabulary as v
+from penstock.host.threads.figures import Figures
+from penstock.metrics.host_metrics import COMMIT, DROPPED_RECORDS, PUNCTUATE, Operation, streams_metrics
+from penstock.metrics.measurements import Measurement
+from penstock.plan.subtopology import TaskId
+from penstock.record import PartitionBatch, RecordBatch, TopicPartition
+
+TASK = TaskId(1, 0)
+
+
+def batch(*values: bytes) -> RecordBatch:
+    return RecordBatch.of([(b"k", value, 1, number, ()) for number, value in enumerate(values)])
+
+
+def test_events_and_output_are_added_up_and_the_topics_of_the_application_left_out() -> None:
+    figures = Figures(2, 30_000, lambda topic: topic.startswith("app-"), lambda: 0)
+    for topic in ("in", "app-repartition", "in"):
+        figures.take(v.Arrived(TopicPartition(topic, 0), batch(b"a", b"bc")))
+    figures.sent([PartitionBatch("out", 0, batch(b"x")), PartitionBatch("app-changelog", 0, batch(b"y"))])
+    figures.take(v.Ran(TASK, records=3))
+    figures.take(v.Ran(TASK, records=1))
+    figures.take(v.Prepared(TASK, (), {}, dropped=2))
+    assert figures.snapshot() == {
+        "records_in": 4,
+        "bytes_in": 10,
+        "records_out": 1,
+        "consumed": {"in": (4, 10), "app-repartition": (2, 5)},
+        "produced": {"out": (1, 2), "app-changelog": (1, 2)},
+        "processed": {"1_0": 4},
+        "dropped": {"1_0": 2},
+    }
+
+
+def test_tasks_and_commits_are_measured() -> None:
+    now = [0]
+    figures = Figures(2, 30_000, lambda topic: False, lambda: now[0])
+    figures.commit_ended()  # none has begun
+    figures.commit_began()
+    now[0] = 5
+    figures.commit_began()
+    now[0] = 7
+    figures.commit_ended()
+    figures.take(v.Prepared(TASK, (), {}, {PUNCTUATE: Measurement(2, 6.0, 4.0, 4.0)}, dropped=1))
+    measured = figures.measured()
+    assert measured.operations[Operation(COMMIT)].total == 7
+    assert measured.operations[Operation(DROPPED_RECORDS, "1_0")].number == 1
+    names = {name.name for name in streams_metrics("client", {}, figures.snapshot(), measured)}
+    assert {"commit-latency-max", "punctuate-rate", "dropped-records-total"} <= names
