@@ -14,7 +14,8 @@ Served, by API key (the table is in apis.py):
     AddPartitionsToTxn 0-5            AddOffsetsToTxn 0-4   TxnOffsetCommit 0-5    EndTxn 0-5
     DescribeProducers 0-0             WriteTxnMarkers 1-2   ListTransactions 0-2   DescribeTransactions 0-0
 
-Tried with confluent-kafka (librdkafka 2.16), and with the Java client and tools of Kafka 4.3.
+Tested with confluent-kafka (librdkafka 2.16), kafka-python 3.0, aiokafka 0.14, kcat, and the Java client and tools of
+Kafka 4.3.
 
 Gaps:
 - Transactions: two-phase commit (KIP-939) is not announced.
