@@ -633,12 +633,13 @@ class ClassicGroup(Group):
         Args:
             members: member id and instance id; a static member may be removed by its instance id alone.
         """
-        before = len(self.members)
         codes = [self._leave(member_id, instance_id) for member_id, instance_id in members]
-        if self.state == ClassicState.PREPARING:
-            self._complete_if_all_joined()
-        elif len(self.members) < before:
-            self._prepare_rebalance("members leave")
+        if ErrorCode.none in codes:
+            if self.state == ClassicState.PREPARING:
+                self._complete_if_all_joined()
+            elif self.state != ClassicState.EMPTY:
+                # As in Kafka, also where none of them was a member yet.
+                self._prepare_rebalance("members leave")
         return codes
 
     def _leave(self, member_id: str, instance_id: str | None) -> ErrorCode:
