@@ -11,7 +11,6 @@ from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Produced
 from penstock.host.threads.driver import ThreadsHost
-from penstock.host.threads.group import GroupMembership
 from penstock.plan.topology import built_topology
 from penstock.serdes import Serdes
 from tests.host.threads.support import Listening
@@ -38,7 +37,7 @@ def main(servers: str, application: str, state: str, source: str, sink: str) -> 
     )
     built = built_topology(builder.build(), application)
     listening = Listening()
-    host = ThreadsHost(built, config, GroupMembership, commit_interval_ms=50)
+    host = ThreadsHost(built, config, commit_interval_ms=50)
     host.start(listening)
     print("started", flush=True)
     sys.stdin.read()

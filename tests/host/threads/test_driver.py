@@ -16,7 +16,6 @@ from penstock.dsl.options import Produced
 from penstock.errors import LockError, MissingSourceTopicError, StreamsError
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.threads.driver import ThreadsHost
-from penstock.host.threads.group import GroupMembership
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import TopicPartition
 from penstock.serdes import Serdes
@@ -221,7 +220,7 @@ def test_instances_of_one_group_share_the_tasks_and_take_them_over(
     words: WordCount, tmp_path: Path, guarantee: str
 ) -> None:
     words.settings |= {"processing.guarantee": guarantee, "heartbeat.interval.ms": 100}
-    options: dict[str, Any] = {"until_end": False, "make_membership": GroupMembership}
+    options: dict[str, Any] = {"until_end": False, "make_membership": None}
     first, second, listening = words.host(**options), None, Listening()
     first.start(listening)
     try:

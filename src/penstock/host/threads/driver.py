@@ -29,6 +29,7 @@ from penstock.host.purging import RecordPurge
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.directories import StateDirectory
 from penstock.host.threads.figures import Figures
+from penstock.host.threads.group import GroupMembership
 from penstock.host.threads.instance import Instance, Settings
 from penstock.host.threads.internal_topics import make_internal_topics
 from penstock.host.threads.layout import Layout, layout_of
@@ -65,7 +66,7 @@ class ThreadsHost:
         self,
         built: BuiltTopology,
         config: StreamsConfig,
-        make_membership: MakeMembership,
+        make_membership: MakeMembership | None = None,
         until_end: bool = False,
         restore_listener: StateRestoreListener | None = None,
         clock: Clock | None = None,
@@ -73,8 +74,9 @@ class ThreadsHost:
     ) -> None:
         """Take what to run; nothing is opened before `start`.
 
-        make_membership: joins the group. until_end: stop at the ends of the topics at the start. restore_listener:
-        receives the restores of stores. clock: None for that of the machine. commit_interval_ms: between two commits.
+        make_membership: joins the group; None for a member on the classic protocol. until_end: stop at the ends of the
+        topics at the start. restore_listener: receives the restores of stores. clock: None for that of the machine.
+        commit_interval_ms: between two commits.
         """
         self._built = built
         self._config = config
@@ -183,7 +185,8 @@ class ThreadsHost:
         purge = RecordPurge(self._config["repartition.purge.interval.ms"], elapsed_milliseconds)
         workers = _Workers(self._application_id, runner, opener, purge, self._post)
         opened.callback(workers.close)
-        membership = self._make_membership(layout, self._config, self._post)
+        make_membership = self._make_membership or partial(GroupMembership, process=self._directory.process_id())
+        membership = make_membership(layout, self._config, self._post)
         opened.callback(membership.close)
         shared = {group for group in layout.groups.values() if len(group) > 1}
         polling = Polling(
