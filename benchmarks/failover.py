@@ -124,13 +124,13 @@ def _measure(kafka: RealKafka, victims: Sequence[str]) -> tuple[dict[str, float]
             begun = time.time()
             _wait_for_transactions(progress)
             for victim in victims:
-                broker = _leader(bootstrap, *_led(victim))
+                broker = kafka.leader(*_led(victim))
                 kills.append((victim, broker, time.time()))
                 print(f"killing broker {broker}, the {victim} ...", file=sys.stderr, flush=True)
                 kafka.kill(broker)
                 _wait_for_transactions(progress)
                 kafka.resume(broker)
-                _wait(lambda: _in_sync(bootstrap), "all replicas are in sync")
+                _wait(kafka.all_in_sync, "all replicas are in sync")
                 _wait_for_transactions(progress)
             ended = time.time()
         epochs = range(1, checkpoint.last_epoch() + 1)
@@ -164,16 +164,6 @@ def _led(victim: str) -> tuple[str, int]:
     if victim == "leader":
         return COUNTS, 0
     return "__transaction_state", _coordinating(_SINK)
-
-
-def _leader(bootstrap: str, topic: str, partition: int) -> int:
-    found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(topic, timeout=30)
-    return int(found.topics[topic].partitions[partition].leader)
-
-
-def _in_sync(bootstrap: str) -> bool:
-    topics = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=30).topics.values()
-    return all(len(each.isrs) == 3 for topic in topics for each in topic.partitions.values())
 
 
 def _coordinating(transactional_id: str) -> int:

@@ -51,8 +51,9 @@ def real_kafka() -> Iterator[RealKafka]:
 def real_kafka_cluster() -> Iterator[RealKafka]:
     """A real Kafka of three brokers, for tests that end one of them; the test is skipped where there is none."""
     require_kafka()
-    # A broker that is killed is missed after four seconds instead of nine.
-    with RealKafka(brokers=3, settings={"broker.session.timeout.ms": "4000"}) as kafka:
+    # A broker that is killed is missed after four seconds instead of nine, and a quota makes clients wait for three at
+    # most instead of eleven.
+    with RealKafka(brokers=3, settings={"broker.session.timeout.ms": "4000", "quota.window.num": "3"}) as kafka:
         yield kafka
 
 

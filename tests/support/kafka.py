@@ -26,7 +26,7 @@ from typing import Final, Self
 
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, PartitionMetadata
 
 KAFKA_VERSION: Final = os.environ.get("PENSTOCK_KAFKA_VERSION") or "4.3.0"
 """The version of Apache Kafka that is run."""
@@ -43,8 +43,9 @@ _MIN_JAVA: Final = 17
 _DOWNLOAD_TIMEOUT_SECONDS: Final = 900
 _POM: Final = Path(__file__).with_name("kafka-pom.xml")
 
-# Ends the command when standard input is closed, as it is when the process at its other end dies.
-_GUARD: Final = '"$@" </dev/null & child=$!; read -r _; kill -9 "$child"; wait'
+# Ends the command with the signal that is read, and with SIGKILL when standard input is closed, as it is when the
+# process at its other end dies.
+_GUARD: Final = '"$@" </dev/null & child=$!; read -r signal; kill -"${signal:-KILL}" "$child"; wait'
 
 
 class KafkaUnavailableError(Exception):
@@ -301,14 +302,46 @@ class RealKafka:
         if process.stdin is not None:
             process.stdin.close()
 
+    def stop(self, number: int) -> None:
+        """End a broker in an orderly way, as for a restart: others lead its partitions before it goes.
+
+        Args:
+            number: which, from 1.
+        """
+        process = self._processes[number]
+        process.communicate(b"TERM\n", timeout=START_TIMEOUT_SECONDS)
+        del self._processes[number]
+
     def resume(self, number: int) -> None:
-        """Start a killed broker again on its data, and wait until it serves.
+        """Start a stopped or killed broker again on its data, and wait until it serves.
 
         Args:
             number: which, from 1.
         """
         self._run(number)
         self._wait_until_ready(len(self._processes))
+
+    def stopped(self) -> list[int]:
+        """Return the numbers of the brokers that do not run."""
+        return [number for number in self._numbers if number not in self._processes]
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """Return the number of the broker that leads a partition, -1 if none does."""
+        return int(self._partitions(topic)[topic, partition].leader)
+
+    def in_sync(self, topic: str, partition: int = 0) -> set[int]:
+        """Return the numbers of the brokers whose replicas of a partition are in sync."""
+        return set(self._partitions(topic)[topic, partition].isrs)
+
+    def all_in_sync(self) -> bool:
+        """Return whether all replicas of all topics are in sync."""
+        return all(len(each.isrs) == len(each.replicas) for each in self._partitions().values())
+
+    def _partitions(self, topic: str | None = None) -> dict[tuple[str, int], PartitionMetadata]:
+        """Return what the brokers know of the partitions of a topic, or of all."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+        found = admin.list_topics(topic, timeout=START_TIMEOUT_SECONDS).topics
+        return {(name, number): each for name, one in found.items() for number, each in one.partitions.items()}
 
     def close(self) -> None:
         """End all brokers and remove their data."""
