@@ -23,22 +23,20 @@ class Deliveries:
 
     def __init__(self) -> None:
         """Know of nothing."""
-        self._ends: dict[TopicPartition, int] = {}
+        self._last: dict[tuple[str | None, int | None], int] = {}
         self._failed: tuple[Code, TopicPartition] | None = None
 
     def delivered(self, error: Code | None, message: Message) -> None:
         """Take the report of one record (a callback of librdkafka)."""
-        partition = TopicPartition(message.topic() or "", message.partition() or 0)
-        offset = message.offset()
-        if error is None and offset is not None:
-            self._ends[partition] = offset + 1
-        elif error is not None and self._failed is None:
-            self._failed = error, partition
+        if error is None:  # mostly, and for each record: as little as possible
+            self._last[message.topic(), message.partition()] = message.offset() or 0
+        elif self._failed is None:
+            self._failed = error, TopicPartition(message.topic() or "", message.partition() or 0)
 
     def take_ends(self) -> dict[TopicPartition, int]:
         """Give up the ends of the partitions written to since the last time."""
-        ends, self._ends = self._ends, {}
-        return ends
+        last, self._last = self._last, {}
+        return {TopicPartition(topic or "", number or 0): offset + 1 for (topic, number), offset in last.items()}
 
     def take_failed(self) -> tuple[Code, TopicPartition] | None:
         """Give up the first error and its partition, None if there was none."""
@@ -47,7 +45,7 @@ class Deliveries:
 
     def forget(self) -> None:
         """Forget everything."""
-        self._ends, self._failed = {}, None
+        self._last, self._failed = {}, None
 
 
 class ConfluentBatchProducer:

@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,6 +94,10 @@ class ConfluentConsumer:
         pending = self._pending
         if not pending:
             pending.extend(_arrived(client, max_records, timeout_ms / 1000))
+        if not any(map(Message.error, pending)):
+            together = [(TopicPartition(*place), list(run)) for place, run in groupby(pending, _place_of)]
+            pending.clear()
+            return [(partition, _batch(run)) for partition, run in together]
         runs: list[tuple[TopicPartition, list[Message]]] = []
         while pending:
             message = pending[0]
@@ -289,8 +294,12 @@ def _positions_of(partitions: Collection[TopicPartition]) -> list[Position]:
     return [Position(*each) for each in partitions]
 
 
+def _place_of(message: Message) -> tuple[str, int]:
+    return message.topic() or "", message.partition() or 0
+
+
 def _partition_of(message: Message) -> TopicPartition:
-    return TopicPartition(message.topic() or "", message.partition() or 0)
+    return TopicPartition(*_place_of(message))
 
 
 def _offset(message: Message) -> int:
