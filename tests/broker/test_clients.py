@@ -255,6 +255,15 @@ def test_a_deleted_topic_that_is_created_again_is_empty(broker: RunningBroker, a
     client.close()
 
 
+def test_one_replica_is_enough_where_it_is_the_only_one(
+    broker: RunningBroker, admin: AdminClient, unique_name: UniqueName
+) -> None:
+    topic = unique_name("topic")
+    create(admin, topic, 1, min_insync_replicas="2")
+    wait_for_partitions(admin, topic, 1)
+    produce(broker, topic, [b"a"], acks="all")
+
+
 def test_a_batch_larger_than_the_topic_allows_is_refused(
     broker: RunningBroker, admin: AdminClient, unique_name: UniqueName
 ) -> None:

@@ -247,13 +247,6 @@ def test_every_version_of_produce_gives_the_time_of_the_append(client: ProtocolC
     assert time > 1_000_000_000_000
 
 
-def test_too_few_replicas_refuse_producers_that_wait_for_all(client: ProtocolClient) -> None:
-    name = f"replicas-{uuid.uuid4()}"
-    create(client, name, 1, configs=[{"name": "min.insync.replicas", "value": "2"}])
-    assert produce(client, name)["error_code"] == ErrorCode.not_enough_replicas
-    assert produce(client, name, acks=1)["error_code"] == ErrorCode.none
-
-
 @pytest.mark.parametrize("version", versions_of(METADATA))
 def test_every_version_of_metadata(client: ProtocolClient, topic: str, version: int) -> None:
     answer = client.call(METADATA, version, {"topics": [{"name": topic}], "allow_auto_topic_creation": False})

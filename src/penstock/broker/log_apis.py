@@ -22,7 +22,6 @@ from penstock.broker.transaction_apis import check_transactional_produce
 from penstock.wire.codec import Message
 
 _NO_ACKS: Final = 0
-_ALL_ACKS: Final = -1
 _FIRST_ZSTD_PRODUCE: Final = 7
 
 
@@ -111,7 +110,6 @@ def _produce_partition(
             raise ApiError(
                 ErrorCode.unsupported_compression_type, f"Produce has zstd from version {_FIRST_ZSTD_PRODUCE} on"
             )
-        _check_replicas(partition, request.body["acks"])
         base_offset = partition.append(records)
         answer: Message = {"index": index, "base_offset": base_offset, "log_start_offset": partition.start_offset}
         if partition.config.is_log_append_time:
@@ -123,15 +121,6 @@ def _produce_partition(
         return answer | {"record_errors": refused}
     except ApiError as error:
         return {"index": index, "error_code": error.code, "base_offset": -1, "error_message": error.message}
-
-
-def _check_replicas(partition: Partition, acks: int) -> None:
-    needed = partition.config.min_insync_replicas
-    if acks == _ALL_ACKS and needed > 1:
-        raise ApiError(
-            ErrorCode.not_enough_replicas,
-            f"min.insync.replicas of topic {partition.topic!r} is {needed}, and there is 1 replica",
-        )
 
 
 def list_offsets(state: BrokerState, request: Request) -> Message:

@@ -116,7 +116,7 @@ TOPIC_CONFIGS: Final[Mapping[str, TopicConfigKey]] = {
     "message.timestamp.type": _one_of("CreateTime", "CreateTime", "LogAppendTime"),
     "min.cleanable.dirty.ratio": TopicConfigKey("0.5", ConfigType.DOUBLE, _is_ratio, "a number from 0 to 1"),
     "min.compaction.lag.ms": _number(0, 0),
-    "min.insync.replicas": _int(1, 1),
+    "min.insync.replicas": _int(1, 1),  # Kafka asks for no more than there are, and here is one
     "preallocate": replace(_boolean(False), why_only_default="it does not reserve space for segments"),
     "retention.bytes": _number(-1, -1),
     "retention.ms": _number(604_800_000, -1),
@@ -218,7 +218,6 @@ class LogConfig:
         timestamp_after_max_ms: how far (ms) after the time of the append a record's timestamp may be.
         flush_messages: records after which the log is forced to disk.
         flush_ms: time (ms) after which the log is forced to disk.
-        min_insync_replicas: replicas that must have a batch before a producer with acks=all is answered.
     """
 
     compact: bool
@@ -241,7 +240,6 @@ class LogConfig:
     timestamp_after_max_ms: int
     flush_messages: int
     flush_ms: int
-    min_insync_replicas: int
 
     @property
     def longest_segment_ms(self) -> int:
@@ -285,5 +283,4 @@ def log_config(configs: Mapping[str, str]) -> LogConfig:
         timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
         flush_messages=number("flush.messages"),
         flush_ms=number("flush.ms"),
-        min_insync_replicas=number("min.insync.replicas"),
     )
