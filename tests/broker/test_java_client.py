@@ -1,4 +1,4 @@
-"""Apache Kafka's own Java clients and tools on the embedded broker."""
+"""Apache Kafka's own Java clients and tools, on the embedded broker and on a real Kafka alike."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.process import BrokerProcess
-from tests.support.brokers import ON_KAFKA
+from tests.support.brokers import ON_KAFKA, RunningBroker
 from tests.support.kafka import kafka_class_path, require_kafka
 from tests.support.protocol_client import ProtocolClient
 from tests.support.transactions import Transactions
 
-pytestmark = list(ON_KAFKA)
+pytestmark = [*ON_KAFKA, pytest.mark.one_broker]
 TOOLS = "org.apache.kafka.tools"
 RECORDS = 2_000
 WAIT = 30
@@ -29,9 +28,9 @@ def java(main: str, *arguments: str, input: str | None = None) -> str:
 
 
 @pytest.fixture
-def at_broker(embedded_broker: BrokerProcess) -> tuple[str, str]:
+def at_broker(broker: RunningBroker) -> tuple[str, str]:
     require_kafka()
-    return "--bootstrap-server", embedded_broker.bootstrap_servers
+    return "--bootstrap-server", broker.bootstrap_servers
 
 
 def test_topics_are_created_described_grown_and_deleted(at_broker: tuple[str, str]) -> None:
