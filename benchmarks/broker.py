@@ -197,10 +197,10 @@ def start(broker: Broker) -> list[Figure]:
             seconds = time.perf_counter() - began
             bootstrap, pid = embedded.bootstrap_servers, embedded.pid
         else:
-            kafka = running.enter_context(RealKafka(java_options=LONG_LIVED))
-            kafka.kill(1)  # its storage is formatted now
+            kafka = RealKafka(java_options=LONG_LIVED)
+            running.callback(kafka.close)
             began = time.perf_counter()
-            kafka.resume(1)
+            kafka.start()
             seconds = time.perf_counter() - began
             bootstrap, pid = kafka.bootstrap_servers, kafka.pid
         assert pid is not None

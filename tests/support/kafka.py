@@ -33,7 +33,7 @@ KAFKA_VERSION: Final = os.environ.get("PENSTOCK_KAFKA_VERSION") or "4.3.0"
 
 SHORT_LIVED: Final = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Options of a JVM that tests start: less is compiled for what soon ends."""
-LONG_LIVED: Final = ("-Xmx512m",)
+LONG_LIVED: Final = ("-Xmx1g",)
 """Options of a JVM whose speed counts."""
 
 START_TIMEOUT_SECONDS: Final = 90.0

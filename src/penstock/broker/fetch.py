@@ -21,7 +21,7 @@ from penstock.broker.state import BrokerState, Request
 from penstock.broker.topics import partition_of
 from penstock.wire.codec import Message
 
-_MAX_FETCH_BYTES: Final = 64 * 1024 * 1024
+_MAX_FETCH_BYTES: Final = 8 * 1024 * 1024
 # A client that is gone is noticed when its Fetch ends, if it has sent another request before.
 _MAX_WAIT_MS: Final = 60_000
 
@@ -79,9 +79,7 @@ class _FetchedPartition:
             answer |= {"error_code": error.code, "high_watermark": partition.end_offset, "records": b""}
             self.has_error, self.size = True, 0
             return
-        answer["high_watermark"] = partition.end_offset
-        answer["last_stable_offset"] = partition.last_stable_offset
-        answer["log_start_offset"] = partition.start_offset
+        answer["log_start_offset"], answer["last_stable_offset"], answer["high_watermark"] = partition.offsets
         answer["aborted_transactions"] = aborted
         answer["records"] = records
         self.size = len(records)

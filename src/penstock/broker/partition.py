@@ -145,9 +145,15 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """The offset up to which every transaction has ended: what a reader of committed records may see."""
+        return self.offsets[1]
+
+    @property
+    def offsets(self) -> tuple[int, int, int]:
+        """The first offset of the log, the last stable offset, and the offset that the next record will get."""
+        start, end = self._log.start_offset, self._log.end_offset
         first_open = self._producers.first_open_offset
         # A client may have deleted the first records of an open transaction.
-        return self.end_offset if first_open is None else max(first_open, self.start_offset)
+        return start, end if first_open is None else max(first_open, start), end
 
     def producers(self) -> list[ActiveProducer]:
         """Return what is known of each producer of the partition."""
