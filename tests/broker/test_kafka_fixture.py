@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.brokers import ON_KAFKA
+from tests.support.brokers import ON_KAFKA_CLUSTER
 from tests.support.kafka import RealKafka, require_kafka
 from tests.support.waiting import until
 
@@ -44,7 +44,7 @@ def is_created(admin: AdminClient, topic: NewTopic) -> bool:
 
 
 @pytest.mark.kafka
-@ON_KAFKA[1]
+@ON_KAFKA_CLUSTER[1]
 def test_a_cluster_serves_with_one_of_three_brokers_killed(real_kafka_cluster: RealKafka) -> None:
     servers = real_kafka_cluster.bootstrap_servers
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})

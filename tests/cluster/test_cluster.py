@@ -21,12 +21,12 @@ from tests.cluster.word_count import WordCount, create_topic
 from tests.crash.test_kills import ALL
 from tests.host.spark.support import SparkRunner, wait_for
 from tests.support.api_keys import DESCRIBE_QUORUM, FIND_COORDINATOR
-from tests.support.brokers import ON_KAFKA
+from tests.support.brokers import ON_KAFKA_CLUSTER
 from tests.support.kafka import RealKafka
 from tests.support.protocol_client import ProtocolClient
 from tests.support.transactions import ready
 
-pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.timeout(7200 if ALL else 900), *ON_KAFKA]
+pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.timeout(7200 if ALL else 900), *ON_KAFKA_CLUSTER]
 
 ROUNDS = 5 if ALL else 1
 KILL_SECONDS = 10.0 if ALL else 0.0

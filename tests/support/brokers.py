@@ -60,6 +60,8 @@ def real_kafka_cluster() -> Iterator[RealKafka]:
 # One worker of a parallel run takes all tests on Kafka, so that one Kafka is started.
 ON_KAFKA = (pytest.mark.kafka, pytest.mark.xdist_group("kafka"))
 """Marks of a test that needs a real Kafka or its jars."""
+ON_KAFKA_CLUSTER = (pytest.mark.kafka, pytest.mark.xdist_group("kafka-cluster"))
+"""Marks of a test that needs a real Kafka of three brokers."""
 
 EMBEDDED_ONLY = pytest.mark.parametrize("broker", ["embedded"], indirect=True)
 """Mark of a test of the fixture `broker` that would show nothing more on Kafka."""
