@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from penstock.client.api import NewTopic, OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin
-from penstock.client.sockets.cluster import Cluster
+from penstock.client.sockets.cluster import GROUP, Cluster
 from penstock.client.sockets.offsets import committed_offsets
 from penstock.config import StreamsConfig
 from penstock.errors import UnstableOffsetCommitError
@@ -29,6 +29,8 @@ class Group:
         self.name, self.topic = name, topic
         self.admin = ConfluentAdmin(config)
         self.admin.create_topics([NewTopic(topic, 3)])
+        with Cluster(config, timeout_ms=120_000) as patient:  # a new Kafka makes the topic of offsets when it is asked
+            patient.repeat(lambda: patient.coordinator(GROUP, name, "starting"))
         self.cluster = Cluster(config, timeout_ms=2_000)
         self.client = ProtocolClient(servers)
 
@@ -84,4 +86,5 @@ def test_offsets_that_a_transaction_replaces_are_waited_for(group: Group) -> Non
     with pytest.raises(UnstableOffsetCommitError, match="is open"):
         group.committed(0)
     assert transactions.end() == ErrorCode.none
+    assert until(lambda: group.committed(0, stable=False) == {0: (8, "m")})
     assert group.committed(0) == {0: (8, "m")}
