@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.batch import check_batch, read_header
+from penstock.broker.batch import TRANSACTIONAL, check_batch, read_header
 from penstock.broker.errors import ApiError, BrokerError
 from penstock.broker.partition import Partition
 from penstock.broker.producer_state import AbortedTransaction, ProducerState
@@ -392,3 +392,20 @@ def test_a_batch_that_compaction_emptied_opens_no_transaction() -> None:
     assert state.first_open_offset is None
     state.note(emptied._replace(record_count=1), None)
     assert state.first_open_offset == 0
+
+
+def test_a_marker_of_version_2_has_a_later_epoch_than_the_records_that_it_ends(directory: Path) -> None:
+    log = open_log(directory)
+    records = [BatchRecord(0, b"k", b"v")]
+    settings = {"producer_id": 7, "producer_epoch": 3, "base_sequence": 0}
+    log.append(memoryview(encode_batch(records, attributes=TRANSACTIONAL, **settings)))
+    marker = EndTransactionMarker(False, 0)
+    with pytest.raises(ApiError) as caught:
+        log.check_marker(7, 3, marker, transaction_version=2)
+    assert caught.value.code == ErrorCode.invalid_producer_epoch
+    log.check_marker(7, 3, marker, transaction_version=1)
+    log.check_marker(7, 4, marker, transaction_version=2)
+    log.append_own(memoryview(encode_marker(marker, 7, 3, 0)))
+    # The transaction has ended: the marker is a repeated one.
+    log.check_marker(7, 3, marker, transaction_version=2)
+    log.close()

@@ -415,19 +415,22 @@ def test_a_marker_of_an_administrator_ends_a_hanging_transaction(
     transactions.produce(topic, 0, b"hanging")
     producer_id, epoch = transactions.producer
 
-    def mark(epoch: int, partition: int = 0) -> int:
+    def mark(epoch: int, partition: int = 0, version: int = 1) -> int:
         marker = {
             "producer_id": producer_id, "producer_epoch": epoch, "transaction_result": False, "coordinator_epoch": 0,
-            "topics": [{"name": topic, "partition_indexes": [partition]}],
+            "topics": [{"name": topic, "partition_indexes": [partition]}], "transaction_version": version,
         }  # fmt: skip
-        answer = client.call(WRITE_TXN_MARKERS, 1, {"markers": [marker]})["markers"][0]
+        answer = client.call(WRITE_TXN_MARKERS, version, {"markers": [marker]})["markers"][0]
         code: int = partition_field(answer)["error_code"]
         return code
 
     assert mark(epoch - 1) == ErrorCode.invalid_producer_epoch
     assert mark(epoch, 5) == ErrorCode.unknown_topic_or_partition
+    # In version 2 of transactions the end has a later epoch than the records.
+    assert mark(epoch, version=2) == ErrorCode.invalid_producer_epoch
     assert mark(epoch) == ErrorCode.none
     assert until(lambda: end_offset(client, topic, 1) == 2)
+    assert mark(epoch, version=2) == ErrorCode.none
     assert len(fetch(client, topic, 1)["aborted_transactions"]) == 1
 
 

@@ -25,6 +25,7 @@ from penstock.broker.group_apis import (
 )
 from penstock.broker.log_apis import delete_records, list_offsets, offset_for_leader_epoch, produce
 from penstock.broker.offset_apis import offset_commit, offset_delete, offset_fetch
+from penstock.broker.producer_state import EPOCH_BUMPS
 from penstock.broker.quota_apis import alter_client_quotas, describe_client_quotas
 from penstock.broker.state import BrokerState, Request
 from penstock.broker.topic_apis import (
@@ -47,7 +48,6 @@ from penstock.broker.transaction_apis import (
     txn_offset_commit,
     write_txn_markers,
 )
-from penstock.broker.transaction_log import EPOCH_BUMPS
 from penstock.wire.codec import Message
 
 Handler = Callable[[BrokerState, Request], Message | LaterAnswer | None]

@@ -163,18 +163,21 @@ class Partition:
         """Return whether the partition has records or markers of a producer."""
         return self._producers.knows(producer_id)
 
-    def check_marker(self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker) -> None:
+    def check_marker(
+        self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker, transaction_version: int
+    ) -> None:
         """Check that a marker is not of an earlier epoch of its producer or its coordinator.
 
         Args:
             producer_id: the producer of the transaction.
             producer_epoch: its epoch.
             marker: the marker.
+            transaction_version: the version of transactions.
 
         Raises:
             ApiError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
         """
-        self._producers.check_marker(producer_id, producer_epoch, marker)
+        self._producers.check_marker(producer_id, producer_epoch, marker, transaction_version)
 
     def append(self, records: memoryview) -> int:
         """Append the batch of a producer and wake the readers that wait.

@@ -24,8 +24,15 @@ from penstock.broker.batch import NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Bat
 from penstock.broker.errors import ApiError
 from penstock.broker.records import EndTransactionMarker
 
+LARGEST_EPOCH: Final = 2**15 - 1
+"""The last epoch of a producer id, which fences its producer for good."""
+
 MAX_PRODUCERS: Final = 10_000
 """Producers that one partition remembers."""
+
+EPOCH_BUMPS: Final = 2
+"""The version of transactions in which each one bumps its producer's epoch (KIP-890; the feature
+`transaction.version`)."""
 
 REMEMBERED_BATCHES: Final = 5
 """Batches remembered of each producer; as many as a client may have in flight."""
@@ -201,13 +208,17 @@ class ProducerState:
         """Return whether anything is known of a producer."""
         return producer_id in self._producers
 
-    def check_marker(self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker) -> None:
+    def check_marker(
+        self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker, transaction_version: int
+    ) -> None:
         """Check that a marker is not of an earlier epoch of its producer or its coordinator.
 
         Args:
             producer_id: the producer of the transaction.
             producer_epoch: its epoch.
             marker: the marker.
+            transaction_version: the version of transactions; from EPOCH_BUMPS on, the end of a transaction has a later
+                epoch than its records.
 
         Raises:
             ApiError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
@@ -216,6 +227,12 @@ class ProducerState:
         if known is None:
             return
         _check_epoch(producer_id, producer_epoch, known)
+        is_open = producer_id in self._open and producer_epoch != LARGEST_EPOCH
+        if transaction_version >= EPOCH_BUMPS and producer_epoch == known.epoch and is_open:
+            raise ApiError(
+                ErrorCode.invalid_producer_epoch,
+                f"the marker of producer {producer_id} has epoch {producer_epoch}, that of the records before it",
+            )
         if marker.coordinator_epoch < known.coordinator_epoch:
             raise ApiError(
                 ErrorCode.transaction_coordinator_fenced,

@@ -22,10 +22,11 @@ from penstock.broker.groups.offsets import CommittedOffset, TopicPartition
 from penstock.broker.groups.patterns import check_pattern, matching
 from penstock.broker.offset_apis import commit_offsets
 from penstock.broker.partition import Partition
+from penstock.broker.producer_state import EPOCH_BUMPS
 from penstock.broker.records import EndTransactionMarker
 from penstock.broker.state import BrokerState, Request
 from penstock.broker.topics import OFFSETS_TOPIC
-from penstock.broker.transaction_log import EPOCH_BUMPS, NO_EPOCH, NO_ID, State
+from penstock.broker.transaction_log import NO_EPOCH, NO_ID, State
 from penstock.broker.transactions import Producer
 from penstock.wire.codec import Message
 
@@ -284,7 +285,7 @@ def _write_marker(state: BrokerState, wanted: Message, where: TopicPartition) ->
     producer = Producer(wanted["producer_id"], wanted["producer_epoch"])
     marker = EndTransactionMarker(wanted["transaction_result"], wanted["coordinator_epoch"])
     try:
-        state.topics.partition(*where).check_marker(*producer, marker)
+        state.topics.partition(*where).check_marker(*producer, marker, wanted.get("transaction_version", 0))
         state.transactions.write_marker(where, producer, marker)
     except ApiError as error:
         return error.code

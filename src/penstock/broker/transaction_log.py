@@ -41,10 +41,6 @@ NO_EPOCH: Final = -1
 NO_ID: Final = -1
 """Producer id if there is none."""
 
-EPOCH_BUMPS: Final = 2
-"""The version of transactions in which each one bumps its producer's epoch (KIP-890; the feature
-`transaction.version`)."""
-
 _KEY_VERSION: Final = 0
 _VALUE_VERSION: Final = 1
 

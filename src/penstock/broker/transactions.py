@@ -24,10 +24,10 @@ from kio.schema.errors import ErrorCode
 from penstock.broker.config import BrokerConfig
 from penstock.broker.errors import ApiError
 from penstock.broker.groups.offsets import TopicPartition
+from penstock.broker.producer_state import EPOCH_BUMPS
 from penstock.broker.records import EndTransactionMarker, encode_marker
 from penstock.broker.topics import OFFSETS_TOPIC, TopicRegistry
 from penstock.broker.transaction_log import (
-    EPOCH_BUMPS,
     MOST_ID_BYTES,
     NO_EPOCH,
     NO_ID,
