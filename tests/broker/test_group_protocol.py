@@ -22,6 +22,7 @@ from tests.support.api_keys import (
     LEAVE_GROUP,
     LIST_GROUPS,
     METADATA,
+    OFFSET_COMMIT,
     SYNC_GROUP,
 )
 from tests.support.brokers import RunningBroker
@@ -62,6 +63,11 @@ def await_coordinator(client: ProtocolClient, group: str) -> None:
         client.call(FIND_COORDINATOR, 3, {"key": group, "key_type": 0})
         identity = {"group_id": group, "generation_id": 1, "member_id": "m", "group_instance_id": None}
         code = ErrorCode(client.call(HEARTBEAT, 4, identity)["error_code"])
+
+
+def topic_id(client: ProtocolClient, topic: str) -> uuid.UUID:
+    found: uuid.UUID = client.call(METADATA, 12, {"topics": [{"name": topic}]})["topics"][0]["topic_id"]
+    return found
 
 
 def join_body(group: str, member_id: str = "", **settings: object) -> Message:
@@ -254,6 +260,75 @@ def test_every_version_of_delete_groups(client: ProtocolClient, group: str, vers
     client.call(LEAVE_GROUP, 0, {"group_id": group, "member_id": joined["member_id"]})
     assert delete() == [ErrorCode.none, *others]
     assert delete() == [ErrorCode.group_id_not_found, *others]
+
+
+@pytest.mark.parametrize("version", versions_of(OFFSET_COMMIT))
+def test_commits_to_a_missing_group_and_of_a_client_without_a_membership(
+    client: ProtocolClient, group: str, topic: str, version: int
+) -> None:
+    def commit(group: str, **settings: object) -> int:
+        partition = {"partition_index": 0, "committed_offset": 5, "committed_metadata": None}
+        named = {"name": topic, "topic_id": topic_id(client, topic), "partitions": [partition]}
+        answer = client.call(OFFSET_COMMIT, version, {"group_id": group, "topics": [named]} | settings)
+        code: int = answer["topics"][0]["partitions"][0]["error_code"]
+        return code
+
+    missing = ErrorCode.group_id_not_found if version >= 9 else ErrorCode.illegal_generation
+    assert commit("unknown", member_id="m", generation_id_or_member_epoch=1) == missing
+    assert commit(group) == ErrorCode.none
+    joined = join(client, 9, group)
+    assert commit(group) == ErrorCode.unknown_member_id
+    identity = {"member_id": joined["member_id"], "generation_id_or_member_epoch": joined["generation_id"]}
+    assert commit(group, **identity) == ErrorCode.rebalance_in_progress
+    client.call(SYNC_GROUP, 5, sync_body(group, joined))
+    assert commit(group, **identity) == ErrorCode.none
+
+
+def test_a_client_that_was_given_an_id_and_leaves_disturbs_nobody(
+    client: ProtocolClient, other: ProtocolClient, group: str
+) -> None:
+    joined = join(client, 9, group)
+    client.call(SYNC_GROUP, 5, sync_body(group, joined))
+    given = other.call(JOIN_GROUP, 9, join_body(group))["member_id"]
+    left = other.call(LEAVE_GROUP, 5, {"group_id": group, "members": [{"member_id": given, "reason": None}]})
+    assert [one["error_code"] for one in left["members"]] == [ErrorCode.none]
+    assert client.call(HEARTBEAT, 4, member_body(group, joined))["error_code"] == ErrorCode.none
+
+
+def test_a_member_commits_in_an_earlier_epoch_what_it_had_then(
+    client: ProtocolClient, other: ProtocolClient, group: str, topic: str
+) -> None:
+    def commit(member_id: str, epoch: int, index: int) -> int:
+        partition = {"partition_index": index, "committed_offset": 5, "committed_metadata": None}
+        identity = {"member_id": member_id, "generation_id_or_member_epoch": epoch}
+        topics = [{"name": topic, "partitions": [partition]}]
+        answer = client.call(OFFSET_COMMIT, 9, {"group_id": group, "topics": topics} | identity)
+        code: int = answer["topics"][0]["partitions"][0]["error_code"]
+        return code
+
+    def beat(connection: ProtocolClient, member_id: str, epoch: int, owned: list[Message]) -> Message:
+        body = beat_body(group, member_id, epoch, topic_partitions=owned)
+        return connection.call(CONSUMER_GROUP_HEARTBEAT, 1, body)
+
+    joined = enter(client, 1, group, "first", topic)
+    earlier, owned = joined["member_epoch"], joined["assignment"]["topic_partitions"]
+    other.call(CONSUMER_GROUP_HEARTBEAT, 1, beat_body(group, "second", 0, subscribed_topic_names=[topic]))
+
+    def kept() -> list[Message] | None:
+        answer = beat(client, "first", earlier, owned)
+        assigned = answer["assignment"]
+        return None if assigned is None else assigned["topic_partitions"]
+
+    found: list[list[Message]] = []
+    assert until(lambda: (partitions := kept()) is not None and (found.append(partitions) or True))
+    # It must give up one or two partitions, and does.
+    epoch = beat(client, "first", earlier, found[0])["member_epoch"]
+    assert epoch > earlier
+    left = found[0][0]["partitions"]
+    for index in range(3):
+        expected = ErrorCode.none if index in left else ErrorCode.stale_member_epoch
+        assert commit("first", earlier, index) == expected
+    assert commit("first", epoch + 1, left[0]) == ErrorCode.stale_member_epoch
 
 
 def test_requests_behind_one_that_waits_are_answered_after_it(

@@ -37,7 +37,7 @@ from tests.support.api_keys import (
     PRODUCE,
 )
 from tests.support.protocol_client import ProtocolClient, versions_of
-from tests.support.record_batches import BatchRecord, Compression, encode_batch
+from tests.support.record_batches import BatchRecord, encode_batch
 
 RECORDS = bytes(encode_batch([BatchRecord(1000 + n, b"k", b"v%d" % n) for n in range(3)]))
 
@@ -214,14 +214,6 @@ def test_every_version_of_produce_names_the_records_that_are_refused(client: Pro
     if version >= 8:
         assert [one["batch_index"] for one in answer["record_errors"]] == [1]
         assert "compacted" in answer["error_message"]
-
-
-@pytest.mark.parametrize("version", versions_of(PRODUCE))
-def test_zstd_needs_a_version_of_produce_that_has_it(client: ProtocolClient, topic: str, version: int) -> None:
-    batch = encode_batch([BatchRecord(0, b"k", b"v")], compression=Compression.ZSTD)
-    data = [{"name": topic, "partition_data": [{"index": 0, "records": bytes(batch)}]}]
-    expected = ErrorCode.none if version >= 7 else ErrorCode.unsupported_compression_type
-    assert produce(client, topic, version, topic_data=data)["error_code"] == expected
 
 
 def test_a_batch_of_a_transaction_that_is_cut_within_its_header_is_refused(client: ProtocolClient, topic: str) -> None:
