@@ -284,7 +284,7 @@ def test_commits_to_a_missing_group_and_of_a_client_without_a_membership(
     assert commit(group, **identity) == ErrorCode.none
 
 
-def test_a_client_that_was_given_an_id_and_leaves_disturbs_nobody(
+def test_a_client_that_was_given_an_id_and_leaves_makes_the_others_join_again(
     client: ProtocolClient, other: ProtocolClient, group: str
 ) -> None:
     joined = join(client, 9, group)
@@ -292,7 +292,24 @@ def test_a_client_that_was_given_an_id_and_leaves_disturbs_nobody(
     given = other.call(JOIN_GROUP, 9, join_body(group))["member_id"]
     left = other.call(LEAVE_GROUP, 5, {"group_id": group, "members": [{"member_id": given, "reason": None}]})
     assert [one["error_code"] for one in left["members"]] == [ErrorCode.none]
-    assert client.call(HEARTBEAT, 4, member_body(group, joined))["error_code"] == ErrorCode.none
+    assert client.call(HEARTBEAT, 4, member_body(group, joined))["error_code"] == ErrorCode.rebalance_in_progress
+
+
+def test_a_member_that_prefers_another_protocol_makes_the_group_choose_again(
+    client: ProtocolClient, other: ProtocolClient, group: str
+) -> None:
+    protocols = [{"name": name, "metadata": SUBSCRIPTION} for name in ("range", "roundrobin")]
+    leader = client.call(JOIN_GROUP, 3, join_body(group, protocols=protocols))
+    other.send(JOIN_GROUP, 3, join_body(group, protocols=protocols))
+    assert wait_for_rebalance(client, group, leader) == ErrorCode.rebalance_in_progress
+    leader = client.call(JOIN_GROUP, 3, join_body(group, leader["member_id"], protocols=protocols))
+    follower = other.receive(JOIN_GROUP, 3)
+    client.call(SYNC_GROUP, 3, sync_body(group, leader))
+    assert other.call(SYNC_GROUP, 3, sync_body(group, follower))["error_code"] == ErrorCode.none
+    again = other.call(JOIN_GROUP, 3, join_body(group, follower["member_id"], protocols=protocols))
+    assert again["generation_id"] == 2
+    other.send(JOIN_GROUP, 3, join_body(group, follower["member_id"], protocols=protocols[::-1]))
+    assert wait_for_rebalance(client, group, leader) == ErrorCode.rebalance_in_progress
 
 
 def test_a_member_commits_in_an_earlier_epoch_what_it_had_then(
