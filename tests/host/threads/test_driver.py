@@ -142,11 +142,14 @@ def test_stores_are_restored_only_where_the_disk_does_not_have_them(words: WordC
     words.run_to_end(words.host())
     same_disk, other_disk = Restores(), Restores()
     words.run_to_end(words.host(restore_listener=same_disk))
+    # Three words, and one record more if a commit came between the two of "a".
+    changelog = f"{words.app}-KSTREAM-AGGREGATE-STATE-STORE-0000000003-changelog"
+    ends = words.admin.end_offsets([TopicPartition(changelog, number) for number in range(2)])
     words.settings["state.dir"] = str(tmp_path / "other")
     words.write("a", "a")
     words.run_to_end(words.host(restore_listener=other_disk))
     assert sum(same_disk.restored.values()) == 0
-    assert sum(other_disk.restored.values()) == 3
+    assert sum(other_disk.restored.values()) == sum(ends.values()) in (3, 4)
     assert words.counts() == {"a": 4, "b": 1, "c": 1}
 
 
