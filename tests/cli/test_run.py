@@ -107,7 +107,7 @@ def test_the_example_counts_what_is_there_and_continues_from_there(
 
 
 @pytest.mark.slow
-def test_a_program_of_ones_own_lives_as_long_as_its_application(
+def test_a_users_own_program_lives_as_long_as_its_application(
     broker_of_the_test: BrokerProcess, tmp_path: Path
 ) -> None:
     program = tmp_path / "program.py"

@@ -119,7 +119,7 @@ class Night(Windows):
 
 
 @pytest.mark.parametrize("execution", ["auto", "record"])
-def test_windows_of_ones_own_are_asked_for_every_record(execution: str) -> None:
+def test_a_users_own_windows_are_asked_for_every_record(execution: str) -> None:
     rows: list[Row] = [("a", "x", 1), ("a", "x", 19), ("a", "x", 21), ("a", "x", 30)]
     config = {**UNCACHED, "penstock.execution": execution}
     assert counts_of(Night(), rows, config) == {"[a@0/20]": 2, "[a@20/30]": 1, "[a@30/50]": 1}

@@ -107,7 +107,7 @@ def test_a_failing_record_is_left_out_and_no_record_is_run_twice(execution: str)
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)
-def test_without_a_handler_of_ones_own_an_error_names_its_record(execution: str) -> None:
+def test_without_a_users_own_handler_an_error_names_its_record(execution: str) -> None:
     with pytest.raises(StreamsError, match="processor=map, topic=in, partition=0, offset=1") as caught:
         _run(_chain(_refuse), execution, {}, "a", "bad", "c")
     assert isinstance(caught.value.__cause__, SerializationError)

@@ -321,7 +321,7 @@ PROGRAMS = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
-def test_counts_are_exact_while_the_program_changes_and_falls(
+def test_counts_are_exact_while_the_program_changes_and_crashes(
     spark_runner: SparkRunner,
     application: str,
     topics: tuple[str, str],

@@ -45,7 +45,7 @@ class PartitionMetadata(NamedTuple):
 
     @staticmethod
     def decode(text: str) -> PartitionMetadata:
-        """Return what `text` stands for; like Kafka Streams, nothing for a text that somebody else has written."""
+        """Return the metadata in `text`; as in Kafka Streams, empty metadata for a text in another format."""
         try:
             return _decoded(base64.b64decode(text, validate=True))
         except (binascii.Error, struct.error, UnicodeDecodeError):

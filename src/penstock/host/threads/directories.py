@@ -98,7 +98,7 @@ class StateDirectory:
             raise
 
     def seal(self, tasks: Iterable[TaskId]) -> None:
-        """Say of the bases of `tasks`, all closed, that they are whole: also after a restart of the machine."""
+        """Mark the bases of `tasks`, all closed, as complete: they stay valid after a restart of the machine."""
         for task in tasks:
             with suppress(FileNotFoundError):
                 BaseDirectory(self._task_path(task), self._run, self._data_file()).seal()

@@ -93,8 +93,8 @@ class Instance:
     def __init__(
         self, layout: Layout, settings: Settings, now: int, until: Mapping[TopicPartition, int] | None = None
     ) -> None:
-        """Have no tasks. now: ms of the clock that all calls go by. until: the end of each topic of the user's where
-        the instance is to end; None for never."""
+        """Start without tasks. now: time (ms) by the clock that all calls use. until: the end of each input partition,
+        at which the instance ends; None for never."""
         self._layout = layout
         self._settings = settings
         self._until = None if until is None else dict(until)

@@ -40,7 +40,7 @@ class TaskRunner:
     """The open tasks of an instance."""
 
     def __init__(self, layout: Layout, partitions: Mapping[str, int]) -> None:
-        """Have none. partitions: the number of partitions of each topic that is written to; may look it up."""
+        """Start without tasks. partitions: the number of partitions of each output topic; may look it up."""
         self._layout = layout
         self._partitions = partitions
         self._tasks: dict[TaskId, _RunningTask] = {}

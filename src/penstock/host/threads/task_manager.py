@@ -50,7 +50,7 @@ class ActiveTask:
     """One task and its input."""
 
     def __init__(self, id: TaskId, partitions: Iterable[TopicPartition], idle_ms: int) -> None:
-        """Have nothing yet. partitions: all that it reads. idle_ms: `max.task.idle.ms`."""
+        """Create the task without records. partitions: all that it reads. idle_ms: `max.task.idle.ms`."""
         self.id = id
         self.state = TaskState.CREATED
         self.busy = False
@@ -84,7 +84,7 @@ class ActiveTask:
             self.positions[partition] = int(batch.offsets[-1]) + 1
 
     def look_again(self) -> None:
-        """Have the task look whether what waits may go on."""
+        """Let the task check whether waiting records may be processed now."""
         if self.waiting_bytes:
             self.due_ms = 0
 
@@ -110,7 +110,7 @@ class ActiveTask:
         return Run(self.id, records, self._wait(ends), now)
 
     def ran(self, event: Ran) -> None:
-        """Take what a run has done."""
+        """Take the result of a run."""
         self.busy = False
         self.due_ms = event.next_wall_clock_ms
         self.waiting_bytes = event.waiting_bytes
@@ -144,7 +144,7 @@ class TaskManager:
     """The active tasks of an instance, and which of them runs next."""
 
     def __init__(self, config: StreamsConfig, limits: Limits) -> None:
-        """Have no tasks."""
+        """Start without tasks."""
         self._idle_ms: int = config["max.task.idle.ms"]
         self._limits = limits
         self._tasks: dict[TaskId, ActiveTask] = {}
@@ -165,26 +165,26 @@ class TaskManager:
         return self._tasks[task]
 
     def add(self, id: TaskId, partitions: Iterable[TopicPartition]) -> ActiveTask:
-        """Have a task more."""
+        """Add a task."""
         task = self._tasks[id] = ActiveTask(id, partitions, self._idle_ms)
         self._readers.update(dict.fromkeys(task.partitions, task))
         return task
 
     def remove(self, id: TaskId) -> None:
-        """Have a task less."""
+        """Remove a task."""
         task = self._tasks.pop(id)
         for partition in task.partitions:
             self._readers.pop(partition, None)
             self._paused.discard(partition)
 
     def arrived(self, partition: TopicPartition, batch: RecordBatch) -> None:
-        """Take records; those of a partition that nobody reads any more are dropped."""
+        """Take records; drop those of a partition that no task reads any more."""
         task = self._readers.get(partition)
         if task is not None and task.state is TaskState.RUNNING:
             task.add(partition, batch)
 
     def reached(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Take up to where partitions were read, though no record is there."""
+        """Take the positions up to which partitions were read, even if there are no records."""
         for partition, end in ends.items():
             task = self._readers.get(partition)
             if task is not None and partition in task.positions:

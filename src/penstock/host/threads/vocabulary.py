@@ -1,5 +1,5 @@
-"""The language between the core of an instance and what works for it: events say what has happened, actions what is to
-be done. Frozen values; the core (`instance`) takes events and returns actions, and nothing else passes between them."""
+"""The messages between the core of an instance and the threads around it: events report what happened, actions say what
+to do. Frozen values; the core (`instance`) takes events and returns actions, and nothing else passes between them."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class OpenedState:
 
 @dataclass(frozen=True)
 class Assigned:
-    """The group has given these tasks to the instance; it has no others."""
+    """The group assigned these tasks to the instance, and no others."""
 
     tasks: frozenset[TaskId]
 
 
 @dataclass(frozen=True)
 class MembershipLost:
-    """The group goes on without the instance, which may not commit any more."""
+    """The group removed the instance, which may no longer commit."""
 
     error: Exception
 
@@ -77,7 +77,7 @@ class Arrived:
 
 @dataclass(frozen=True)
 class EndsKnown:
-    """How far partitions can be read now, as the broker has told with the last records."""
+    """How far partitions can be read now, as the broker reported with the last records."""
 
     ends: Mapping[TopicPartition, int]
 
@@ -91,7 +91,7 @@ class EndsReached:
 
 @dataclass(frozen=True)
 class Ran:
-    """A task has processed what it was given, but for what has to wait.
+    """A task has processed the records of a run, except those that have to wait.
 
     output: what it sent. positions: the next offset of each partition. waiting_bytes: of the records that wait in the
     task. next_wall_clock_ms: when it has something to do though no record arrives, None for never. commit_requested:
@@ -144,7 +144,7 @@ class TransactionCommitted:
 
 @dataclass(frozen=True)
 class TransactionLost:
-    """The transaction was refused and is over: another one has the tasks, or the same transactional id. is_fenced:
+    """The transaction was refused and is over: another instance has the tasks, or the same transactional id. is_fenced:
     whether another producer was the reason, or the broker's time-out, and not the group."""
 
     error: Exception
@@ -168,7 +168,7 @@ class Closed:
 
 @dataclass(frozen=True)
 class Failed:
-    """Something has failed; task: whose, None if it concerns all."""
+    """Something failed. task: the task that it concerns, None for all."""
 
     error: BaseException
     task: TaskId | None = None
@@ -193,7 +193,7 @@ class ResumeRequested:
 
 @dataclass(frozen=True)
 class CloseRequested:
-    """The instance is to commit and to end. leave: whether it leaves the group at once."""
+    """Commit, then end. leave: whether the instance leaves the group at once."""
 
     leave: bool = True
 
@@ -322,7 +322,7 @@ class CommitTransaction:
 
 @dataclass(frozen=True)
 class Abort:
-    """Have nothing of what was sent since the last commit be read."""
+    """Abort the transaction: nobody reads what was sent since the last commit."""
 
 
 @dataclass(frozen=True)
@@ -352,7 +352,7 @@ class Close:
 
 @dataclass(frozen=True)
 class GiveUp:
-    """Tell the group that these tasks are closed here, so that others may have them."""
+    """Tell the group that these tasks are closed here, so that other members may run them."""
 
     tasks: frozenset[TaskId]
 

@@ -494,7 +494,7 @@ class Checkpoint:
         self._files.write(_restore_path(name), data)
 
     def delete_restore_state(self, name: str) -> None:
-        """Say no more of the restore `name`."""
+        """Delete the note of the restore `name`."""
         self._files.delete(_restore_path(name))
 
     def restore_states(self) -> dict[str, bytes]:
