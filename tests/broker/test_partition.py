@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from penstock.broker.batch import TRANSACTIONAL, check_batch, read_header
 from penstock.broker.errors import ApiError, BrokerError
-from penstock.broker.partition import Partition
+from penstock.broker.partition import HIGH_WATERMARK, Partition
 from penstock.broker.producer_state import AbortedTransaction, ProducerState
 from penstock.broker.records import (
     EndTransactionMarker,
@@ -311,6 +312,37 @@ def test_the_last_stable_offset_is_that_of_the_first_open_transaction(directory:
     assert log.last_stable_offset == log.end_offset == 9
     log = reopened()
     assert log.last_stable_offset == 9
+
+
+class KilledError(BaseException):
+    """The process is gone."""
+
+
+@pytest.mark.parametrize("error", [KilledError(), OSError(28, "No space left on device")])
+def test_an_ended_transaction_stays_ended_though_its_marker_is_deleted(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    log = open_log(directory, log_config({"segment.bytes": str(300)}))
+    log.append_own(in_transaction(1))
+    log.append(batch(1, size=200))  # the snapshot of this segment's start knows an open transaction
+    end_transaction(log, 1, is_commit=True)
+    log.append(batch(1, size=120))
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("penstock.broker.partition.write_snapshot", fail)
+    with suppress(KilledError):
+        log.append(batch(1, size=50))
+    monkeypatch.undo()
+    if isinstance(error, KilledError):
+        log = open_log(directory, log.config)
+    log.delete_old_segments(0)
+    log.delete_records(HIGH_WATERMARK)
+    log.append(batch(1))
+    shutil.copytree(directory, killed := directory.with_name("killed"))
+    log = open_log(killed, log.config)
+    assert log.last_stable_offset == log.end_offset
 
 
 @settings(max_examples=100, deadline=None)

@@ -99,6 +99,14 @@ class Partition:
                 "data directory to start over"
             ) from error
         self._producers.forget_before(self._log.start_offset)
+        self._write_lacking_snapshot()
+
+    def _write_lacking_snapshot(self) -> None:
+        """Write a snapshot if a kill or a full disk prevented that of the last closed segment: markers may be deleted
+        with their segment, and a later start would take the transactions that they ended for open ones."""
+        closed = self._log.segments_before(self.end_offset)
+        if closed and closed[-1].next_offset > self._snapshot_offset:
+            self._write_snapshot()
 
     def _write_snapshot(self) -> None:
         if self.end_offset == self._snapshot_offset:
@@ -340,6 +348,7 @@ class Partition:
         Args:
             now: the time (ms).
         """
+        self._write_lacking_snapshot()
         self._log.delete_old_segments(now)
         self._producers.forget_before(self.start_offset)
 
