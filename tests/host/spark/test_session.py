@@ -50,6 +50,15 @@ def test_a_java_that_is_too_old_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     assert "JAVA_HOME" in str(caught.value)
 
 
+def test_a_java_with_options_from_the_environment_is_named_by_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = 'Picked up JAVA_TOOL_OPTIONS: -Xmx1g\nopenjdk version "11.0.2" 2019\nOpenJDK Runtime Environment'
+    monkeypatch.setenv("JAVA_HOME", str(java_that_says(tmp_path, answer)))
+    with pytest.raises(StreamsError, match=r'is openjdk version "11\.0\.2" 2019\. Install'):
+        session.check_java()
+
+
 def test_no_java_at_all_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -194,11 +194,12 @@ def check_java() -> None:
             f"Spark needs Java {MINIMUM_JAVA} or newer, and {java} does not run: it exits with {ran.returncode} and "
             f"says {answer!r}. {hint}"
         )
-    version = re.search(r'version "(?:1\.)?(\d+)', answer)
+    # The whole line: a JVM announces options from the environment before it.
+    version = re.search(r'.*version "(?:1\.)?(\d+).*', answer)
     if version is None or int(version.group(1)) < MINIMUM_JAVA:
         raise StreamsError(
             f"Spark needs Java {MINIMUM_JAVA} or newer, and {java} is "
-            f"{answer.splitlines()[0] if answer else 'unknown'}. {hint}"
+            f"{version.group() if version else answer or 'unknown'}. {hint}"
         )
 
 
