@@ -133,11 +133,14 @@ def test_a_closed_segment_is_forced_to_disk_once_and_by_a_thread(
     *closed, active = segments_of(tmp_path, topics, "topic")
     expected = [path.stat().st_ino for path in closed]
     forced: list[int] = []
+    by_threads = 0
     monkeypatch.setattr(os, "fsync", lambda descriptor: forced.append(os.fstat(descriptor).st_ino))
     manager = LogManager(BrokerConfig(data_dir=tmp_path), topics, MockClock())
-    left = [rest for rest in manager.flush() if rest is not None]
-    assert forced == []
-    for rest in left:
-        rest()
+    for rest in manager.flush():
+        assert len(forced) == by_threads
+        if rest is not None:
+            rest()
+            by_threads = len(forced)
     assert [inode for inode in forced if inode != active.parent.stat().st_ino] == expected
+    assert [path.with_suffix(".index").exists() for path in (*closed, active)] == [True] * len(closed) + [False]
     assert [rest for rest in manager.flush() if rest is not None] == []

@@ -20,6 +20,12 @@ from tests.broker.test_partition import offsets_of, refused, sequenced
 SMALL = {"segment_bytes": 200}
 
 
+def force_to_disk(partition: Partition) -> None:
+    for segment in partition.closed_unflushed():
+        segment.force_to_disk()
+        partition.note_flushed(segment)
+
+
 def test_producers_are_known_after_their_records_were_deleted(tmp_path: Path) -> None:
     partition = open_partition(tmp_path, **SMALL)
     for number in range(6):
@@ -75,6 +81,7 @@ def test_a_start_after_a_clean_stop_reads_no_batch(tmp_path: Path) -> None:
 def test_a_start_after_a_kill_reads_the_active_segment_alone(tmp_path: Path) -> None:
     partition = open_partition(tmp_path / "log", **SMALL)
     fill(partition, 7)
+    force_to_disk(partition)
     shutil.copytree(tmp_path / "log", tmp_path / "killed")
     *closed, active = segments_in(tmp_path / "killed")
     for base_offset in closed:
@@ -149,9 +156,13 @@ def test_a_damaged_batch_before_the_end_is_named_with_what_is_cut(
     content, size = bytearray(path.read_bytes()), path.stat().st_size // 4
     content[2 * size - 1] ^= 1
     path.write_bytes(content)
-    assert open_partition(tmp_path).end_offset == 1
-    expected = f"topic-0: the batch at byte {size} of {path} is unfinished or damaged: cut {3 * size} bytes"
-    assert expected in caplog.text
+    partition = open_partition(tmp_path)
+    assert (partition.end_offset, offsets_of(partition)) == (1, [0])
+    kept = path.with_name(f"{path.name}.cut")
+    assert f"topic-0: the batch at byte {size} of {path} is damaged: cut {3 * size} bytes" in caplog.text
+    assert f"2 records that are whole, from offset 2 to 3; they are kept in {kept}" in caplog.text
+    assert kept.read_bytes() == content[size:]
+    assert "topic-0: the records from offset 1 on are missing, at least to offset 3" in caplog.text
 
 
 def test_a_snapshot_beyond_the_end_does_not_count(tmp_path: Path) -> None:

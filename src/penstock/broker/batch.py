@@ -132,10 +132,28 @@ def read_header(view: memoryview | bytes, position: int = 0) -> BatchHeader:
 
 
 def check_batch(view: memoryview) -> BatchHeader:
-    """Return the header of the batch at the start of the view after checking format, length, count and checksum.
+    """Return the header of the batch at the start of the view after checking format, length, checksum and count.
 
     Args:
         view: bytes that begin with the batch; more may follow.
+
+    Raises:
+        InvalidBatchError: with CORRUPT_MESSAGE or INVALID_RECORD.
+    """
+    header = check_intact(view)
+    if header.record_count < 1 or header.last_offset_delta != header.record_count - 1:
+        raise InvalidBatchError(
+            ErrorCode.invalid_record,
+            f"the record batch counts {header.record_count} records and {header.last_offset_delta + 1} offsets",
+        )
+    return header
+
+
+def check_intact(view: memoryview) -> BatchHeader:
+    """Return the header of the batch at the start of the view after checking format, length and checksum.
+
+    Args:
+        view: bytes that begin with the batch, which a compaction may have emptied; more may follow.
 
     Raises:
         InvalidBatchError: with CORRUPT_MESSAGE or INVALID_RECORD.
@@ -149,11 +167,6 @@ def check_batch(view: memoryview) -> BatchHeader:
     if header.length < HEADER_SIZE - LENGTH_PREFIX or header.size > len(view):
         raise InvalidBatchError(
             ErrorCode.corrupt_message, f"the record batch claims {header.size} bytes, and {len(view)} are available"
-        )
-    if header.record_count < 1 or header.last_offset_delta != header.record_count - 1:
-        raise InvalidBatchError(
-            ErrorCode.invalid_record,
-            f"the record batch counts {header.record_count} records and {header.last_offset_delta + 1} offsets",
         )
     if crc32c(view[_CHECKSUMMED_FROM : header.size]) != header.checksum:
         raise InvalidBatchError(ErrorCode.corrupt_message, "the record batch does not match its CRC32C checksum")

@@ -4,8 +4,14 @@ Contains the roll of segments, recovery, reading by offset and time, and retenti
 what is checked before a batch is appended, and who waits for it (partition.py), and compaction (cleaner.py).
 
 Rules:
-- The log begins at the offset in its checkpoint or at its first segment, whichever is later. What a client deletes is
-  written to the checkpoint before any file goes; so it never comes back, and a crash leaves at most files too many.
+- The log begins at the offset in its checkpoint or at its first segment, whichever is later. What is deleted is written
+  to the checkpoint before any file goes; so it never comes back, and a crash leaves at most files too many.
+- Recovery is Kafka's. A closed segment is forced to disk soon, in the order of the log, and gets the file of its index
+  then: the recovery point is the end of the last closed segment that has one. Damage before it is an error. Segments
+  behind it may be torn by a power failure, so their checksums are verified, and the log ends before the first batch
+  that is damaged.
+- An index names the segment that follows, so a segment that is missing is noticed. The log is read on without it, and
+  each start says what is missing.
 - A file that leaves the log is renamed, and removed after `file.delete.delay.ms` or at the next start. A reader reads
   in one turn of the event loop, so it never meets a file that is half gone.
 - The last segment is the active one. Only it is appended to, and it is never deleted or compacted: where all of its
@@ -23,13 +29,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import suppress
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from penstock.broker.batch import NO_TIMESTAMP, BatchHeader
-from penstock.broker.offset_index import ENTRY_SIZE
+from penstock.broker.offset_index import ENTRY_SIZE, NO_SEGMENT
+from penstock.broker.producer_snapshot import newest_snapshot
 from penstock.broker.records import record_times
-from penstock.broker.segment import CLEANED_SUFFIX, DELETED_SUFFIX, Segment, write_atomically
+from penstock.broker.segment import CLEANED_SUFFIX, DELETED_SUFFIX, Cut, Segment, write_atomically
 from penstock.broker.topic_config import NEVER, LogConfig
 
 _CHECKPOINT: Final = "checkpoint"
@@ -83,6 +91,7 @@ class Log:
         "_checkpoint",
         "_closed_unflushed",
         "_directory",
+        "_has_flush_failed",
         "_jitter_ms",
         "_read_segments",
         "_segment_began_ms",
@@ -104,7 +113,8 @@ class Log:
         self._segment_began_ms = now
         self._jitter_ms = self._new_jitter()
         self._unflushed, self._unflushed_since_ms = 0, now
-        self._closed_unflushed: list[Path] = []
+        self._closed_unflushed: list[Segment] = []
+        self._has_flush_failed = False
         self._checkpoint = _Checkpoint()
         self._segments = [self._segment(0)]
         if directory.exists():
@@ -123,27 +133,106 @@ class Log:
             for path in self._directory.glob(pattern):
                 path.unlink()
         self._checkpoint = self._read_checkpoint()
-        offsets = sorted(int(path.stem) for path in self._directory.glob("*.log"))
-        if not offsets:
+        found = [self._segment(offset) for offset in sorted(int(path.stem) for path in self._directory.glob("*.log"))]
+        if found:
+            self._segments = self._recovered(found)
+        newest = newest_snapshot(self._directory)
+        if not found:
             # Everything was deleted by hand: what follows must not get an offset again.
+            self._segments = [self._segment(max(*self._checkpoint, newest))]
+        self._report_missing(newest)
+        if self.end_offset < self._checkpoint.log_start_offset:
+            # Clients have deleted all that the files hold, and more that a power failure took.
+            for segment in self._segments if found else ():
+                segment.set_aside().unlink()
             self._segments = [self._segment(self._checkpoint.log_start_offset)]
-            return
-        *closed, active = [self._segment(offset) for offset in offsets]
-        self._segments = []
-        for segment in closed:
-            if self._segments and segment.base_offset < self._segments[-1].next_offset:
+
+    def _recovered(self, found: Sequence[Segment]) -> list[Segment]:
+        """Return the segments of the log, with what is known of each.
+
+        Args:
+            found: the segments that have a file; one at least.
+
+        Raises:
+            BrokerError: one is damaged that was on disk.
+        """
+        summaries = [segment.read_index() for segment in found]
+        closed = [number for number, one in enumerate(summaries) if one and one.followed_by != NO_SEGMENT]
+        recovery_point = max(closed, default=-1) + 1
+        segments: list[Segment] = []
+        for number, (segment, summary) in enumerate(zip(found, summaries, strict=True)):
+            is_last = number == len(found) - 1
+            before = segments[-1] if segments else None
+            if before and not is_last and segment.base_offset < max(before.next_offset, before.followed_by):
+                if not self._may_have_gaps:
+                    raise before.damaged(f"has offsets of {segment.path}")
                 # A compaction was killed after its new file had taken the place of the first of several.
                 segment.set_aside().unlink()
                 continue
-            segment.recover(is_active=False)
-            self._segments.append(segment)
-        self._segments.append(active)
-        cut = active.recover(is_active=True)
-        if cut:
+            segments.append(segment)
+            if segment.has_index_file:
+                continue
+            if number < recovery_point and not is_last:
+                segment.verify()
+                if summary is not None:
+                    raise segment.damaged(f"has {segment.size} bytes instead of {summary.size}")
+            elif cut := segment.recover(is_gapless=is_last or not self._may_have_gaps):
+                self._report_cut(segment, cut, [after.take_out() for after in found[number + 1 :]])
+                break
+        self._closed_unflushed = [segment for segment in segments[:-1] if not segment.has_index_file]
+        for segment, following in pairwise(segments):
+            if not segment.has_index_file:
+                segment.followed_by = following.base_offset
+        return segments
+
+    @property
+    def _may_have_gaps(self) -> bool:
+        return self.config.compact or self._checkpoint.first_dirty_offset > 0
+
+    def _report_cut(self, segment: Segment, cut: Cut, later: Sequence[Cut]) -> None:
+        kept = [one for one in (cut, *later) if one.path is not None]
+        size = sum(one.size for one in (cut, *later))
+        if not kept:
             _log.warning(
                 "%s: the batch at byte %d of %s is unfinished or damaged: cut %d bytes from there to the end of the "
                 "log; the next offset is %d",
-                self.name, active.size, active.path, cut, active.next_offset,
+                self.name, segment.size, segment.path, size, segment.next_offset,
+            )  # fmt: skip
+            return
+        _log.error(
+            "%s: the batch at byte %d of %s is damaged: cut %d bytes from there to the end of the log; the next offset "
+            "is %d. Lost with them are %d records that are whole, from offset %d to %d; they are kept in %s, which you "
+            "may delete",
+            self.name, segment.size, segment.path, size, segment.next_offset, sum(one.records for one in kept),
+            kept[0].first_offset, kept[-1].next_offset - 1, ", ".join(str(one.path) for one in kept),
+        )  # fmt: skip
+
+    def _report_missing(self, newest_snapshot: int) -> None:
+        """Log which records the log has lost with files that are gone.
+
+        Args:
+            newest_snapshot: an offset that the log had reached.
+        """
+        first, last, start = self._segments[0], self._segments[-1], self._checkpoint.log_start_offset
+        gaps = [(start, first.base_offset)]
+        for segment, following in pairwise(self._segments):
+            if segment.has_index_file:
+                gaps.append((segment.followed_by, following.base_offset))
+            elif not self._may_have_gaps:
+                gaps.append((segment.next_offset, following.base_offset))
+        for begin, end in gaps:
+            if begin < end:
+                _log.error(
+                    "%s: the records from offset %d to %d are missing, because files are gone from %s; readers go on "
+                    "at offset %d. To have them back, stop the broker and restore the files from %020d.log on",
+                    self.name, begin, end - 1, self._directory, end, begin,
+                )  # fmt: skip
+        lost = max(start, self.end_offset)
+        if last.followed_by != NO_SEGMENT or lost < newest_snapshot:
+            _log.error(
+                "%s: the records from offset %d on are missing, at least to offset %d: the end of the log is gone from "
+                "%s. To have them back, stop the broker and restore its files; otherwise new records get these offsets",
+                self.name, lost, max(lost, newest_snapshot - 1), self._directory,
             )  # fmt: skip
 
     def _read_checkpoint(self) -> _Checkpoint:
@@ -254,20 +343,49 @@ class Log:
         active = self._segment(last.next_offset)
         # The file is made at once: it is what keeps the next offset if all segments before it are deleted.
         active.create()
-        last.write_index()
+        last.followed_by = active.base_offset
         last.close()
         self._segments.append(active)
-        if self._unflushed and not must_flush:
-            self._closed_unflushed.append(last.path)
+        self._closed_unflushed.append(last)
         self._unflushed = 0
         self._segment_began_ms = now
         self._jitter_ms = self._new_jitter()
         self.on_roll()
 
-    def take_closed_unflushed(self) -> list[Path]:
-        """Return the files of the segments that were closed since the last call and must be forced to disk."""
-        taken, self._closed_unflushed = self._closed_unflushed, []
-        return taken
+    def closed_unflushed(self) -> Sequence[Segment]:
+        """Return the closed segments that must be forced to disk, in this order."""
+        return () if self._has_flush_failed else tuple(self._closed_unflushed)
+
+    def note_flushed(self, segment: Segment) -> None:
+        """Take note that it was tried to force a closed segment to disk, and write its index if that succeeded.
+
+        Args:
+            segment: the first one of closed_unflushed.
+        """
+        self._closed_unflushed.remove(segment)
+        if segment not in self._segments:
+            return
+        if segment.is_on_disk:
+            segment.write_index()
+            segment.close()
+        else:
+            # Another try would succeed whatever is on disk. What follows gets no index, so the next start verifies it.
+            self._has_flush_failed = True
+
+    def flush(self) -> None:
+        """Force the log to disk and write the indexes, so that the next start need not read it."""
+        if self._has_flush_failed:
+            return
+        for segment in (*self._closed_unflushed, self._segments[-1]):
+            if not segment.size or segment.has_index_file or segment not in self._segments:
+                continue
+            try:
+                segment.force_to_disk()
+                segment.write_index()
+            except OSError as error:
+                _log.warning("%s: cannot force the log to disk; the next start verifies it: %s", self.name, error)
+                break
+        self._closed_unflushed.clear()
 
     def read(self, offset: int, max_bytes: int, before: int) -> tuple[bytes, int]:
         """Return whole batches from the one that holds an offset on, of one segment.
@@ -420,7 +538,11 @@ class Log:
         try:
             if count == len(self._segments):
                 self.roll(now)
-            for _ in range(min(count, len(self._segments) - 1)):
+            count = min(count, len(self._segments) - 1)
+            start_offset = self._segments[count].base_offset
+            if start_offset > self._checkpoint.log_start_offset:
+                self._write_checkpoint(self._checkpoint._replace(log_start_offset=start_offset))
+            for _ in range(count):
                 self._aside.append((now + self.config.file_delete_delay_ms, self._segments[0].set_aside()))
                 del self._segments[0]
         except OSError as error:
@@ -495,6 +617,7 @@ class Log:
         if self._segments[at : at + len(old)] != list(old):
             raise OSError(errno.ENOENT, f"segments of {self.name} were deleted while they were compacted")
         modified_ns = old[-1].path.stat().st_mtime_ns
+        cleaned.followed_by = self._segments[at + len(old)].base_offset
         cleaned.take_the_place_of(old[0])
         os.utime(cleaned.path, ns=(modified_ns, modified_ns))
         self._segments[at : at + len(old)] = [cleaned]
@@ -535,7 +658,6 @@ class Log:
                 path.unlink()
 
     def close(self) -> None:
-        """Close the files; the indexes are written, so that the next start need not read the log."""
-        self._segments[-1].write_index()
+        """Close the files."""
         for segment in self._segments:
             segment.close()

@@ -15,14 +15,13 @@ import time
 from collections.abc import Callable, Iterator, Set
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Final
 from weakref import WeakSet
 
 from penstock.broker.batch import InvalidBatchError
 from penstock.broker.config import BrokerConfig
 from penstock.broker.partition import Partition
-from penstock.broker.segment import flush_closed
+from penstock.broker.segment import Segment
 from penstock.broker.topic_config import NEVER
 from penstock.broker.topics import TopicRegistry
 from penstock.clock import Clock
@@ -81,8 +80,9 @@ class LogManager:
     def flush(self) -> Steps:
         """Force the logs to disk whose `flush.ms` has passed, and closed segments; a step is one partition or file."""
         for partition in self._partitions():
-            for path in partition.take_closed_unflushed():
-                yield partial(_flush_closed, path)
+            for segment in partition.closed_unflushed():
+                yield partial(_force_to_disk, segment)
+                partition.note_flushed(segment)
             if partition.config.flush_ms < NEVER:
                 partition.flush_if_due(self._clock.milliseconds())
             yield None
@@ -121,12 +121,12 @@ class LogManager:
                     yield partition
 
 
-def _flush_closed(path: Path) -> None:
+def _force_to_disk(segment: Segment) -> None:
     try:
         with suppress(FileNotFoundError):  # it left the log meanwhile
-            flush_closed(path)
+            segment.force_to_disk()
     except OSError as error:
-        _log.warning("cannot force the closed segment %s to disk: %s", path, error)
+        _log.error("cannot force the closed segment %s to disk; the next start verifies it: %s", segment.path, error)
 
 
 async def _repeat(interval_ms: int, steps: Callable[[], Steps], first_ms: int | None = None) -> None:

@@ -18,12 +18,15 @@ from typing import Final, NamedTuple, Self
 
 from crc32c import crc32c
 
-_VERSION: Final = 1
-_SUMMARY: Final = struct.Struct("=iqqqqqI")
+_VERSION: Final = 2
+_SUMMARY: Final = struct.Struct("=iqqqqqqI")
 _CHECKSUM: Final = struct.Struct("=I")
 
 SUMMARY_SIZE: Final = _SUMMARY.size + _CHECKSUM.size
 """Bytes of the summary at the start of the file of an index."""
+
+NO_SEGMENT: Final = -1
+"""What stands for the first offset of the next segment where there is none."""
 
 ENTRY_SIZE: Final = 8
 """Bytes of an entry by Kafka's count, which is the unit of `segment.index.bytes`."""
@@ -41,12 +44,14 @@ class SegmentSummary(NamedTuple):
         next_offset: the offset after its last record.
         first_timestamp: the largest timestamp of its first batch.
         max_timestamp: the largest timestamp of all its batches.
+        followed_by: the first offset of the segment after it; NO_SEGMENT for the last one.
     """
 
     size: int
     next_offset: int
     first_timestamp: int
     max_timestamp: int
+    followed_by: int
 
 
 class OffsetIndex:

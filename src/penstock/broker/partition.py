@@ -7,7 +7,7 @@ Contains appending and reading as the APIs see it, with Kafka's error codes. Not
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +28,7 @@ from penstock.broker.log_validator import check_records
 from penstock.broker.producer_snapshot import read_last_snapshot, write_snapshot
 from penstock.broker.producer_state import AbortedTransaction, ActiveProducer
 from penstock.broker.records import EndTransactionMarker, read_marker
+from penstock.broker.segment import Segment
 from penstock.broker.topic_config import LogConfig
 from penstock.clock import Clock
 from penstock.log_limits import limit_rate
@@ -368,9 +369,17 @@ class Partition:
         """
         self._log.flush_if_due(now)
 
-    def take_closed_unflushed(self) -> list[Path]:
-        """Return the files of the segments that were closed since the last call and must be forced to disk."""
-        return self._log.take_closed_unflushed()
+    def closed_unflushed(self) -> Sequence[Segment]:
+        """Return the closed segments that must be forced to disk, in this order."""
+        return self._log.closed_unflushed()
+
+    def note_flushed(self, segment: Segment) -> None:
+        """Take note that it was tried to force a closed segment to disk.
+
+        Args:
+            segment: the first one of closed_unflushed.
+        """
+        self._log.note_flushed(segment)
 
     def dirtiness(self, now: int) -> Dirtiness:
         """Return how much the log needs a compaction.
@@ -444,9 +453,10 @@ class Partition:
             wake()
 
     def close(self) -> None:
-        """Close the files; what the next start needs is written, so that it need not read the log."""
+        """Close the files; all is forced to disk, and the next start need not read the log."""
         if not self.is_deleted:
             self._write_snapshot()
+            self._log.flush()
         self._log.close()
 
 

@@ -62,5 +62,14 @@ def read_last_snapshot(directory: Path, end_offset: int) -> tuple[ProducerState,
     return ProducerState(), 0
 
 
+def newest_snapshot(directory: Path) -> int:
+    """Return the largest offset of a snapshot, which the log had reached; 0 if there is none.
+
+    Args:
+        directory: the directory of the partition.
+    """
+    return max((int(path.stem) for path in _snapshots(directory)), default=0)
+
+
 def _snapshots(directory: Path) -> list[Path]:
     return sorted(directory.glob("*.snapshot"), reverse=True)

@@ -10,9 +10,10 @@ Rules:
   Kafka a segment is forced to disk when it is closed, and before that if the topic asks for it (`flush.messages`,
   `flush.ms`), so a power failure may cut the end of the log.
 - Compaction leaves gaps, so an offset between two batches is legal.
-- The file of the index is written when nothing more will be appended and at a clean stop. It counts only if it
-  describes a file of this size; otherwise the index is rebuilt from the batches' headers, at start or when it is
-  used.
+- The file of the index is written when a closed segment is on disk and at a clean stop, and removed before the next
+  append. So a segment that has one needs no recovery. Without one, the index is rebuilt from the batches' headers, at
+  start or when it is used.
+- Whole batches that recovery cuts off are kept in a file beside the log.
 """
 
 from __future__ import annotations
@@ -20,15 +21,24 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from penstock.broker.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, InvalidBatchError, check_batch, read_header
+from penstock.broker.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, InvalidBatchError, check_intact, read_header
 from penstock.broker.errors import BrokerError
-from penstock.broker.offset_index import SUMMARY_SIZE, InvalidIndexError, OffsetIndex, SegmentSummary, unpack_summary
-from penstock.private_files import FILE_MODE
+from penstock.broker.offset_index import (
+    NO_SEGMENT,
+    SUMMARY_SIZE,
+    InvalidIndexError,
+    OffsetIndex,
+    SegmentSummary,
+    unpack_summary,
+)
+from penstock.private_files import FILE_MODE, open_private
 
 CLEANED_SUFFIX: Final = ".cleaned"
 """What follows the name of a file that a compaction has not finished."""
@@ -36,11 +46,36 @@ CLEANED_SUFFIX: Final = ".cleaned"
 DELETED_SUFFIX: Final = ".deleted"
 """What follows the name of a file that is no longer part of the log and waits to be removed."""
 
+CUT_SUFFIX: Final = ".cut"
+"""What follows the name of a file with whole batches that recovery took out of the log; a number may come after it."""
+
+# The leader's epoch, which is always 0, and the number of the format.
+_BATCH_MARK: Final = b"\0\0\0\0\2"
+_BATCH_MARK_AT: Final = 12
+
 _READ_AHEAD_BYTES: Final = 64 * 1024
 _NEWEST_BATCHES: Final = 8
 """Batches at the end whose positions are known: most readers wait for the next one, and need no search for it."""
 
 _OPEN: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class Cut(NamedTuple):
+    """What recovery cut off the end of a segment.
+
+    Args:
+        size: bytes.
+        path: the file that keeps them; None where they hold no whole batch.
+        records: the number of records in the whole batches among them.
+        first_offset: the first offset of these batches; -1 without any.
+        next_offset: the offset after the last of these batches; -1 without any.
+    """
+
+    size: int
+    path: Path | None = None
+    records: int = 0
+    first_offset: int = -1
+    next_offset: int = -1
 
 
 class Segment:
@@ -59,6 +94,9 @@ class Segment:
         size: bytes of whole batches.
         first_timestamp: the largest timestamp of its first batch (ms), -1 where it is empty or has none.
         max_timestamp: the largest timestamp in it (ms), -1 where it is empty or has none.
+        followed_by: the first offset of the segment after it; NO_SEGMENT if it is the last one, or if a file without an
+            index does not tell.
+        is_on_disk: whether force_to_disk has succeeded.
     """
 
     __slots__ = (
@@ -70,6 +108,8 @@ class Segment:
         "_newest",
         "base_offset",
         "first_timestamp",
+        "followed_by",
+        "is_on_disk",
         "max_timestamp",
         "next_offset",
         "path",
@@ -89,6 +129,8 @@ class Segment:
         self.size = 0
         self.first_timestamp = NO_TIMESTAMP
         self.max_timestamp = NO_TIMESTAMP
+        self.followed_by = NO_SEGMENT
+        self.is_on_disk = False
 
     def create(self) -> None:
         """Make the empty file.
@@ -98,40 +140,121 @@ class Segment:
         """
         self._descriptor = os.open(self.path, _OPEN | os.O_CREAT, FILE_MODE)
 
-    def recover(self, is_active: bool) -> int:
-        """Learn what the file holds, from the file of its index or else from its batches.
+    @property
+    def has_index_file(self) -> bool:
+        """Whether the file of its index counts; then all of the segment is on disk."""
+        return self._has_index_file
 
-        Args:
-            is_active: whether this is the last segment, the only one a crash can have torn: its checksums are
-                verified and it is cut after its last whole batch.
+    def read_index(self) -> SegmentSummary | None:
+        """Learn what the file holds from the file of its index, if that describes a file of this size.
 
         Returns:
-            The number of bytes that were cut.
+            What the index says; None if it is missing or damaged.
 
         Raises:
-            BrokerError: a segment before the last one is damaged.
+            OSError: the file cannot be looked at.
         """
-        file_size = self.path.stat().st_size
         summary = self._read_summary()
-        if summary is not None and summary.size == file_size:
-            self.size, self.next_offset, self.first_timestamp, self.max_timestamp = summary
+        if summary is not None and summary.size == self.path.stat().st_size:
+            self.size, self.next_offset, self.first_timestamp, self.max_timestamp, self.followed_by = summary
             self._has_index_file = True
             self._index = None
-            return 0
-        self._read_headers(file_size, verify=is_active)
-        cut = file_size - self.size
-        if cut:
-            if not is_active:
-                raise BrokerError(
-                    f"the log segment {self.path} is damaged at byte {self.size} of {file_size} (offset "
-                    f"{self.next_offset}), which no crash of the broker can cause; restore the file, or remove the "
-                    "data directory to start over"
-                )
-            os.truncate(self.path, self.size)
-        if not is_active:
-            self.write_index()
-            self.close()
+        return summary
+
+    def verify(self) -> None:
+        """Learn from its batches what a file holds that was on disk before the broker ended.
+
+        Raises:
+            OSError: it cannot be read.
+            BrokerError: it is damaged.
+        """
+        file_size = self.path.stat().st_size
+        self._read_headers(file_size, verify=True, is_gapless=False)
+        if self.size < file_size:
+            raise self.damaged(f"is damaged at byte {self.size} of {file_size} (offset {self.next_offset})")
+
+    def damaged(self, how: str) -> BrokerError:
+        """Return the error for a segment that was on disk and is not as it was.
+
+        Args:
+            how: what is wrong; it follows the name of the file.
+        """
+        return BrokerError(
+            f"the log segment {self.path} {how}, which no crash can cause, because it was on disk before; restore the "
+            "file, or remove the data directory to start over"
+        )
+
+    def recover(self, is_gapless: bool) -> Cut | None:
+        """Learn what a file holds that may be torn: its checksums are verified, and it is cut before the first batch
+        that is not as it was appended. Whole batches behind that one are kept in another file.
+
+        Args:
+            is_gapless: whether each batch begins where the one before it ends, for no compaction was there.
+
+        Returns:
+            What was cut, or None.
+
+        Raises:
+            OSError: it cannot be read or cut.
+        """
+        file_size = self.path.stat().st_size
+        self._read_headers(file_size, verify=True, is_gapless=is_gapless)
+        if self.size == file_size:
+            return None
+        cut = self._keep_batches(self.size)
+        os.truncate(self.path, self.size)
         return cut
+
+    def take_out(self) -> Cut:
+        """Take the files out of the log, because recovery cut an earlier segment; whole batches are kept.
+
+        Returns:
+            What is kept.
+
+        Raises:
+            OSError: that failed.
+        """
+        cut = self._keep_batches(0)
+        self.set_aside().unlink()
+        return cut
+
+    def _keep_batches(self, position: int) -> Cut:
+        size = self.path.stat().st_size - position
+        found = list(self._whole_batches(position))
+        if not found:
+            return Cut(size)
+        path = next(
+            path
+            for number in count()
+            if not (path := self.path.with_name(f"{self.path.name}{CUT_SUFFIX}{number or ''}")).exists()
+        )
+        with self.path.open("rb") as file, open_private(path, "wb") as kept:
+            file.seek(position)
+            shutil.copyfileobj(file, kept)
+            kept.flush()
+            os.fsync(kept.fileno())
+        records = sum(header.record_count for header in found)
+        return Cut(size, path, records, found[0].base_offset, found[-1].next_offset)
+
+    def _whole_batches(self, position: int) -> Iterator[BatchHeader]:
+        """Yield the headers of undamaged batches, wherever they begin from a position on."""
+        if self.path.stat().st_size <= position:
+            return
+        with self.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            while (mark := content.find(_BATCH_MARK, position + _BATCH_MARK_AT)) >= 0:
+                position = mark - _BATCH_MARK_AT
+                with memoryview(content) as view, view[position:] as rest:
+                    header = self._intact_header(rest)
+                if header is not None:
+                    yield header
+                position += 1 if header is None else header.size
+
+    def _intact_header(self, rest: memoryview) -> BatchHeader | None:
+        try:
+            header = check_intact(rest)
+        except InvalidBatchError:
+            return None
+        return header if header.base_offset >= self.next_offset else None
 
     def _read_summary(self) -> SegmentSummary | None:
         try:
@@ -140,29 +263,28 @@ class Segment:
         except (OSError, InvalidIndexError):
             return None
 
-    def _read_headers(self, file_size: int, verify: bool) -> None:
+    def _read_headers(self, file_size: int, verify: bool, is_gapless: bool) -> None:
         if not file_size:
             return
         with self.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             view = memoryview(content)
             try:
-                while (header := self._next_header(view[self.size : file_size], verify)) is not None:
+                while (header := self._next_header(view[self.size : file_size], verify, is_gapless)) is not None:
                     self._note(header)
             finally:
                 view.release()
 
-    def _next_header(self, rest: memoryview, verify: bool) -> BatchHeader | None:
+    def _next_header(self, rest: memoryview, verify: bool, is_gapless: bool) -> BatchHeader | None:
         """Return the header of the batch at the start of the view; None if it is no whole batch of this segment."""
         try:
-            header = check_batch(rest) if verify else read_header(rest)
+            header = check_intact(rest) if verify else read_header(rest)
             in_file = HEADER_SIZE <= header.size <= len(rest)
         except InvalidBatchError:
             return None
         finally:
             rest.release()
-        # The checksum does not cover the offset. The active segment was never compacted and has no gaps.
-        gap = header.base_offset - self.next_offset
-        follows = (gap == 0 if verify else gap >= 0) and header.last_offset_delta >= 0
+        gap = header.base_offset - self.next_offset  # the checksum does not cover the offset
+        follows = (gap == 0 if is_gapless else gap >= 0) and header.last_offset_delta >= 0
         return header if in_file and follows else None
 
     def _note(self, header: BatchHeader) -> None:
@@ -190,7 +312,7 @@ class Segment:
 
     def _rebuilt_index(self) -> OffsetIndex:
         again = Segment(self.path.parent, self.base_offset, self._index_interval_bytes)
-        again._read_headers(self.size, verify=False)
+        again._read_headers(self.size, verify=False, is_gapless=False)
         assert again._index is not None
         return again._index
 
@@ -200,10 +322,12 @@ class Segment:
         return len(self._loaded_index)
 
     def write_index(self) -> None:
-        """Write the file of the index, if it can be written; without it the next start reads the segment's headers."""
+        """Write the file of the index, if it can be written; all of the segment must be on disk."""
         if self._has_index_file:
             return
-        summary = SegmentSummary(self.size, self.next_offset, self.first_timestamp, self.max_timestamp)
+        summary = SegmentSummary(
+            self.size, self.next_offset, self.first_timestamp, self.max_timestamp, self.followed_by
+        )
         with suppress(OSError):
             write_atomically(self._index_path, self._loaded_index.pack(summary))
             self._has_index_file = True
@@ -225,6 +349,8 @@ class Segment:
         Raises:
             OSError: the batch could not be written whole; the file is as before.
         """
+        if self._has_index_file:
+            self._forget_index_file()
         written = 0
         try:
             while written < len(batch):
@@ -235,11 +361,16 @@ class Segment:
             if self._descriptor is not None:
                 os.ftruncate(self._descriptor, self.size)
             raise
-        self._has_index_file = False
         self._newest.append((header.base_offset, header.next_offset, self.size))
         if len(self._newest) > _NEWEST_BATCHES:
             del self._newest[0]
         self._note(header)
+
+    def _forget_index_file(self) -> None:
+        self._index = self._loaded_index
+        self._index_path.unlink(missing_ok=True)
+        self._has_index_file = False
+        self.followed_by = NO_SEGMENT
 
     def flush(self) -> None:
         """Force the batches to disk.
@@ -248,6 +379,20 @@ class Segment:
             OSError: that failed.
         """
         os.fdatasync(self._file)
+
+    def force_to_disk(self) -> None:
+        """Force the file to disk, and its name. This may run in a thread while the segment is read or leaves the log.
+
+        Raises:
+            OSError: that failed, or the file has left the log.
+        """
+        for each, flags in ((self.path, os.O_NOFOLLOW), (self.path.parent, os.O_DIRECTORY)):
+            descriptor = os.open(each, os.O_RDONLY | os.O_CLOEXEC | flags)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        self.is_on_disk = True
 
     def _position_of(self, offset: int) -> int:
         """Return where the batch begins that holds the offset or, where no batch does, the next one."""
@@ -365,23 +510,6 @@ class Segment:
             self._descriptor = None
         if self._has_index_file:
             self._index = None
-
-
-def flush_closed(path: Path) -> None:
-    """Force the file of a closed segment to disk, and its name.
-
-    Args:
-        path: the file.
-
-    Raises:
-        OSError: that failed, or there is no such file any more.
-    """
-    for each, flags in ((path, os.O_NOFOLLOW), (path.parent, os.O_DIRECTORY)):
-        descriptor = os.open(each, os.O_RDONLY | os.O_CLOEXEC | flags)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
