@@ -69,6 +69,7 @@ class InlineInstance:
         self.refusals: list[v.TransactionLost] = []
         self.told: list[type[Any]] = []
         self.given_up: list[TaskId] = []
+        self.stepped_back: list[Exception] = []
         self.purged: dict[TopicPartition, int] = {}
         self.error: BaseException | None = None
 
@@ -158,6 +159,8 @@ class InlineInstance:
                 self.told.append(type(action))
             case v.GiveUp(tasks):
                 self.given_up.extend(tasks)
+            case v.StepBack(error):
+                self.stepped_back.append(error)
             case v.Purge(positions):
                 self.purged.update(positions)
             case v.PauseReading() | v.ResumeReading() | v.Leave():

@@ -46,6 +46,9 @@ class AloneMembership:
     def give_up(self, tasks: frozenset[TaskId]) -> None:
         pass
 
+    def step_back(self, error: Exception) -> None:
+        pass
+
     def leave(self) -> None:
         pass
 

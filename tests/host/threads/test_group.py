@@ -56,8 +56,13 @@ class Group:
     def __init__(self, broker: RunningBroker, unique_name: Callable[[str], str], stack: ExitStack) -> None:
         self.name, self.topic = unique_name("app"), unique_name("in")
         self.servers = broker.bootstrap_servers
-        settings = {"application.id": self.name, "bootstrap.servers": self.servers}
-        self.config = StreamsConfig({**settings, "heartbeat.interval.ms": 100, "session.timeout.ms": 6_000})
+        self._settings = {
+            "application.id": self.name,
+            "bootstrap.servers": self.servers,
+            "heartbeat.interval.ms": 100,
+            "session.timeout.ms": 6_000,
+        }
+        self.config = StreamsConfig(self._settings)
         self.admin = ConfluentAdmin(self.config)
         stack.callback(self.admin.close)
         self.admin.create_topics([NewTopic(self.topic, 4)])
@@ -66,8 +71,9 @@ class Group:
         self.layout = layout_of(built_topology(builder.build(), self.name), self.config, {self.topic: 4})
         self._stack = stack
 
-    def instance(self, process: str = "p") -> Instance:
-        instance = Instance(self.layout, self.config, process)
+    def instance(self, process: str = "p", **settings: str) -> Instance:
+        config = StreamsConfig({**self._settings, **settings})
+        instance = Instance(self.layout, config, process)
         self._stack.callback(instance.membership.close)
         instance.membership.start()
         return instance
@@ -162,6 +168,49 @@ def test_a_member_that_is_removed_is_told_so_and_commits_nothing(group: Group) -
     assert instance.assigned() == TASKS
     instance.membership.commit(group.offsets(9))
     assert instance.next() == v.OffsetsCommitted()
+
+
+def test_a_static_member_that_starts_again_has_its_tasks_without_a_rebalance(group: Group) -> None:
+    first = group.instance("p", **{"group.instance.id": "one"})
+    assert first.assigned() == TASKS
+    second = group.instance("q", **{"group.instance.id": "two"})
+    assert second.assigned() == frozenset()
+    kept = first.assigned()
+    first.membership.give_up(TASKS - kept)
+    assert (second.assigned(), first.assigned()) == (TASKS - kept, kept)
+    before = first.membership.identity()
+    first.membership.leave()
+    first.membership.close()
+    again = group.instance("p", **{"group.instance.id": "one"})
+    assert again.assigned() == kept
+    after = again.membership.identity()
+    assert before is not None
+    assert after is not None
+    assert (before.generation, "one-1") == (after.generation, after.instance_id)
+    again.membership.commit(group.offsets(3))
+    assert again.next() == v.OffsetsCommitted()
+
+
+def test_of_two_static_members_with_one_name_the_first_is_refused(group: Group) -> None:
+    first = group.instance("p", **{"group.instance.id": "one"})
+    assert first.assigned() == TASKS
+    assert group.instance("q", **{"group.instance.id": "one"}).assigned() == TASKS
+    failed = first.next()
+    assert isinstance(failed, v.Failed)
+    assert "Another process is the member 'one-1'" in str(failed.error)
+    assert first.membership.identity() is None
+
+
+def test_a_member_that_steps_back_leaves_its_tasks_and_joins_again(group: Group) -> None:
+    first = group.instance("p")
+    assert first.assigned() == TASKS
+    second = group.instance("q")
+    assert second.assigned() == frozenset()
+    first.membership.step_back(RuntimeError("stalled"))
+    assert until(lambda: isinstance(first.next(), v.MembershipLost))
+    assert until(lambda: second.assigned() == TASKS)
+    first.membership.give_up(TASKS)
+    assert first.assigned() == frozenset()
 
 
 def join(group: Group, member: str = "") -> Message:

@@ -354,3 +354,41 @@ def test_each_word_is_counted_once_whatever_happens(steps: list[str], records_at
     for key, count in play.output():
         output.setdefault(key, []).append(count)
     assert output == {word: list(range(1, times + 1)) for word, times in written.items()}
+
+
+def test_an_instance_leaves_its_tasks_to_others_where_a_function_does_not_return() -> None:
+    play = Play()
+    instance = play.instance()
+    instance.run()
+    run, held = instance.runner.do, list[v.Run]()
+
+    def hold(action: Any) -> v.Event:
+        if isinstance(action, v.Run):
+            held.append(action)
+            return v.Tick()
+        return run(action)
+
+    instance.runner.do = hold  # type: ignore[method-assign]  # the function does not return yet
+    play.write("a")
+    instance.run()
+    play.clock.advance(299_999)
+    instance.tell(v.Tick())
+    instance.run()
+    assert instance.stepped_back == []
+    play.clock.advance(1)
+    for _ in range(2):
+        instance.tell(v.Tick())
+        instance.run()
+    [error] = instance.stepped_back
+    assert "Task 0_0 has not returned for max.poll.interval.ms=300000" in str(error)
+    instance.tell(v.MembershipLost(error))
+    instance.run()
+    assert instance.given_up == []
+    instance.runner.do = run  # type: ignore[method-assign]
+    instance.tell(run(held.pop()))
+    instance.run()
+    assert sorted(instance.given_up) == sorted(instance.layout.groups)
+    assert instance.instance.phase is Phase.RUNNING
+    instance.tell(v.Assigned(frozenset(instance.layout.groups)))
+    instance.run()
+    assert play.counts() == {"a": 1}

@@ -1,5 +1,5 @@
-"""Two instances of a count of words, exactly once, are killed by turns, sometimes with their disks, are stopped for longer
-than their session, or close and come back: each word is counted once, in order, whoever counts it."""
+"""Two instances of a count of words, exactly once, are killed by turns, sometimes with their disks, are stopped for
+longer than their session, or close and come back: each word is counted once, in order, whoever counts it."""
 
 from __future__ import annotations
 

@@ -20,16 +20,16 @@ TIMING = m.Timing(session_ms=10_000, heartbeat_ms=1_000, retry_ms=100, refused_m
 NONE = ErrorCode.none
 
 
-def subscribed(owned: Sequence[TaskId] = ()) -> bytes:
+def subscribed(owned: Sequence[TaskId] = (), instance: str = "") -> bytes:
     pairs = [(task.subtopology, task.partition) for task in owned]
-    return encode_subscription(Subscription(1, "p", RULES.application, 1, pairs), RULES)
+    return encode_subscription(Subscription(1, "p", RULES.application, 1, pairs, instance=instance), RULES)
 
 
 class Game:
     """A member, and the coordinator that answers it."""
 
-    def __init__(self) -> None:
-        self.member = m.Member(RULES, TIMING)
+    def __init__(self, instance: str = "") -> None:
+        self.member = m.Member(RULES, TIMING, instance)
         self.now = 0
         self.steps: list[m.Step] = []
 
@@ -273,6 +273,40 @@ def test_a_coordinator_that_cannot_be_asked_is_told(game: Game) -> None:
     error = RuntimeError("no login")
     assert game(m.Unusable(error)) == [v.Failed(error)]
     assert game.state is State.FENCED
+
+
+def test_a_member_that_does_not_get_on_leaves_and_joins_as_another_when_its_tasks_are_closed(stable: Game) -> None:
+    error = RuntimeError("stalled")
+    assert stable(m.Stalled(error)) == [m.LeaveGroup("me"), v.MembershipLost(error)]
+    assert stable(m.Stalled(error)) == []
+    assert not stable.member.may_commit
+    assert stable.member.due_ms() is None
+    assert stable(m.LeaveAnswered()) == []
+    assert stable(m.GivenUp(frozenset(TASKS))) == [m.Join("", -1, frozenset())]
+
+
+def test_a_static_member_does_not_leave() -> None:
+    game = Game("one-1")
+    game(m.Begin())
+    game.joined()
+    members = {"me": subscribed(instance="one-1")}
+    game(m.SyncAnswered(NONE, lead(members, RULES)["me"]))
+    error = RuntimeError("stalled")
+    assert game(m.Stalled(error)) == [v.MembershipLost(error)]
+    assert game(m.LeaveRequested()) == []
+    assert game.member.has_left
+
+
+def test_a_static_member_goes_on_with_the_plan_of_its_life_before_and_gives_up_what_that_had_to() -> None:
+    """The group plans nothing anew for it: what the other one waits for would belong to nobody."""
+    members = {"before": subscribed(TASKS, "one-1"), "other": subscribed((), "two-1")}
+    game = Game("one-1")
+    game(m.Begin())
+    game.joined(2)
+    [assigned, join] = game(m.SyncAnswered(NONE, lead(members, RULES)["before"]))
+    assert isinstance(assigned, v.Assigned)
+    assert len(assigned.tasks) == 2
+    assert join == m.Join("me", 2, assigned.tasks)
 
 
 def test_leaving_says_so_and_ends(stable: Game) -> None:

@@ -36,15 +36,25 @@ def test_a_subscription_is_read_as_it_was_written() -> None:
 
 def test_each_member_computes_what_the_leader_has_planned() -> None:
     assignments = lead({"a": subscribed("p", []), "b": subscribed("q", [])}, RULES)
-    found = {member: follow(member, content, RULES) for member, content in assignments.items()}
+    found = {member: follow(member, content, RULES).tasks for member, content in assignments.items()}
     assert sorted(task for tasks in found.values() for task in tasks) == TASKS
     assert [len(tasks) for tasks in found.values()] == [2, 2]
 
 
 def test_a_task_waits_for_its_owner() -> None:
     assignments = lead({"a": subscribed("p", TASKS), "b": subscribed("q", [])}, RULES)
-    assert len(follow("a", assignments["a"], RULES)) == 2
-    assert follow("b", assignments["b"], RULES) == frozenset()
+    kept, reported = follow("a", assignments["a"], RULES)
+    assert (len(kept), reported) == (2, frozenset(TASKS))
+    assert follow("b", assignments["b"], RULES) == (frozenset(), frozenset())
+
+
+def test_a_static_member_has_its_share_by_its_name() -> None:
+    one, two = (
+        encode_subscription(Subscription(1, name, RULES.application, -1, [], instance=name), RULES) for name in "pq"
+    )
+    assignments = lead({"a": one, "b": two}, RULES)
+    shares = [follow("p", assignments["a"], RULES).tasks, follow("q", assignments["b"], RULES).tasks]
+    assert sorted(task for tasks in shares for task in tasks) == TASKS
 
 
 def test_members_with_other_tasks_are_refused() -> None:
@@ -84,4 +94,4 @@ def test_a_later_version_may_add_fields() -> None:
     later = Later(2, "p", RULES.application, 3, [])
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(later), type=Subscription).version == 2
     assignments = lead({"a": subscribed("p", []), "b": encode_subscription(later, RULES)}, RULES)
-    assert len(follow("b", assignments["b"], RULES)) == 2
+    assert len(follow("b", assignments["b"], RULES).tasks) == 2

@@ -22,7 +22,7 @@ class Candidate(NamedTuple):
     """A member of the group.
 
     Args:
-        member: its id.
+        member: its name, which no other one has.
         process: the process that it is in; a task and its standbys are in different ones.
         generation: of the group, in which it had its tasks.
         owned: the tasks that it has.
@@ -37,7 +37,7 @@ class Candidate(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The tasks and the standbys of each member, by its id."""
+    """The tasks and the standbys of each member, by its name."""
 
     active: Mapping[str, frozenset[TaskId]]
     standby: Mapping[str, frozenset[TaskId]]

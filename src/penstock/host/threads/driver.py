@@ -29,7 +29,7 @@ from penstock.host.purging import RecordPurge
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.directories import StateDirectory
 from penstock.host.threads.figures import Figures
-from penstock.host.threads.group import GroupMembership
+from penstock.host.threads.group import GroupMembership, max_poll_interval_ms
 from penstock.host.threads.instance import Instance, Settings
 from penstock.host.threads.internal_topics import make_internal_topics
 from penstock.host.threads.layout import Layout, layout_of
@@ -166,7 +166,8 @@ class ThreadsHost:
         """Return the loop of the polling thread with all that works for it; `opened` closes that."""
         until = self._ends(layout, admin) if self._until_end else None
         limits = Limits(_BUFFERED_RECORDS, _BUFFERED_BYTES)
-        settings = Settings.of(self._config, self._commit_interval_ms, 1, limits, self._exactly_once)
+        stalled_ms = max_poll_interval_ms(self._config)
+        settings = Settings.of(self._config, self._commit_interval_ms, 1, limits, self._exactly_once, stalled_ms)
         instance = Instance(layout, settings, self._clock.milliseconds(), until)
         fetcher = ConfluentFetcher(self._config)
         opened.callback(fetcher.close)

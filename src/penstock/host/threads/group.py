@@ -28,6 +28,7 @@ from penstock.errors import KafkaError, RetriableError, StreamsError, TaskMigrat
 from penstock.host.threads import member as m
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.assignor import VERSION
+from penstock.host.threads.instance import MAX_POLL_INTERVAL_MS
 from penstock.host.threads.layout import Layout
 from penstock.host.threads.membership import Post
 from penstock.host.threads.subscription import Rules, Subscription, encode_subscription
@@ -35,23 +36,31 @@ from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 from penstock.wire.codec import Message
 
-JOIN_GROUP: Final = Api("JoinGroup", 11, 4, 9)
-SYNC_GROUP: Final = Api("SyncGroup", 14, 2, 5)
-HEARTBEAT: Final = Api("Heartbeat", 12, 2, 4)
-LEAVE_GROUP: Final = Api("LeaveGroup", 13, 2, 5)
-OFFSET_COMMIT: Final = Api("OffsetCommit", 8, 5, 9)
+# The oldest versions are the first ones with static members, of Kafka 2.3.
+JOIN_GROUP: Final = Api("JoinGroup", 11, 5, 9)
+SYNC_GROUP: Final = Api("SyncGroup", 14, 3, 5)
+HEARTBEAT: Final = Api("Heartbeat", 12, 3, 4)
+LEAVE_GROUP: Final = Api("LeaveGroup", 13, 3, 5)
+OFFSET_COMMIT: Final = Api("OffsetCommit", 8, 7, 9)
 
 ASSIGNOR: Final = "penstock"
 """The name of the protocol by which members agree; a group of others refuses it, and the other way round."""
 
 _PROTOCOL_TYPE: Final = "consumer"
-_SESSION_MS, _HEARTBEAT_MS, _REBALANCE_MS = 10_000, 1_000, 300_000
+_THREAD: Final = 1
+"""Kafka Streams adds the number of the thread to group.instance.id; here, one member stands for the instance."""
+_SESSION_MS, _HEARTBEAT_MS = 10_000, 1_000
 _TIMEOUT_MS: Final = 5_000
 _RETRY_SECONDS: Final = 0.02
 _COMMIT_SECONDS: Final = 30.0
 _CLOSE_SECONDS: Final = 10.0
 _MOST_WAIT: Final = 0.5
 """Seconds after which the thread looks around though nothing happens."""
+
+
+def max_poll_interval_ms(config: StreamsConfig) -> int:
+    """Return how long an instance may not get on before its tasks are others'."""
+    return int(client_settings(config, CONSUMER).get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS))
 
 
 class GroupMembership:
@@ -74,9 +83,11 @@ class GroupMembership:
         self._process = process or uuid.uuid4().hex
         self._post = post
         self._session_ms = int(settings.get("session.timeout.ms", _SESSION_MS))
-        self._rebalance_ms = int(settings.get("max.poll.interval.ms", _REBALANCE_MS))
+        self._rebalance_ms = max_poll_interval_ms(config)
         heartbeat_ms = int(settings.get("heartbeat.interval.ms", min(_HEARTBEAT_MS, self._session_ms // 3)))
-        self._member = m.Member(self._rules, m.Timing(self._session_ms, heartbeat_ms))
+        given = str(settings.get("group.instance.id", ""))
+        self._instance = f"{given}-{_THREAD}" if given else ""
+        self._member = m.Member(self._rules, m.Timing(self._session_ms, heartbeat_ms), self._instance)
         self._lock = threading.Lock()
         self._lost_is_told = False
         self._is_leaving = False
@@ -103,7 +114,7 @@ class GroupMembership:
         with self._lock:
             if not self._member.may_commit:
                 return None
-            return GroupIdentity(self._group, self._member.generation, self._member.member_id)
+            return GroupIdentity(self._group, self._member.generation, self._member.member_id, self._instance or None)
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit `offsets` as the member; the answer is `OffsetsCommitted`, `MembershipLost` or `Failed`."""
@@ -112,6 +123,10 @@ class GroupMembership:
     def give_up(self, tasks: frozenset[TaskId]) -> None:
         """Tell the group that these tasks are closed here."""
         self._happen(m.GivenUp(tasks))
+
+    def step_back(self, error: Exception) -> None:
+        """Leave the tasks to others, because the instance does not get on; `MembershipLost` follows."""
+        self._happen(m.Stalled(error))
 
     def leave(self) -> None:
         """Leave the group."""
@@ -251,16 +266,24 @@ class GroupMembership:
                 pass
 
     def _identity(self, member_id: str, generation: int) -> Message:
-        return {"group_id": self._group, "member_id": member_id, "generation_id": generation}
+        return {
+            "group_id": self._group,
+            "member_id": member_id,
+            "group_instance_id": self._instance or None,
+            "generation_id": generation,
+        }
 
     def _join_body(self, member_id: str, generation: int, owned: frozenset[TaskId]) -> Message:
         tasks = [(task.subtopology, task.partition) for task in sorted(owned)]
-        subscription = Subscription(VERSION, self._process, self._rules.application, generation, tasks)
+        subscription = Subscription(
+            VERSION, self._process, self._rules.application, generation, tasks, instance=self._instance
+        )
         return {
             "group_id": self._group,
             "session_timeout": self._session_ms,
             "rebalance_timeout": self._rebalance_ms,
             "member_id": member_id,
+            "group_instance_id": self._instance or None,
             "protocol_type": _PROTOCOL_TYPE,
             "protocols": [{"name": ASSIGNOR, "metadata": encode_subscription(subscription, self._rules)}],
         }
@@ -297,6 +320,11 @@ class GroupMembership:
                 f"The group {self._group!r} has members of another program, such as Kafka Streams in Java. Stop them; "
                 "a member that did not leave is in the group until its session.timeout.ms has passed."
             )
+        if code == ErrorCode.fenced_instance_id:
+            return KafkaError(
+                f"Another process is the member {self._instance!r} of the group {self._group!r}: it was started later "
+                "with the same group.instance.id. Give each instance its own."
+            )
         try:
             self._cluster.check({"error_code": code}, self._doing, Right("READ", "group", self._group))
         except StreamsError as error:
@@ -331,7 +359,7 @@ class GroupMembership:
             is_changing = code == ErrorCode.illegal_generation and (
                 state is not m.State.STABLE or self._member.generation != generation
             )
-            if code in (ErrorCode.illegal_generation, ErrorCode.unknown_member_id) and not is_changing:
+            if code in _COUNTED_OUT and not is_changing:
                 self._happen(m.CommitRefused(code))
                 return
             if time.monotonic() >= deadline:
@@ -354,7 +382,7 @@ class GroupMembership:
         for code, topic in codes.items():
             if code == ErrorCode.not_coordinator:
                 self._commit_node = None
-            if code in _REPEATED or code in (ErrorCode.illegal_generation, ErrorCode.unknown_member_id):
+            if code in _REPEATED or code in _COUNTED_OUT:
                 return int(code)
             self._commit_cluster.check({"error_code": code}, doing, rights[0], Right("READ", "topic", topic))
         return int(ErrorCode.none)
@@ -366,6 +394,11 @@ class GroupMembership:
             self._post(v.MembershipLost(error))
 
 
+_COUNTED_OUT: Final = (
+    ErrorCode.illegal_generation,
+    ErrorCode.unknown_member_id,
+    ErrorCode.fenced_instance_id,
+)
 _REPEATED: Final = (
     ErrorCode.rebalance_in_progress,
     ErrorCode.coordinator_load_in_progress,
@@ -389,7 +422,9 @@ def _topics(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Sequence[Mes
 
 def _joined(answer: Message) -> m.JoinAnswered:
     members = {one["member_id"]: one["metadata"] for one in answer["members"]}
-    return m.JoinAnswered(answer["error_code"], answer["member_id"], answer["generation_id"], answer["leader"], members)
+    # The leader of old, which is static and has started again, leads no rebalance.
+    leader = "" if answer.get("skip_assignment") else answer["leader"]
+    return m.JoinAnswered(answer["error_code"], answer["member_id"], answer["generation_id"], leader, members)
 
 
 def _synced(answer: Message) -> m.SyncAnswered:

@@ -18,7 +18,7 @@ from enum import Enum
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.config import StreamsConfig
-from penstock.errors import LockError
+from penstock.errors import LockError, TaskMigratedError
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.layout import Layout
@@ -26,6 +26,9 @@ from penstock.host.threads.task_manager import ActiveTask, Limits, TaskManager, 
 from penstock.host.threads.vocabulary import GLOBAL_TASK
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
+
+MAX_POLL_INTERVAL_MS = 300_000
+"""The default of max.poll.interval.ms."""
 
 _MOST_FENCED_MS = 60_000
 """Within this time, a second producer that fences that of the instance is no accident."""
@@ -70,10 +73,17 @@ class Settings:
     restart_backoff_max_ms: int
     exactly_once: bool = False
     """Whether a commit is one transaction."""
+    max_poll_interval_ms: int = MAX_POLL_INTERVAL_MS
+    """How long an action about a task may take before the tasks are left to other instances."""
 
     @staticmethod
     def of(
-        config: StreamsConfig, commit_interval_ms: int, in_flight: int, limits: Limits, exactly_once: bool = False
+        config: StreamsConfig,
+        commit_interval_ms: int,
+        in_flight: int,
+        limits: Limits,
+        exactly_once: bool = False,
+        max_poll_interval_ms: int = MAX_POLL_INTERVAL_MS,
     ) -> Settings:
         """Return the settings that `config` asks for."""
         return Settings(
@@ -84,6 +94,7 @@ class Settings:
             config["penstock.restart.backoff.ms"],
             config["penstock.restart.backoff.max.ms"],
             exactly_once,
+            max_poll_interval_ms,
         )
 
 
@@ -119,6 +130,8 @@ class Instance:
         self._has_processed = False
         self._retry_at: int | None = None
         self._fenced_at: int | None = None
+        self._now = self._got_on_at = now
+        self._has_stepped_back = False
 
     @property
     def phase(self) -> Phase:
@@ -129,6 +142,7 @@ class Instance:
         """Return what is to be done after `event`, at `now` (ms), in this order."""
         if self._phase is Phase.ENDED:
             return []
+        self._now = now
         self._take(event, now)
         self._advance(now)
         actions, self._actions = self._actions, []
@@ -191,10 +205,27 @@ class Instance:
             case v.CloseRequested():
                 self._closing = event
             case v.Tick():
-                pass
+                self._watch_progress(now)
 
     def _do(self, action: v.Action) -> None:
+        if isinstance(action, v.Start | v.Run | v.Prepare | v.Apply | v.Close):
+            self._got_on_at = self._now
         self._actions.append(action)
+
+    def _watch_progress(self, now: int) -> None:
+        """Leave the tasks to other instances where a function of the user does not return for too long."""
+        limit = self._settings.max_poll_interval_ms
+        busy = [str(task.id) for task in self._tasks if task.busy]
+        if not busy:
+            self._has_stepped_back = False
+        elif not self._has_stepped_back and now - self._got_on_at >= limit:
+            self._has_stepped_back = True
+            error = TaskMigratedError(
+                f"Task {' and '.join(busy)} has not returned for max.poll.interval.ms={limit}: this instance leaves "
+                "its tasks to others, and joins the group again when the task has returned. Let processors return "
+                "sooner, or set a larger max.poll.interval.ms."
+            )
+            self._do(v.StepBack(error))
 
     def _assign(self, tasks: frozenset[TaskId]) -> None:
         """Take what the group has given; what is new is opened, what is lost is given up behind the next commit."""

@@ -15,6 +15,8 @@ Rules:
   for it.
 - Whether another join is needed is judged by the tasks that the last join reported, not by those that are held when the
   assignment arrives: else a task that was closed in between would belong to nobody.
+- A static member (`group.instance.id`) does not leave: whoever joins with its name within its session has its tasks,
+  and the assignment of the life before, which the leader planned for what was reported then.
 - A member that was lost joins again only when its tasks are closed: a commit of the old membership must not meet the
   new one, which the group would accept.
 """
@@ -114,6 +116,13 @@ class GivenUp:
 
 
 @dataclass(frozen=True)
+class Stalled:
+    """The instance has not got on for longer than it may."""
+
+    error: Exception
+
+
+@dataclass(frozen=True)
 class LeaveRequested:
     """The member is to leave."""
 
@@ -133,6 +142,7 @@ Happening = (
     | Unusable
     | CommitRefused
     | GivenUp
+    | Stalled
     | LeaveRequested
     | Tick
 )
@@ -215,13 +225,14 @@ class Member:
     Args:
         rules: the tasks that are assigned.
         timing: how long it waits.
+        instance: the name of a static member, empty for another one.
     """
 
-    def __init__(self, rules: Rules, timing: Timing) -> None:
+    def __init__(self, rules: Rules, timing: Timing, instance: str = "") -> None:
         self._rules = rules
         self._timing = timing
+        self._instance = instance
         self._held: frozenset[TaskId] = frozenset()
-        self._reported: frozenset[TaskId] = frozenset()
         self._must_rejoin = False
         self._pending: frozenset[TaskId] = frozenset()
         self._out = False
@@ -250,6 +261,8 @@ class Member:
         match happening:
             case GivenUp(tasks):
                 return self._given_up(tasks, now)
+            case Stalled(error):
+                return self._step_back(error, now)
             case LeaveRequested():
                 return self._leave()
             case LeaveAnswered():
@@ -301,7 +314,7 @@ class Member:
 
     def _join(self) -> list[Step]:
         self.state, self._out, self._next_ms = State.JOINING, True, None
-        self._reported, self._must_rejoin, self._pending = self._held, False, frozenset()
+        self._must_rejoin, self._pending = False, frozenset()
         return [Join(self.member_id, self.generation, self._held)]
 
     def _joined(self, answer: JoinAnswered, now: int) -> list[Step]:
@@ -325,12 +338,12 @@ class Member:
         if answer.code != ErrorCode.none:
             return self._refused(answer.code, now)
         try:
-            tasks = follow(self.member_id, answer.assignment, self._rules)
+            tasks, reported = follow(self._instance or self.member_id, answer.assignment, self._rules)
         except IncompatibleMemberError as error:
             return self._fail(error, now)
         self._session_until = now + self._timing.session_ms
         self.state, self._next_ms = State.STABLE, now + self._timing.heartbeat_ms
-        self._must_rejoin = bool(self._reported - tasks)
+        self._must_rejoin = bool(reported - tasks)
         self._pending = self._held - tasks
         self._held |= tasks
         return [v.Assigned(tasks), *self._rejoin_if_free()]
@@ -387,6 +400,16 @@ class Member:
         )
         return [v.MembershipLost(error)]
 
+    def _step_back(self, error: Exception, now: int) -> list[Step]:
+        """Leave the tasks to others; join again as a new member when they are closed. The group finds out about a
+        static member when its session ends."""
+        if not self.may_commit:
+            return []
+        left = [LeaveGroup(self.member_id)] if not self._instance else []
+        self._fence(now)
+        self.member_id, self._next_ms = "", None
+        return [*left, v.MembershipLost(error)] if self._held else [*left, *self._join()]
+
     def _fail(self, error: Exception, now: int) -> list[Step]:
         self._fence(now)
         return [v.Failed(error)]
@@ -394,7 +417,7 @@ class Member:
     def _fence(self, now: int) -> None:
         self.state, self._out = State.FENCED, False
         self.generation = NO_GENERATION
-        self._must_rejoin, self._pending, self._reported = False, frozenset(), frozenset()
+        self._must_rejoin, self._pending = False, frozenset()
         self._next_ms = now + self._timing.refused_ms
 
     def _disconnected(self, now: int) -> list[Step]:
@@ -413,7 +436,7 @@ class Member:
     def _leave(self) -> list[Step]:
         if self.state is State.LEAVING:
             return []
-        is_known = bool(self.member_id)
+        is_known = bool(self.member_id) and not self._instance
         self.state, self._next_ms = State.LEAVING, None
         self.has_left = not is_known
         return [LeaveGroup(self.member_id)] if is_known else []

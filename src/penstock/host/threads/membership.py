@@ -33,6 +33,10 @@ class Membership(Protocol):
         """Tell the group that these tasks are closed here."""
         ...
 
+    def step_back(self, error: Exception) -> None:
+        """Leave the tasks to others, because the instance does not get on; `MembershipLost` follows."""
+        ...
+
     def leave(self) -> None:
         """Leave the group."""
         ...

@@ -187,6 +187,8 @@ class Polling:
                 self._application.rebalancing()
             case v.GiveUp(tasks):
                 self._membership.give_up(tasks)
+            case v.StepBack(error):
+                self._membership.step_back(error)
             case v.Leave():
                 self._membership.leave()
             case v.End():

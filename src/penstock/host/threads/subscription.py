@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from kio.schema.consumer_protocol_assignment.v2.data import ConsumerProtocolAssignment
@@ -48,6 +48,7 @@ class Subscription(msgspec.Struct, frozen=True):
         generation: of the group, in which it had its tasks.
         owned: the tasks that it has, each as the pair of its numbers.
         held: the tasks whose state it has on its disk, likewise.
+        instance: its group.instance.id, empty where it has none.
     """
 
     version: int
@@ -56,11 +57,17 @@ class Subscription(msgspec.Struct, frozen=True):
     generation: int
     owned: list[tuple[int, int]]
     held: list[tuple[int, int]] = []
+    instance: str = ""
 
-    def candidate(self, member: str) -> Candidate:
+    def name(self, member: str) -> str:
+        """Return the name under which plans have the member with this id: a static one has another id after each start,
+        and the same plan."""
+        return self.instance or member
+
+    def candidate(self, name: str) -> Candidate:
         """Return the member of this subscription as the assignor has it."""
         owned, held = (frozenset(TaskId(*task) for task in tasks) for tasks in (self.owned, self.held))
-        return Candidate(member, self.process, self.generation, owned, held)
+        return Candidate(name, self.process, self.generation, owned, held)
 
 
 class Assignment(msgspec.Struct, frozen=True):
@@ -68,13 +75,21 @@ class Assignment(msgspec.Struct, frozen=True):
 
     Args:
         version: of the rules by which all members plan.
-        members: the inputs of the plan: the subscriptions of all members by id, compressed.
+        members: the inputs of the plan: the subscriptions of all members by name, compressed.
         digest: of the leader's plan.
     """
 
     version: int
     members: bytes
     digest: bytes
+
+
+class Share(NamedTuple):
+    """What a member reads in its assignment. tasks: that it is to have. reported: that it had when it joined, as the
+    leader knows; of a static member this may be what it had in its life before."""
+
+    tasks: frozenset[TaskId]
+    reported: frozenset[TaskId]
 
 
 @dataclass(frozen=True)
@@ -157,22 +172,26 @@ def lead(members: Mapping[str, bytes | memoryview], rules: Rules) -> dict[str, b
                 f"The member {member} of the group has other tasks than this one: the topologies, the partitions of "
                 "their topics or num.standby.replicas differ. Stop all instances before you start a changed program."
             )
-    candidates = [one.candidate(member) for member, one in found.items()]
+    named = {one.name(member): one for member, one in found.items()}
+    candidates = [one.candidate(name) for name, one in named.items()]
     plan = rules.plan(candidates)
-    inputs = zlib.compress(msgspec.msgpack.encode({member: found[member] for member in sorted(found)}))
+    inputs = zlib.compress(msgspec.msgpack.encode({name: named[name] for name in sorted(named)}))
     data = Assignment(min(VERSION, *(one.version for one in found.values())), inputs, digest(plan))
     user_data = msgspec.msgpack.encode(data)
+    tasks = given(plan, candidates)
     return {
-        member: _encoded(_ASSIGNMENT, {"assigned_partitions": _by_topic(rules, tasks), "user_data": user_data})
-        for member, tasks in given(plan, candidates).items()
+        member: _encoded(
+            _ASSIGNMENT, {"assigned_partitions": _by_topic(rules, tasks[one.name(member)]), "user_data": user_data}
+        )
+        for member, one in found.items()
     }
 
 
-def follow(member: str, content: bytes | memoryview, rules: Rules) -> frozenset[TaskId]:
-    """Return the tasks of a member, computed from its assignment.
+def follow(name: str, content: bytes | memoryview, rules: Rules) -> Share:
+    """Return the share of a member, computed from its assignment.
 
     Args:
-        member: its id.
+        name: its group.instance.id, or its id where it has none.
         content: its assignment.
         rules: the member's.
 
@@ -190,12 +209,13 @@ def follow(member: str, content: bytes | memoryview, rules: Rules) -> frozenset[
         ) from error
     candidates = [one.candidate(each) for each, one in members.items()]
     plan = rules.plan(candidates) if candidates else Plan({}, {})
-    if data.version > VERSION or digest(plan) != data.digest or member not in plan.active:
+    if data.version > VERSION or digest(plan) != data.digest or name not in plan.active:
         raise IncompatibleMemberError(
             f"This instance (rules of version {VERSION}) assigns tasks otherwise than the leader of the group (version "
             f"{data.version}). Run the same version of Penstock and of the program in all instances."
         )
-    return given(plan, candidates)[member]
+    [reported] = (one.owned for one in candidates if one.member == name)
+    return Share(given(plan, candidates)[name], reported)
 
 
 def digest(plan: Plan) -> bytes:

@@ -18,8 +18,9 @@ from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch, TopicPartition
 from penstock.task.idling import NO_WAIT, InputWait
 
-FIRST_RECORDS = 1_000
-"""Records of the first run of a task, before its rate is known."""
+FIRST_RECORDS = 100
+"""Records of the first run of a task, before its rate is known: a run of slow ones must end before
+max.poll.interval.ms."""
 
 _SLICE_NS = 50_000_000
 """How long a run should take, so that other tasks and commits come in between."""

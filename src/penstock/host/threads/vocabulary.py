@@ -358,6 +358,13 @@ class GiveUp:
 
 
 @dataclass(frozen=True)
+class StepBack:
+    """Leave the tasks to others in the group for now, for this reason; answered by `MembershipLost`."""
+
+    error: Exception
+
+
+@dataclass(frozen=True)
 class Leave:
     """Leave the group."""
 
@@ -404,6 +411,7 @@ Action = (
     | Purge
     | Close
     | GiveUp
+    | StepBack
     | Leave
     | Ask
     | TellRunning
