@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, Generic, NamedTuple, TypeVar, overload
+from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -372,6 +372,21 @@ class RecordBatch:
             np.concatenate([batch.offsets for batch in batches]),
             headers,
         )
+
+
+def size_of(batch: RecordBatch) -> int:
+    """Return the bytes of the keys and values of `batch`."""
+    return _bytes_of(batch.keys) + _bytes_of(batch.values)
+
+
+def _bytes_of(column: Sequence[bytes | None]) -> int:
+    if isinstance(column, DictionaryColumn):
+        sizes = np.array([0 if entry is None else len(entry) for entry in column.entries()], np.int64)
+        return int(sizes[column.places].sum())
+    try:
+        return sum(map(len, cast("Sequence[bytes]", column)))
+    except TypeError:  # one is None
+        return sum(map(len, filter(None, column)))
 
 
 class PartitionBatch(NamedTuple):

@@ -9,11 +9,12 @@ moment. Messages never contain values of keys.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from penstock.client.security import JAVA_KEYS, librdkafka_security
 from penstock.config import StreamsConfig, warn_without_effect
+from penstock.config.keys import KEYS
 from penstock.config_providers import is_of_providers, providers, resolved
 from penstock.errors import ConfigError
 
@@ -133,6 +134,7 @@ _WITHOUT_EFFECT: Mapping[str, str] = {
     "partitioner.availability.timeout.ms": _PARTITIONER,
     "partitioner.class": f"{_JAVA_CLASS}; pass a StreamPartitioner to Produced",
     "partitioner.ignore.keys": _PARTITIONER,
+    "penstock.buffer.max.bytes": "set penstock.batch.max.bytes",
     "poll.ms": "set penstock.poll.ms",
     "probing.rebalance.interval.ms": _ASSIGNMENT,
     "rack.aware.assignment.non_overlap_cost": _ASSIGNMENT,
@@ -151,8 +153,8 @@ _WITHOUT_EFFECT: Mapping[str, str] = {
     "windowed.inner.class.serde": "pass it to WindowedSerdes.time_windowed",
     "windowstore.changelog.additional.retention.ms": "state on Spark has no changelog topics",
 }
-"""Keys of Kafka Streams and of the Java clients without a row in the table, which librdkafka does not know and which
-have no effect: the reason, and what to set instead."""
+"""Keys of Kafka Streams and of the Java clients that librdkafka does not know and that have no effect: the reason, and
+what to set instead. Those with a row in the table have an effect where an ordinary process runs the tasks."""
 
 _NOT_THE_USERS: Mapping[str, str] = {
     "enable.auto.commit": "positions are committed with the epoch",
@@ -211,6 +213,14 @@ def keys_without_a_row() -> Iterator[str]:
     """Yield the keys of Kafka Streams and of the Java clients that have no row and are known here all the same."""
     for keys in (_WITHOUT_EFFECT, _NOT_THE_USERS, _LIBRDKAFKA_NAMES, JAVA_KEYS):
         yield from keys
+
+
+def warn_of_rows_without_effect(config: StreamsConfig, acted_on: Collection[str]) -> None:
+    """Warn of the user's keys that have a row, and an effect on other hosts only. acted_on: those with an effect on
+    this one."""
+    for key in config.given():
+        if key in KEYS and key in _WITHOUT_EFFECT and key not in acted_on:
+            warn_without_effect(key, _WITHOUT_EFFECT[key])
 
 
 def keys_for_librdkafka(config: StreamsConfig, role: str) -> dict[str, str]:

@@ -185,6 +185,42 @@ KEYS: Mapping[str, ConfigKey] = {
             "How long (ms) a task waits for records of a partition that has none while others have some.",
         ),
         ConfigKey(
+            "commit.interval.ms",
+            whole(0),
+            None,
+            "low",
+            "Time (ms) between two commits in an ordinary process; not set: 30000, or 100 for exactly_once_v2.",
+        ),
+        ConfigKey(
+            "poll.ms",
+            whole(0),
+            100,
+            "low",
+            "Longest wait (ms) for records in an ordinary process, while nothing else is to be done.",
+        ),
+        ConfigKey(
+            "buffered.records.per.partition",
+            whole(1),
+            10_000,
+            "low",
+            "Records of a partition that may wait for their task in an ordinary process; beyond that, it is not read.",
+        ),
+        ConfigKey(
+            "penstock.buffer.max.bytes",
+            whole(1024),
+            64 * 1024 * 1024,
+            "medium",
+            "Bytes of records that may wait for their tasks in an ordinary process; beyond that, partitions with "
+            "waiting records are not read.",
+        ),
+        ConfigKey(
+            "num.stream.threads",
+            whole(1),
+            1,
+            "medium",
+            "Processing threads of an ordinary process; more than one has no effect yet.",
+        ),
+        ConfigKey(
             "state.cleanup.delay.ms",
             whole(0),
             600_000,
@@ -354,8 +390,8 @@ KEYS: Mapping[str, ConfigKey] = {
             whole(0),
             30_000,
             "low",
-            "Interval in ms at which records that have been read are deleted from topics between DataFrames and the "
-            "application.",
+            "Interval in ms at which records that have been read are deleted from repartition topics, and from topics "
+            "between DataFrames and the application.",
         ),
         ConfigKey(
             "metrics.recording.level",

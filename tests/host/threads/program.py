@@ -30,6 +30,7 @@ def main(servers: str, application: str, state: str, source: str, sink: str) -> 
             "default.key.serde": Serdes.string(),
             "default.value.serde": Serdes.string(),
             "processing.guarantee": "exactly_once_v2",
+            "commit.interval.ms": 50,
             "statestore.cache.max.bytes": 0,
             "session.timeout.ms": 6_000,
             "heartbeat.interval.ms": 500,
@@ -37,7 +38,7 @@ def main(servers: str, application: str, state: str, source: str, sink: str) -> 
     )
     built = built_topology(builder.build(), application)
     listening = Listening()
-    host = ThreadsHost(built, config, commit_interval_ms=50)
+    host = ThreadsHost(built, config)
     host.start(listening)
     print("started", flush=True)
     sys.stdin.read()

@@ -56,6 +56,7 @@ class WordCount:
             "default.key.serde": Serdes.string(),
             "default.value.serde": Serdes.string(),
             "penstock.restart.backoff.ms": 10,
+            "commit.interval.ms": 50,
         }
         self.admin = ConfluentAdmin(self.config())
         self.admin.create_topics([NewTopic(self.source, 2), NewTopic(self.sink, 1)])
@@ -71,7 +72,7 @@ class WordCount:
         return builder.build()
 
     def host(self, split: Callable[[str], list[str]] = str.split, **options: Any) -> ThreadsHost:
-        defaults = {"until_end": True, "commit_interval_ms": 50, "make_membership": AloneMembership}
+        defaults = {"until_end": True, "make_membership": AloneMembership}
         options = {**defaults, "config": self.config(), **options}
         return ThreadsHost(built_topology(self.topology(split), self.app), **options)
 
@@ -195,7 +196,8 @@ def test_an_error_ends_the_host_with_the_place_in_the_program(words: WordCount) 
 
 
 def test_a_pause_holds_and_a_close_commits(words: WordCount) -> None:
-    host, listening = words.host(until_end=False, commit_interval_ms=3_600_000), Listening()
+    words.settings["commit.interval.ms"] = 3_600_000
+    host, listening = words.host(until_end=False), Listening()
     host.start(listening)
     assert listening.running.wait(SECONDS)
     host.pause()

@@ -101,6 +101,18 @@ def test_a_partition_of_which_too_much_waits_is_fetched_no_further_until_half_is
     assert tasks.to_resume() == set()
 
 
+def test_partitions_with_records_are_fetched_no_further_while_too_many_bytes_wait_in_all() -> None:
+    tasks = manager()
+    large = RecordBatch([b"k"] * 2, [bytes(300_000)] * 2, *[np.arange(2, dtype=np.int64)] * 2)
+    tasks.arrived(A, large)
+    tasks.arrived(C, large)
+    assert tasks.to_pause() == {A, C}
+    tasks.next_run(0)
+    assert tasks.to_resume() == set()  # more than half waits for the other task
+    tasks.next_run(0)
+    assert tasks.to_resume() == {A, C}
+
+
 def test_records_of_a_partition_that_nobody_reads_any_more_are_dropped() -> None:
     tasks = manager()
     tasks.remove(SECOND)

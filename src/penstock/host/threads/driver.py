@@ -18,7 +18,6 @@ from penstock.client.confluent import (
     ConfluentFetcher,
     ConfluentTransactionalProducer,
 )
-from penstock.client.keys import check_client_keys
 from penstock.client.sockets.cluster import Cluster
 from penstock.client.sockets.offsets import committed_offsets
 from penstock.clock import Clock, SystemClock, elapsed_milliseconds
@@ -32,6 +31,7 @@ from penstock.host.threads.figures import Figures
 from penstock.host.threads.group import GroupMembership, max_poll_interval_ms
 from penstock.host.threads.instance import Instance, Settings
 from penstock.host.threads.internal_topics import make_internal_topics
+from penstock.host.threads.keys import check_keys, commit_interval_ms, limits
 from penstock.host.threads.layout import Layout, layout_of
 from penstock.host.threads.membership import Membership, Post
 from penstock.host.threads.output import AtLeastOnceOutput, ExactlyOnceOutput, Output
@@ -39,7 +39,6 @@ from penstock.host.threads.polling import Polling
 from penstock.host.threads.processing import TaskAction, TaskRunner
 from penstock.host.threads.queued import QueuedThread
 from penstock.host.threads.restoring import StateOpener
-from penstock.host.threads.task_manager import Limits
 from penstock.host.topics import check_sink_topics
 from penstock.metrics.host_metrics import Measured
 from penstock.plan.serde_check import check_serdes
@@ -52,10 +51,6 @@ _log = logging.getLogger(__name__)
 MakeMembership = Callable[[Layout, StreamsConfig, Post], Membership]
 """Makes the member of the group; it gives its events to the third argument."""
 
-_COMMIT_INTERVAL_MS = 30_000
-_POLL_MS = 100
-_BUFFERED_RECORDS = 10_000
-_BUFFERED_BYTES = 64 * 1024 * 1024
 _LAST_SECONDS = 1.0  # for each thread to end, behind the end of the instance
 
 
@@ -70,13 +65,11 @@ class ThreadsHost:
         until_end: bool = False,
         restore_listener: StateRestoreListener | None = None,
         clock: Clock | None = None,
-        commit_interval_ms: int = _COMMIT_INTERVAL_MS,
     ) -> None:
         """Take what to run; nothing is opened before `start`.
 
         make_membership: joins the group; None for a member on the classic protocol. until_end: stop at the ends of the
         topics at the start. restore_listener: receives the restores of stores. clock: None for that of the machine.
-        commit_interval_ms: between two commits.
         """
         self._built = built
         self._config = config
@@ -84,7 +77,6 @@ class ThreadsHost:
         self._until_end = until_end
         self._restore_listener = restore_listener
         self._clock = clock or SystemClock()
-        self._commit_interval_ms = commit_interval_ms
         self._exactly_once = config["processing.guarantee"] == EXACTLY_ONCE_V2
         self._application_id = str(config.required("application.id"))
         self._directory = StateDirectory(config)
@@ -98,7 +90,7 @@ class ThreadsHost:
     def start(self, listener: HostListener) -> None:
         """Check everything, then start the threads; returns when they run. Raises StreamsError when it must not
         start."""
-        check_client_keys(self._config)
+        check_keys(self._config)
         check_serdes(self._built, self._config)
         with ExitStack() as opened:
             self._directory.acquire()
@@ -165,9 +157,15 @@ class ThreadsHost:
     def _wired(self, layout: Layout, admin: Admin, listener: HostListener, opened: ExitStack) -> Polling:
         """Return the loop of the polling thread with all that works for it; `opened` closes that."""
         until = self._ends(layout, admin) if self._until_end else None
-        limits = Limits(_BUFFERED_RECORDS, _BUFFERED_BYTES)
-        stalled_ms = max_poll_interval_ms(self._config)
-        settings = Settings.of(self._config, self._commit_interval_ms, 1, limits, self._exactly_once, stalled_ms)
+        config = self._config
+        settings = Settings.of(
+            config,
+            commit_interval_ms(config),
+            1,
+            limits(config),
+            self._exactly_once,
+            max_poll_interval_ms(config),
+        )
         instance = Instance(layout, settings, self._clock.milliseconds(), until)
         fetcher = ConfluentFetcher(self._config)
         opened.callback(fetcher.close)
@@ -198,7 +196,7 @@ class ThreadsHost:
             workers,
             _Application(listener),
             self._clock,
-            _POLL_MS,
+            self._config["poll.ms"],
             frozenset(partition for group in shared for partition in group),
             self._figures,
         )

@@ -6,14 +6,13 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 from penstock.clock import elapsed_milliseconds
 from penstock.host.threads import vocabulary as v
 from penstock.metrics.host_metrics import COMMIT, DROPPED_RECORDS, HostMeasurements, Measured, Operation
 from penstock.metrics.measurements import Measurement
-from penstock.record import PartitionBatch, RecordBatch
+from penstock.record import PartitionBatch, RecordBatch, size_of
 
 
 class Figures:
@@ -112,4 +111,4 @@ class Figures:
 
 def _add(totals: dict[str, tuple[int, int]], topic: str, batch: RecordBatch) -> None:
     records, size = totals.get(topic, (0, 0))
-    totals[topic] = records + len(batch), size + sum(map(len, filter(None, chain(batch.keys, batch.values))))
+    totals[topic] = records + len(batch), size + size_of(batch)

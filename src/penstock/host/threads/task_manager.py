@@ -15,7 +15,7 @@ from itertools import chain
 from penstock.config import StreamsConfig
 from penstock.host.threads.vocabulary import Ran, Run
 from penstock.plan.subtopology import TaskId
-from penstock.record import RecordBatch, TopicPartition
+from penstock.record import RecordBatch, TopicPartition, size_of
 from penstock.task.idling import NO_WAIT, InputWait
 
 FIRST_RECORDS = 100
@@ -64,6 +64,7 @@ class ActiveTask:
         self.waiting_bytes = 0
         self._idle_ms = idle_ms
         self._queues: dict[TopicPartition, deque[RecordBatch]] = {partition: deque() for partition in partitions}
+        self._bytes: dict[TopicPartition, int] = dict.fromkeys(self._queues, 0)
         self._rate: float | None = None
 
     @property
@@ -75,6 +76,7 @@ class ActiveTask:
         """Forget what has arrived and where it stands: it is opened again."""
         for queue in self._queues.values():
             queue.clear()
+        self._bytes = dict.fromkeys(self._queues, 0)
         self.positions = {}
         self.due_ms, self.changed, self.waiting_bytes = None, False, 0
 
@@ -82,6 +84,7 @@ class ActiveTask:
         """Take records that have arrived; those from before the position are dropped."""
         if len(batch):
             self._queues[partition].append(batch)
+            self._bytes[partition] += size_of(batch)
             self.positions[partition] = int(batch.offsets[-1]) + 1
 
     def look_again(self) -> None:
@@ -92,6 +95,10 @@ class ActiveTask:
     def records(self, partition: TopicPartition) -> int:
         """Return how many records of `partition` wait to be given to the task."""
         return sum(map(len, self._queues[partition]))
+
+    def queued_bytes(self) -> int:
+        """Return about how many bytes of keys and values wait to be given to the task."""
+        return sum(self._bytes.values())
 
     def is_ready(self, now: int) -> bool:
         """Return whether the task has something to do at `now` (ms)."""
@@ -130,7 +137,7 @@ class ActiveTask:
         return InputWait(tuple(self._queues), frozenset(lagging), self._idle_ms)
 
     def _take(self, partition: TopicPartition, most: int) -> RecordBatch:
-        queue, taken = self._queues[partition], []
+        queue, taken, waiting = self._queues[partition], [], self.records(partition)
         while queue and most > 0:
             batch = queue.popleft()
             if len(batch) > most:
@@ -138,6 +145,7 @@ class ActiveTask:
                 batch = batch.slice(0, most)
             taken.append(batch)
             most -= len(batch)
+        self._bytes[partition] = self._bytes[partition] * self.records(partition) // waiting
         return RecordBatch.concat(taken)
 
 
@@ -230,17 +238,21 @@ class TaskManager:
         self._paused.difference_update(partitions)
 
     def to_pause(self) -> frozenset[TopicPartition]:
-        """Return the partitions that are to be fetched no further from now on: more waits than is allowed."""
+        """Return the partitions that are to be fetched no further from now on: more waits than is allowed, of one of
+        them, or of all together."""
+        most = 0 if self._queued_bytes() > self._limits.bytes else self._limits.records
         new = {
             partition
             for partition, task in self._readers.items()
-            if partition not in self._paused and task.records(partition) > self._limits.records
+            if partition not in self._paused and task.records(partition) > most
         }
         self._paused |= new
         return frozenset(new)
 
     def to_resume(self) -> frozenset[TopicPartition]:
         """Return the partitions that are to be fetched again from now on: no more than half of that waits."""
+        if not self._paused or self._queued_bytes() > self._limits.bytes // 2:
+            return frozenset()
         again = {
             partition
             for partition in self._paused
@@ -248,3 +260,6 @@ class TaskManager:
         }
         self._paused -= again
         return frozenset(again)
+
+    def _queued_bytes(self) -> int:
+        return sum(task.queued_bytes() for task in self._tasks.values())

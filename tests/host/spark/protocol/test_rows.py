@@ -21,13 +21,13 @@ from penstock.host.spark.protocol.failures import (
     failure_of_query,
 )
 from penstock.host.spark.protocol.messages import SinkControl, TaskControl, TaskReport
-from penstock.host.spark.protocol.rows import DATA, Row, decode_batch, encode_batch, read_rows, size_of, write_rows
+from penstock.host.spark.protocol.rows import DATA, Row, decode_batch, encode_batch, read_rows, write_rows
 from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.host.spark.worker.printing import MAXIMUM_CHARACTERS, captured_print
 from penstock.plan.topology import Topology
 from penstock.processor.api import SimpleSupplier
 from penstock.processor.stateless import StreamMapValues
-from penstock.record import DictionaryColumn, RecordBatch
+from penstock.record import DictionaryColumn, RecordBatch, size_of
 from penstock.serdes import Serdes
 from penstock.testing import TopologyTestDriver
 

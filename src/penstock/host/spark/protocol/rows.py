@@ -11,7 +11,7 @@ levels.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -137,21 +137,6 @@ def decoded_numbers(encoded: _Numbers, count: int) -> Int64Array:
         return np.arange(least, least + count, dtype=np.int64)
     numbers: Int64Array = (np.frombuffer(over, kind).astype(np.uint64) + np.int64(least).view(np.uint64)).view(np.int64)
     return numbers
-
-
-def size_of(batch: RecordBatch) -> int:
-    """Return the bytes of the keys and values of `batch`."""
-    return _bytes_of(batch.keys) + _bytes_of(batch.values)
-
-
-def _bytes_of(column: Sequence[bytes | None]) -> int:
-    if isinstance(column, DictionaryColumn):
-        sizes = np.array([0 if entry is None else len(entry) for entry in column.entries()], np.int64)
-        return int(sizes[column.places].sum())
-    try:
-        return sum(map(len, cast("Sequence[bytes]", column)))
-    except TypeError:  # one is None
-        return sum(map(len, filter(None, column)))
 
 
 def encode_message(value: Any) -> bytes:

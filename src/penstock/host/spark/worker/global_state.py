@@ -34,7 +34,7 @@ from penstock.host.spark.worker.bases import GLOBAL_DIRECTORY
 from penstock.host.spark.worker.restore_progress import GlobalRestore
 from penstock.plan.subtopology import SubtopologySpec
 from penstock.private_files import open_private
-from penstock.record import RecordBatch, TopicPartition
+from penstock.record import RecordBatch, TopicPartition, size_of
 from penstock.state.api import StateStore
 from penstock.state.base_directory import BaseDirectory
 from penstock.state.lmdb import DATA_FILE, LmdbBase
@@ -266,7 +266,7 @@ class _Updating:
                 self._take(task, tp, batch)
                 reached[tp] = int(batch.offsets[-1]) + 1
                 progress.restored(tp, len(batch), reached[tp])
-                pending += _bytes_of(batch)
+                pending += size_of(batch)
                 if pending >= _COMMIT_BYTES:
                     self._commit(task, reached)
                     pending = 0
@@ -315,7 +315,3 @@ def _at(positions: Mapping[str, list[int]], tp: TopicPartition, default: int) ->
     """Return the position of `tp`; that of a topic that is no longer a global one is `default`."""
     offsets = positions.get(tp.topic, ())
     return offsets[tp.partition] if tp.partition < len(offsets) else default
-
-
-def _bytes_of(batch: RecordBatch) -> int:
-    return sum(map(len, filter(None, batch.keys))) + sum(map(len, filter(None, batch.values)))

@@ -34,12 +34,13 @@ from penstock.host.spark.protocol.application_description import ApplicationDesc
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure
 from penstock.host.spark.protocol.messages import SinkControl, TaskReport
-from penstock.host.spark.protocol.rows import CONTROL, FAILURE, HEAD, OUTPUT, Row, decode_batch, size_of
+from penstock.host.spark.protocol.rows import CONTROL, FAILURE, HEAD, OUTPUT, Row, decode_batch
 from penstock.host.spark.protocol.transactions import marker_note, transactional_writer
 from penstock.host.spark.versions import StreamWriter, stream_writer
 from penstock.host.spark.worker.measuring import added_up
 from penstock.host.spark.worker.production import ProductionFailedError, RefusedRecords
 from penstock.host.spark.worker.stage import prepare_worker
+from penstock.record import size_of
 
 FORMAT = "penstock-sink"
 

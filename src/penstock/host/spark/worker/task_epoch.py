@@ -17,7 +17,6 @@ from penstock.host.spark.checkpoints.carried import encode_carried, read_carried
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.messages import TaskControl, TaskReport
-from penstock.host.spark.protocol.rows import size_of
 from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.host.spark.worker.bases import keep_base
 from penstock.host.spark.worker.measuring import EpochMeasuring
@@ -26,7 +25,7 @@ from penstock.host.spark.worker.target_topics import target_topics
 from penstock.host.spark.worker.task_state import TaskState
 from penstock.plan.subtopology import TaskId
 from penstock.private_files import private_directory
-from penstock.record import PartitionBatch, RecordBatch, TopicPartition
+from penstock.record import PartitionBatch, RecordBatch, TopicPartition, size_of
 from penstock.state.api import StateStore
 from penstock.task.idling import InputWait
 from penstock.task.punctuation import EpochSchedules

@@ -1,0 +1,79 @@
+"""Which keys of the configuration this host acts on that others do not, and which mean nothing to it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from penstock.client.keys import check_client_keys
+from penstock.config import StreamsConfig, warn_without_effect
+from penstock.config.keys import EXACTLY_ONCE_V2
+from penstock.host.threads.task_manager import Limits
+
+_log = logging.getLogger(__name__)
+
+_ACTED_ON: Final = frozenset(
+    (
+        "buffered.records.per.partition",
+        "commit.interval.ms",
+        "num.stream.threads",
+        "penstock.buffer.max.bytes",
+        "poll.ms",
+    )
+)
+
+_EPOCHS = "this host has no epochs; set commit.interval.ms"
+_CHECKPOINT = "this host keeps state in changelog topics and below state.dir, and has no checkpoint"
+_SPARK = "it is a key of the host spark"
+_WITHOUT_EFFECT: Final[Mapping[str, str]] = {
+    "penstock.batch.max.bytes": "set penstock.buffer.max.bytes",
+    "penstock.batch.target.ms": _EPOCHS,
+    "penstock.checkpoint.dir": _CHECKPOINT,
+    "penstock.clock.max.hold.back.ms": _EPOCHS,
+    "penstock.determinism.check.epochs": _EPOCHS,
+    "penstock.held.max.bytes": "set penstock.buffer.max.bytes",
+    "penstock.manifests.retained": _CHECKPOINT,
+    "penstock.max.skew.ms": _EPOCHS,
+    "penstock.poll.ms": "set poll.ms",
+    "penstock.row.max.bytes": _SPARK,
+    "penstock.segment.max.bytes": _CHECKPOINT,
+    "penstock.spark.checkpoint.dir": _SPARK,
+    "penstock.spark.log.level": _SPARK,
+    "penstock.spark.master": _SPARK,
+    "penstock.spark.partitions": _SPARK,
+    "penstock.spark.send.code": _SPARK,
+}
+"""Keys with a row that only Spark acts on: the reason, and what to set instead."""
+
+_COMMIT_INTERVAL_MS: Final = 30_000
+_EXACTLY_ONCE_COMMIT_INTERVAL_MS: Final = 100
+
+
+def check_keys(config: StreamsConfig) -> None:
+    """Warn of keys that change nothing here, and raise ConfigError for one that nobody has."""
+    check_client_keys(config, _ACTED_ON)
+    for key, why in _WITHOUT_EFFECT.items():
+        if key in config.given():
+            warn_without_effect(key, why)
+    if config["num.stream.threads"] > 1:
+        _log.warning(
+            "num.stream.threads is %d, but one thread of %s processes all its tasks: start more instances to use more "
+            "cores.",
+            config["num.stream.threads"],
+            config["application.id"],
+        )
+
+
+def commit_interval_ms(config: StreamsConfig) -> int:
+    """Return commit.interval.ms, by default as Kafka Streams has it for the guarantee (ms)."""
+    given: int | None = config["commit.interval.ms"]
+    if given is not None:
+        return given
+    exactly_once = config["processing.guarantee"] == EXACTLY_ONCE_V2
+    return _EXACTLY_ONCE_COMMIT_INTERVAL_MS if exactly_once else _COMMIT_INTERVAL_MS
+
+
+def limits(config: StreamsConfig) -> Limits:
+    """Return how much may wait for the tasks of the instance."""
+    return Limits(config["buffered.records.per.partition"], config["penstock.buffer.max.bytes"])
