@@ -13,6 +13,7 @@ from penstock.broker.errors import ApiError
 from penstock.broker.metadata_store import MetadataStore
 from penstock.broker.topics import OFFSETS_TOPIC, TopicRegistry
 from penstock.clock import MockClock
+from tests.broker.test_partition import batch
 
 
 @pytest.fixture
@@ -57,3 +58,24 @@ def test_a_deleted_topic_leaves_its_name_and_its_partitions_to_others(topics: To
     made = topics.create("a_b", 1, {})
     with pytest.raises(ApiError, match=r"limit of 1 .*1 are in use"):
         topics.grow(made, 2)
+
+
+def test_a_start_names_the_partitions_whose_directory_is_gone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def reopened() -> TopicRegistry:
+        return TopicRegistry(BrokerConfig(data_dir=tmp_path), store, MockClock())
+
+    store = MetadataStore(tmp_path / "metadata.sqlite")
+    topics = reopened()
+    made = topics.create("t", 2, {})
+    topics.grow(made, 3)
+    topics.close()
+    reopened().close()
+    assert caplog.text == ""
+    gone = tmp_path / "topics" / made.topic_id.hex / "2"
+    gone.rmdir()
+    topics = reopened()
+    assert f"t-2: all of its records are missing, because {gone} is gone" in caplog.text
+    assert caplog.text.count("missing") == 1
+    assert topics.partition("t", 2).append(batch(1)) == 0
+    topics.close()
+    store.close()

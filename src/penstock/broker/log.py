@@ -117,8 +117,9 @@ class Log:
         self._has_flush_failed = False
         self._checkpoint = _Checkpoint()
         self._segments = [self._segment(0)]
-        if directory.exists():
-            self._recover()
+        names = os.listdir(directory) if directory.exists() else ()
+        if names:
+            self._recover(names)
 
     def _segment(self, base_offset: int) -> Segment:
         return Segment(self._directory, base_offset, self.config.index_interval_bytes)
@@ -128,12 +129,13 @@ class Log:
         most = min(self.config.segment_jitter_ms, self.config.segment_ms)
         return random.randrange(most) if most > 0 else 0
 
-    def _recover(self) -> None:
-        for pattern in (f"*{DELETED_SUFFIX}", f"*{CLEANED_SUFFIX}", "*.tmp"):
-            for path in self._directory.glob(pattern):
-                path.unlink()
+    def _recover(self, names: Sequence[str]) -> None:
+        for name in names:
+            if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")):
+                (self._directory / name).unlink()
         self._checkpoint = self._read_checkpoint()
-        found = [self._segment(offset) for offset in sorted(int(path.stem) for path in self._directory.glob("*.log"))]
+        offsets = (int(name.removesuffix(".log")) for name in names if name.endswith(".log"))
+        found = [self._segment(offset) for offset in sorted(offsets)]
         if found:
             self._segments = self._recovered(found)
         newest = newest_snapshot(self._directory)

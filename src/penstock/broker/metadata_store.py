@@ -100,6 +100,21 @@ class MetadataStore:
         )
 
     @property
+    def has_partition_directories(self) -> bool:
+        """Whether each partition of the topics had a directory; once they were made with its first record."""
+        return self._database.execute("select 1 from meta where name='partition.directories'").fetchone() is not None
+
+    def note_partition_directories(self) -> None:
+        """Remember that each partition of the topics has a directory.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR.
+        """
+        if not self.has_partition_directories:
+            with self._transaction():
+                self._database.execute("insert into meta values ('partition.directories', 1)")
+
+    @property
     def cluster_id(self) -> str:
         """The id of the cluster, drawn when the data directory was made."""
         value: str = self._database.execute("select value from meta where name='cluster.id'").fetchone()[0]

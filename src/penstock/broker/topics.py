@@ -4,17 +4,20 @@ Creates, deletes, grows and finds topics, and checks their names. Not here: the 
 partition (partition.py) and what is stored of a topic (metadata_store.py).
 
 Rules: the database decides which topics exist. A directory is named after the topic's id, so a topic that is deleted
-and created again never sees the old records; a directory without a topic is removed at start. Only the broker writes
+and created again never sees the old records; a directory without a topic is removed at start. The directories of the
+partitions are made before the database knows the topic, so one that a start misses was there. Only the broker writes
 internal topics: clients can read them, but not create, produce to, grow or delete them.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -40,6 +43,7 @@ _INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 # Small segments, so that a start reads little: the last one is never compacted.
 _INTERNAL_CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": str(1024 * 1024)}
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +103,31 @@ class TopicRegistry:
         rows = store.topics()
         self._remove_orphans({row.topic_id.hex for row in rows})
         for row in rows:
+            self._report_missing(row)
             self._add(row)
+        store.note_partition_directories()
 
     def _remove_orphans(self, known: set[str]) -> None:
         for path in self._directory.iterdir():
             if path.name not in known:
                 shutil.rmtree(path, ignore_errors=True)
+
+    def _report_missing(self, row: TopicRow) -> None:
+        missing = [index for index in range(row.partitions) if not self._directory_of(row, index).exists()]
+        for index in missing if self._store.has_partition_directories else ():
+            _log.error(
+                "%s-%d: all of its records are missing, because %s is gone; it begins again at offset 0. To have them "
+                "back, stop the broker and restore that directory",
+                row.name, index, self._directory_of(row, index),
+            )  # fmt: skip
+        self._make_directories(row, missing)
+
+    def _directory_of(self, row: TopicRow, index: int) -> Path:
+        return self._directory / row.topic_id.hex / str(index)
+
+    def _make_directories(self, row: TopicRow, indexes: Iterable[int]) -> None:
+        for index in indexes:
+            self._directory_of(row, index).mkdir(parents=True, exist_ok=True)
 
     def _add(self, row: TopicRow) -> Topic:
         partitions = self._open(row, range(row.partitions))
@@ -121,8 +144,7 @@ class TopicRegistry:
 
     def _open(self, row: TopicRow, indexes: range) -> list[Partition]:
         config = log_config(self.default_configs | row.configs)
-        directory = self._directory / row.topic_id.hex
-        return [Partition(directory / str(index), row.name, index, config, self._clock) for index in indexes]
+        return [Partition(self._directory_of(row, index), row.name, index, config, self._clock) for index in indexes]
 
     @property
     def default_configs(self) -> dict[str, str]:
@@ -266,8 +288,17 @@ class TopicRegistry:
         Raises:
             ApiError: KAFKA_STORAGE_ERROR; nothing was created.
         """
-        self._store.save_topic(row)
+        self._save_new_partitions(row, range(row.partitions))
         return self._add(row)
+
+    def _save_new_partitions(self, row: TopicRow, indexes: range) -> None:
+        try:
+            self._make_directories(row, indexes)
+        except OSError as error:
+            raise ApiError(
+                ErrorCode.kafka_storage_error, f"cannot make {error.filename} for topic {row.name!r}: {error.strerror}"
+            ) from error
+        self._store.save_topic(row)
 
     def internal_topic(self, name: str) -> Topic:
         """Return an internal topic, created if it does not exist: one partition, because there is one broker.
@@ -363,12 +394,12 @@ class TopicRegistry:
             count: how many it shall have afterwards.
 
         Raises:
-            ApiError: as check_growth does.
+            ApiError: as check_growth does, or KAFKA_STORAGE_ERROR; the topic is as before.
         """
         self.check_growth(topic, count)
         row = TopicRow(topic.name, topic.topic_id, count, dict(topic.configs))
-        self._store.save_topic(row)
         have = len(topic.partitions)
+        self._save_new_partitions(row, range(have, count))
         topic.partitions.extend(self._open(row, range(have, count)))
         self._count_partitions(topic, count - have)
 
