@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
+from penstock.broker.batch import read_header
 from penstock.broker.errors import ApiError, BrokerError
 from penstock.broker.partition import HIGH_WATERMARK, Partition
 from penstock.clock import MockClock
 from tests.broker.test_cleaner import end_transaction, in_transaction
 from tests.broker.test_log import fill, open_partition, segments_in
-from tests.broker.test_partition import offsets_of, refused, sequenced
+from tests.broker.test_partition import forget_clean_stop, offsets_of, refused, sequenced
 
 SMALL = {"segment_bytes": 200}
 
@@ -179,6 +180,19 @@ def test_a_snapshot_beyond_the_end_does_not_count(tmp_path: Path) -> None:
     partition.close()
     partition = open_partition(tmp_path)
     assert partition.append(sequenced(2)) == 7
+
+
+def test_a_repeated_batch_has_the_time_of_its_append_after_a_restart(tmp_path: Path) -> None:
+    configs = {"message_timestamp_type": "LogAppendTime"}
+    partition = open_partition(tmp_path, MockClock(5_000), **configs)
+    partition.append(sequenced(0))
+    for _ in range(2):
+        partition.close()
+        partition = open_partition(tmp_path, MockClock(7_000), **configs)
+        repeated = sequenced(0)
+        assert partition.append(repeated) == 0
+        assert read_header(repeated).max_timestamp == 5_000
+        forget_clean_stop(tmp_path)
 
 
 def test_a_silent_producer_is_forgotten_unless_its_transaction_is_open(tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ class Partition:
 
         Args:
             records: a writable view of exactly one batch; its offset is written into it and, where the topic's
-                timestamps are LogAppendTime, the time.
+                timestamps are LogAppendTime, the time; for a repeated batch only the time of the first append.
 
         Returns:
             The offset of its first record; for a repeated batch of an idempotent producer, the one it has already.
@@ -204,7 +204,9 @@ class Partition:
         sent = check_produced(records, self.config.max_message_bytes)
         duplicate_of = self._producers.find_duplicate(sent)
         if duplicate_of is not None:
-            return duplicate_of
+            if self.config.is_log_append_time:
+                set_append_time(records, sent, duplicate_of.max_timestamp)
+            return duplicate_of.base_offset
         now = self._clock.milliseconds()
         check_records(records, sent, self.config, now)
         if self.config.is_log_append_time:

@@ -38,10 +38,13 @@ REMEMBERED_BATCHES: Final = 5
 """Batches remembered of each producer; as many as a client may have in flight."""
 
 
-class _AppendedBatch(NamedTuple):
+class AppendedBatch(NamedTuple):
+    """A batch of a producer that was appended: its sequence numbers, its first offset and its largest timestamp."""
+
     base_sequence: int
     last_sequence: int
     base_offset: int
+    max_timestamp: int = NO_TIMESTAMP  # older snapshots lack it
 
     @property
     def last_offset(self) -> int:
@@ -92,7 +95,7 @@ class _Producer:
     epoch: int
     last_timestamp: int = NO_TIMESTAMP
     coordinator_epoch: int = -1
-    batches: deque[_AppendedBatch] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
+    batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
 
 
 class ProducerState:
@@ -126,7 +129,7 @@ class ProducerState:
         state = cls()
         for producer_id, epoch, last_timestamp, coordinator_epoch, batches in dumped["producers"]:
             known = state._producers[producer_id] = _Producer(epoch, last_timestamp, coordinator_epoch)
-            known.batches.extend(_AppendedBatch(*batch) for batch in batches)
+            known.batches.extend(AppendedBatch(*batch) for batch in batches)
         state._open = dict(dumped["open"])
         state._aborted = [AbortedTransaction(*aborted) for aborted in dumped["aborted"]]
         return state
@@ -239,8 +242,8 @@ class ProducerState:
                 f"the marker has coordinator epoch {marker.coordinator_epoch}; it is now {known.coordinator_epoch}",
             )
 
-    def find_duplicate(self, header: BatchHeader) -> int | None:
-        """Return the base offset of an equal batch that was appended before, or None if the batch is the next.
+    def find_duplicate(self, header: BatchHeader) -> AppendedBatch | None:
+        """Return the equal batch that was appended before, or None if the batch is the next.
 
         Args:
             header: the batch that a producer sent.
@@ -271,7 +274,7 @@ class ProducerState:
             return None
         for batch in known.batches:
             if (batch.base_sequence, batch.last_sequence) == (header.base_sequence, header.last_sequence):
-                return batch.base_offset
+                return batch
         _check_follows(header, known.batches[-1].last_sequence)
         return None
 
@@ -298,7 +301,9 @@ class ProducerState:
         elif header.is_transactional and not header.is_control and header.record_count:
             self._open.setdefault(header.producer_id, header.base_offset)
         if header.base_sequence != NO_SEQUENCE:
-            producer.batches.append(_AppendedBatch(header.base_sequence, header.last_sequence, header.base_offset))
+            producer.batches.append(
+                AppendedBatch(header.base_sequence, header.last_sequence, header.base_offset, header.max_timestamp)
+            )
         self._producers.move_to_end(header.producer_id)
         if len(self._producers) > MAX_PRODUCERS:
             self._forget_one()
