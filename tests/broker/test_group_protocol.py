@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from kio.schema.errors import ErrorCode
 
+from penstock.broker.records import read_records
 from penstock.wire.codec import Message
 from tests.support.api_keys import (
     CONSUMER_GROUP_DESCRIBE,
@@ -16,11 +17,13 @@ from tests.support.api_keys import (
     CREATE_TOPICS,
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
+    FETCH,
     FIND_COORDINATOR,
     HEARTBEAT,
     JOIN_GROUP,
     LEAVE_GROUP,
     LIST_GROUPS,
+    LIST_OFFSETS,
     METADATA,
     OFFSET_COMMIT,
     SYNC_GROUP,
@@ -282,6 +285,47 @@ def test_commits_to_a_missing_group_and_of_a_client_without_a_membership(
     assert commit(group, **identity) == ErrorCode.rebalance_in_progress
     client.call(SYNC_GROUP, 5, sync_body(group, joined))
     assert commit(group, **identity) == ErrorCode.none
+
+
+def ends_of_offsets_topic(client: ProtocolClient) -> list[int]:
+    name = "__consumer_offsets"
+    count = len(client.call(METADATA, 9, {"topics": [{"name": name}]})["topics"][0]["partitions"])
+    wanted = [{"partition_index": index, "timestamp": -1} for index in range(count)]
+    answer = client.call(LIST_OFFSETS, 5, {"replica_id": -1, "topics": [{"name": name, "partitions": wanted}]})
+    found = {one["partition_index"]: one["offset"] for one in answer["topics"][0]["partitions"]}
+    return [found[index] for index in range(count)]
+
+
+@pytest.mark.parametrize(("version", "retention_ms"), [(2, 1_000_000), (4, 5_000_000), (4, -1), (5, 1_000_000)])
+def test_the_retention_time_of_a_commit_is_kept_with_the_offset(
+    client: ProtocolClient, group: str, topic: str, version: int, retention_ms: int
+) -> None:
+    partition = {"partition_index": 0, "committed_offset": 5, "committed_metadata": None}
+    commit = {"group_id": group, "topics": [{"name": topic, "partitions": [partition]}]}
+    client.call(OFFSET_COMMIT, 9, commit)  # makes the topic
+    before = ends_of_offsets_topic(client)
+    client.call(OFFSET_COMMIT, version, commit | {"retention_time": retention_ms})
+    wanted = [
+        {"partition": index, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+        for index, offset in enumerate(before)
+    ]
+    body = {"max_wait": 1000, "min_bytes": 1, "max_bytes": 1 << 20}
+    answer = client.call(FETCH, 12, body | {"topics": [{"topic": "__consumer_offsets", "partitions": wanted}]})
+    found = [one["records"] for one in answer["responses"][0]["partitions"] if one["records"]]
+    [value] = [
+        record.value
+        for records in found
+        for record in read_records(memoryview(records))
+        if record.key and group.encode() in record.key and topic.encode() in record.key
+    ]
+    assert value is not None
+    has_own_time = version < 5 and retention_ms >= 0
+    assert value[1] == (1 if has_own_time else 3)
+    if has_own_time:
+        committed_ms, expires_ms = (
+            int.from_bytes(value[at : at + 8], "big") for at in (len(value) - 16, len(value) - 8)
+        )
+        assert expires_ms - committed_ms == retention_ms
 
 
 def test_a_client_that_was_given_an_id_and_leaves_makes_the_others_join_again(

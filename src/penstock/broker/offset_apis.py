@@ -6,6 +6,7 @@ Not here: which commits a group accepts (groups/coordinator.py), and offsets in 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -15,12 +16,20 @@ from penstock.broker.state import BrokerState, Request
 from penstock.broker.topics import Topic, partition_of
 from penstock.wire.codec import Message
 
+_DEFAULT_RETENTION: Final = -1
+
 
 def offset_commit(state: BrokerState, request: Request) -> Message:
-    """Answer OffsetCommit."""
+    """Answer OffsetCommit; up to version 4 the client may say how long its offsets are kept."""
     body = request.body
+    retention_ms: int = body.get("retention_time", _DEFAULT_RETENTION)
 
     def store(offsets: dict[TopicPartition, CommittedOffset]) -> None:
+        if retention_ms != _DEFAULT_RETENTION:
+            offsets = {
+                partition: offset._replace(expires_ms=offset.committed_ms + retention_ms)
+                for partition, offset in offsets.items()
+            }
         state.groups.check_commit(
             body["group_id"],
             body["member_id"],

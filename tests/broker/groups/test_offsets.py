@@ -153,6 +153,18 @@ def test_offsets_expire_after_the_retention_time_except_in_open_transactions(bro
         broker.restart()
 
 
+def test_an_offset_with_its_own_retention_time_expires_then(broker: GroupBroker) -> None:
+    own = {"short": broker.clock.milliseconds() + DAY_MS, "long": broker.clock.milliseconds() + 9 * DAY_MS}
+    for group, expires_ms in own.items():
+        broker.commit(group, "t", 0, 4)
+        broker.groups.offsets.commit(group, {("t", 0): broker.offset(5)._replace(expires_ms=expires_ms)})
+    for days, left in ((1, {"long"}), (7, {"long"}), (1, set())):
+        broker.restart()
+        broker.timers.advance(days * DAY_MS)
+        assert {group for group in own if broker.positions(group) == {("t", 0): 5}} == left
+        assert {group for group in own if broker.positions(group)} == left
+
+
 def test_the_offsets_of_many_groups_expire_with_time(broker: GroupBroker) -> None:
     for number in range(50):
         broker.commit(f"group-{number}", "t", 0, number)

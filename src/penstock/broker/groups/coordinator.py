@@ -345,14 +345,16 @@ class GroupCoordinator:
             self._expire_offsets_of(group)
 
     def _expire_offsets_of(self, group: Group) -> None:
-        oldest = self.clock.milliseconds() - self._context.config.offsets_retention_minutes * 60_000
+        now = self.clock.milliseconds()
+        retention_ms = self._context.config.offsets_retention_minutes * 60_000
         expired: list[TopicPartition] = []
         offsets = self.offsets.of_group(group.group_id)
         for partition, offset in offsets.items():
             retained_from = group.retained_from(offset)
+            if retained_from is None:
+                continue
             if (
-                retained_from is not None
-                and retained_from <= oldest
+                now >= (retained_from + retention_ms if offset.expires_ms is None else offset.expires_ms)
                 and not group.is_subscribed_to(partition[0])
                 and not self.offsets.has_pending(group.group_id, *partition)
             ):

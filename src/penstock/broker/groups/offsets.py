@@ -31,6 +31,7 @@ class CommittedOffset(NamedTuple):
         metadata: the client's own text.
         committed_ms: when it was committed, in ms since the epoch.
         record_offset: where it stands in `__consumer_offsets`; -1 before it is written.
+        expires_ms: when it expires, in ms since the epoch, where the client said so; None for the broker's retention.
     """
 
     offset: int
@@ -38,6 +39,7 @@ class CommittedOffset(NamedTuple):
     metadata: str
     committed_ms: int
     record_offset: int = -1
+    expires_ms: int | None = None
 
 
 _Offsets = dict[str, dict[TopicPartition, CommittedOffset]]
@@ -188,12 +190,13 @@ def _records(group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> l
 
 
 def _value(offset: CommittedOffset) -> Message:
-    return {
+    value = {
         "offset": offset.offset,
         "leader_epoch": offset.leader_epoch,
         "metadata": offset.metadata,
         "commit_timestamp": offset.committed_ms,
     }
+    return value if offset.expires_ms is None else value | {"expire_timestamp": offset.expires_ms}
 
 
 def _numbered(offsets: Mapping[TopicPartition, CommittedOffset], first: int) -> dict[TopicPartition, CommittedOffset]:
@@ -207,5 +210,10 @@ def _put(offsets: _Offsets, stored: StoredRecord) -> None:
     key, value = stored.record.key, stored.record.value
     assert value is not None  # the log gives the last value of each key that has one
     offsets.setdefault(key["group"], {})[key["topic"], key["partition"]] = CommittedOffset(
-        value["offset"], value["leader_epoch"], value["metadata"], value["commit_timestamp"], stored.offset
+        value["offset"],
+        value.get("leader_epoch", -1),
+        value["metadata"],
+        value["commit_timestamp"],
+        stored.offset,
+        value.get("expire_timestamp"),
     )

@@ -81,10 +81,15 @@ _GROUP_KEY: Final = entity_codec(record_schema("GroupKey", {"group": STRING}))
 _MEMBER_KEY: Final = entity_codec(record_schema("MemberKey", {"group": STRING, "member_id": STRING}))
 
 
+# The only version of a committed offset with a time at which it expires; it has no epoch.
+_EXPIRING_OFFSET_VERSION: Final = 1
+
+
 class _Format(NamedTuple):
     key: Codec
     value_version: int
     value: Codec
+    other_values: Mapping[int, Codec] = {}
 
 
 _FORMATS: Final[Mapping[RecordKind, _Format]] = {
@@ -97,6 +102,14 @@ _FORMATS: Final[Mapping[RecordKind, _Format]] = {
                 {"offset": INT64, "leader_epoch": INT32, "metadata": STRING, "commit_timestamp": INT64},
             )
         ),
+        {
+            _EXPIRING_OFFSET_VERSION: entity_codec(
+                record_schema(
+                    "OffsetCommitValue",
+                    {"offset": INT64, "metadata": STRING, "commit_timestamp": INT64, "expire_timestamp": INT64},
+                )
+            )
+        },
     ),
     RecordKind.GROUP: _Format(
         _GROUP_KEY,
@@ -183,7 +196,10 @@ def encode_key(kind: RecordKind, key: Message) -> bytes:
 
 def encode_value(kind: RecordKind, value: Message) -> bytes:
     """Return the bytes of a record's value."""
-    return encode_versioned(_FORMATS[kind].value_version, _FORMATS[kind].value, value)
+    layout = _FORMATS[kind]
+    if "expire_timestamp" in value:
+        return encode_versioned(_EXPIRING_OFFSET_VERSION, layout.other_values[_EXPIRING_OFFSET_VERSION], value)
+    return encode_versioned(layout.value_version, layout.value, value)
 
 
 def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
@@ -208,7 +224,8 @@ def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
         return GroupRecord(kind, decoded_key, None)
     cursor = Cursor(memoryview(value))
     version: int = cursor.number(VERSION)
-    if version != layout.value_version:
+    codec = layout.value if version == layout.value_version else layout.other_values.get(version)
+    if codec is None:
         raise MalformedMessageError(f"a record of kind {kind.name} has version {version}, not {layout.value_version}")
-    decoded_value: Message = layout.value.decode(cursor)
+    decoded_value: Message = codec.decode(cursor)
     return GroupRecord(kind, decoded_key, decoded_value)
