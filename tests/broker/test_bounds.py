@@ -100,6 +100,18 @@ def test_the_connection_that_is_idle_longest_makes_room() -> None:
     assert not connections.enter(entering)
 
 
+def test_a_broker_that_ends_closes_all_connections_and_takes_no_other() -> None:
+    connections = Connections(most=3, max_idle_ms=60_000, max_unread_bytes=100)
+    idle, waiting, late = FakeConnection(), FakeConnection(is_idle=False), FakeConnection()
+    entering: Any
+    for entering in (idle, waiting):
+        assert connections.enter(entering)
+    connections.close()
+    assert [each.closed.is_set() for each in (idle, waiting)] == [True, True]
+    entering = late
+    assert not connections.enter(entering)
+
+
 def test_an_idle_connection_is_closed_after_a_time() -> None:
     async def closes() -> None:
         connections = Connections(most=3, max_idle_ms=20, max_unread_bytes=100)

@@ -25,6 +25,7 @@ from penstock.broker.config import BrokerConfig
 from penstock.broker.errors import BrokerError
 from penstock.broker.process import LOG_NAME, BrokerProcess
 from penstock.broker.server import run
+from penstock.testing import EmbeddedBroker
 from tests.support.api_keys import CREATE_TOPICS, DELETE_TOPICS, METADATA, PRODUCE
 from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch
@@ -183,6 +184,22 @@ def test_the_command_line_says_the_address_and_ends_on_signals(tmp_path: Path) -
             assert line.startswith("Kafka broker is ready: bootstrap.servers=127.0.0.1:")
             process.send_signal(number)
             assert process.wait(WAIT) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, None])
+def test_a_stop_leaves_nothing_to_recover(tmp_path: Path, number: signal.Signals | None) -> None:
+    broker = EmbeddedBroker(tmp_path)
+    broker.start()
+    client = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+    client.produce("topic", b"value")
+    assert client.flush(WAIT) == 0
+    assert broker.pid is not None
+    if number is not None:
+        os.kill(broker.pid, number)
+        assert until(lambda: broker.pid is None)
+    broker.stop()
+    # The file of an index is written when the log is on disk.
+    assert [path.with_suffix(".index").exists() for path in tmp_path.glob("topics/*/*/*.log")] == [True]
 
 
 def test_the_command_line_says_what_is_wrong(tmp_path: Path) -> None:

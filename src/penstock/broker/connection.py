@@ -74,12 +74,16 @@ class Connections:
         self._unread: dict[Connection, int] = {}
         self._max_idle = max_idle_ms / 1000
         self._used: dict[Connection, float] = {}
+        self._is_closed = False
 
     def __iter__(self) -> Iterator[Connection]:
         return iter(tuple(self._used))
 
     def enter(self, connection: Connection) -> bool:
-        """Take one more; if there are too many, close the one that is idle longest. Return whether there is room."""
+        """Take one more; if there are too many, close the one that is idle longest. Return whether there is room, and
+        the broker does not end."""
+        if self._is_closed:
+            return False
         if len(self._used) >= self._most:
             idle = next((each for each in self._used if each.is_idle), None)
             _log.warning("%d connections are open (max_connections): the one idle longest is closed", self._most)
@@ -89,6 +93,13 @@ class Connections:
             idle.close()
         self.note_use(connection)
         return True
+
+    def close(self) -> None:
+        """Close all, and those that were accepted and have not entered yet: from Python 3.12 on the end of a server
+        waits for each connection."""
+        self._is_closed = True
+        for connection in self:
+            connection.close()
 
     def leave(self, connection: Connection) -> None:
         """Forget one that is closed."""

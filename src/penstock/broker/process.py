@@ -32,8 +32,8 @@ LOG_NAME: Final = "broker.log"
 START_TIMEOUT_SECONDS: Final = 60.0
 """How long a broker may take to recover its log and listen."""
 
-STOP_TIMEOUT_SECONDS: Final = 10.0
-"""How long a broker may take to end before it is killed."""
+STOP_TIMEOUT_SECONDS: Final = 30.0
+"""How long a broker may take to force its logs to disk and end before it is killed."""
 
 
 class BrokerProcess:

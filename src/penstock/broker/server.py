@@ -179,8 +179,7 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[str], None], input: I
         closing_idle.cancel()
         ticking.cancel()
         keeping_logs.cancel()
-        for connection in connections:
-            connection.close()
+        connections.close()
         await server.wait_closed()
     finally:
         topics.close()
