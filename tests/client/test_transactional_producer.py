@@ -14,7 +14,9 @@ from penstock.client.confluent.transactional_producer import group_metadata
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError, ProducerFencedError, TaskMigratedError
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
+from tests.support.api_keys import OFFSET_FETCH
 from tests.support.brokers import RunningBroker
+from tests.support.protocol_client import ProtocolClient
 from tests.support.waiting import until
 
 
@@ -39,6 +41,17 @@ class Place:
     def has(self, partition: TopicPartition, *values: bytes) -> bool:
         """Return whether `partition` has these values alone: of a commit, soon after it."""
         return until(lambda: self.read(partition) == list(values))
+
+    def as_committed(self, partition: TopicPartition) -> tuple[int, str]:
+        """Return offset and text of the group as the broker has them."""
+        client = ProtocolClient(str(self.config["bootstrap.servers"]))
+        try:
+            topics = [{"name": partition.topic, "partition_indexes": [partition.partition]}]
+            found = client.call(OFFSET_FETCH, 7, {"group_id": self.group, "topics": topics, "require_stable": False})
+        finally:
+            client.socket.close()
+        [one] = found["topics"][0]["partitions"]
+        return one["committed_offset"], one["metadata"]
 
     def read(self, partition: TopicPartition) -> list[bytes]:
         fetcher = ConfluentFetcher(self.config)
@@ -79,12 +92,24 @@ def test_records_and_offsets_are_committed_together_and_the_ends_known(place: Pl
         ends = producer.commit({place.second: OffsetAndMetadata(7, "note")}, place.nobody())
         assert ends == {place.first: 2, place.second: 1}
         assert place.has(place.first, b"a", b"b")
-        assert place.admin.committed_offsets(place.group, [place.second]) == {
-            place.second: OffsetAndMetadata(7, "note")
-        }
+        assert until(lambda: place.as_committed(place.second) == (7, "note"))
         assert producer.commit({place.second: OffsetAndMetadata(8)}, place.nobody()) == {}
         producer.send([batch(place.first, b"d")])
         assert producer.commit({}, place.nobody()) == {place.first: 4}  # one offset is that of the end before
+    finally:
+        producer.close()
+
+
+def test_other_clients_read_the_text_beside_an_offset_as_it_was_given(place: Place) -> None:
+    producer = place.producer()
+    try:
+        producer.send([batch(place.first, b"a")])
+        producer.commit({place.second: OffsetAndMetadata(1, "AgAAAaIDuPUC")}, place.nobody())
+        producer.send([batch(place.first, b"lost")])
+        producer.abort()
+        producer.send([batch(place.first, b"b")])
+        producer.commit({place.second: OffsetAndMetadata(2, "AgAAAaIDuPUD")}, place.nobody())
+        assert until(lambda: place.as_committed(place.second) == (2, "AgAAAaIDuPUD"))
     finally:
         producer.close()
 

@@ -23,6 +23,7 @@ from penstock.client.confluent.sending import send_output
 from penstock.client.confluent.transactions import initialized, returning, transactional_right, until
 from penstock.client.failures import Right
 from penstock.client.settings import HURRIED, PRODUCER, client_settings
+from penstock.client.sockets.offsets import TransactionOffsets
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError, ProducerFencedError, TaskMigratedError
 from penstock.record import PartitionBatch, TopicPartition
@@ -48,6 +49,7 @@ class ConfluentTransactionalProducer:
         }
         defaults = {**HURRIED, "linger.ms": 1, "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS}
         self._connection = Connection(client_settings(config, PRODUCER, forced, defaults), timeout_ms)
+        self._offsets = TransactionOffsets(config, transactional_id, timeout_ms)
         self._is_open = False
         self._client: Producer | None = None
         self._is_closed = False
@@ -77,11 +79,23 @@ class ConfluentTransactionalProducer:
             if positions:
                 send = partial(client.send_offsets_to_transaction, positions, metadata, seconds)
                 returning(2 * seconds, lambda: until(seconds, send))
+            if any(each.metadata for each in offsets.values()):
+                self._commit_texts(offsets, member)
             until(seconds, lambda: client.commit_transaction(seconds))
         except KafkaException as error:
             self._fail(error.args[0], "")
         self._is_open = False
         return self._deliveries.take_ends()
+
+    def _commit_texts(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupIdentity) -> None:
+        """Commit `offsets` again in the transaction, which has them with a zero byte at the end of their texts."""
+        try:
+            code = self._offsets.commit(offsets, member)
+        except KafkaError:
+            self._end()
+            raise
+        if code:
+            raise KafkaException(Code(code))
 
     def abort(self) -> None:
         """End the transaction without a commit."""
@@ -94,6 +108,7 @@ class ConfluentTransactionalProducer:
             with suppress(KafkaException):
                 self._client.abort_transaction(self._connection.timeout)
         self._client, self._is_open, self._is_closed = None, False, True
+        self._offsets.close()
 
     def _begun(self) -> Producer:
         """Return the client in an open transaction."""
@@ -148,6 +163,7 @@ class ConfluentTransactionalProducer:
         """Abort; a client that cannot, or of which nobody knows what it has committed, is thrown away, and the next one
         ends what it left open."""
         client, self._client = self._client, None
+        self._offsets.forget()  # the next transaction may have another epoch
         if client is not None and self._is_open:
             with suppress(KafkaException):
                 until(self._connection.timeout, lambda: client.abort_transaction(self._connection.timeout))

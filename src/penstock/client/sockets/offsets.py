@@ -1,25 +1,30 @@
 """Committed offsets of a group, with the text beside them as it was committed.
 
 librdkafka gives that text without its end when another client has committed it: what follows in memory is read too. And
-confluent-kafka commits it with a zero byte at its end, which is left out here.
+confluent-kafka commits it with a zero byte at its end. Here, reading leaves the byte out; and `TransactionOffsets`
+commits without it, because Kafka Streams does not understand a text with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from penstock.client.api import OffsetAndMetadata
+from penstock.client.api import GroupIdentity, OffsetAndMetadata
 from penstock.client.failures import Right
-from penstock.client.sockets.cluster import GROUP, Cluster
+from penstock.client.settings import PRODUCER
+from penstock.client.sockets.cluster import GROUP, Cluster, Node
 from penstock.client.sockets.connection import Api
-from penstock.errors import UnstableOffsetCommitError
+from penstock.client.sockets.transactions import TransactionAdmin
+from penstock.config import StreamsConfig
+from penstock.errors import BrokerNotFoundError, UnstableOffsetCommitError
 from penstock.record import TopicPartition
 from penstock.wire.codec import Message
 
 OFFSET_FETCH: Final = Api("OffsetFetch", 9, 7, 7)
+TXN_OFFSET_COMMIT: Final = Api("TxnOffsetCommit", 28, 3, 3)
 
 
 def committed_offsets(
@@ -66,3 +71,100 @@ def committed_offsets(
         for one in topic["partitions"]
         if one["committed_offset"] >= 0
     }
+
+
+def offset_topics(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Sequence[Message]:
+    """Return `offsets` by topic, as requests that commit them have them."""
+    topics: dict[str, list[Message]] = {}
+    for partition, (offset, metadata) in offsets.items():
+        one = {
+            "partition_index": partition.partition,
+            "committed_offset": offset,
+            "committed_metadata": metadata,
+        }
+        topics.setdefault(partition.topic, []).append(one)
+    return [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
+
+
+class TransactionOffsets:
+    """Commits offsets in the open transactions of another client, in place of those that it has committed there.
+
+    Args:
+        config: the configuration of the application.
+        transactional_id: that of the other client.
+        timeout_ms: the bound (ms) of one call, with all its attempts but the last.
+
+    Raises:
+        ConfigError: a configuration key has no counterpart in Penstock's own connections, or a wrong value.
+    """
+
+    def __init__(self, config: StreamsConfig, transactional_id: str, timeout_ms: int) -> None:
+        self._cluster = Cluster(config, timeout_ms, PRODUCER)
+        self._transactional_id = transactional_id
+        self._producer: tuple[int, int] | None = None
+        self._node: Node | None = None
+
+    def forget(self) -> None:
+        """Take that the other client may have another producer id or epoch now."""
+        self._producer = None
+
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupIdentity) -> int:
+        """Commit `offsets` as `member` of its group; the group must already be part of the transaction.
+
+        Returns:
+            The error code of a refusal, or that of none.
+
+        Raises:
+            RetriableError: the brokers did not answer in time.
+            KafkaError: the transactional id is unknown.
+        """
+        if self._producer is None:
+            described = TransactionAdmin(self._cluster).describe(self._transactional_id)
+            self._producer = described.producer_id, described.producer_epoch
+        producer_id, producer_epoch = self._producer
+        body = {
+            "transactional_id": self._transactional_id,
+            "group_id": member.group,
+            "producer_id": producer_id,
+            "producer_epoch": producer_epoch,
+            "generation_id": member.generation,
+            "member_id": member.member_id,
+            "group_instance_id": member.instance_id,
+            "topics": offset_topics(offsets),
+        }
+        return self._cluster.repeat(lambda: self._commit(member.group, body))
+
+    def _commit(self, group: str, body: Message) -> int:
+        doing = f"committing offsets of the group {group!r} in a transaction"
+        try:
+            if self._node is None:
+                self._node = self._cluster.coordinator(GROUP, group, doing, Right("READ", "group", group))
+            answer = self._cluster.ask(self._node, TXN_OFFSET_COMMIT, body, doing)
+        except BrokerNotFoundError:
+            self._node = None
+            raise
+        for topic in answer["topics"]:
+            for one in topic["partitions"]:
+                code: int = one["error_code"]
+                if code in _ELSEWHERE:
+                    self._node = None
+                if code in _PASSING:
+                    self._cluster.check(one, doing)
+                if code != ErrorCode.none:
+                    return code
+        return int(ErrorCode.none)
+
+    def close(self) -> None:
+        """Release the connections; harmless when called again."""
+        self._cluster.close()
+
+
+_ELSEWHERE: Final = (ErrorCode.not_coordinator, ErrorCode.coordinator_not_available)
+_PASSING: Final = (
+    *_ELSEWHERE,
+    ErrorCode.coordinator_load_in_progress,
+    ErrorCode.concurrent_transactions,
+    ErrorCode.rebalance_in_progress,
+    ErrorCode.unknown_topic_or_partition,
+    ErrorCode.request_timed_out,
+)

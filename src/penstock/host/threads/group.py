@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -23,6 +23,7 @@ from penstock.client.failures import Right
 from penstock.client.settings import CONSUMER, client_settings
 from penstock.client.sockets.cluster import GROUP, Cluster, Node
 from penstock.client.sockets.connection import Api, BrokerConnection
+from penstock.client.sockets.offsets import offset_topics
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError, RetriableError, StreamsError, TaskMigratedError
 from penstock.host.threads import member as m
@@ -351,7 +352,7 @@ class GroupMembership:
                     return
                 generation, state = self._member.generation, self._member.state
                 body = self._identity(self._member.member_id, generation)
-            body |= {"generation_id_or_member_epoch": generation, "topics": _topics(offsets)}
+            body |= {"generation_id_or_member_epoch": generation, "topics": offset_topics(offsets)}
             code = self._ask_to_commit(body, doing, deadline)
             if code == ErrorCode.none:
                 self._post(v.OffsetsCommitted())
@@ -406,18 +407,6 @@ _REPEATED: Final = (
     ErrorCode.not_coordinator,
     ErrorCode.request_timed_out,
 )
-
-
-def _topics(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Sequence[Message]:
-    topics: dict[str, list[Message]] = {}
-    for partition, (offset, metadata) in offsets.items():
-        one = {
-            "partition_index": partition.partition,
-            "committed_offset": offset,
-            "committed_metadata": metadata,
-        }
-        topics.setdefault(partition.topic, []).append(one)
-    return [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
 
 
 def _joined(answer: Message) -> m.JoinAnswered:
