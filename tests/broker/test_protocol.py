@@ -239,16 +239,6 @@ def test_every_version_of_produce_gives_the_time_of_the_append(client: ProtocolC
     assert time > 1_000_000_000_000
 
 
-def test_a_repeated_batch_is_answered_with_the_time_of_its_append(client: ProtocolClient) -> None:
-    name = f"append-time-{uuid.uuid4()}"
-    create(client, name, 1, configs=[{"name": "message.timestamp.type", "value": "LogAppendTime"}])
-    batch = encode_batch([BatchRecord(5, b"k", b"v")], producer_id=7, base_sequence=0)
-    data = [{"name": name, "partition_data": [{"index": 0, "records": bytes(batch)}]}]
-    first, again = [produce(client, name, topic_data=data) for _ in range(2)]
-    assert again["base_offset"] == 0
-    assert again["log_append_time"] == first["log_append_time"] > 1_000_000_000_000
-
-
 @pytest.mark.parametrize("version", versions_of(METADATA))
 def test_every_version_of_metadata(client: ProtocolClient, topic: str, version: int) -> None:
     answer = client.call(METADATA, version, {"topics": [{"name": topic}], "allow_auto_topic_creation": False})

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from kio.schema.errors import ErrorCode
 
+from penstock.wire.codec import Message
 from tests.support.api_keys import CREATE_TOPICS, LIST_OFFSETS, PRODUCE
 from tests.support.brokers import RunningBroker
 from tests.support.protocol_client import ProtocolClient, versions_of
@@ -26,8 +27,13 @@ def client(broker: RunningBroker) -> Iterator[ProtocolClient]:
 
 @pytest.fixture
 def topic(client: ProtocolClient) -> str:
+    return created(client)
+
+
+def created(client: ProtocolClient, **configs: str) -> str:
     name = f"topic-{uuid.uuid4()}"
     wanted = {"name": name, "num_partitions": 1, "replication_factor": 1}
+    wanted["configs"] = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
     client.call(CREATE_TOPICS, 7, {"topics": [wanted], "timeout": 10_000})
     # A real Kafka elects the leader after its answer.
     assert until(lambda: list_offset(client, name, 7, -1) == (ErrorCode.none, 0))
@@ -42,10 +48,23 @@ def list_offset(client: ProtocolClient, topic: str, version: int, timestamp: int
 
 
 def produce(client: ProtocolClient, topic: str, batch: bytes | bytearray, version: int = 11) -> int:
+    code: int = answer_to_produce(client, topic, batch, version)["error_code"]
+    return code
+
+
+def answer_to_produce(client: ProtocolClient, topic: str, batch: bytes | bytearray, version: int = 11) -> Message:
     data = {"name": topic, "partition_data": [{"index": 0, "records": bytes(batch)}]}
     body = {"acks": -1, "timeout": 10_000, "topic_data": [data]}
-    code: int = client.call(PRODUCE, version, body)["responses"][0]["partition_responses"][0]["error_code"]
-    return code
+    answer: Message = client.call(PRODUCE, version, body)["responses"][0]["partition_responses"][0]
+    return answer
+
+
+def test_a_repeated_batch_is_answered_with_the_time_of_its_append(client: ProtocolClient) -> None:
+    topic = created(client, message_timestamp_type="LogAppendTime")
+    batch = encode_batch(RECORD, producer_id=7, producer_epoch=0, base_sequence=0)
+    first, again = [answer_to_produce(client, topic, batch) for _ in range(2)]
+    assert (first["error_code"], again["base_offset"]) == (ErrorCode.none, 0)
+    assert again["log_append_time"] == first["log_append_time"] > 1_000_000_000_000
 
 
 def test_batches_that_no_producer_sends_are_refused(client: ProtocolClient, topic: str) -> None:
