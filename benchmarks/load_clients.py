@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -22,6 +23,7 @@ from tests.support.kafka import kafka_class_path
 
 _SOURCE: Final = Path(__file__).with_name("rivals") / "LoadClient.java"
 _TIMEOUT_SECONDS: Final = 30
+_LAST_LINES: Final = 20  # of what a client writes when it fails
 
 
 @dataclass(frozen=True)
@@ -123,11 +125,12 @@ class JavaClient:
         self._class_path = f"{compile_java(_SOURCE)}{os.pathsep}{kafka_class_path()}"
 
     def __enter__(self) -> Self:
+        self._errors = tempfile.TemporaryFile("w+")
         self._process = subprocess.Popen(
             ["java", "-Xmx1g", "-cp", self._class_path, _SOURCE.stem],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._errors,
             text=True,
         )
         return self
@@ -136,6 +139,7 @@ class JavaClient:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._process.communicate()  # closes its input, which ends it
+        self._errors.close()
 
     def produce(self, bootstrap: str, topic: str, load: Load) -> float:
         """Return the records per second that the producer sends, until the last is acknowledged."""
@@ -153,5 +157,8 @@ class JavaClient:
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         if not answer:
-            raise RuntimeError(f"the Java client has ended: {what} {load.name} on {bootstrap}")
+            self._process.wait()
+            self._errors.seek(0)
+            said = "".join(self._errors.readlines()[-_LAST_LINES:])
+            raise RuntimeError(f"the Java client has ended: {what} {load.name} on {bootstrap}\n{said}")
         return float(answer)

@@ -7,6 +7,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Properties;
 import java.util.Random;
+import java.util.concurrent.atomic.AtomicReference;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -47,11 +48,22 @@ public final class LoadClient {
         final byte[][] values = values(valueBytes);
         try (var producer = new KafkaProducer<>(config, new ByteArraySerializer(), new ByteArraySerializer())) {
             producer.partitionsFor(topic);
+            final AtomicReference<Exception> failure = new AtomicReference<>();
             final long began = System.nanoTime();
             for (int number = 0; number < records; number++) {
-                producer.send(new ProducerRecord<>(topic, number % partitions, null, values[number % values.length]));
+                producer.send(
+                    new ProducerRecord<>(topic, number % partitions, null, values[number % values.length]),
+                    (sent, error) -> {
+                        if (error != null) {
+                            failure.compareAndSet(null, error);
+                        }
+                    }
+                );
             }
             producer.flush();
+            if (failure.get() != null) {
+                throw new IllegalStateException("a record was not sent to " + bootstrap, failure.get());
+            }
             return records * 1e9 / (System.nanoTime() - began);
         }
     }
