@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -43,9 +44,12 @@ class Writer:
         self.expected: dict[bytes, bytes | None] = {}
         self.answers = 0
 
-    def write(self, client: ProtocolClient) -> None:
-        """Send batches until the broker is gone."""
+    def write(self, client: ProtocolClient, more: int, then: Callable[[], object]) -> None:
+        """Send batches until the broker is gone, and call `then` when `more` of them are answered."""
+        wanted = self.answers + more
         while True:
+            if self.answers == wanted and not self.unanswered:
+                then()
             if not self.unanswered:
                 numbers = range(self._sequence, self._sequence + self._choice.randrange(1, 4))
                 self.unanswered = [BatchRecord(1, self._key(), self._value(number)) for number in numbers]
@@ -93,11 +97,9 @@ def test_kills_while_a_log_is_compacted_lose_nothing(tmp_path: Path) -> None:
             configs = [{"name": name, "value": value} for name, value in CONFIGS.items()]
             assert create(client, TOPIC, 1, configs=configs)["error_code"] == ErrorCode.none
         for _ in range(KILLS):
-            killer = threading.Timer(choice.uniform(0.05, 0.4), process.kill)
-            with ProtocolClient(process.bootstrap_servers) as client:
-                killer.start()
-                with pytest.raises(ConnectionError):
-                    writer.write(client)
+            killer = threading.Thread(target=process.kill)
+            with ProtocolClient(process.bootstrap_servers) as client, pytest.raises(ConnectionError):
+                writer.write(client, choice.randrange(20, 120), killer.start)
             killer.join()
             process.start()
             with ProtocolClient(process.bootstrap_servers) as client:

@@ -350,6 +350,7 @@ def test_a_reader_that_finds_its_group_no_more_is_replaced(place: Place, monkeyp
             return super().committed(*arguments)
 
     monkeypatch.setattr(transactions, "Consumer", Lost)
+    monkeypatch.setattr(transactions, "_READER_TIMEOUT_MS", 1_000)
     assert place.writer().write(1, "q", place.output("a"))
     assert not place.writer().write(1, "q", place.output("a"))
     assert place.read() == [b"a"]
@@ -362,14 +363,14 @@ def test_a_setting_that_is_on_purpose_is_not_warned_of(place: Place, caplog: pyt
     assert "gapless" not in caplog.text
 
 
-@pytest.mark.parametrize(("timeout_ms", "place"), [(1_000, " to {topic}-0"), (60_000, "")])
+@pytest.mark.parametrize(("timeout_ms", "place"), [(2_000, " to {topic}-0"), (60_000, "")])
 def test_records_that_no_broker_accepts_in_time_fail_with_a_retriable_error_and_are_written_later(
     timeout_ms: int, place: str, unique_name: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transactions, "_ATTEMPTS", 1)
     settings = {"producer.transaction.timeout.ms": timeout_ms}
     with EmbeddedBroker() as broker, place_on(broker.bootstrap_servers, unique_name, **settings) as made:
-        writer = made.writer(timeout_ms=3_000)
+        writer = made.writer(timeout_ms=4_000)
         assert writer.write(1, "q", made.output("a"))
         broker.fail("Produce", "NOT_ENOUGH_REPLICAS", times=1_000_000)
         with pytest.raises(RetriableError, match=r"as many replicas in sync as its min\.insync\.replicas") as raised:

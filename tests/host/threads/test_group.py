@@ -60,7 +60,6 @@ class Group:
             "application.id": self.name,
             "bootstrap.servers": self.servers,
             "heartbeat.interval.ms": 100,
-            "session.timeout.ms": 6_000,
         }
         self.config = StreamsConfig(self._settings)
         self.admin = ConfluentAdmin(self.config)
@@ -71,7 +70,7 @@ class Group:
         self.layout = layout_of(built_topology(builder.build(), self.name), self.config, {self.topic: 4})
         self._stack = stack
 
-    def instance(self, process: str = "p", **settings: str) -> Instance:
+    def instance(self, process: str = "p", **settings: object) -> Instance:
         config = StreamsConfig({**self._settings, **settings})
         instance = Instance(self.layout, config, process)
         self._stack.callback(instance.membership.close)
@@ -142,7 +141,7 @@ def test_the_tasks_of_a_member_that_leaves_go_to_the_others(group: Group) -> Non
 
 
 def test_the_tasks_of_a_member_that_is_killed_go_to_the_others_after_its_session(group: Group) -> None:
-    first = group.instance("p")
+    first = group.instance("p", **{"session.timeout.ms": 6_000})
     assert first.assigned() == TASKS
     second = group.instance("q")
     assert second.assigned() == frozenset()
