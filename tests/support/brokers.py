@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -65,6 +66,12 @@ ON_KAFKA_CLUSTER = (pytest.mark.kafka, pytest.mark.xdist_group("kafka-cluster"))
 
 EMBEDDED_ONLY = pytest.mark.parametrize("broker", ["embedded"], indirect=True)
 """Mark of a test of the fixture `broker` that would show nothing more on Kafka."""
+
+
+def first_on_kafka(seeds: Sequence[Any]) -> list[Any]:
+    """Return the seeds of a test that runs on each broker: by default, it runs on a real Kafka with the first alone."""
+    first, *others = (seed if isinstance(seed, tuple) else (seed,) for seed in seeds)
+    return [pytest.param(*first), *(pytest.param(*seed, marks=pytest.mark.one_broker) for seed in others)]
 
 
 @pytest.fixture(scope="session", params=["embedded", pytest.param("kafka", marks=ON_KAFKA)])

@@ -30,6 +30,7 @@ from tests.host.spark.test_topologies import (
     number,
     random_lines,
 )
+from tests.support.brokers import first_on_kafka
 
 PAIRS = Grouped.with_(key_serde=STRING, value_serde=STRING)
 
@@ -320,7 +321,7 @@ PROGRAMS = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", first_on_kafka(range(3)))
 def test_counts_are_exact_while_the_program_changes_and_crashes(
     spark_runner: SparkRunner,
     application: str,

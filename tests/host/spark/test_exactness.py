@@ -22,6 +22,7 @@ from tests.host.spark.crashes import Crashes, run_to_end_over_kills
 from tests.host.spark.inline import InlineQuery, failure_of
 from tests.host.spark.support import InputRecord, SparkRunner, lines
 from tests.host.spark.test_topologies import TEXT, assert_counted_one_by_one, final, number, random_lines, word_count
+from tests.support.brokers import first_on_kafka
 
 
 def count_random_words(runner: SparkRunner, source: str, seed: int, run_to_end: Callable[[], None]) -> Counter[str]:
@@ -46,7 +47,10 @@ def assert_counts(runner: SparkRunner, config: StreamsConfig, target: str, expec
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("seed", "uncommitted_bytes"), [*((seed, None) for seed in range(4)), (4, 1024), (5, 1024)])
+@pytest.mark.parametrize(
+    ("seed", "uncommitted_bytes"),
+    [*first_on_kafka([(seed, None) for seed in range(4)]), *first_on_kafka([(4, 1024), (5, 1024)])],
+)
 def test_counts_are_exact_whatever_fails_when(
     spark_runner: SparkRunner,
     application: str,

@@ -18,6 +18,7 @@ from penstock.testing import TopologyTestDriver
 from tests.host.spark.crashes import Crashes, run_to_end_over_kills
 from tests.host.spark.inline import InlineQuery, failure_of
 from tests.host.spark.support import InputRecord, OutputRecord, SparkRunner, lines
+from tests.support.brokers import first_on_kafka
 
 STRING = Serdes.string()
 TEXT = Consumed.with_(key_serde=STRING, value_serde=STRING)
@@ -94,7 +95,7 @@ def topics(spark_runner: SparkRunner, unique_name: Callable[[str], str]) -> tupl
     return names
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", first_on_kafka(range(3)))
 def test_a_join_by_foreign_key_is_exact_whatever_fails_when(
     spark_runner: SparkRunner,
     application: str,

@@ -146,6 +146,7 @@ def test_rows_come_to_the_partitions_that_they_name(spark_runner: SparkRunner, p
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
+@pytest.mark.one_broker
 @pytest.mark.usefixtures("as_on_the_oldest")
 def test_an_application_runs_to_the_end_and_continues_without_what_the_oldest_spark_lacks(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str]

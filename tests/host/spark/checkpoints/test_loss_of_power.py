@@ -20,6 +20,7 @@ from tests.host.spark.test_loops import orders_of_customers
 from tests.host.spark.test_topologies import (
     word_count,
 )
+from tests.support.brokers import first_on_kafka
 from tests.support.power import Disk
 
 
@@ -39,7 +40,7 @@ def run_to_end_over_losses_of_power(query: InlineQuery, config: StreamsConfig, d
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", first_on_kafka(range(2)))
 def test_counts_are_exact_whenever_the_power_is_lost(
     spark_runner: SparkRunner,
     application: str,
