@@ -82,7 +82,7 @@ def settings(broker: BrokerProcess, directory: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_the_example_counts_what_is_there_and_continues_from_there(
+def test_the_example_counts_what_is_there_continues_from_there_and_reports_a_broker_that_is_away(
     broker_of_the_test: BrokerProcess, tmp_path: Path
 ) -> None:
     environment = settings(broker_of_the_test, tmp_path)
@@ -101,6 +101,11 @@ def test_the_example_counts_what_is_there_and_continues_from_there(
         assert written.code == 0
         whole = expected([*LINES, "hello again"])
         assert until(lambda: counts(broker_of_the_test.bootstrap_servers) == whole)
+        broker_of_the_test.kill()
+        absence = f"no broker of bootstrap.servers={broker_of_the_test.bootstrap_servers} has answered for"
+        assert until(lambda: absence in second.output())
+        broker_of_the_test.start()
+        assert until(lambda: "answers again, after" in second.output())
         second.interrupt()
         assert second.ended().code == 130
         assert second.nothing_left()
@@ -122,19 +127,6 @@ def test_a_users_own_program_lives_as_long_as_its_application(
         assert running.nothing_left()
     assert ended.code == 0
     assert "Traceback" not in ended.err
-
-
-@pytest.mark.slow
-def test_a_broker_that_is_away_is_reported_on_the_terminal(broker_of_the_test: BrokerProcess, tmp_path: Path) -> None:
-    with Command(("run", str(EXAMPLE)), tmp_path, settings(broker_of_the_test, tmp_path)) as running:
-        assert until(lambda: counts(broker_of_the_test.bootstrap_servers) == expected(LINES))
-        broker_of_the_test.kill()
-        absence = f"no broker of bootstrap.servers={broker_of_the_test.bootstrap_servers} has answered for"
-        assert until(lambda: absence in running.output())
-        broker_of_the_test.start()
-        assert until(lambda: "answers again, after" in running.output())
-        running.interrupt()
-        assert running.ended().code == 130
 
 
 def test_a_function_that_fails_is_reported_in_a_few_lines(broker_of_the_test: BrokerProcess, tmp_path: Path) -> None:
@@ -177,20 +169,7 @@ def test_a_run_without_brokers_starts_its_own_and_ends_it(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_the_demo_counts_exactly_a_second_time_too(tmp_path: Path) -> None:
-    for _ in range(2):
-        with Command(("demo", "--repeat", "1", "--data-dir", str(tmp_path / "demo")), tmp_path) as demo:
-            ended = demo.ended()
-            assert demo.nothing_left()
-        assert ended.code == 0, ended.err
-        assert (
-            "Every count equals a plain count of the text, and each update is in the topic exactly once." in ended.out
-        )
-        assert "Where to look next" in ended.out
-
-
-@pytest.mark.slow
-def test_ctrl_c_during_the_demo_leaves_no_process(tmp_path: Path) -> None:
+def test_ctrl_c_during_the_demo_leaves_no_process_and_the_next_one_counts_exactly(tmp_path: Path) -> None:
     with Command(("demo", "--data-dir", str(tmp_path / "demo")), tmp_path) as demo:
         assert until(lambda: "streams-wordcount:" in demo.output())
         assert len(demo.processes()) > 2
@@ -199,6 +178,12 @@ def test_ctrl_c_during_the_demo_leaves_no_process(tmp_path: Path) -> None:
         assert ended.code == 130
         assert "Traceback" not in ended.err
         assert demo.nothing_left()
+    with Command(("demo", "--repeat", "1", "--data-dir", str(tmp_path / "demo")), tmp_path) as demo:
+        ended = demo.ended()
+        assert demo.nothing_left()
+    assert ended.code == 0, ended.err
+    assert "Every count equals a plain count of the text, and each update is in the topic exactly once." in ended.out
+    assert "Where to look next" in ended.out
 
 
 @pytest.mark.slow

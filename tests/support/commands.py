@@ -71,7 +71,8 @@ class Command:
 
     def __exit__(self, *_: object) -> None:
         for pid in self.processes():
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has ended
+                os.kill(pid, signal.SIGKILL)
         self._process.wait()
         if self._process.stdin is not None:
             self._process.stdin.close()
@@ -117,7 +118,7 @@ class Command:
 
     def nothing_left(self) -> bool:
         """Return whether all its processes end, including those that end on their own within the limit."""
-        return until(lambda: not self.processes(), 20)
+        return until(lambda: not self.processes(), 60)
 
 
 def penstock(directory: Path, *arguments: str, standard_input: str = "", **environment: str) -> Ended:
