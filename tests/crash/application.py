@@ -36,7 +36,8 @@ _FIRST_KILL = 3
 _EPOCH_BYTES = 4096
 _LINE_WORDS = 12
 _WORDS = 400
-_LOOK_SECONDS = 0.005
+_LOOK_SECONDS, _IDLE_SECONDS = 0.005, 0.05
+"""How often to look while a moment to kill at is awaited, and otherwise."""
 _MODULE = """
 VERSION = {version}
 
@@ -148,7 +149,7 @@ class Application:
             if seen < (last := self._last_epoch("manifest")):
                 seen, since = last, time.monotonic()
             assert time.monotonic() - since < STANDSTILL_SECONDS, self._story(f"it stands still after epoch {seen}")
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_LOOK_SECONDS if outside else _IDLE_SECONDS)
         self._note(f"ended with {code} after epoch {self._last_epoch('manifest')}")
         return code
 

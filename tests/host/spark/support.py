@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import io
 import threading
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +31,7 @@ from penstock.state.memory import MemoryBase
 from penstock.state.segment_log import log_from_json, path
 from penstock.state.segments import decode
 from penstock.task.task_checkpoint import TaskCheckpoint
+from tests.support.waiting import until
 
 TIMEOUT_SECONDS = 240
 
@@ -195,7 +195,7 @@ class SparkRunner:
         """Return the committed records of `topic`, partition by partition."""
         partitions = [TopicPartition(topic, p) for p in range(self.admin.topics()[topic])]
         # a broker answers the end of a transaction before its marker is in every partition
-        wait_for(lambda: self._is_stable(partitions), seconds=30)
+        wait_for(lambda: self._is_stable(partitions))
         ends = self.admin.end_offsets(partitions, read_committed=True)
         return [record for tp, end in sorted(ends.items()) for record in self.fetch(tp, 0, end)]
 
@@ -253,11 +253,15 @@ class SparkRunner:
 
 def wait_for(condition: Any, seconds: float = TIMEOUT_SECONDS) -> Any:
     """Return what `condition()` returns as soon as it is true; raises TimeoutError after `seconds`."""
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        if time.monotonic() >= deadline:
-            raise TimeoutError(f"not true after {seconds} s: {condition}")
-        time.sleep(0.02)
+    found: Any = None
+
+    def is_met() -> bool:
+        nonlocal found
+        found = condition()
+        return bool(found)
+
+    if not until(is_met, seconds):
+        raise TimeoutError(f"not true after {seconds} s: {condition}")
     return found
 
 
