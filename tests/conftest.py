@@ -32,8 +32,11 @@ LONG = ("crash", "packaging", "slow")
 """Marks of tests that take long, those of the longest first."""
 
 
-def _length(item: pytest.Item) -> int:
-    return next((place for place, mark in enumerate(LONG) if item.get_closest_marker(mark)), len(LONG))
+def _length(item: pytest.Item) -> tuple[float, int]:
+    """Return a key that sorts tests by how long they take, the longest first: those that may run longest, then LONG."""
+    timeout = item.get_closest_marker("timeout")
+    place = next((place for place, mark in enumerate(LONG) if item.get_closest_marker(mark)), len(LONG))
+    return -(timeout.args[0] if timeout else 0), place
 
 
 @pytest.hookimpl(trylast=True)
