@@ -14,6 +14,7 @@ import numpy as np
 
 from penstock.record import Headers, Int64Array
 from penstock.state.api import RecordContext
+from penstock.state.guarded import Guard, GuardedReads
 from penstock.state.layouts import (
     SEGMENT_SIZE,
     SESSION_SUFFIX_SIZE,
@@ -58,7 +59,7 @@ class TypedSessionStore(TypedStore):
         """Hold the store over `buffer`, its uncommitted writes, through `cache` if it has one."""
         super().__init__(serdes, buffer, cache, persistent, buffer.logged)
         self._uncommitted = buffer
-        self._sessions: SegmentedStore | CachingSegmentedStore = buffer if cache is None else cache
+        self._sessions: SegmentedStore | CachingSegmentedStore | GuardedReads = buffer if cache is None else cache
         self._interval = supplier.segment_interval_ms
         self._order: _Order | None = None  # that of segment and key
         if not persistent:
@@ -161,6 +162,12 @@ class TypedSessionStore(TypedStore):
         if beneath._order is _end_key_start:
             beneath._order = _end_key_latest_start
         return beneath
+
+    def for_readers(self, guard: Guard) -> Self:
+        """Return the same store as other threads than that of its task read it."""
+        shown = super().for_readers(guard)
+        shown._sessions = GuardedReads(self._sessions, guard)
+        return shown
 
     # ---------- helpers
 

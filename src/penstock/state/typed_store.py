@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self, cast
 
 from penstock.errors import InvalidStateStoreError
 from penstock.log_limits import limit_rate
@@ -18,6 +18,7 @@ from penstock.metrics.observer import TaskObserver
 from penstock.record import Headers, Int64Array, KeyValue
 from penstock.serdes import Serde
 from penstock.state.api import BufferedBytesStore, BytesStore, CachingBytesStore, FlushListener
+from penstock.state.guarded import Guard, GuardedReads
 from penstock.state.state_serdes import StateSerdes
 
 _log = limit_rate(logging.getLogger(__name__))
@@ -184,6 +185,15 @@ class TypedStore:
         beneath._cache = None
         beneath._below = self._buffer
         return beneath
+
+    def for_readers(self, guard: Guard) -> Self:
+        """Return the same store as other threads than that of its task read it: each read is done in what `guard`
+        returns."""
+        shown = copy(self)
+        for method in (*self._calls, *self._column_calls):
+            vars(shown).pop(method, None)  # as above
+        shown._below = cast("BytesStore", GuardedReads(self._below, guard))  # readers only read
+        return shown
 
     # ---------- helpers
 

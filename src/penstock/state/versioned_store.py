@@ -9,9 +9,10 @@ more. That a key has no value from some time on is seen from a version that ends
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 from penstock.state.change_logging_store import StoreChangeLog
+from penstock.state.guarded import Guard, GuardedReads
 from penstock.state.layouts import (
     LATEST_PREFIX,
     SEGMENT_SIZE,
@@ -146,6 +147,13 @@ class TypedVersionedKeyValueStore(TypedStore):
         for key, latest in self._latest.range(LATEST_PREFIX, after_prefix(LATEST_PREFIX), False):
             plain = self._serdes.deserialize_key(key[len(LATEST_PREFIX) :])
             yield plain, self._record(latest[TIMESTAMP_SIZE:], timestamp_of(latest), None)
+
+    def for_readers(self, guard: Guard) -> Self:
+        """Return the same store as other threads than that of its task read it."""
+        shown = super().for_readers(guard)
+        shown._latest = cast("UncommittedStore", GuardedReads(self._latest, guard))  # readers only read
+        shown._history = cast("SegmentedStore", GuardedReads(self._history, guard))
+        return shown
 
     # ---------- what the task calls
 

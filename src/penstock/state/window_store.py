@@ -14,6 +14,7 @@ from penstock.record import Headers, Int64Array
 from penstock.state.api import RecordContext
 from penstock.state.change_logging_store import StoreChangeLog
 from penstock.state.duplicates import RecentDuplicates
+from penstock.state.guarded import Guard, GuardedReads
 from penstock.state.layouts import (
     MAX_SEQUENCE,
     SEGMENT_SIZE,
@@ -62,7 +63,7 @@ class TypedWindowStore(TypedStore):
         sequence numbers of the last duplicate are kept. duplicates_log: receives the writes of duplicates."""
         super().__init__(serdes, buffer, cache, persistent, buffer.logged)
         self._uncommitted = buffer
-        self._windows: SegmentedStore | CachingSegmentedStore = buffer if cache is None else cache
+        self._windows: SegmentedStore | CachingSegmentedStore | GuardedReads = buffer if cache is None else cache
         self._interval = supplier.segment_interval_ms
         self._window_size = supplier.window_size_ms
         self._duplicates = supplier.retain_duplicates
@@ -173,6 +174,12 @@ class TypedWindowStore(TypedStore):
         beneath = super().beneath_cache()
         beneath._windows = self._uncommitted
         return beneath
+
+    def for_readers(self, guard: Guard) -> Self:
+        """Return the same store as other threads than that of its task read it."""
+        shown = super().for_readers(guard)
+        shown._windows = GuardedReads(self._windows, guard)
+        return shown
 
     # ---------- what joins call
 

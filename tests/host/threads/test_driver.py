@@ -13,12 +13,13 @@ from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher, Confluen
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Produced
-from penstock.errors import LockError, MissingSourceTopicError, StreamsError
+from penstock.errors import LockError, MissingSourceTopicError, StateStoreNotAvailableError, StreamsError
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.threads.driver import ThreadsHost
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import TopicPartition
 from penstock.serdes import Serdes
+from penstock.state.query.queryable import QueryableStoreTypes, StoreQueryParameters
 from penstock.state.restore_listener import StateRestoreListener
 from tests.host.threads.support import AloneMembership, Listening
 from tests.support.brokers import RunningBroker
@@ -49,6 +50,7 @@ class WordCount:
 
     def __init__(self, broker: RunningBroker, directory: Path, unique_name: NAMES) -> None:
         self.app, self.source, self.sink = unique_name("app"), unique_name("in"), unique_name("out")
+        self.store = "KSTREAM-AGGREGATE-STATE-STORE-0000000003"
         self.settings: dict[str, Any] = {
             "application.id": self.app,
             "bootstrap.servers": broker.bootstrap_servers,
@@ -208,6 +210,29 @@ def test_a_pause_holds_and_a_close_commits(words: WordCount) -> None:
     assert listening.told == ["running", "stopped"]
     words.run_to_end(words.host())
     assert words.counts() == {"a": 2}
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_stores_are_read_while_the_instance_runs_and_afterwards_no_more(words: WordCount, guarantee: str) -> None:
+    words.settings["processing.guarantee"] = guarantee
+    host, listening = words.host(until_end=False), Listening()
+    counts = StoreQueryParameters.from_name_and_type(words.store, QueryableStoreTypes.key_value_store())
+    with pytest.raises(StateStoreNotAvailableError):
+        host.queries().store(counts).get("a")
+    host.start(listening)
+    try:
+        assert listening.running.wait(SECONDS)
+        words.write("a b", "a c")
+        read = host.queries().store(counts)
+        assert until(lambda: dict(read.all()) == {"a": 2, "b": 1, "c": 1})
+        assert sum(host.table(words.store)["value"].to_pylist()) == 4
+        assert until(lambda: host.queries().staleness().epoch > 0)
+        lags = host.queries().all_local_store_partition_lags()[words.store]
+        assert [each.offset_lag for each in lags.values()] == [0, 0]
+    finally:
+        assert host.close(60_000)
+    with pytest.raises(StateStoreNotAvailableError):
+        read.get("a")
 
 
 def test_two_instances_do_not_share_a_state_directory(words: WordCount) -> None:

@@ -38,12 +38,12 @@ def test_events_and_output_are_added_up_and_the_topics_of_the_application_left_o
 def test_tasks_and_commits_are_measured() -> None:
     now = [0]
     figures = Figures(2, 30_000, lambda topic: False, lambda: now[0])
-    figures.commit_ended()  # none has begun
+    figures.commit_ended(0)  # none has begun
     figures.commit_began()
     now[0] = 5
     figures.commit_began()
     now[0] = 7
-    figures.commit_ended()
+    figures.commit_ended(7)
     figures.take(v.Prepared(TASK, (), {}, {PUNCTUATE: Measurement(2, 6.0, 4.0, 4.0)}, dropped=1))
     measured = figures.measured()
     assert measured.operations[Operation(COMMIT)].total == 7

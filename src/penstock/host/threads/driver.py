@@ -10,6 +10,8 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
+
 from penstock.client.api import Admin, OffsetAndMetadata
 from penstock.client.confluent import (
     ConfluentAdmin,
@@ -23,7 +25,7 @@ from penstock.client.sockets.offsets import committed_offsets
 from penstock.clock import Clock, SystemClock, elapsed_milliseconds
 from penstock.config import StreamsConfig
 from penstock.config.keys import EXACTLY_ONCE_V2
-from penstock.host.api import HostListener
+from penstock.host.api import HostListener, StateQueries
 from penstock.host.purging import RecordPurge
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.directories import StateDirectory
@@ -37,6 +39,7 @@ from penstock.host.threads.membership import Membership, Post
 from penstock.host.threads.output import AtLeastOnceOutput, ExactlyOnceOutput, Output
 from penstock.host.threads.polling import Polling
 from penstock.host.threads.processing import TaskAction, TaskRunner
+from penstock.host.threads.queries import RunningTasks, TaskQueries
 from penstock.host.threads.queued import QueuedThread
 from penstock.host.threads.restoring import StateOpener
 from penstock.host.topics import check_sink_topics
@@ -81,6 +84,7 @@ class ThreadsHost:
         self._application_id = str(config.required("application.id"))
         self._directory = StateDirectory(config)
         self._figures = Figures.of(config, _own_topics(built).__contains__)
+        self._queries = TaskQueries(built, config, self._clock)
         self._stopped = threading.Event()
         self._paused = False
         self._polling: Polling | None = None
@@ -144,6 +148,16 @@ class ThreadsHost:
         """Return what was measured of tasks and commits, and what sensors recorded."""
         return self._figures.measured()
 
+    def queries(self) -> StateQueries:
+        """Return what answers interactive queries, from the tasks of this instance while it runs."""
+        return self._queries
+
+    def table(self, store_name: str) -> pa.Table:
+        """Return the entries of a store that this instance has, in the columns that `streams.table` names, as a table
+        of Arrow; raises UnknownStateStoreError if the topology has none of that name, InvalidStateStoreError if it is
+        not here."""
+        return self._queries.table(store_name)
+
     # ---------------------------------------- start
 
     def _checked_layout(self, admin: Admin) -> Layout:
@@ -188,19 +202,22 @@ class ThreadsHost:
         membership = make_membership(layout, self._config, self._post)
         opened.callback(membership.close)
         shared = {group for group in layout.groups.values() if len(group) > 1}
+        application = _Application(listener)
         polling = Polling(
             instance,
             ConfluentConsumer(self._config),
             self._output(membership),
             membership,
             workers,
-            _Application(listener),
+            application,
             self._clock,
             self._config["poll.ms"],
             frozenset(partition for group in shared for partition in group),
             self._figures,
         )
         opened.callback(polling.close)
+        self._queries.begin(RunningTasks(layout, runner, lambda: application.is_running, lambda: self._figures.commit))
+        opened.callback(self._queries.close)
         if self._paused:
             polling.post(v.PauseRequested())
         return polling
@@ -277,13 +294,17 @@ class _Application:
 
     def __init__(self, listener: HostListener) -> None:
         self._listener = listener
+        self.is_running = False
+        """Whether all tasks are being processed."""
 
     def running(self) -> None:
         """Tell that all tasks are being processed."""
+        self.is_running = True
         self._listener.on_running()
 
     def rebalancing(self) -> None:
         """Tell that tasks are being set up."""
+        self.is_running = False
         self._listener.on_rebalancing()
 
     def ask(self, error: BaseException) -> v.Decided:

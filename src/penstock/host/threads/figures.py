@@ -6,13 +6,20 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.clock import elapsed_milliseconds
 from penstock.host.threads import vocabulary as v
 from penstock.metrics.host_metrics import COMMIT, DROPPED_RECORDS, HostMeasurements, Measured, Operation
 from penstock.metrics.measurements import Measurement
 from penstock.record import PartitionBatch, RecordBatch, size_of
+
+
+class Commit(NamedTuple):
+    """A commit of the instance: its number since the start, and when it was made (ms)."""
+
+    number: int
+    time_ms: int
 
 
 class Figures:
@@ -32,6 +39,9 @@ class Figures:
         self._processed: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()
         self._commit_began: int | None = None
+        self._is_committed = False
+        self.commit = Commit(0, 0)
+        """The last commit."""
 
     @staticmethod
     def of(config: Mapping[str, Any], is_internal: Callable[[str], bool]) -> Figures:
@@ -51,6 +61,8 @@ class Figures:
                     self._processed[str(task)] += records
             case v.Prepared():
                 self._take_prepared(event)
+            case v.Applied():
+                self._is_committed = True
             case _:
                 pass
 
@@ -65,12 +77,15 @@ class Figures:
         if self._commit_began is None:
             self._commit_began = self._elapsed_ms()
 
-    def commit_ended(self) -> None:
-        """Add how long the commit took, if one is being measured."""
+    def commit_ended(self, now_ms: int) -> None:
+        """Add how long the commit took, if one is being measured, whether it was made or not. now_ms: of the clock of
+        the machine."""
         if self._commit_began is not None:
             now = self._elapsed_ms()
             took = float(now - self._commit_began)
             self._commit_began = None
+            if self._is_committed:
+                self.commit, self._is_committed = Commit(self.commit.number + 1, now_ms), False
             with self._lock:
                 self._measurements.take(Operation(COMMIT), Measurement(1, took, took, took), now)
 

@@ -161,7 +161,7 @@ class Polling:
         for action in self._instance.handle(event, self._clock.milliseconds()):
             self._do(action)
         if self._instance.phase is Phase.RUNNING:
-            self._figures.commit_ended()
+            self._figures.commit_ended(self._clock.milliseconds())
 
     def _do(self, action: v.Action) -> None:
         match action:

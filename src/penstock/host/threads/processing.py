@@ -3,37 +3,52 @@ it; a task is used by one thread at a time."""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
-from typing import Protocol
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import NamedTuple, Protocol
 
 from penstock.clock import SystemClock
-from penstock.errors import StreamsError
+from penstock.errors import InvalidStateStoreError, StreamsError
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.committing import offsets_of
 from penstock.host.threads.layout import Layout
 from penstock.host.threads.vocabulary import GLOBAL_TASK, OpenedState
 from penstock.plan.subtopology import TaskId
 from penstock.record import PartitionBatch, TopicPartition
-from penstock.state.api import Changes, StateStore
+from penstock.state.api import Base, BaseView, Changes, StateStore
 from penstock.state.change_logging_store import ChangeLog
+from penstock.state.guarded import Guard, GuardedReads
+from penstock.state.typed_store import TypedStore
 from penstock.task.changelog_copy import ChangelogStamp
 from penstock.task.global_task import GlobalStateUpdateTask
 from penstock.task.punctuation import LivingSchedules
+from penstock.task.standby_task import StandbySnapshot
 from penstock.task.stream_task import StreamTask
 
 TaskAction = v.Start | v.Run | v.Prepare | v.Apply | v.Close
 
 
+class ReadableStore(NamedTuple):
+    """A store of an open task, to be read by any thread. positions: the next offset of each partition that the task
+    reads, before which all records are in the store."""
+
+    task: TaskId
+    store: StateStore
+    positions: Mapping[TopicPartition, int]
+
+
 class _RunningTask(Protocol):
-    """What the core asks of a task, whatever it is."""
+    """What the core and queries ask of a task, whatever it is."""
 
     def run(self, action: v.Run) -> v.Ran: ...
     def prepare(self, now_ms: int) -> v.Prepared: ...
     def apply(self, ends: Mapping[TopicPartition, int]) -> v.Applied: ...
     def close(self) -> None: ...
     def next_wall_clock_ms(self) -> int | None: ...
+    def readable(self, store_name: str, guard: Guard, committed: bool) -> ReadableStore | None: ...
 
 
 class TaskRunner:
@@ -45,13 +60,37 @@ class TaskRunner:
         self._partitions = partitions
         self._tasks: dict[TaskId, _RunningTask] = {}
         self._global: GlobalTask | None = None
+        self._lock = threading.RLock()  # a function of the user may read stores while its task runs
 
     def do(self, action: TaskAction) -> v.Event:
         """Return what the core is to know when `action` is done, `Failed` with the error of the task if it failed."""
-        try:
-            return self._do(action)
-        except Exception as error:
-            return v.Failed(error, action.task)
+        with self._lock:
+            try:
+                return self._do(action)
+            except Exception as error:
+                return v.Failed(error, action.task)
+
+    def open_tasks(self) -> list[TaskId]:
+        """Return the tasks of the topology that are open; from any thread."""
+        with self._lock:
+            return sorted(self._tasks.keys() - {GLOBAL_TASK})
+
+    def readable(self, store_name: str, committed: bool) -> list[ReadableStore]:
+        """Return the stores of that name of all open tasks, to be read by any thread while the tasks run; committed:
+        as of the last commit, and not as they are now."""
+        with self._lock:
+            tasks = sorted(self._tasks.items())
+            found = [task.readable(store_name, partial(self._reading, id, task), committed) for id, task in tasks]
+        return [each for each in found if each is not None]
+
+    @contextmanager
+    def _reading(self, id: TaskId, task: _RunningTask) -> Iterator[None]:
+        with self._lock:
+            if self._tasks.get(id) is not task:
+                raise InvalidStateStoreError(
+                    f"Task {id} was closed here and may have migrated to another instance: get its stores again."
+                )
+            yield
 
     def stores(self, task: TaskId) -> Mapping[str, StateStore]:
         """Return the stores of an open task by name."""
@@ -116,7 +155,10 @@ class ActiveStreamTask:
         self._positions = state.positions
         self._change_log = ChangeLog(layout.written_changelogs(id))
         self._changelogs = layout.changelogs(id)
-        self._names = tuple(layout.spec(id).stores)
+        self._builders = layout.spec(id).stores
+        self._config = layout.config
+        self._names = tuple(self._builders)
+        self._committed: Mapping[TopicPartition, int] = dict(state.positions)
         self._changes: Changes = {}
         self._metadata: Mapping[str, int] = {}
         self._dropped = 0
@@ -141,6 +183,19 @@ class ActiveStreamTask:
     def stores(self) -> Mapping[str, StateStore]:
         """Return the stores by name."""
         return {name: self._task.store(name) for name in self._names}
+
+    def readable(self, store_name: str, guard: Guard, committed: bool) -> ReadableStore | None:
+        """Return the store `store_name` for other threads, None if the task has none of that name."""
+        if store_name not in self._names:
+            return None
+        store = self._task.store(store_name)
+        if not committed:
+            return ReadableStore(self._id, _for_readers(store, guard), self._positions_now())
+        if isinstance(store, TypedStore):
+            base = _CommittedEntries(self._base, guard)
+            snapshot = StandbySnapshot(self._id, self._builders, self._config, base, self._stamp.processor_metadata)
+            store = snapshot.store(store_name) or store
+        return ReadableStore(self._id, store, self._committed)
 
     def next_wall_clock_ms(self) -> int | None:
         """Return when the task has something to do though no record arrives (ms)."""
@@ -188,6 +243,7 @@ class ActiveStreamTask:
         self._stamp = ChangelogStamp(self._stamp.layouts, offsets, dict(self._metadata))
         self._task.committed(self._changes, self._stamp.encode())
         self._changes = {}
+        self._committed = self._positions_now()
         return v.Applied(self._id, self._task.next_wall_clock_ms())
 
     def _positions_now(self) -> dict[TopicPartition, int]:
@@ -228,6 +284,12 @@ class GlobalTask:
         """Return the stores by name."""
         return self._task.stores()
 
+    def readable(self, store_name: str, guard: Guard, committed: bool) -> ReadableStore | None:
+        """Return the store `store_name` for other threads, None if there is no global store of that name; it has what
+        was read of its topics, which others have committed."""
+        store = self.stores().get(store_name)
+        return None if store is None else ReadableStore(GLOBAL_TASK, _for_readers(store, guard), dict(self._positions))
+
     def read_only_stores(self) -> Mapping[str, StateStore]:
         """Return the stores as the processors of other tasks see them."""
         return self._task.read_only_stores()
@@ -265,3 +327,23 @@ class GlobalTask:
             self._task.close()
         finally:
             self._base.close()
+
+
+class _CommittedEntries:
+    """The committed entries of a task for readers (implements BaseSnapshot)."""
+
+    def __init__(self, base: Base, guard: Guard) -> None:
+        self._base = base
+        self._guard = guard
+
+    def view(self, store_name: str) -> BaseView:
+        """Return the committed entries of one store."""
+        return GuardedReads(self._base.view(store_name), self._guard)
+
+    def close(self) -> None:
+        """Do nothing: the base belongs to the task."""
+
+
+def _for_readers(store: StateStore, guard: Guard) -> StateStore:
+    """Return `store` for other threads than that of its task; one that a user has written is as it is, as in Kafka."""
+    return store.for_readers(guard) if isinstance(store, TypedStore) else store

@@ -7,11 +7,12 @@ from is the business of a `StateStoreProvider`, which a host has.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Protocol
 
+from penstock.errors import InvalidStateStoreError, InvalidStateStorePartitionError, UnknownStateStoreError
 from penstock.state.api import ReadOnlyKeyValueStore, StateStore
 from penstock.state.key_value_store import TypedKeyValueStore
 from penstock.state.query.composite import (
@@ -197,3 +198,45 @@ class StoreQueryParameters:
     def stale_stores_enabled(self) -> bool:
         """Return whether copies that may be behind will do."""
         return self.stale_stores
+
+
+class StoresOfPartitions:
+    """Has the stores that one call of `store` asked for (implements StateStoreProvider)."""
+
+    def __init__(
+        self,
+        stores: Callable[[], Sequence[StateStore]],
+        partition: int | None,
+        not_there: Callable[[str], InvalidStateStoreError],
+    ) -> None:
+        """Have what `stores` returns at each read. partition: the one that was asked for, None for all. not_there:
+        returns the error for a store of which there is no partition, by its name."""
+        self._stores = stores
+        self._partition = partition
+        self._not_there = not_there
+
+    def stores(self, store_name: str, store_type: QueryableStoreType) -> Sequence[StateStore]:
+        """Return the stores of the requested partitions, as they are now."""
+        stores = self._stores()
+        if not stores:
+            if self._partition is not None:
+                raise InvalidStateStorePartitionError(
+                    f"The specified partition {self._partition} for store {store_name} does not exist."
+                )
+            raise self._not_there(store_name)
+        for store in stores:
+            if not store_type.accepts(store):
+                raise InvalidStateStoreError(
+                    f"Cannot get state store {store_name} because the queryable store type [{store_type}] does not "
+                    f"accept the actual store type [{type(store).__name__}]."
+                )
+        return stores
+
+
+def check_known(store_name: str, known: Collection[str]) -> None:
+    """Raise UnknownStateStoreError unless `store_name` is one of the `known` stores of a topology."""
+    if store_name not in known:
+        raise UnknownStateStoreError(
+            f"Cannot get state store {store_name} because no such store is registered in the topology. It has: "
+            f"{', '.join(sorted(known)) or 'none'}."
+        )

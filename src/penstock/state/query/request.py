@@ -96,6 +96,18 @@ class QueryResult:
         return replace(self, execution_info=(*self.execution_info, message))
 
 
+NOT_PRESENT = QueryResult.for_failure(
+    FailureReason.NOT_PRESENT, "The requested partition was not present at the time of the query."
+)
+"""The answer of a partition that nobody has here."""
+
+OF_GLOBAL_STORE = QueryResult.for_failure(
+    FailureReason.UNKNOWN_QUERY_TYPE,
+    "Global stores do not yet support the KafkaStreams#query API. Use KafkaStreams#store instead.",
+)
+"""The answer of a global store, to any query."""
+
+
 @dataclass(frozen=True)
 class StateQueryResult:
     """What all partitions answered (Kafka class: StateQueryResult). global_result: the answer of a global store."""

@@ -24,9 +24,9 @@ from penstock import (
 from penstock.config import StreamsConfig
 from penstock.errors import InvalidStateStoreError, StateStoreNotAvailableError
 from penstock.host.spark.query.queries import CheckpointQueries
-from penstock.host.spark.query.state_columns import StateColumns
 from penstock.state.build import build_store
 from penstock.state.memory import MemoryBase
+from penstock.state.query.columns import StateColumns
 from penstock.state.record_cache import RecordCache
 from penstock.task.standby_task import empty_store
 from tests.host.spark.inline import InlineQuery

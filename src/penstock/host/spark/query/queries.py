@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
-from penstock.errors import InvalidStateStoreError, InvalidStateStorePartitionError, UnknownStateStoreError
+from penstock.errors import InvalidStateStoreError
 from penstock.host.api import Staleness
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, checkpoint_of
 from penstock.host.spark.query.global_reader import GlobalStateReader
@@ -29,8 +29,15 @@ from penstock.state.api import StateStore, StoreBuilder
 from penstock.state.query.execution import is_permitted, run_query
 from penstock.state.query.metadata import HostInfo, KeyQueryMetadata, LagInfo, StreamsMetadata
 from penstock.state.query.position import PositionBound
-from penstock.state.query.queryable import QueryableStoreType, StoreQueryParameters
-from penstock.state.query.request import FailureReason, QueryResult, StateQueryRequest, StateQueryResult
+from penstock.state.query.queryable import StoreQueryParameters, StoresOfPartitions, check_known
+from penstock.state.query.request import (
+    NOT_PRESENT,
+    OF_GLOBAL_STORE,
+    FailureReason,
+    QueryResult,
+    StateQueryRequest,
+    StateQueryResult,
+)
 from penstock.task.standby_task import StandbySnapshot, empty_store
 
 if TYPE_CHECKING:
@@ -39,13 +46,6 @@ if TYPE_CHECKING:
 _NOT_ACTIVE = QueryResult.for_failure(
     FailureReason.NOT_ACTIVE,
     "Query requires a running active task, but the application does not run in this process, or is rebalancing.",
-)
-_NOT_PRESENT = QueryResult.for_failure(
-    FailureReason.NOT_PRESENT, "The requested partition was not present at the time of the query."
-)
-_GLOBAL = QueryResult.for_failure(
-    FailureReason.UNKNOWN_QUERY_TYPE,
-    "Global stores do not yet support the KafkaStreams#query API. Use KafkaStreams#store instead.",
 )
 
 
@@ -89,7 +89,8 @@ class CheckpointQueries:
         """Return the requested store, for reading; raises UnknownStateStoreError if the topology has none of
         that name."""
         self._check_known(parameters.store_name)
-        name, provider = parameters.store_name, _Provider(self._stores_of(parameters), parameters)
+        name = parameters.store_name
+        provider = StoresOfPartitions(self._stores_of(parameters), parameters.partition, _not_there)
         return parameters.queryable_store_type.create(provider, name)
 
     def query(self, request: StateQueryRequest) -> StateQueryResult:
@@ -103,7 +104,7 @@ class CheckpointQueries:
         """
         self._check_known(request.store_name)
         if request.store_name in self._global_builders:
-            return StateQueryResult(global_result=_GLOBAL)
+            return StateQueryResult(global_result=OF_GLOBAL_STORE)
         active = self._is_active()
         if request.active_required or not request.position_bound.is_unbounded():
             self._reader.look()
@@ -113,7 +114,7 @@ class CheckpointQueries:
         else:
             results = {task.task.partition: self._answer(request, task, snapshot.manifest) for task in snapshot.tasks}
         for partition in request.partitions or ():
-            results.setdefault(partition, _NOT_PRESENT)
+            results.setdefault(partition, NOT_PRESENT)
         return StateQueryResult(results)
 
     def _answer(self, request: StateQueryRequest, task: StandbySnapshot, manifest: Manifest) -> QueryResult:
@@ -216,7 +217,7 @@ class CheckpointQueries:
         return Staleness(manifest.epoch, manifest.committed_ms, age)
 
     def table(self, store_name: str, session: SparkSession) -> DataFrame:
-        """Return the entries of a store as of the newest commit: see `state_columns`.
+        """Return the entries of a store as of the newest commit: see `state.query.columns`.
 
         Args:
             store_name: its name.
@@ -273,37 +274,7 @@ class CheckpointQueries:
         return stores
 
     def _check_known(self, store_name: str) -> None:
-        known = {*self._builders, *self._global_builders}
-        if store_name not in known:
-            raise UnknownStateStoreError(
-                f"Cannot get state store {store_name} because no such store is registered in the topology. It has: "
-                f"{', '.join(sorted(known)) or 'none'}."
-            )
-
-
-class _Provider:
-    """Has the stores that one call of `store` asked for (implements StateStoreProvider)."""
-
-    def __init__(self, stores: Callable[[], list[StateStore]], parameters: StoreQueryParameters) -> None:
-        self._stores = stores
-        self._partition = parameters.partition
-
-    def stores(self, store_name: str, store_type: QueryableStoreType) -> Sequence[StateStore]:
-        """Return the stores of the requested partitions, all as of one commit."""
-        stores = self._stores()
-        if not stores:
-            if self._partition is not None:
-                raise InvalidStateStorePartitionError(
-                    f"The specified partition {self._partition} for store {store_name} does not exist."
-                )
-            raise _not_there(store_name)
-        for store in stores:
-            if not store_type.accepts(store):
-                raise InvalidStateStoreError(
-                    f"Cannot get state store {store_name} because the queryable store type [{store_type}] does not "
-                    f"accept the actual store type [{type(store).__name__}]."
-                )
-        return stores
+        check_known(store_name, self.stores())
 
 
 def _not_there(store_name: str) -> InvalidStateStoreError:

@@ -20,11 +20,11 @@ from penstock.errors import StateStoreNotAvailableError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
 from penstock.host.spark.protocol.application_description import dump_for_workers, load_in_worker
 from penstock.host.spark.protocol.task_entry import TaskEntry
-from penstock.host.spark.query.state_columns import StateColumns
 from penstock.host.spark.query.state_reader import STANDBY_MAP_BYTES
 from penstock.plan.subtopology import TaskId
 from penstock.state.api import StateStore, StoreBuilder
 from penstock.state.lmdb import LmdbBase
+from penstock.state.query.columns import StateColumns
 from penstock.state.restoring import ReadFile
 from penstock.state.segment_log import log_from_json
 from penstock.state.segments import SegmentInfo

@@ -1,4 +1,4 @@
-"""The entries of a store as columns of a table: names, types of Spark, and a row an entry. Knows no Spark.
+"""The entries of a store as columns of a table: names, types of Arrow and of Spark, and a row an entry. Knows no Spark.
 
 Columns: `partition` of the store; `key`; `window_start` and `window_end` of windows and sessions; `value`; `timestamp`,
 where the store keeps one. Keys and values have the types of their serdes: numbers, texts, booleans and bytes as such,
@@ -88,6 +88,11 @@ class StateColumns:
     def ddl(self) -> str:
         """The schema in the words of Spark's DDL."""
         return ", ".join(["partition int", *(f"{column.name} {column.ddl}" for column in self._columns)])
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema in the words of Arrow."""
+        return pa.schema([("partition", pa.int32()), *((column.name, column.type) for column in self._columns)])
 
     def batches(self, partition: int, store: Any) -> Iterator[pa.RecordBatch]:
         """Yield the entries of one partition of the store."""

@@ -1,0 +1,247 @@
+"""Interactive queries to the stores of an instance, answered from its open tasks (Kafka classes:
+QueryableStoreProvider, StreamsMetadataState).
+
+At least once, queries see every write at once, as in Kafka Streams; exactly once, what is committed (KIP-892).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Self
+
+import pyarrow as pa
+
+from penstock.client.confluent import ConfluentAdmin
+from penstock.clock import Clock
+from penstock.config import StreamsConfig
+from penstock.config.keys import EXACTLY_ONCE_V2
+from penstock.errors import InvalidStateStoreError, StateStoreNotAvailableError
+from penstock.host.api import Staleness
+from penstock.host.threads.figures import Commit
+from penstock.host.threads.layout import Layout
+from penstock.host.threads.processing import ReadableStore, TaskRunner
+from penstock.plan.partitioning import partition_for
+from penstock.plan.subtopology import BuiltTopology, StreamPartitioner
+from penstock.record import TopicPartition
+from penstock.serdes import Serde
+from penstock.state.api import StateStore, StoreBuilder
+from penstock.state.query.columns import StateColumns
+from penstock.state.query.execution import is_permitted, run_query
+from penstock.state.query.metadata import HostInfo, KeyQueryMetadata, LagInfo, StreamsMetadata
+from penstock.state.query.position import Position, PositionBound
+from penstock.state.query.queryable import StoreQueryParameters, StoresOfPartitions, check_known
+from penstock.state.query.request import (
+    NOT_PRESENT,
+    OF_GLOBAL_STORE,
+    FailureReason,
+    QueryResult,
+    StateQueryRequest,
+    StateQueryResult,
+)
+from penstock.task.standby_task import empty_store
+
+_NOT_RUNNING = QueryResult.for_failure(
+    FailureReason.NOT_ACTIVE, "Query requires a running active task, but the instance is rebalancing."
+)
+
+
+class RunningTasks(NamedTuple):
+    """What there is to read while an instance runs. is_running: returns whether all its tasks are being processed.
+    committed: returns the last commit."""
+
+    layout: Layout
+    runner: TaskRunner
+    is_running: Callable[[], bool]
+    committed: Callable[[], Commit]
+
+
+class TaskQueries:
+    """Answers queries of one instance (implements StateQueries); may be used by several threads."""
+
+    def __init__(self, built: BuiltTopology, config: StreamsConfig, clock: Clock) -> None:
+        """Answer for the topology `built`, as soon as tasks run."""
+        self._config = config
+        self._clock = clock
+        self._committed = config["processing.guarantee"] == EXACTLY_ONCE_V2
+        self._builders = {name: store for spec in built.subtopologies for name, store in spec.stores.items()}
+        self._global_builders = {} if built.global_topology is None else dict(built.global_topology.stores)
+        self._subtopologies = {name: spec.id for spec in built.subtopologies for name in spec.stores}
+        self._running: RunningTasks | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def begin(self, running: RunningTasks) -> None:
+        """Answer from these tasks from now on."""
+        self._running = running
+
+    def close(self) -> None:
+        """Answer no more; stores that were handed out cannot be read any more."""
+        self._running = None
+
+    def stores(self) -> Mapping[str, StoreBuilder]:
+        """Return what describes the stores of the topology, by name; global stores too."""
+        return {**self._builders, **self._global_builders}
+
+    def store(self, parameters: StoreQueryParameters) -> Any:
+        """Return the requested store, for reading; raises UnknownStateStoreError if the topology has none of
+        that name."""
+        name, partition = parameters.store_name, parameters.partition
+        check_known(name, self.stores())
+
+        def stores() -> list[StateStore]:
+            return [each.store for each in self._readable(name) if partition in (None, each.task.partition)]
+
+        provider = StoresOfPartitions(stores, None if name in self._global_builders else partition, _migrated)
+        return parameters.queryable_store_type.create(provider, name)
+
+    def query(self, request: StateQueryRequest) -> StateQueryResult:
+        """Return the answer of each partition that this instance has.
+
+        Raises:
+            UnknownStateStoreError: the topology has no store of that name.
+            StreamsError: a key of the query is of another type than the serde of the store writes.
+            UnsupportedOperationError: Kafka refuses such a query of such a store.
+        """
+        check_known(request.store_name, self.stores())
+        if request.store_name in self._global_builders:
+            return StateQueryResult(global_result=OF_GLOBAL_STORE)
+        running = self._tasks()
+        asked = [
+            each
+            for each in running.runner.readable(request.store_name, self._committed)
+            if request.partitions is None or each.task.partition in request.partitions
+        ]
+        refused = request.active_required and not running.is_running()
+        results = {each.task.partition: _NOT_RUNNING if refused else _answer(request, each) for each in asked}
+        for partition in request.partitions or ():
+            results.setdefault(partition, NOT_PRESENT)
+        return StateQueryResult(results)
+
+    def all_local_store_partition_lags(self) -> dict[str, dict[int, LagInfo]]:
+        """Return how far each partition of each store here is behind the end of its changelog: an active task is at
+        it. Raises KafkaError if the brokers do not answer."""
+        running = self._tasks()
+        here = {
+            (name, each.task.partition): partition
+            for name in self._builders
+            for each in running.runner.readable(name, self._committed)
+            if (partition := running.layout.changelogs(each.task).get(name)) is not None
+        }
+        admin = ConfluentAdmin(self._config)
+        try:
+            ends = admin.end_offsets(sorted(set(here.values()))) if here else {}
+        finally:
+            admin.close()
+        lags: dict[str, dict[int, LagInfo]] = {}
+        for (name, number), partition in sorted(here.items()):
+            lags.setdefault(name, {})[number] = LagInfo(ends[partition], ends[partition])
+        return lags
+
+    def query_metadata_for_key(
+        self, store_name: str, key: Any, key_serde: Serde | None = None, partitioner: StreamPartitioner | None = None
+    ) -> KeyQueryMetadata:
+        """Return which partition of a store has `key`, and under which address that is offered: unavailable if another
+        instance has it.
+
+        Args:
+            store_name: the name of the store.
+            key: the key; of windows and sessions that within the window.
+            key_serde: writes the key as the records do that led to it; None for the serde of the store.
+            partitioner: chose the partitions of those records; None for Kafka's default.
+
+        Raises:
+            UnknownStateStoreError: the topology has no store of that name.
+            StreamsError: the key cannot be written.
+        """
+        check_known(store_name, self.stores())
+        running = self._tasks()
+        own = HostInfo.build_from_endpoint(self._config["application.server"])
+        if store_name in self._global_builders:  # each instance has all of it
+            return KeyQueryMetadata(own, frozenset(), -1)
+        partitions = sum(task.subtopology == self._subtopologies[store_name] for task in running.layout.groups)
+        chosen = None if partitioner is None else partitioner(store_name, key, None, partitions)
+        if chosen:
+            partition = min(chosen)
+        else:
+            serde = key_serde or empty_store(self._builders[store_name], self._config).key_serde
+            partition = partition_for(serde.serialize(store_name, key), max(partitions, 1))
+        here = {each.task.partition for each in running.runner.readable(store_name, self._committed)}
+        return KeyQueryMetadata(own if partition in here else HostInfo.unavailable(), frozenset(), partition)
+
+    def streams_metadata(self) -> StreamsMetadata:
+        """Return what this instance has: the stores and partitions of its open tasks."""
+        running = self._tasks()
+        tasks = running.runner.open_tasks()
+        stores = {name for task in tasks for name in running.layout.spec(task).stores}
+        partitions = {partition for task in tasks for partition in running.layout.groups[task]}
+        host = HostInfo.build_from_endpoint(self._config["application.server"])
+        return StreamsMetadata(host, frozenset(stores | self._global_builders.keys()), frozenset(partitions))
+
+    def staleness(self) -> Staleness:
+        """Return the last commit; queries at least once see newer writes too."""
+        commit = self._tasks().committed()
+        if not commit.number:
+            return Staleness(0, 0, None)
+        return Staleness(commit.number, commit.time_ms, max(self._clock.milliseconds() - commit.time_ms, 0))
+
+    def table(self, store_name: str) -> pa.Table:
+        """Return the entries of a store that this instance has; see `state.query.columns`.
+
+        Raises:
+            UnknownStateStoreError: the topology has no store of that name.
+            InvalidStateStoreError: its entries are no table, or the instance has no part of it.
+        """
+        check_known(store_name, self.stores())
+        found = self._readable(store_name)
+        if not found:
+            raise _migrated(store_name)
+        columns = StateColumns(found[0].store)
+        batches = [batch for each in found for batch in columns.batches(each.task.partition, each.store)]
+        return pa.Table.from_batches(batches, columns.schema)
+
+    def _readable(self, store_name: str) -> list[ReadableStore]:
+        running = self._tasks()
+        if store_name not in self._global_builders and not running.is_running():
+            raise InvalidStateStoreError(
+                f"Cannot get state store {store_name} because the instance is setting up its tasks: ask again when it "
+                "is RUNNING."
+            )
+        return running.runner.readable(store_name, self._committed)
+
+    def _tasks(self) -> RunningTasks:
+        if self._running is None:
+            raise StateStoreNotAvailableError("The application does not run in this process: it has no stores to read.")
+        return self._running
+
+
+def _answer(request: StateQueryRequest, readable: ReadableStore) -> QueryResult:
+    began, partition = time.perf_counter_ns(), readable.task.partition
+    position = _position_of(readable.positions)
+    bound = PositionBound.unbounded() if request.active_required else request.position_bound
+    if is_permitted(position, bound, readable.positions.keys(), partition):
+        result = run_query(readable.store, request.query)
+    else:
+        result = QueryResult.not_up_to_bound(position, bound, partition)
+    if request.execution_info_enabled:
+        result = result.add_execution_info(
+            f"Handled in {type(readable.store).__name__} of task {readable.task} in {time.perf_counter_ns() - began}ns"
+        )
+    return result.with_position(position)
+
+
+def _position_of(positions: Mapping[TopicPartition, int]) -> Position:
+    """Return the offset of the last record before each of `positions`."""
+    seen: dict[str, dict[int, int]] = {}
+    for (topic, number), following in positions.items():
+        if following > 0:
+            seen.setdefault(topic, {})[number] = following - 1
+    return Position(seen)
+
+
+def _migrated(store_name: str) -> InvalidStateStoreError:
+    return InvalidStateStoreError(f"The state store, {store_name}, may have migrated to another instance.")

@@ -1,0 +1,257 @@
+"""Interactive queries to the tasks of an instance: every kind of store, committed or not, while tasks come and go."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock.clock import MockClock
+from penstock.config import StreamsConfig
+from penstock.dsl.builder import StreamsBuilder
+from penstock.dsl.options import Materialized
+from penstock.errors import (
+    InvalidStateStoreError,
+    InvalidStateStorePartitionError,
+    StateStoreNotAvailableError,
+    UnknownStateStoreError,
+)
+from penstock.host.api import Staleness
+from penstock.host.threads import vocabulary as v
+from penstock.host.threads.figures import Commit
+from penstock.host.threads.queries import RunningTasks, TaskQueries
+from penstock.plan.topology import Topology, built_topology
+from penstock.record import PartitionBatch, RecordBatch, ValueAndTimestamp
+from penstock.serdes import Serdes
+from penstock.state.guarded import AT_ONCE
+from penstock.state.query.position import Position, PositionBound
+from penstock.state.query.queries import KeyQuery, VersionedKeyQuery, WindowKeyQuery, WindowRangeQuery
+from penstock.state.query.queryable import QueryableStoreTypes, StoreQueryParameters
+from penstock.state.query.request import FailureReason, StateQueryRequest
+from penstock.state.stores import Stores
+from penstock.windows import SessionWindows, TimeWindows
+from tests.host.threads.inline import InlineInstance
+from tests.host.threads.memory_broker import MemoryBroker
+
+KEY_VALUE = QueryableStoreTypes.key_value_store()
+COUNTS = StoreQueryParameters.from_name_and_type("counts", KEY_VALUE)
+
+
+def topology() -> Topology:
+    builder = StreamsBuilder()
+    words = builder.stream("in")
+    grouped = words.group_by_key()
+    grouped.count(Materialized.as_("counts"))
+    grouped.count(Materialized.as_(Stores.in_memory_key_value_store("memory")))
+    grouped.windowed_by(TimeWindows.of_size_and_grace(10, 1_000)).count(Materialized.as_("windows"))
+    grouped.windowed_by(SessionWindows.of_inactivity_gap_and_grace(5, 1_000)).count(Materialized.as_("sessions"))
+    builder.table("versions", Materialized.as_(Stores.persistent_versioned_key_value_store("versions", 1_000)))
+    builder.global_table("everywhere", Materialized.as_("global"))
+    return builder.build()
+
+
+class Play:
+    """An instance with two tasks of each sub-topology, and queries to it."""
+
+    def __init__(self, guarantee: str = "at_least_once", **settings: Any) -> None:
+        config = StreamsConfig(
+            {
+                "application.id": "app",
+                "application.server": "here:80",
+                "default.key.serde": Serdes.string(),
+                "default.value.serde": Serdes.string(),
+                "processing.guarantee": guarantee,
+                **settings,
+            },
+            environment={},
+        )
+        self.broker = MemoryBroker({"in": 2, "versions": 2, "everywhere": 1})
+        self.clock = MockClock(1_000)
+        self.instance = InlineInstance(
+            topology(), config, self.broker, self.clock, commit_interval_ms=10_000, records_at_once=10_000
+        )
+        self.queries = TaskQueries(built_topology(topology(), "app"), config, self.clock)
+        self.running = True
+        self.commit = Commit(0, 0)
+        self.queries.begin(
+            RunningTasks(self.instance.layout, self.instance.runner, lambda: self.running, lambda: self.commit)
+        )
+        self.instance.run()
+
+    def write(self, *rows: tuple[str, str, int], partition: int = 0, topic: str = "in") -> None:
+        batch = RecordBatch.of([(key.encode(), value.encode(), time, 0, ()) for key, value, time in rows])
+        self.broker.append([PartitionBatch(topic, partition, batch)])
+        self.instance.run()
+
+    def commits(self) -> None:
+        self.clock.advance(10_000)
+        self.instance.tell(v.Tick())
+        self.instance.run()
+
+    def store(self, name: str, kind: Any = KEY_VALUE) -> Any:
+        return self.queries.store(StoreQueryParameters.from_name_and_type(name, kind))
+
+    def ask(self, name: str, query: Any, **options: Any) -> Any:
+        return self.queries.query(StateQueryRequest(name, query, **options))
+
+
+@pytest.mark.parametrize("cache", [0, 10_000_000])
+def test_every_write_is_seen_at_once_at_least_once(cache: int) -> None:
+    play = Play(**{"statestore.cache.max.bytes": cache})
+    play.write(("a", "x", 1), ("b", "x", 2), ("a", "x", 12))
+    play.write(("c", "x", 3), partition=1)
+    for name in ("counts", "memory"):
+        counts = play.store(name)
+        assert {key: counts.get(key) for key in "abcd"} == {"a": 2, "b": 1, "c": 1, "d": None}
+        assert dict(counts.all()) == dict(counts.reverse_all()) == {"a": 2, "b": 1, "c": 1}
+        assert dict(counts.range("b", None)) == {"b": 1, "c": 1}
+    timestamped = play.store("counts", QueryableStoreTypes.timestamped_key_value_store())
+    assert timestamped.get("a") == ValueAndTimestamp(2, 12)
+    windows = play.store("windows", QueryableStoreTypes.window_store())
+    assert (windows.fetch("a", 0), windows.fetch("a", 10), windows.fetch("b", 0)) == (1, 1, 1)
+    assert [(start, count) for start, count in windows.fetch("a", 0, 100)] == [(0, 1), (10, 1)]
+    sessions = play.store("sessions", QueryableStoreTypes.session_store())
+    assert [(each.window.start, count) for each, count in sessions.fetch("a")] == [(1, 1), (12, 1)]
+    play.commits()
+    assert dict(play.store("counts").all()) == {"a": 2, "b": 1, "c": 1}
+
+
+def test_only_what_is_committed_is_seen_exactly_once() -> None:
+    play = Play("exactly_once_v2")
+    play.write(("a", "x", 1), ("a", "x", 12))
+    counts, windows = play.store("counts"), play.store("windows", QueryableStoreTypes.window_store())
+    sessions = play.store("sessions", QueryableStoreTypes.session_store())
+    assert (counts.get("a"), windows.fetch("a", 0), list(sessions.fetch("a"))) == (None, None, [])
+    assert play.ask("counts", KeyQuery.with_key("a")).position == Position()
+    play.commits()
+    assert (counts.get("a"), windows.fetch("a", 10), len(list(sessions.fetch("a")))) == (2, 1, 2)
+    assert play.ask("counts", KeyQuery.with_key("a")).position == Position({"in": {0: 1}})
+
+
+def test_an_iterator_goes_through_stores_that_are_larger_than_what_it_takes_at_once() -> None:
+    play = Play()
+    keys = [f"{number:05}" for number in range(2 * AT_ONCE + 1)]
+    play.write(*((key, "x", 1) for key in keys))
+    counts = play.store("counts")
+    assert [key for key, _ in counts.all()] == keys
+    assert [key for key, _ in counts.reverse_all()] == keys[::-1]
+    assert counts.approximate_num_entries() in (0, len(keys))  # Kafka counts what is below the cache
+    play.commits()
+    assert counts.approximate_num_entries() == len(keys)
+
+
+def test_each_kind_of_query_is_answered_by_each_partition() -> None:
+    play = Play()
+    play.write(("a", "x", 1), ("a", "x", 12))
+    play.write(("k", "old", 5), ("k", "new", 9), topic="versions")
+    assert play.ask("counts", KeyQuery.with_key("a")).only_partition_result.result == 2
+    versions = play.ask("versions", VersionedKeyQuery.with_key("k").as_of(6)).only_partition_result.result
+    assert versions.value == "old"
+    windows = play.ask("windows", WindowKeyQuery.with_key_and_window_start_range("a", 0, 100))
+    assert len(list(windows.partition_results[0].result)) == 2
+    sessions = play.ask("sessions", WindowRangeQuery.with_key("a"), partitions=frozenset([0, 7]))
+    assert len(list(sessions.partition_results[0].result)) == 2
+    assert sessions.partition_results[7].failure_reason is FailureReason.NOT_PRESENT
+    assert play.ask("global", KeyQuery.with_key("a")).global_result.failure_reason is FailureReason.UNKNOWN_QUERY_TYPE
+
+
+def test_an_answer_waits_for_its_bound_and_for_active_tasks() -> None:
+    play = Play()
+    play.write(("a", "x", 1))
+    bound = PositionBound.at(Position({"in": {0: 1}}))
+    early = play.ask("counts", KeyQuery.with_key("a"), position_bound=bound)
+    assert early.partition_results[0].failure_reason is FailureReason.NOT_UP_TO_BOUND
+    play.write(("a", "x", 1))
+    assert play.ask("counts", KeyQuery.with_key("a"), position_bound=bound).only_partition_result.result == 2
+    play.running = False
+    refused = play.ask("counts", KeyQuery.with_key("a"), active_required=True)
+    assert {each.failure_reason for each in refused.partition_results.values()} == {FailureReason.NOT_ACTIVE}
+
+
+def test_global_stores_are_read_by_store() -> None:
+    play = Play()
+    play.write(("g", "x", 1), topic="everywhere")
+    assert dict(play.store("global").all()) == {"g": "x"}
+
+
+def test_what_cannot_be_read_is_reported() -> None:
+    play = Play()
+    play.write(("a", "x", 1))
+    with pytest.raises(UnknownStateStoreError, match=r"Cannot get state store count because.* It has: counts"):
+        play.store("count")
+    with pytest.raises(InvalidStateStoreError, match=r"\[window store\] does not accept"):
+        play.store("counts", QueryableStoreTypes.window_store()).all()
+    with pytest.raises(InvalidStateStorePartitionError, match="partition 3 for store counts does not exist"):
+        play.queries.store(COUNTS.with_partition(3)).get("a")
+    counts = play.store("counts")
+    play.running = False
+    with pytest.raises(InvalidStateStoreError, match="ask again when it is RUNNING"):
+        counts.get("a")
+    play.running = True
+    entries = iter(counts.all())
+    play.instance.close()
+    with pytest.raises(InvalidStateStoreError, match="may have migrated"):
+        counts.get("a")
+    with pytest.raises(InvalidStateStoreError, match="was closed here"):
+        next(entries)
+    play.queries.close()
+    with pytest.raises(StateStoreNotAvailableError, match="does not run in this process"):
+        counts.get("a")
+
+
+def test_metadata_name_the_partition_of_a_key_and_what_the_instance_has() -> None:
+    play = Play()
+    found = play.queries.query_metadata_for_key("counts", "a")
+    assert (found.active_host.host, found.partition in (0, 1)) == ("here", True)
+    chosen = play.queries.query_metadata_for_key("counts", "a", partitioner=lambda *_: frozenset([1]))
+    assert chosen.partition == 1
+    assert play.queries.query_metadata_for_key("global", "a").partition == -1
+    metadata = play.queries.streams_metadata()
+    assert metadata.state_store_names == {"counts", "memory", "windows", "sessions", "versions", "global"}
+    assert {partition.topic for partition in metadata.topic_partitions} == {"in", "versions"}
+    assert play.queries.staleness() == Staleness(0, 0, None)
+    play.commit = Commit(3, 400)
+    assert play.queries.staleness() == Staleness(3, 400, 600)
+
+
+def test_a_store_is_a_table_of_arrow() -> None:
+    play = Play()
+    play.write(("a", "x", 1), ("a", "x", 12))
+    play.write(("c", "x", 3), partition=1)
+    rows = play.queries.table("counts").to_pylist()
+    assert [(row["partition"], row["key"], row["value"]) for row in rows] == [(0, "a", 2), (1, "c", 1)]
+    assert play.queries.table("windows").column_names == [
+        "partition", "key", "window_start", "window_end", "value", "timestamp",
+    ]  # fmt: skip
+    assert play.queries.table("windows").num_rows == 3
+
+
+def test_another_thread_reads_while_the_task_writes(run_in_thread: Callable[[Callable[[], None]], None]) -> None:
+    play = Play()
+    counts, stop, seen = play.store("counts"), threading.Event(), list[int]()
+
+    def read() -> None:
+        while not stop.is_set():
+            seen.append(sum(value for _, value in counts.all()))
+
+    run_in_thread(read)
+    try:
+        for _ in range(50):
+            play.write(*((f"{number}", "x", 1) for number in range(20)))
+            play.commits()
+    finally:
+        stop.set()
+    assert sum(value for _, value in counts.all()) == 1_000
+    assert seen == sorted(seen)
+
+
+@pytest.fixture
+def run_in_thread(request: pytest.FixtureRequest) -> Callable[[Callable[[], None]], None]:
+    def run(function: Callable[[], None]) -> None:
+        thread = threading.Thread(target=function)
+        thread.start()
+        request.addfinalizer(thread.join)
+
+    return run
