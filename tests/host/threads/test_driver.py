@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,35 @@ def test_stores_are_restored_only_where_the_disk_does_not_have_them(words: WordC
     assert sum(same_disk.restored.values()) == 0
     assert sum(other_disk.restored.values()) == sum(ends.values()) in (3, 4)
     assert words.counts() == {"a": 4, "b": 1, "c": 1}
+
+
+class HeldRestore(Restores):
+    """Holds the first restore until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.let_go = threading.Event(), threading.Event()
+
+    def on_restore_start(self, topic_partition: TopicPartition, store_name: str, start: int, end: int) -> None:
+        super().on_restore_start(topic_partition, store_name, start, end)
+        self.begun.set()
+        assert self.let_go.wait(SECONDS)
+
+
+@pytest.mark.one_broker
+def test_a_close_during_a_restore_is_no_error(words: WordCount, tmp_path: Path) -> None:
+    words.write("a b", "a c")
+    words.run_to_end(words.host())
+    words.settings["state.dir"] = str(tmp_path / "other")
+    restore, listening = HeldRestore(), Listening()
+    host = words.host(until_end=False, restore_listener=restore)
+    host.start(listening)
+    assert restore.begun.wait(SECONDS)
+    assert not host.close(0)
+    restore.let_go.set()
+    assert host.close(60_000)
+    assert (listening.told[-1], listening.error) == ("stopped", None)
+    assert sum(restore.restored.values()) == 0
 
 
 def test_tasks_that_fail_are_replaced_if_the_handler_says_so(words: WordCount) -> None:

@@ -41,7 +41,7 @@ from penstock.host.threads.polling import Polling
 from penstock.host.threads.processing import TaskAction, TaskRunner
 from penstock.host.threads.queries import RunningTasks, TaskQueries
 from penstock.host.threads.queued import QueuedThread
-from penstock.host.threads.restoring import StateOpener
+from penstock.host.threads.restoring import RestoreStoppedError, StateOpener
 from penstock.host.topics import check_sink_topics
 from penstock.metrics.host_metrics import Measured
 from penstock.plan.serde_check import check_serdes
@@ -346,6 +346,8 @@ class _Workers:
             return
         try:
             self._post(v.Restored(action.task, self._opener.open(action.task)))
+        except RestoreStoppedError:
+            self._post(v.Closed(action.task))
         except Exception as error:
             self._post(v.Failed(error, action.task))
 

@@ -233,7 +233,7 @@ Event = (
 
 @dataclass(frozen=True)
 class Restore:
-    """Open the state of a task and restore it; answered by `Restored` or `Failed`."""
+    """Open the state of a task and restore it; answered by `Restored`, `Failed`, or `Closed` if the instance ends."""
 
     task: TaskId
 
