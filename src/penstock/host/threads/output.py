@@ -61,6 +61,9 @@ class ExactlyOnceOutput:
     The member of a transaction is that of its beginning: if the instance has been counted out since, the transaction is
     aborted, even if the instance has become another member, whose commit the group would accept. A newer generation of
     the same member is right.
+
+    A transaction that has failed is over, and the core learns of it later: what it asks for until then, but to abort,
+    is not done. Else offsets would be committed without the records that were lost.
     """
 
     def __init__(self, producer: TransactionalProducer, membership: Membership) -> None:
@@ -68,29 +71,29 @@ class ExactlyOnceOutput:
         self._producer = producer
         self._membership = membership
         self._member: GroupIdentity | None = None
+        self._has_failed = False
 
     def do(self, action: OutputAction) -> v.Event | None:
         """Send, commit or abort."""
         try:
             match action:
+                case v.Abort():
+                    self._member, self._has_failed = None, False
+                    self._producer.abort()
+                case _ if self._has_failed:
+                    return None
                 case v.Send(output):
                     self._take_member()
                     self._producer.send(output)
                 case v.CommitTransaction(offsets):
                     return v.TransactionCommitted(self._producer.commit(offsets, self._committing_member()))
-                case v.Abort():
-                    self._member = None
-                    self._producer.abort()
                 case v.Flush():
                     raise AssertionError("A transaction is flushed by its commit.")
-        except ProducerFencedError as error:
-            self._member = None
-            return v.TransactionLost(error, is_fenced=True)
-        except TaskMigratedError as error:
-            self._member = None
-            return v.TransactionLost(error, is_fenced=False)
         except Exception as error:
             self._member = None
+            self._has_failed = not isinstance(action, v.Abort)
+            if isinstance(error, TaskMigratedError):
+                return v.TransactionLost(error, is_fenced=isinstance(error, ProducerFencedError))
             return v.Failed(error)
         return None
 

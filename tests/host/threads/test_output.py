@@ -1,0 +1,83 @@
+"""What the core learns of its output, and what becomes of a transaction that has failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from penstock.client.api import GroupIdentity, OffsetAndMetadata
+from penstock.errors import KafkaError, ProducerFencedError, TaskMigratedError
+from penstock.host.threads import vocabulary as v
+from penstock.host.threads.output import ExactlyOnceOutput
+from penstock.record import PartitionBatch, TopicPartition
+from tests.host.threads.support import AloneMembership
+
+COMMIT = v.CommitTransaction({TopicPartition("in", 0): OffsetAndMetadata(1)})
+
+
+class _Producer:
+    """Raises what it is to raise, once (implements TransactionalProducer)."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+        self.done: list[str] = []
+
+    def send(self, output: Sequence[PartitionBatch]) -> None:
+        self._do("send")
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupIdentity
+    ) -> dict[TopicPartition, int]:
+        self._do("commit")
+        return {}
+
+    def abort(self) -> None:
+        self._do("abort")
+
+    def close(self) -> None:
+        pass
+
+    def _do(self, what: str) -> None:
+        if self.error is not None:
+            error, self.error = self.error, None
+            raise error
+        self.done.append(what)
+
+
+class _Member(AloneMembership):
+    def __init__(self) -> None:
+        pass
+
+    def identity(self) -> GroupIdentity:
+        return GroupIdentity("app", 1, "m1")
+
+
+@pytest.mark.parametrize(
+    ("error", "event"),
+    [
+        (ProducerFencedError("fenced"), v.TransactionLost),
+        (TaskMigratedError("counted out"), v.TransactionLost),
+        (KafkaError("refused"), v.Failed),
+    ],
+)
+def test_offsets_are_not_committed_without_the_records_that_were_lost(error: Exception, event: type[v.Event]) -> None:
+    producer = _Producer()
+    output = ExactlyOnceOutput(producer, _Member())
+    producer.error = error
+    assert isinstance(output.do(v.Send(())), event)
+    assert output.do(v.Send(())) is None
+    assert output.do(COMMIT) is None
+    assert producer.done == []
+    assert output.do(v.Abort()) is None
+    output.do(v.Send(()))
+    assert output.do(COMMIT) == v.TransactionCommitted({})
+    assert producer.done == ["abort", "send", "commit"]
+
+
+def test_an_abort_that_fails_does_not_keep_the_next_transaction_from_being_committed() -> None:
+    producer = _Producer()
+    output = ExactlyOnceOutput(producer, _Member())
+    producer.error = KafkaError("refused")
+    assert isinstance(output.do(v.Abort()), v.Failed)
+    assert output.do(COMMIT) == v.TransactionCommitted({})
