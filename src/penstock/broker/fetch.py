@@ -25,6 +25,12 @@ _MAX_FETCH_BYTES: Final = 8 * 1024 * 1024
 # A client that is gone is noticed when its Fetch ends, if it has sent another request before.
 _MAX_WAIT_MS: Final = 60_000
 
+_Records = tuple[bytes, list[Message] | None]
+"""Batches, and the aborted transactions with records in them; None for a reader of all records."""
+
+_NOTHING: Final[_Records] = (b"", None)
+_NOTHING_COMMITTED: Final[_Records] = (b"", [])
+
 
 class _FetchedPartition:
     """One partition of a Fetch and its part of the answer, which is read again when the log has grown.
@@ -68,23 +74,28 @@ class _FetchedPartition:
             return
         try:
             check_leader_epoch(self._wanted.get("current_leader_epoch", -1))
+            start, stable, end = partition.offsets
             # Where no room is left the answer has no records, and the client asks for them again.
             room = max_bytes - taken
             limit = min(self._wanted["partition_max_bytes"], room)
-            records, aborted = self._records(partition, limit) if room > 0 else (b"", None)
-            self.is_left_out = taken > 0 and (room <= 0 or len(records) > limit)
+            is_at_end = self._wanted["fetch_offset"] == (stable if self._is_committed else end)
+            if is_at_end and not partition.is_deleted:  # most partitions of a Fetch, so it must cost little
+                records, aborted = _NOTHING_COMMITTED if self._is_committed else _NOTHING
+            else:
+                records, aborted = self._records(partition, limit) if room > 0 else _NOTHING
+                self.is_left_out = taken > 0 and (room <= 0 or len(records) > limit)
             if self.is_left_out:
-                records, aborted = b"", None
+                records, aborted = _NOTHING
         except ApiError as error:
             answer |= {"error_code": error.code, "high_watermark": partition.end_offset, "records": b""}
             self.has_error, self.size = True, 0
             return
-        answer["log_start_offset"], answer["last_stable_offset"], answer["high_watermark"] = partition.offsets
+        answer["log_start_offset"], answer["last_stable_offset"], answer["high_watermark"] = start, stable, end
         answer["aborted_transactions"] = aborted
         answer["records"] = records
         self.size = len(records)
 
-    def _records(self, partition: Partition, max_bytes: int) -> tuple[bytes, list[Message] | None]:
+    def _records(self, partition: Partition, max_bytes: int) -> _Records:
         offset: int = self._wanted["fetch_offset"]
         if not self._is_committed:
             return partition.read(offset, max_bytes), None
