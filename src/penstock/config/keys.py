@@ -214,6 +214,13 @@ KEYS: Mapping[str, ConfigKey] = {
             "waiting records are not read.",
         ),
         ConfigKey(
+            "num.standby.replicas",
+            whole(0),
+            0,
+            "high",
+            "Copies of the state of each task that other ordinary processes keep up to date, to take the task over.",
+        ),
+        ConfigKey(
             "num.stream.threads",
             whole(1),
             1,

@@ -69,6 +69,7 @@ class InlineInstance:
         self.refusals: list[v.TransactionLost] = []
         self.told: list[type[Any]] = []
         self.given_up: list[TaskId] = []
+        self.standbys: list[TaskId] = []
         self.stepped_back: list[Exception] = []
         self.purged: dict[TopicPartition, int] = {}
         self.error: BaseException | None = None
@@ -159,6 +160,10 @@ class InlineInstance:
                 self.told.append(type(action))
             case v.GiveUp(tasks):
                 self.given_up.extend(tasks)
+            case v.StandBy(task):
+                self.standbys.append(task)
+            case v.StandDown(task):
+                self.standbys.remove(task)
             case v.StepBack(error):
                 self.stepped_back.append(error)
             case v.Purge(positions):

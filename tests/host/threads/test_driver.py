@@ -306,6 +306,39 @@ def test_instances_of_one_group_share_the_tasks_and_take_them_over(
     assert "error" not in listening.told
 
 
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_a_standby_task_is_taken_over_without_a_restore(words: WordCount, tmp_path: Path, guarantee: str) -> None:
+    words.settings |= {"processing.guarantee": guarantee, "heartbeat.interval.ms": 100, "num.standby.replicas": 1}
+    options: dict[str, Any] = {"until_end": False, "make_membership": None}
+    first, second, restores = words.host(**options), None, Restores()
+    first.start(Listening())
+    try:
+        words.write("a b", "a c")
+        assert until(lambda: words.counts() == {"a": 2, "b": 1, "c": 1})
+        words.settings["state.dir"] = str(tmp_path / "other")
+        second = words.host(restore_listener=restores, **options)
+        second.start(Listening())
+        changelog = f"{words.app}-KSTREAM-AGGREGATE-STATE-STORE-0000000003-changelog"
+
+        def follows(host: ThreadsHost) -> bool:
+            places = [TopicPartition(changelog, number) for number in range(2)]
+            ends = {f"1_{place.partition}": end for place, end in words.admin.end_offsets(places).items()}
+            found = host.statistics()["standbys"]
+            return len(found) == 1 and found.items() <= ends.items()
+
+        both = second
+        assert until(lambda: follows(first) and follows(both))
+        before = sum(restores.restored.values())
+        assert first.close(60_000)
+        words.write("a b", "a c")
+        assert until(lambda: words.counts() == {"a": 4, "b": 2, "c": 2})
+        assert sum(restores.restored.values()) == before
+        assert second.statistics()["standbys"] == {}
+    finally:
+        assert first.close(60_000)
+        assert second is None or second.close(60_000)
+
+
 def test_a_missing_source_topic_is_named_before_anything_starts(words: WordCount) -> None:
     words.admin.delete_topics([words.source])
     assert until(lambda: words.source not in words.admin.topics())

@@ -392,3 +392,25 @@ def test_an_instance_leaves_its_tasks_to_others_where_a_function_does_not_return
     instance.tell(v.Assigned(frozenset(instance.layout.groups)))
     instance.run()
     assert play.counts() == {"a": 1}
+
+
+def test_standbys_are_kept_until_they_are_taken_over_or_given_to_others() -> None:
+    play = Play(partitions=2)
+    instance = play.instance()
+    instance.run()
+    tasks = frozenset(instance.layout.groups)
+    first, second = sorted(tasks)[2:]
+    assert instance.standbys == []
+    instance.tell(v.Assigned(tasks - {first, second}, frozenset([first])))
+    instance.run()
+    assert sorted(instance.given_up) == [first, second]
+    assert instance.standbys == [first]  # behind the close of the task, which had its state
+    instance.tell(v.Assigned(tasks - {first, second}, frozenset([second])))
+    instance.run()
+    assert instance.standbys == [second]
+    instance.tell(v.Assigned(tasks))
+    instance.run()
+    assert instance.standbys == [second]  # the restore of the task takes it over
+    play.write("a", partition=1)
+    instance.run()
+    assert play.counts() == {"a": 1}

@@ -33,10 +33,13 @@ SEEDS = range(1, 9 if os.environ.get("PENSTOCK_CRASH") == "all" else 3)
 class Group:
     """Topics, and two instances over them."""
 
-    def __init__(self, broker: RunningBroker, directory: Path, unique_name: Callable[[str], str]) -> None:
+    def __init__(
+        self, broker: RunningBroker, directory: Path, unique_name: Callable[[str], str], standbys: int
+    ) -> None:
         self.application, self.source, self.sink = unique_name("app"), unique_name("in"), unique_name("out")
         self.servers = broker.bootstrap_servers
         self.directory = directory
+        self.standbys = str(standbys)
         config = StreamsConfig({"application.id": self.application, "bootstrap.servers": self.servers})
         self.admin, self.producer = ConfluentAdmin(config), ConfluentProducer(config)
         self.fetcher = ConfluentFetcher(config)
@@ -49,7 +52,7 @@ class Group:
 
     def start(self, number: int) -> subprocess.Popen[bytes]:
         """Start an instance."""
-        names = self.servers, self.application, str(self.state(number)), self.source, self.sink
+        names = self.servers, self.application, str(self.state(number)), self.source, self.sink, self.standbys
         with (self.directory / f"log-{number}").open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "tests.host.threads.program", *names],
@@ -117,7 +120,7 @@ def test_each_word_is_counted_once_though_instances_are_killed_and_stopped(
     broker: RunningBroker, tmp_path: Path, unique_name: Callable[[str], str], seed: int
 ) -> None:
     draw = random.Random(seed)
-    group = Group(broker, tmp_path, unique_name)
+    group = Group(broker, tmp_path, unique_name, standbys=seed % 2)
     try:
         for how in draw.sample(STRIKES, len(STRIKES)):
             before = group.counted()

@@ -43,9 +43,9 @@ def test_each_member_computes_what_the_leader_has_planned() -> None:
 
 def test_a_task_waits_for_its_owner() -> None:
     assignments = lead({"a": subscribed("p", TASKS), "b": subscribed("q", [])}, RULES)
-    kept, reported = follow("a", assignments["a"], RULES)
+    kept, _, reported = follow("a", assignments["a"], RULES)
     assert (len(kept), reported) == (2, frozenset(TASKS))
-    assert follow("b", assignments["b"], RULES) == (frozenset(), frozenset())
+    assert follow("b", assignments["b"], RULES) == (frozenset(), frozenset(), frozenset())
 
 
 def test_a_static_member_has_its_share_by_its_name() -> None:

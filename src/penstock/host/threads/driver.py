@@ -41,11 +41,12 @@ from penstock.host.threads.polling import Polling
 from penstock.host.threads.processing import TaskAction, TaskRunner
 from penstock.host.threads.queries import RunningTasks, TaskQueries
 from penstock.host.threads.queued import QueuedThread
-from penstock.host.threads.restoring import RestoreStoppedError, StateOpener
+from penstock.host.threads.restoring import RestoreAction, RestoreStoppedError, StateOpener
+from penstock.host.threads.standbys import Standbys
 from penstock.host.topics import check_sink_topics
 from penstock.metrics.host_metrics import Measured
 from penstock.plan.serde_check import check_serdes
-from penstock.plan.subtopology import BuiltTopology
+from penstock.plan.subtopology import BuiltTopology, TaskId
 from penstock.record import TopicPartition
 from penstock.state.restore_listener import StateRestoreListener
 
@@ -88,6 +89,7 @@ class ThreadsHost:
         self._stopped = threading.Event()
         self._paused = False
         self._polling: Polling | None = None
+        self._standbys: Standbys | None = None
         self._thread: threading.Thread | None = None
         self._open = ExitStack()
 
@@ -141,8 +143,10 @@ class ThreadsHost:
         return f"{guarantee}; broker {servers}; state {directory}/{self._application_id}"
 
     def statistics(self) -> Mapping[str, Any]:
-        """Return figures since the start, see `Figures.snapshot`."""
-        return self._figures.snapshot()
+        """Return figures since the start, see `Figures.snapshot`; standbys: the sum of the next offsets of the
+        changelogs, by standby task."""
+        standbys = {} if self._standbys is None else self._standbys.positions()
+        return {**self._figures.snapshot(), "standbys": {str(task): end for task, end in standbys.items()}}
 
     def measured(self) -> Measured:
         """Return what was measured of tasks and commits, and what sensors recorded."""
@@ -183,6 +187,8 @@ class ThreadsHost:
         instance = Instance(layout, settings, self._clock.milliseconds(), until)
         fetcher = ConfluentFetcher(self._config)
         opened.callback(fetcher.close)
+        standbys = Standbys(layout, admin, partial(ConfluentConsumer, config), self._directory.open_base)
+        self._standbys = standbys
         opener = StateOpener(
             layout,
             admin,
@@ -191,12 +197,13 @@ class ThreadsHost:
             self._clock,
             self._restore_listener,
             self._stopped.is_set,
+            standbys,
         )
         targets = _TargetTopics(layout.topic_partitions, partial(ConfluentAdmin, self._config))
         opened.callback(targets.close)
         runner = TaskRunner(layout, targets)
         purge = RecordPurge(self._config["repartition.purge.interval.ms"], elapsed_milliseconds)
-        workers = _Workers(self._application_id, runner, opener, purge, self._post)
+        workers = _Workers(self._application_id, runner, opener, standbys, purge, self._post)
         opened.callback(workers.close)
         make_membership = self._make_membership or partial(GroupMembership, process=self._directory.process_id())
         membership = make_membership(layout, self._config, self._post)
@@ -315,41 +322,70 @@ class _Application:
 class _Workers:
     """The processing thread and the restore thread (implements polling.Workers)."""
 
-    def __init__(self, name: str, runner: TaskRunner, opener: StateOpener, purge: RecordPurge, post: Post) -> None:
+    def __init__(
+        self,
+        name: str,
+        runner: TaskRunner,
+        opener: StateOpener,
+        standbys: Standbys,
+        purge: RecordPurge,
+        post: Post,
+    ) -> None:
         self._runner = runner
         self._opener = opener
+        self._standbys = standbys
         self._purge = purge
         self._post = post
         self._processing: QueuedThread[TaskAction] = QueuedThread(f"penstock-{name}-processing", self._process)
-        self._restoring: QueuedThread[v.Restore | v.Purge] = QueuedThread(f"penstock-{name}-restore", self._restore)
+        self._restoring: QueuedThread[RestoreAction] = QueuedThread(
+            f"penstock-{name}-restore", self._restore, self._advance_standbys
+        )
 
     def do(self, action: TaskAction) -> None:
         """Let the processing thread do `action`."""
         self._processing.put(action)
 
-    def restore(self, action: v.Restore | v.Purge) -> None:
+    def restore(self, action: RestoreAction) -> None:
         """Let the restore thread do `action`."""
         self._restoring.put(action)
 
     def close(self) -> None:
         """End the threads; a function of the user that does not return keeps one, which the program does not wait
         for."""
-        self._restoring.close(_LAST_SECONDS)
+        if self._restoring.close(_LAST_SECONDS):
+            self._standbys.close()
         self._processing.close(_LAST_SECONDS)
 
     def _process(self, action: TaskAction) -> None:
         self._post(self._runner.do(action))
 
-    def _restore(self, action: v.Restore | v.Purge) -> None:
-        if isinstance(action, v.Purge):
-            self._opener.purge(self._purge, action.positions)
-            return
+    def _restore(self, action: RestoreAction) -> None:
         try:
-            self._post(v.Restored(action.task, self._opener.open(action.task)))
-        except RestoreStoppedError:
-            self._post(v.Closed(action.task))
+            match action:
+                case v.Purge(positions):
+                    self._opener.purge(self._purge, positions)
+                case v.StandBy(task):
+                    self._standbys.add(task)
+                case v.StandDown(task):
+                    self._standbys.remove(task)
+                case v.Restore(task):
+                    self._post(self._opened(task))
         except Exception as error:
-            self._post(v.Failed(error, action.task))
+            self._post(v.Failed(error, action.task if isinstance(action, v.Restore) else None))
+
+    def _opened(self, task: TaskId) -> v.Restored | v.Closed:
+        try:
+            return v.Restored(task, self._opener.open(task))
+        except RestoreStoppedError:
+            return v.Closed(task)
+
+    def _advance_standbys(self) -> float | None:
+        try:
+            return self._standbys.advance()
+        except Exception as error:
+            self._standbys.close()
+            self._post(v.Failed(error))
+            return None
 
 
 class _TargetTopics(dict[str, int]):

@@ -80,7 +80,7 @@ class GroupMembership:
     def __init__(self, layout: Layout, config: StreamsConfig, post: Post, process: str | None = None) -> None:
         settings = client_settings(config, CONSUMER)
         self._group = str(config["application.id"])
-        self._rules = Rules(layout.groups)
+        self._rules = Rules(layout.groups, layout.stateful, config["num.standby.replicas"])
         self._process = process or uuid.uuid4().hex
         self._post = post
         self._session_ms = int(settings.get("session.timeout.ms", _SESSION_MS))

@@ -111,6 +111,8 @@ class Instance:
         self._until = None if until is None else dict(until)
         self._tasks = TaskManager(layout.config, settings.limits)
         self._assigned: frozenset[TaskId] | None = None
+        self._standbys: frozenset[TaskId] = frozenset()
+        self._standing: set[TaskId] = set()
         self._held_starts: dict[TaskId, v.OpenedState] = {}
         self._global_ends: Mapping[TopicPartition, int] = {}
         self._phase = Phase.RUNNING
@@ -169,7 +171,8 @@ class Instance:
                 self._tasks.reached(ends)
             case v.Ran():
                 self._ran(event)
-            case v.Assigned(tasks):
+            case v.Assigned(tasks, standbys):
+                self._standbys = standbys
                 self._assign(tasks)
             case v.Restored(task, state):
                 self._restored(task, state)
@@ -255,6 +258,17 @@ class Instance:
             task.reset()
             task.state = TaskState.RESTORING
             self._do(v.Restore(task.id))
+
+    def _stand_by(self) -> None:
+        """Have copies of the tasks of others kept up; that of a task which is to run is taken over by its restore."""
+        for id in sorted(self._standbys - self._standing):
+            if id not in self._tasks:
+                self._standing.add(id)
+                self._do(v.StandBy(id))
+        for id in sorted(self._standing - self._standbys):
+            self._standing.remove(id)
+            if id not in self._tasks:
+                self._do(v.StandDown(id))
 
     def _restored(self, id: TaskId, state: v.OpenedState) -> None:
         if id == GLOBAL_TASK:
@@ -440,6 +454,7 @@ class Instance:
         wait = min(settings.restart_backoff_ms << self._restarts, settings.restart_backoff_max_ms)
         self._restarts += 1
         self._error = None
+        self._standing.clear()  # one of them may be what has failed
         self._phase, self._retry_at = Phase.WAITING, now + wait
 
     def _end(self) -> None:
@@ -476,6 +491,7 @@ class Instance:
     def _run(self, now: int) -> None:
         """Open tasks and let them process; begin to end at the planned end."""
         self._open_created()
+        self._stand_by()
         if self._is_at_end() and self._tasks.is_idle(now):
             self._closing, self._phase = v.CloseRequested(), Phase.QUIESCING
             return

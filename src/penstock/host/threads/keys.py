@@ -17,6 +17,7 @@ _ACTED_ON: Final = frozenset(
     (
         "buffered.records.per.partition",
         "commit.interval.ms",
+        "num.standby.replicas",
         "num.stream.threads",
         "penstock.buffer.max.bytes",
         "poll.ms",

@@ -58,6 +58,11 @@ class Layout:
         spec = self.spec(task)
         return {name: topic for name, (topic, _) in spec.changelogs.items() if topic not in spec.source_topics}
 
+    @cached_property
+    def stateful(self) -> frozenset[TaskId]:
+        """The tasks that write changelogs, so that others can keep a copy of their state."""
+        return frozenset(task for task in self.groups if self.written_changelogs(task))
+
     @property
     def cache_bytes(self) -> int:
         """The share of the record cache that each task has."""

@@ -338,7 +338,7 @@ class Member:
         if answer.code != ErrorCode.none:
             return self._refused(answer.code, now)
         try:
-            tasks, reported = follow(self._instance or self.member_id, answer.assignment, self._rules)
+            tasks, standbys, reported = follow(self._instance or self.member_id, answer.assignment, self._rules)
         except IncompatibleMemberError as error:
             return self._fail(error, now)
         self._session_until = now + self._timing.session_ms
@@ -346,7 +346,7 @@ class Member:
         self._must_rejoin = bool(reported - tasks)
         self._pending = self._held - tasks
         self._held |= tasks
-        return [v.Assigned(tasks), *self._rejoin_if_free()]
+        return [v.Assigned(tasks, standbys), *self._rejoin_if_free()]
 
     def _rejoin_if_free(self) -> list[Step]:
         """Join again where the tasks that others wait for are closed."""

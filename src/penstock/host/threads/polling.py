@@ -14,6 +14,7 @@ from penstock.host.threads.instance import Instance, Phase
 from penstock.host.threads.membership import Membership
 from penstock.host.threads.output import Output, OutputAction
 from penstock.host.threads.processing import TaskAction
+from penstock.host.threads.restoring import RestoreAction
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 
@@ -31,7 +32,7 @@ class Workers(Protocol):
         """Let a processing thread do `action`."""
         ...
 
-    def restore(self, action: v.Restore | v.Purge) -> None:
+    def restore(self, action: RestoreAction) -> None:
         """Let the restore thread do `action`."""
         ...
 
@@ -172,7 +173,7 @@ class Polling:
             case v.Start() | v.Run() | v.Apply() | v.Close():
                 self._out.add(action.task)
                 self._workers.do(action)
-            case v.Restore() | v.Purge():
+            case v.Restore() | v.StandBy() | v.StandDown() | v.Purge():
                 self._workers.restore(action)
             case v.Send() | v.Flush() | v.CommitTransaction() | v.Abort():
                 self._produce(action)

@@ -13,9 +13,11 @@ T = TypeVar("T")
 class QueuedThread(Generic[T]):
     """Calls a function with each item of a queue, in its own thread."""
 
-    def __init__(self, name: str, do: Callable[[T], None]) -> None:
-        """Start. do: must not raise."""
+    def __init__(self, name: str, do: Callable[[T], None], between: Callable[[], float | None] = lambda: None) -> None:
+        """Start. do: must not raise. between: likewise; called after each item, and again after the seconds that it
+        returns if no item has come."""
         self._do = do
+        self._between = between
         self._queue: queue.SimpleQueue[T | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -31,5 +33,11 @@ class QueuedThread(Generic[T]):
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        while (item := self._queue.get()) is not None:
+        while True:
+            try:
+                item = self._queue.get(timeout=self._between())
+            except queue.Empty:
+                continue
+            if item is None:
+                return
             self._do(item)

@@ -14,7 +14,8 @@ from penstock.host.offset_resets import offset_resets, reset_offsets
 from penstock.host.purging import RecordPurge
 from penstock.host.threads.committing import checkpoint_of
 from penstock.host.threads.layout import Layout
-from penstock.host.threads.vocabulary import GLOBAL_TASK, OpenedState
+from penstock.host.threads.standbys import Standbys, empty_if_outside
+from penstock.host.threads.vocabulary import GLOBAL_TASK, OpenedState, Purge, Restore, StandBy, StandDown
 from penstock.plan.subtopology import SubtopologySpec, TaskId
 from penstock.record import TopicPartition
 from penstock.state.api import Base
@@ -23,6 +24,9 @@ from penstock.task.changelog_copy import ChangelogCopy
 from penstock.task.task_checkpoint import TaskCheckpoint
 
 _log = logging.getLogger(__name__)
+
+RestoreAction = Restore | StandBy | StandDown | Purge
+"""What the restore thread does."""
 
 
 class RestoreStoppedError(StreamsError):
@@ -41,9 +45,10 @@ class StateOpener:
         clock: Clock,
         listener: StateRestoreListener | None = None,
         is_stopped: Callable[[], bool] = lambda: False,
+        standbys: Standbys | None = None,
     ) -> None:
         """Open nothing yet. open_base: returns the base of a task. listener: receives the progress. is_stopped: whether
-        a restore is to be given up."""
+        a restore is to be given up. standbys: the copies of which a restore takes over that of its task."""
         self._layout = layout
         self._admin = admin
         self._fetcher = fetcher
@@ -51,6 +56,7 @@ class StateOpener:
         self._clock = clock
         self._listener = listener
         self._is_stopped = is_stopped
+        self._standbys = standbys
         self._group = str(layout.config.required("application.id"))
         self._resets = offset_resets(layout.topology, layout.config)
 
@@ -59,9 +65,10 @@ class StateOpener:
 
         Raises StreamsError if it cannot be opened or restored, or there is no position and the offset reset is none.
         """
-        base = self._open_base(task)
+        standby = None if self._standbys is None else self._standbys.take(task)
+        base = self._open_base(task) if standby is None else standby.base
         try:
-            return self._open_global(base) if task == GLOBAL_TASK else self._open_task(task, base)
+            return self._open_global(base) if task == GLOBAL_TASK else self._open_task(task, base, standby)
         except BaseException:
             base.close()
             raise
@@ -70,9 +77,9 @@ class StateOpener:
         """Delete the records before `positions` if it is time to: this thread has a client for it."""
         purge.purge(self._admin, positions)
 
-    def _open_task(self, task: TaskId, base: Base) -> OpenedState:
+    def _open_task(self, task: TaskId, base: Base, standby: ChangelogCopy | None) -> OpenedState:
         spec, changelogs = self._layout.spec(task), self._layout.changelogs(task)
-        copy = ChangelogCopy(spec.stores, changelogs, self._layout.config, base)
+        copy = standby or ChangelogCopy(spec.stores, changelogs, self._layout.config, base)
         committed = self._admin.committed_offsets(self._group, self._layout.groups[task])
         positions = self._positions(self._layout.groups[task], committed)
         # only now: what the last owner of the task has written is before the end, since its offsets are stable
@@ -102,8 +109,7 @@ class StateOpener:
         ends: Mapping[TopicPartition, int],
     ) -> None:
         begins = self._admin.beginning_offsets(list(ends))
-        if any(not begins[p] <= copy.position(store) <= ends[p] for store, p in changelogs.items()):
-            copy.clear()  # the topics no longer have what the base was made from, or are others
+        empty_if_outside(copy, changelogs, begins, ends)
         for store, partition in changelogs.items():
             self._restore_store(store, partition, copy, max(copy.position(store), begins[partition]), ends[partition])
 

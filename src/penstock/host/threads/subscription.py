@@ -85,10 +85,12 @@ class Assignment(msgspec.Struct, frozen=True):
 
 
 class Share(NamedTuple):
-    """What a member reads in its assignment. tasks: that it is to have. reported: that it had when it joined, as the
-    leader knows; of a static member this may be what it had in its life before."""
+    """What a member reads in its assignment. tasks: that it is to have. standbys: of which it is to keep a copy, also
+    while it waits for their owner. reported: that it had when it joined, as the leader knows; of a static member this
+    may be what it had in its life before."""
 
     tasks: frozenset[TaskId]
+    standbys: frozenset[TaskId]
     reported: frozenset[TaskId]
 
 
@@ -215,7 +217,8 @@ def follow(name: str, content: bytes | memoryview, rules: Rules) -> Share:
             f"{data.version}). Run the same version of Penstock and of the program in all instances."
         )
     [reported] = (one.owned for one in candidates if one.member == name)
-    return Share(given(plan, candidates)[name], reported)
+    tasks = given(plan, candidates)[name]
+    return Share(tasks, plan.standby[name] | (plan.active[name] - tasks) & rules.stateful, reported)
 
 
 def digest(plan: Plan) -> bytes:

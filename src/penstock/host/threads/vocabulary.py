@@ -39,9 +39,11 @@ class OpenedState:
 
 @dataclass(frozen=True)
 class Assigned:
-    """The group assigned these tasks to the instance, and no others."""
+    """The group assigned these tasks to the instance, and no others. standbys: the tasks of other instances of whose
+    state it keeps a copy."""
 
     tasks: frozenset[TaskId]
+    standbys: frozenset[TaskId] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -239,6 +241,20 @@ class Restore:
 
 
 @dataclass(frozen=True)
+class StandBy:
+    """Keep a copy of the state of a task up to date, until it is restored or `StandDown`; not answered."""
+
+    task: TaskId
+
+
+@dataclass(frozen=True)
+class StandDown:
+    """Close the copy of the state of a task; not answered."""
+
+    task: TaskId
+
+
+@dataclass(frozen=True)
 class Start:
     """Make a task over its state and initialise its processors; answered by `Started` or `Failed`."""
 
@@ -395,6 +411,8 @@ class End:
 
 Action = (
     Restore
+    | StandBy
+    | StandDown
     | Start
     | Follow
     | Unfollow

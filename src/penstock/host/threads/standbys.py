@@ -1,0 +1,164 @@
+"""Copies of the state of tasks that other instances run, kept up to date from their changelogs (Kafka classes:
+StandbyTask, DefaultStateUpdater). The restore thread calls it.
+
+A store that is filled from a source topic is not followed: its copy must not be ahead of the offsets that its task has
+committed. The restore brings it to them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from penstock.client.api import Admin, Consumer
+from penstock.errors import KafkaError
+from penstock.host.threads.layout import Layout
+from penstock.plan.subtopology import TaskId
+from penstock.record import TopicPartition
+from penstock.state.api import Base
+from penstock.task.changelog_copy import ChangelogCopy
+
+_log = logging.getLogger(__name__)
+
+_MOST_RECORDS = 10_000
+"""Records applied at one time, so that a restore does not wait for long."""
+
+_WAIT_SECONDS = 0.1
+"""How long a copy waits to be looked at when it has all that has arrived."""
+
+_RETRY_SECONDS = 1.0
+
+
+def empty_if_outside(
+    copy: ChangelogCopy,
+    changelogs: Mapping[str, TopicPartition],
+    begins: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+) -> None:
+    """Empty a copy if its changelogs no longer have what follows it, or are others."""
+    if any(not begins[p] <= copy.position(store) <= ends[p] for store, p in changelogs.items()):
+        copy.clear()
+
+
+class Standbys:
+    """The standby tasks of an instance."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        admin: Admin,
+        make_consumer: Callable[[], Consumer],
+        open_base: Callable[[TaskId], Base],
+    ) -> None:
+        """Have none. make_consumer: returns a consumer of committed records. open_base: returns the base of a task."""
+        self._layout = layout
+        self._admin = admin
+        self._make_consumer = make_consumer
+        self._open_base = open_base
+        self._consumer: Consumer | None = None
+        self._copies: dict[TaskId, ChangelogCopy] = {}
+        self._unread: set[TaskId] = set()
+        self._readers: dict[TopicPartition, tuple[ChangelogCopy, str]] = {}
+        self._positions: Mapping[TaskId, int] = {}
+
+    def positions(self) -> Mapping[TaskId, int]:
+        """Return how far each copy is: the sum of the next offsets of its changelogs; from any thread."""
+        return self._positions
+
+    def add(self, task: TaskId) -> None:
+        """Follow the changelogs of `task` from now on; raises StreamsError if its base cannot be opened."""
+        if task in self._copies:
+            return
+        base = self._open_base(task)
+        copy = ChangelogCopy(self._layout.spec(task).stores, self._layout.changelogs(task), self._layout.config, base)
+        self._copies[task] = copy
+        self._unread.add(task)
+        self._readers.update({partition: (copy, store) for store, partition in self._followed(task).items()})
+
+    def take(self, task: TaskId) -> ChangelogCopy | None:
+        """Return the copy of `task`, which is no standby from now on; None if it was none."""
+        copy = self._copies.pop(task, None)
+        if copy is None:
+            return None
+        self._positions = {other: position for other, position in self._positions.items() if other != task}
+        partitions = list(self._followed(task).values())
+        for partition in partitions:
+            del self._readers[partition]
+        if task in self._unread:
+            self._unread.remove(task)
+        elif self._consumer is not None:
+            try:
+                self._consumer.incremental_unassign(partitions)
+            except KafkaError as error:
+                self._disconnect(error)
+        return copy
+
+    def remove(self, task: TaskId) -> None:
+        """Follow the changelogs of `task` no longer."""
+        copy = self.take(task)
+        if copy is not None:
+            copy.base.close()
+
+    def advance(self) -> float | None:
+        """Apply what has arrived; return after how many seconds there may be more, None if nothing is followed.
+
+        Raises StreamsError for a record that is not of its store.
+        """
+        if not self._copies:
+            return None
+        try:
+            consumer = self._following()
+            arrived, reached = consumer.poll(0, _MOST_RECORDS), consumer.reached_ends()
+        except KafkaError as error:
+            self._disconnect(error)
+            return _RETRY_SECONDS
+        for partition, batch in arrived:
+            copy, store = self._readers[partition]
+            copy.apply(store, batch, int(batch.offsets[-1]) + 1)
+        for partition, end in reached.items():
+            if partition in self._readers:
+                copy, store = self._readers[partition]
+                copy.reached(store, max(end, copy.position(store)))
+        self._positions = {
+            task: sum(copy.position(store) for store in self._followed(task)) for task, copy in self._copies.items()
+        }
+        return 0 if arrived else _WAIT_SECONDS
+
+    def close(self) -> None:
+        """Close all copies; harmless when called again."""
+        for task in list(self._copies):
+            self._copies.pop(task).base.close()
+        self._readers.clear()
+        self._positions = {}
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _followed(self, task: TaskId) -> dict[str, TopicPartition]:
+        written = self._layout.written_changelogs(task)
+        return {store: p for store, p in self._layout.changelogs(task).items() if store in written}
+
+    def _following(self) -> Consumer:
+        """Return the consumer, which follows all copies."""
+        if self._consumer is None:
+            self._consumer = self._make_consumer()
+            self._unread = set(self._copies)
+        if self._unread:
+            changelogs = {task: self._followed(task) for task in self._unread}
+            partitions = [partition for each in changelogs.values() for partition in each.values()]
+            begins, ends = self._admin.beginning_offsets(partitions), self._admin.end_offsets(partitions)
+            for task, each in changelogs.items():
+                empty_if_outside(self._copies[task], each, begins, ends)
+            read = {p: self._readers[p] for p in partitions}
+            self._consumer.incremental_assign(
+                {p: max(begins[p], copy.position(store)) for p, (copy, store) in read.items()}
+            )
+            self._unread.clear()
+        return self._consumer
+
+    def _disconnect(self, error: KafkaError) -> None:
+        """Begin again with another consumer, which also finds out whether a changelog begins later now."""
+        _log.warning("The standby tasks cannot read their changelogs for now: %s", error)
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
